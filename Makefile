@@ -1,0 +1,76 @@
+# Everything that people and CI run: `make help`. Overridable: VENV, PYTHON, QUERYABLE_CACHE.
+
+VENV ?= .venv
+PYTHON ?= python3
+# the interpreter by its absolute path: what it starts runs in other folders
+override BIN := $(abspath $(VENV))/bin
+INSTALLED := $(VENV)/.installed
+
+ifdef QUERYABLE_CACHE
+export QUERYABLE_CACHE
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-run packages packages-test jars demo test lint types unit up down bench format clean
+.NOTPARALLEL:
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: packages-test $(INSTALLED) jars ## install what is missing: Debian packages, Python packages, jars
+
+setup-run: packages $(INSTALLED)
+
+packages:
+	@PYTHON=$(PYTHON) local/install-packages run
+
+packages-test:
+	@PYTHON=$(PYTHON) local/install-packages test
+
+# Debian's pip shows its bars on a terminal only if it is not told to be quiet.
+$(INSTALLED): pyproject.toml | packages
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo 'installing Python packages into $(VENV) (some minutes the first time)' >&2
+	@if [ -t 1 ]; then quiet=; else quiet=--quiet; fi; \
+	$(BIN)/python -m pip install --disable-pip-version-check $$quiet -e '.[dev]'
+	@touch $@
+
+jars: $(INSTALLED)
+	@$(BIN)/python -m local.jars
+
+demo: setup-run ## run everything on http://127.0.0.1:8080 until Ctrl-C; DEMO_ONCE=1: verify and end
+	@$(BIN)/python -m local demo
+
+test: setup lint types ## all checks and tests, ending with pytest's closing line
+	@$(BIN)/python -m pytest
+
+lint: setup
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --check --quiet .
+	@luacheck --quiet --config proxy/.luacheckrc proxy tests/proxy
+	@$(BIN)/lint-imports --no-logo
+
+types: setup
+	@$(BIN)/mypy
+
+unit: setup ## lint, types, and the tests that need no Kafka broker, Spark or other processes
+unit: lint types
+	@$(BIN)/python -m pytest -m 'not broker and not spark and not system'
+
+up: setup-run ## start everything in the background; ready when the command returns
+	@$(BIN)/python -m local up
+
+down: $(INSTALLED) ## end what `make up` started
+	@$(BIN)/python -m local down
+
+bench: setup-run ## measure, and compare with the Java reference
+	@$(BIN)/python -m bench
+
+format: $(INSTALLED) ## put Python files into the project's format
+	@$(BIN)/ruff check --quiet --fix .
+	@$(BIN)/ruff format --quiet .
+
+clean: ## delete what the stack, tests and tools made; not the environment and the jars
+	@if [ -x $(BIN)/python ] && [ -d .run ]; then $(BIN)/python -m local down; fi
+	@rm -rf .run .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	@find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

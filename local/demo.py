@@ -1,0 +1,118 @@
+"""The demo: starts the whole stack, shows what it answers, and stays, or verifies and ends."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from local import http
+from local.errors import LocalError
+from local.progress import console
+from local.settings import StackSettings
+from local.stack import Stack, running_in_background
+from local.verify import verify
+
+TRY = ("/messages/N14228", "/words/lambda", "/flights/N14228", "/messages/no-such-aircraft")
+HEADERS = ("partition", "offset", "lag", "served-by")
+
+
+def demo(settings: StackSettings, *, once: bool) -> None:
+    """Raises ``LocalError`` when something cannot start, dies, or (``once``) answers wrongly.
+
+    Without ``once`` it stays until KeyboardInterrupt.
+    """
+    with Stack(settings) as stack:
+        stack.start(say)
+        stack.wait_for_spark()
+        show(stack)
+        if once:
+            check_answers(settings)
+        else:
+            stay(stack)
+        say("ending everything")
+    if once:
+        print("demo ok", flush=True)
+
+
+def show(stack: Stack) -> None:
+    """Prints what is running and what it answers."""
+    url = stack.settings.proxy_url
+    print(f"\nrunning:\n{stack.describe()}\n\ntry:")
+    for path in TRY:
+        print(f"  curl -i {url}{path}")
+        print(f"    {shown_answer(settled(stack, url + path))}")
+    print(f"\nadmin page: {url}/admin\nthe map: {url}/processors\n", flush=True)
+
+
+def settled(stack: Stack, url: str) -> http.Answer:
+    """An answer with nothing left to read, or after a while whatever there is."""
+    answer = http.get(url)
+
+    def is_settled() -> bool:
+        nonlocal answer
+        answer = http.get(url)
+        return answer.headers.get("lag") == "0"
+
+    try:
+        stack.wait_until(is_settled, 20, f"the answer of {url}")
+    except LocalError as error:
+        say(str(error))
+    return answer
+
+
+def shown_answer(answer: http.Answer) -> str:
+    """Status, some headers and the body, on two lines."""
+    headers = ", ".join(f"{n}: {answer.headers[n]}" for n in HEADERS if n in answer.headers)
+    try:
+        body = json.dumps(json.loads(answer.body), ensure_ascii=False)
+    except ValueError:
+        body = answer.body.decode(errors="replace")
+    return f"{answer.status}  {headers}\n    {body}"
+
+
+def check_answers(settings: StackSettings) -> None:
+    """``LocalError`` that names the first differences from the raw data."""
+    findings = verify(settings.proxy_url, settings.servers)
+    if findings.differences:
+        raise LocalError(
+            f"{len(findings.differences):,} of {findings.checked:,} answers are wrong:\n"
+            f"{findings.summary()}"
+        )
+    say(f"{findings.checked:,} answers through the proxy equal what the raw data say")
+
+
+def stay(stack: Stack) -> None:
+    """Until Ctrl-C. The death of a backend is told, and survived, as long as one is left."""
+    say("Ctrl-C ends everything")
+    backends = stack.settings.instances
+    while True:
+        for name, obituary in stack.wait_for_a_death().items():
+            backends -= name.startswith("backend-")
+            if not name.startswith("backend-") or not backends:
+                raise LocalError(obituary)
+            say(f"{obituary}\nthe other backends go on")
+
+
+def up(settings: StackSettings) -> None:
+    """Starts the stack in the background; returns when it is ready and the views are derived.
+
+    Does nothing when it is running already.
+    """
+    if running := running_in_background(settings.run_dir.absolute()):
+        say(f"running already: {', '.join(running)}")
+        return
+    stack = Stack(settings, background=True)
+    stack.start(say)
+    try:
+        stack.wait_for_spark()
+        show(stack)
+    except BaseException:
+        stack.stop()
+        raise
+    stack.detach()
+
+
+def say(text: str) -> None:
+    """A line for the person at the terminal, on stderr beside the progress bars."""
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    sys.stderr.flush()

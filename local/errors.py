@@ -1,0 +1,36 @@
+"""Errors of the local stack, written for the person at the keyboard."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class LocalError(Exception):
+    """What failed, where, and what to do: shown as it is, without a stack trace."""
+
+
+def friendly(command: Callable[P, R]) -> Callable[P, R]:
+    """Makes a command print a ``LocalError`` on stderr and exit with status 1."""
+
+    @wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return command(*args, **kwargs)
+        except LocalError as error:
+            print(f"error: {error}", file=sys.stderr, flush=True)
+            raise SystemExit(1) from None
+
+    return run
+
+
+def tail(text: str, lines: int = 15) -> str:
+    """The last lines of a log without Java's stack frames, indented, for an error message."""
+    shown = (line.rstrip() for line in text.splitlines() if line.strip())
+    kept = [line for line in shown if not line.startswith("\tat ")][-lines:]
+    return "\n".join(f"    {line}" for line in kept) or "    (nothing was logged)"

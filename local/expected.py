@@ -1,0 +1,70 @@
+"""What the demo's views must hold, computed from the raw data in plain Python.
+
+Nothing here is shared with Spark or the backends: an error of theirs cannot hide in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from functools import cache
+from pydoc_data.topics import topics as PYTHON_TOPICS
+
+Row = Mapping[str, str]
+"""A row of the flights as it stands in the CSV."""
+
+_TEXTS = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})
+
+
+def latest_departures(rows: Iterable[Row]) -> dict[str, object]:
+    """Aircraft: the departure with the latest time, of equals the one of the greatest flight."""
+    latest: dict[str, tuple[datetime, str, str, str, int]] = {}
+    for row in rows:
+        tailnum = row["tailnum"]
+        if tailnum == "NA" or row["dep_time"] == "NA":
+            continue
+        delay = int(row["dep_delay"])
+        time = _time(row["time_hour"]) + timedelta(minutes=int(row["minute"]) + delay)
+        name = row["carrier"] + row["flight"]
+        departure = (time, name, row["origin"], row["dest"], delay)
+        if tailnum not in latest or departure > latest[tailnum]:
+            latest[tailnum] = departure
+    return {
+        tailnum: {
+            "flight": name,
+            "origin": origin,
+            "dest": dest,
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "delay": delay,
+        }
+        for tailnum, (time, name, origin, dest, delay) in latest.items()
+    }
+
+
+def last_rows(rows: Iterable[Row]) -> dict[str, object]:
+    """Aircraft: its last row in the file."""
+    last = {row["tailnum"]: row for row in rows if row["tailnum"] != "NA"}
+    return {tailnum: as_json(row) for tailnum, row in last.items()}
+
+
+def as_json(row: Row) -> dict[str, object]:
+    """A row with its numbers as numbers, and None for what is missing."""
+    return {
+        name: None if field == "NA" else field if name in _TEXTS else int(field)
+        for name, field in row.items()
+    }
+
+
+def word_counts() -> dict[str, object]:
+    """Word: how often it occurs in the texts."""
+    counts: Counter[str] = Counter()
+    for text in PYTHON_TOPICS.values():
+        counts.update(re.findall(r"[a-z0-9_']+", text.lower()))
+    return dict(counts)
+
+
+@cache
+def _time(iso: str) -> datetime:
+    return datetime.fromisoformat(iso)

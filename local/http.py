@@ -1,0 +1,31 @@
+"""Small HTTP requests of the stack itself: is it ready, what does it say."""
+
+from __future__ import annotations
+
+import http.client
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+
+class Answer(NamedTuple):
+    """``status`` 0: nobody answered."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+def get(url: str, timeout: float = 5.0) -> Answer:
+    """GET of an http URL, its path sent as it is; header names in lower case."""
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout)
+    target = parts.path + (f"?{parts.query}" if parts.query else "")
+    try:
+        connection.request("GET", target)
+        response = connection.getresponse()
+        headers = {name.lower(): value for name, value in response.getheaders()}
+        return Answer(response.status, headers, response.read())
+    except (OSError, http.client.HTTPException) as error:
+        return Answer(0, {}, str(error).encode())
+    finally:
+        connection.close()

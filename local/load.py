@@ -1,0 +1,148 @@
+"""Loads a raw topic, once: a load that was interrupted goes on where it stopped.
+
+Every record has one partition that it belongs in, and an idempotent producer keeps the order within
+a partition. So what a partition holds is a beginning of what belongs in it, and its end offset says
+how much.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from backend.core.partitioner import partition_of
+from local.broker import quiet_admin
+from local.data import DATASETS, DEMO_TOPICS, Dataset, Record
+from local.errors import LocalError, friendly
+from local.progress import bar
+from local.topics import create_topics
+
+_ANY = -1
+"""The partition is left to the producer."""
+
+REPORT_EVERY = 5_000
+"""Records between two steps of the progress bar."""
+
+
+def load(bootstrap_servers: str, dataset: Dataset) -> int:
+    """Produces what the topic does not hold yet; the number of records produced.
+
+    Raises ``LocalError`` when the broker refuses a record or is out of reach for a minute.
+    """
+    name = dataset.topic.name
+    held = end_offsets(bootstrap_servers, name)
+    total = dataset.count()
+    if sum(held.values()) >= total:
+        return 0
+    failures: list[str] = []
+
+    def on_delivery(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            failures.append(error.str())
+
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "partitioner": "murmur2_random",  # that of Java, and of the views
+            "enable.idempotence": True,
+            "linger.ms": 50,
+            "batch.num.messages": 20_000,
+            "compression.type": "lz4",
+            "queue.buffering.max.messages": 200_000,
+            "message.timeout.ms": 60_000,
+            "delivery.report.only.error": True,
+            "on_delivery": on_delivery,
+            "log_level": 0,
+        }
+    )
+    produced = 0
+    with bar(f"loading {name}", total) as update:
+        for produced, (record, partition) in enumerate(_missing(dataset, held), start=1):
+            _produce(producer, name, record, partition)
+            if produced % REPORT_EVERY == 0:
+                update(sum(held.values()) + produced - len(producer))
+                producer.poll(0)
+                if failures:
+                    break
+        while (waiting := producer.flush(0.2)) and not failures:
+            update(sum(held.values()) + produced - waiting)
+        update(sum(held.values()) + produced)
+    if failures:
+        producer.purge()
+        producer.flush(0)
+        raise LocalError(
+            f"the broker {bootstrap_servers} refused records of {name}: {failures[0]}."
+        )
+    return produced
+
+
+def end_offsets(bootstrap_servers: str, topic: str, timeout: float = 20.0) -> dict[int, int]:
+    """The offset after the last record, by partition."""
+    admin = quiet_admin(bootstrap_servers)
+    try:
+        shown = admin.list_topics(topic, timeout).topics[topic]
+        if shown.error is not None:
+            raise KafkaException(shown.error)
+        latest = {TopicPartition(topic, p): OffsetSpec.latest() for p in shown.partitions}  # type: ignore[no-untyped-call]
+        return {
+            asked.partition: int(future.result(timeout).offset)
+            for asked, future in admin.list_offsets(latest, request_timeout=timeout).items()
+        }
+    except KafkaException as error:
+        raise LocalError(
+            f"cannot ask the broker {bootstrap_servers} about topic {topic}: {error.args[0].str()}."
+        ) from error
+
+
+def _missing(dataset: Dataset, held: dict[int, int]) -> Iterator[tuple[Record, int]]:
+    """The records that are not there yet; a partition is given where the key does not say it."""
+    partitions = len(held)
+    is_empty = not any(held.values())
+    murmur2 = partition_of("murmur2")
+    assert murmur2 is not None
+    met: Counter[int] = Counter()
+    for number, record in enumerate(dataset.records()):
+        if record.key is None:
+            partition = number % partitions
+        elif is_empty:
+            yield record, _ANY  # the producer's own arithmetic is much quicker
+            continue
+        else:
+            partition = murmur2(record.key, partitions)
+        met[partition] += 1
+        if met[partition] > held[partition]:
+            yield record, partition
+
+
+def _produce(producer: Producer, topic: str, record: Record, partition: int) -> None:
+    while True:
+        try:
+            producer.produce(
+                topic, record.value, record.key, partition, timestamp=record.timestamp or 0
+            )
+            return
+        except BufferError:  # its queue is full
+            producer.poll(0.1)
+
+
+@friendly
+def main(
+    bootstrap_servers: Annotated[str, typer.Option(help="Kafka's address.")] = os.environ.get(
+        "QUERYABLE_BOOTSTRAP_SERVERS", "127.0.0.1:9092"
+    ),
+) -> None:
+    """Creates the demo's topics and loads the raw ones."""
+    create_topics(quiet_admin(bootstrap_servers), DEMO_TOPICS)
+    for dataset in DATASETS:
+        produced = load(bootstrap_servers, dataset)
+        print(f"{dataset.topic.name}: {produced:,} records produced")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,64 @@
+"""The settings of the local stack: environment variables ``QUERYABLE_*``, read once."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from local.errors import LocalError
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+class StackSettings(BaseSettings):
+    """One stack. Each field is the environment variable QUERYABLE_<FIELD>."""
+
+    model_config = SettingsConfigDict(env_prefix="QUERYABLE_", frozen=True)
+
+    bootstrap_servers: str = Field(
+        "", description="your own Kafka, host:port,…; empty: an embedded broker is started"
+    )
+    broker_port: int = Field(9092, ge=1, le=65535, description="port of the embedded broker")
+    proxy_port: int = Field(8080, ge=1, le=65535, description="port of nginx")
+    backend_port: int = Field(
+        8081, ge=1, le=65535, description="port of the first backend; the others count up from it"
+    )
+    instances: int = Field(3, ge=1, le=50, description="how many backends")
+    application_id: str = Field("queryable-topics", description="the deployment's name")
+    run_dir: Path = Field(Path(".run"), description="folder of logs, pid files and data")
+    views: Path = Field(REPOSITORY / "views.toml", description="the file that declares the views")
+
+    @property
+    def servers(self) -> str:
+        """Where Kafka is, embedded or not."""
+        return self.bootstrap_servers or f"127.0.0.1:{self.broker_port}"
+
+    @property
+    def state_dir(self) -> Path:
+        """Checkpoints and stores of this Kafka: those of another one would mean nothing here."""
+        slug = re.sub(r"[^A-Za-z0-9.]+", "-", self.bootstrap_servers) or "embedded"
+        return self.run_dir.absolute() / "state" / slug
+
+    @property
+    def backend_ports(self) -> list[int]:
+        return [self.backend_port + number for number in range(self.instances)]
+
+    @property
+    def proxy_url(self) -> str:
+        return f"http://127.0.0.1:{self.proxy_port}"
+
+
+def load_settings() -> StackSettings:
+    """From the environment; ``LocalError`` names the variable and what is wrong with it."""
+    try:
+        return StackSettings()
+    except ValidationError as error:
+        problems = "; ".join(
+            f"QUERYABLE_{'_'.join(map(str, each['loc'])).upper()}: {each['msg']} "
+            f"(it is {each['input']!r})"
+            for each in error.errors()
+        )
+        raise LocalError(problems) from None

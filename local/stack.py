@@ -1,0 +1,301 @@
+"""The whole stack as one object: broker, topics, data, Spark job, backends, proxy.
+
+What takes longest starts first: Spark's session needs 8 s, in which the broker starts, topics are
+created and data loaded. The order of the ending is the reverse: the broker goes last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import IO, Self
+
+from confluent_kafka import KafkaException
+
+from local import http, nginx, ports, supervisor
+from local.broker import Broker, quiet_admin
+from local.data import DATASETS, DEMO_TOPICS
+from local.errors import LocalError
+from local.jars import kafka_jars, spark_jars
+from local.java import find_java
+from local.load import end_offsets, load
+from local.progress import bar
+from local.settings import REPOSITORY, StackSettings
+from local.topics import create_topics
+
+SPARK_VIEWS = {"latest-departure": "flights", "word-count": "texts"}
+"""View: the raw topic that Spark derives it from."""
+
+READY_TIMEOUT = 90.0
+SPARK_TIMEOUT = 300.0
+
+
+class Stack:
+    """A running stack in ``settings.run_dir``; only one can run in a folder at a time.
+
+    With ``background`` its processes outlive this one, and ``stop_background`` ends them.
+    """
+
+    def __init__(self, settings: StackSettings, *, background: bool = False) -> None:
+        self.settings = settings
+        self._run_dir = settings.run_dir.absolute()
+        self._background = background
+        self._children = supervisor.Supervisor(self._run_dir, die_with_parent=not background)
+        self._progress_file = self._run_dir / "spark-progress.json"
+        self._lock: IO[str] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self, say: Callable[[str], None]) -> None:
+        """Starts everything; returns when every backend and the proxy are ready.
+
+        Raises ``LocalError`` (port taken, something missing, a child died) and leaves nothing
+        running then. Spark may still be at work: ``wait_for_spark``.
+        """
+        self._lock = lock(self._run_dir)
+        try:
+            end_leftovers(self._run_dir, say)
+            self._check_machine()
+            say("starting Spark and Kafka")
+            self._start_spark()
+            self._start_broker()
+            create_topics(quiet_admin(self.settings.servers), DEMO_TOPICS)
+            say(f"starting {self.settings.instances} backends and nginx")
+            self._start_backends()
+            self._start_nginx()
+            for dataset in DATASETS:
+                load(self.settings.servers, dataset)
+            say("waiting until the backends are ready")
+            self._children.wait_until(self._is_ready, READY_TIMEOUT, "backends and nginx")
+        except BaseException:
+            self.stop()
+            raise
+
+    def wait_for_a_death(self, interval: float = 0.5) -> dict[str, str]:
+        """Waits until a child ends by itself: its name, and how it ended. It is forgotten then."""
+        while not (obituaries := self._children.obituaries()):
+            time.sleep(interval)
+        self._children.stop(obituaries)
+        return obituaries
+
+    def wait_for_spark(self) -> None:
+        """Returns when the views hold everything that the raw topics held when this was called."""
+        ends = {view: end_offsets(self.settings.servers, t) for view, t in SPARK_VIEWS.items()}
+        total = sum(sum(offsets.values()) for offsets in ends.values())
+        with bar("deriving views (Spark)", total) as update:
+
+            def is_done() -> bool:
+                done = self._spark_offsets()
+                reached = sum(
+                    min(done.get(view, {}).get(partition, 0), end)
+                    for view, offsets in ends.items()
+                    for partition, end in offsets.items()
+                )
+                update(reached)
+                return reached == total
+
+            self._children.wait_until(is_done, SPARK_TIMEOUT, "Spark to derive the views")
+
+    def wait_until(self, condition: Callable[[], bool], timeout: float, what: str) -> None:
+        """Waits while the children live; ``LocalError`` when one dies or time is up."""
+        self._children.wait_until(condition, timeout, what)
+
+    def stop(self) -> None:
+        """Ends every child, the broker last."""
+        for names in ending_order(self._children.children):
+            self._children.stop(names)
+        self._unlock()
+
+    def detach(self) -> None:
+        """Leaves a background stack to itself."""
+        background_marker(self._run_dir).touch()
+        self._children.release()
+        self._unlock()
+
+    def describe(self) -> str:
+        """What is running: a line a process."""
+        addresses = {
+            "broker": self.settings.servers,
+            "nginx": self.settings.proxy_url,
+            **{
+                f"backend-{number}": f"http://127.0.0.1:{port}"
+                for number, port in enumerate(self.settings.backend_ports, start=1)
+            },
+        }
+        return "\n".join(
+            f"  {name:<12} {addresses.get(name, ''):<24} pid {child.process.pid:<8} {child.log}"
+            for name, child in self._children.children.items()
+        )
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _check_machine(self) -> None:
+        """What can be said before anything is started."""
+        settings = self.settings
+        find_java()
+        nginx.find_nginx()
+        ports.require_free(settings.proxy_port, "nginx", "QUERYABLE_PROXY_PORT")
+        for port in settings.backend_ports:
+            ports.require_free(port, "a backend", "QUERYABLE_BACKEND_PORT")
+        if settings.bootstrap_servers:
+            try:
+                quiet_admin(settings.bootstrap_servers).list_topics(timeout=10)
+            except KafkaException as error:
+                raise LocalError(
+                    f"no Kafka broker answers on {settings.bootstrap_servers} "
+                    f"({error.args[0].str()}). Correct QUERYABLE_BOOTSTRAP_SERVERS, or leave it "
+                    "out for an embedded broker."
+                ) from error
+        else:
+            ports.require_free(
+                settings.broker_port,
+                "the Kafka broker",
+                "QUERYABLE_BROKER_PORT (or name a Kafka of your own: QUERYABLE_BOOTSTRAP_SERVERS)",
+            )
+            kafka_jars()
+        spark_jars()
+
+    def _start_spark(self) -> None:
+        self._progress_file.unlink(missing_ok=True)
+        job = [sys.executable, "-m", "spark.run", *SPARK_VIEWS]
+        self._children.start(
+            "spark",
+            [
+                *job,
+                *("--bootstrap-servers", self.settings.servers),
+                *("--checkpoint-dir", str(self.settings.state_dir / "checkpoints")),
+                *("--progress", str(self._progress_file)),
+                *("--jars", str(spark_jars()[0].parent)),
+                *("--topics-deadline", "120"),
+            ],
+            cwd=REPOSITORY,
+            grace=25.0,  # Spark itself gives its queries 20 s
+        )
+
+    def _start_broker(self) -> None:
+        if self.settings.bootstrap_servers:
+            return
+        broker = Broker(
+            self.settings.state_dir / "kafka",
+            port=self.settings.broker_port,
+            port_setting="QUERYABLE_BROKER_PORT",
+            die_with_parent=not self._background,
+        )
+        broker.launch()
+        self._children.adopt("broker", broker.process, broker.log_path, log_start=broker.log_start)
+        broker.wait_ready()
+
+    def _start_backends(self) -> None:
+        for number, port in enumerate(self.settings.backend_ports, start=1):
+            self._children.start(
+                f"backend-{number}",
+                [sys.executable, "-m", "gunicorn", "-c", "python:backend.gunicorn_conf"],
+                env={
+                    "QUERYABLE_BOOTSTRAP_SERVERS": self.settings.servers,
+                    "QUERYABLE_APPLICATION_ID": self.settings.application_id,
+                    "QUERYABLE_INSTANCE_ID": f"b{number}",
+                    "QUERYABLE_HOST": ports.LOOPBACK,
+                    "QUERYABLE_PORT": str(port),
+                    "QUERYABLE_DATA_DIR": str(self.settings.state_dir / "backends" / f"b{number}"),
+                    "QUERYABLE_VIEWS": str(self.settings.views.absolute()),
+                },
+                cwd=REPOSITORY,
+                grace=35.0,  # gunicorn's own graceful time-out is 30 s
+            )
+
+    def _start_nginx(self) -> None:
+        command = nginx.lay_out(self._run_dir / "nginx", self.settings.proxy_port)
+        backends = [f"{ports.LOOPBACK}:{port}" for port in self.settings.backend_ports]
+        self._children.start("nginx", command, env={"QUERYABLE_BACKENDS": ",".join(backends)})
+
+    def _is_ready(self) -> bool:
+        urls = [f"http://127.0.0.1:{port}/health/ready" for port in self.settings.backend_ports]
+        urls.append(f"{self.settings.proxy_url}/proxy/health")
+        return all(http.get(url, timeout=2.0).status == 200 for url in urls)
+
+    def _spark_offsets(self) -> dict[str, dict[int, int]]:
+        """View: how far it is derived, as the next offset by partition of its raw topic."""
+        try:
+            content = json.loads(self._progress_file.read_text())
+        except FileNotFoundError:
+            return {}
+        offsets = {
+            view: content[view]["source_offsets"].get(topic, {})
+            for view, topic in SPARK_VIEWS.items()
+        }
+        return {view: {int(p): int(o) for p, o in each.items()} for view, each in offsets.items()}
+
+
+def ending_order(names: Iterable[str]) -> list[list[str]]:
+    """Groups of children that may end together: everything else needs the broker to say goodbye."""
+    rest = list(names)
+    broker = [name for name in rest if name == "broker"]
+    return [[name for name in rest if name not in broker], broker]
+
+
+def lock(run_dir: Path) -> IO[str]:
+    """The run folder's lock, held until the file is closed or this process ends."""
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        file = (run_dir / "lock").open("w")
+    except OSError as error:
+        raise LocalError(
+            f"cannot write {run_dir}: {error.strerror or error}. "
+            "Make it writable, or name another folder with QUERYABLE_RUN_DIR."
+        ) from error
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise LocalError(
+            f"another `make demo` or `make up` is at work in {run_dir}. End it first, or use "
+            "another folder (QUERYABLE_RUN_DIR) and other ports."
+        ) from None
+    return file
+
+
+def background_marker(run_dir: Path) -> Path:
+    """The file that tells a stack of `make up` from what a crashed run left behind."""
+    return run_dir / "in-background"
+
+
+def running_in_background(run_dir: Path) -> list[str]:
+    """The names of the processes that `make up` left running in this folder."""
+    return list(supervisor.recorded(run_dir)) if background_marker(run_dir).exists() else []
+
+
+def end_leftovers(run_dir: Path, say: Callable[[str], None]) -> None:
+    """Ends what a crashed run left; ``LocalError`` when it is a stack that `make up` started."""
+    running = supervisor.recorded(run_dir)
+    if not running:
+        background_marker(run_dir).unlink(missing_ok=True)
+        return
+    if background_marker(run_dir).exists():
+        raise LocalError(
+            f"a stack is running in the background ({', '.join(running)}): `make down` ends it."
+        )
+    say(f"ending what an earlier run left behind: {', '.join(running)}")
+    for names in ending_order(running):
+        supervisor.stop_recorded(run_dir, names)
+
+
+def stop_background(run_dir: Path) -> list[str]:
+    """Ends a stack of `make up`, or what a crashed run left; the names of what was running."""
+    with contextlib.closing(lock(run_dir)):
+        running = list(supervisor.recorded(run_dir))
+        for names in ending_order(running):
+            supervisor.stop_recorded(run_dir, names)
+        background_marker(run_dir).unlink(missing_ok=True)
+        return running

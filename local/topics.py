@@ -1,0 +1,80 @@
+"""Creating topics, so that they exist in every way that a client may ask for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.cimpl import NewTopic
+
+from local.errors import LocalError
+from local.waiting import wait_until
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as it shall be; ``config`` in Kafka's own names."""
+
+    name: str
+    partitions: int
+    config: Mapping[str, str] = field(default_factory=dict)
+    replication: int = -1  # the broker's own default
+
+
+def create_topics(admin: AdminClient, topics: Sequence[Topic], timeout: float = 30.0) -> list[str]:
+    """Creates the missing topics, waits until all have leaders; the names of the new ones.
+
+    A topic that exists keeps its configuration. Raises ``LocalError`` when it has another number
+    of partitions (records of one key would be looked for in the wrong one), or on a refusal.
+    """
+    wanted = [
+        NewTopic(
+            topic.name,
+            num_partitions=topic.partitions,
+            replication_factor=topic.replication,
+            config=dict(topic.config),
+        )
+        for topic in topics
+    ]
+    created = []
+    for name, future in admin.create_topics(wanted, operation_timeout=timeout).items():
+        try:
+            future.result(timeout)
+        except KafkaException as error:
+            reason = error.args[0]
+            if reason.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise LocalError(f"cannot create topic {name}: {reason.str()}.") from error
+        else:
+            created.append(name)
+    wait_until(
+        lambda: all(_is_visible(admin, topic) for topic in topics),
+        timeout,
+        "the topics " + ", ".join(topic.name for topic in topics),
+    )
+    return created
+
+
+def _is_visible(admin: AdminClient, topic: Topic) -> bool:
+    try:
+        shown = admin.list_topics(topic.name, timeout=5.0).topics.get(topic.name)
+    except KafkaException:
+        return False
+    if shown is None or shown.error is not None:
+        return False
+    if len(shown.partitions) != topic.partitions:
+        raise LocalError(
+            f"topic {topic.name} exists with {len(shown.partitions)} partitions where "
+            f"{topic.partitions} are needed. Delete it, or use another broker or data folder."
+        )
+    if any(partition.leader < 0 for partition in shown.partitions.values()):
+        return False
+    # that there is a leader is known a moment before the leader itself knows
+    earliest = {TopicPartition(topic.name, p): OffsetSpec.earliest() for p in shown.partitions}  # type: ignore[no-untyped-call]
+    try:
+        for future in admin.list_offsets(earliest, request_timeout=5.0).values():
+            future.result(5.0)
+    except KafkaException:
+        return False
+    return True

@@ -1,0 +1,200 @@
+"""Asks the proxy for every key of the demo and compares with what the raw data say."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+import aiohttp
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from yarl import URL
+
+from local.data import flight_rows
+from local.expected import as_json, last_rows, latest_departures, word_counts
+from local.load import end_offsets
+from local.progress import bar
+
+CONCURRENCY = 16
+CATCH_UP_TIMEOUT = 60.0
+MISSES = ("no-such-key", "N14228x", "a/b", "%", " ", "naïve", "processors", "+")
+SHOWN = 5
+"""How many differences are told."""
+
+
+@dataclass(slots=True)
+class Findings:
+    """``checked`` answers, and the differences among them in words."""
+
+    checked: int = 0
+    differences: list[str] = field(default_factory=list)
+
+    def compare(self, what: str, found: object, wanted: object) -> None:
+        self.checked += 1
+        if found != wanted:
+            self.differences.append(f"{what}: {_short(found)}, expected {_short(wanted)}")
+
+    def summary(self) -> str:
+        """The first differences, a line each."""
+        told = self.differences[:SHOWN]
+        if more := len(self.differences) - len(told):
+            told.append(f"and {more:,} more")
+        return "\n".join(f"  {line}" for line in told)
+
+
+def verify(proxy_url: str, bootstrap_servers: str) -> Findings:
+    """Every aircraft, every word, some misses, and the dead letters."""
+    rows = list(flight_rows())
+    views = (
+        ("latest-departure", "/messages", latest_departures(rows)),
+        ("word-count", "/words", word_counts()),
+        ("flights", "/flights", last_rows(rows)),
+    )
+    findings = Findings()
+    for topic, path, expected in views:
+        wanted = {**dict.fromkeys(MISSES, None), **expected}
+        ends = end_offsets(bootstrap_servers, topic)
+        with bar(f"verifying {path}", len(wanted)) as update:
+            asyncio.run(_verify_view(f"{proxy_url}{path}", wanted, ends, findings, update))
+    _verify_dead_letters(bootstrap_servers, rows, findings)
+    return findings
+
+
+async def _verify_view(
+    base: str,
+    wanted: Mapping[str, object],
+    ends: Mapping[int, int],
+    findings: Findings,
+    update: Callable[[int], None],
+) -> None:
+    """``wanted``: key ► value, or None for a miss (404).
+
+    An answer counts when its position has reached ``ends``: until then the backend that gave it has
+    not yet read what Spark wrote, and is asked again.
+    """
+    deadline = time.monotonic() + CATCH_UP_TIMEOUT
+    pending = list(wanted)
+    done = 0
+    timeout = aiohttp.ClientTimeout(total=10)
+    async with aiohttp.ClientSession(timeout=timeout) as session:
+
+        async def ask(key: str) -> str | None:
+            """The key when it must be asked again."""
+            nonlocal done
+            url = f"{base}/{quote(key, safe='')}"
+            try:
+                async with session.get(URL(url, encoded=True)) as response:
+                    status, headers, body = response.status, response.headers, await response.read()
+            except (aiohttp.ClientError, TimeoutError) as error:
+                status, headers, body = 0, None, repr(error).encode()
+            is_last_chance = time.monotonic() > deadline
+            if not is_last_chance and (status in (0, 503) or not _has_reached(headers, ends)):
+                return key
+            value = wanted[key]
+            if value is None:
+                findings.compare(url, (status, _field(body, "code")), (404, "key-not-found"))
+            else:
+                entry = {"key": key, "value": value}
+                findings.compare(url, (status, _decoded(body)), (200, entry))
+            done += 1
+            update(done)
+            return None
+
+        while pending:
+            pending = [key for key in await _in_parallel(ask, pending) if key is not None]
+            if pending:
+                await asyncio.sleep(0.1)
+
+
+async def _in_parallel(
+    ask: Callable[[str], Awaitable[str | None]], keys: Iterable[str]
+) -> list[str | None]:
+    waiting = iter(keys)
+    answers: list[str | None] = []
+
+    async def work() -> None:
+        for key in waiting:
+            answers.append(await ask(key))
+
+    await asyncio.gather(*(work() for _ in range(CONCURRENCY)))
+    return answers
+
+
+def _has_reached(headers: Mapping[str, str] | None, ends: Mapping[int, int]) -> bool:
+    try:
+        return headers is not None and int(headers["Offset"]) >= ends[int(headers["Partition"])]
+    except (KeyError, ValueError):
+        return True  # not an answer of a backend's store: it will differ from what is wanted
+
+
+def _verify_dead_letters(
+    bootstrap_servers: str, rows: list[dict[str, str]], findings: Findings
+) -> None:
+    """Exactly the flights without an aircraft, each with a reason."""
+    letters = dead_letters(bootstrap_servers, "flights.dead-letter")
+    wanted = sorted(_canonical(as_json(row)) for row in rows if row["tailnum"] == "NA")
+    found = sorted(_canonical(_decoded(value)) for value, _ in letters.values())
+    findings.compare("count of flights.dead-letter", len(found), len(wanted))
+    findings.compare("values of flights.dead-letter differ", found != wanted, False)
+    without_reason = sum("reason" not in headers for _, headers in letters.values())
+    findings.compare("dead letters without a reason", without_reason, 0)
+
+
+def dead_letters(
+    bootstrap_servers: str, topic: str
+) -> dict[bytes, tuple[bytes, dict[str, bytes | None]]]:
+    """The last record of every key of a topic of one partition: value and headers."""
+    found = {}
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "unused",
+            "enable.partition.eof": True,
+            "log_level": 0,
+        }
+    )
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        while (message := consumer.poll(20)) is not None:
+            error = message.error()
+            if error is None:
+                headers = {name: _bytes(value) for name, value in _headers(message)}
+                found[message.key() or b""] = (message.value() or b"", headers)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                break
+    finally:
+        consumer.close()
+    return found
+
+
+def _headers(message: Message) -> list[tuple[str, str | bytes | None]]:
+    headers = message.headers() or []
+    return list(headers.items() if isinstance(headers, dict) else headers)
+
+
+def _bytes(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
+
+
+def _decoded(body: bytes) -> object:
+    try:
+        return json.loads(body)
+    except ValueError:
+        return body
+
+
+def _field(body: bytes, name: str) -> object:
+    content = _decoded(body)
+    return content.get(name) if isinstance(content, dict) else content
+
+
+def _canonical(value: object) -> str:
+    return json.dumps(value, sort_keys=True, default=repr)
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 300 else text[:300] + "…"

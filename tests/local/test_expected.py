@@ -1,0 +1,72 @@
+"""The independent computation itself, on rows made up for its edges."""
+
+import pytest
+
+from local.expected import as_json, last_rows, latest_departures, word_counts
+from local.verify import SHOWN, Findings
+
+
+def row(tailnum: str = "N1", time: str = "2013-01-01T10:00:00Z", **more: str) -> dict[str, str]:
+    return {
+        "tailnum": tailnum,
+        "time_hour": time,
+        "minute": "15",
+        "dep_time": "517",
+        "dep_delay": "2",
+        "carrier": "UA",
+        "flight": "7",
+        "origin": "EWR",
+        "dest": "IAH",
+        **more,
+    }
+
+
+def departure(flight: str, time: str, delay: int) -> dict[str, object]:
+    return {"flight": flight, "origin": "EWR", "dest": "IAH", "time": time, "delay": delay}
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_the_latest_is_the_one_of_the_latest_time_in_any_order(reverse: bool) -> None:
+    rows = [
+        row(dep_delay="120"),  # 12:15, though scheduled first
+        row(time="2013-01-01T11:00:00Z", dep_delay="-3", flight="8"),  # 11:12
+        row(time="2013-01-01T12:00:00Z", dep_time="NA", dep_delay="NA"),  # cancelled
+    ]
+    found = latest_departures(reversed(rows) if reverse else rows)
+    assert found == {"N1": departure("UA7", "2013-01-01T12:15:00Z", 120)}
+
+
+def test_equal_times_go_to_the_greatest_flight() -> None:
+    rows = [row(flight="9"), row(flight="80"), row(flight="9", carrier="AA")]
+    assert latest_departures(rows) == {"N1": departure("UA9", "2013-01-01T10:17:00Z", 2)}
+
+
+def test_rows_without_aircraft_or_departure_have_no_entry() -> None:
+    assert latest_departures([row("NA"), row("N2", dep_time="NA", dep_delay="NA")]) == {}
+
+
+def test_the_last_row_of_an_aircraft_is_the_last_in_the_file() -> None:
+    rows = [row(flight="1"), row("NA"), row(flight="2", dep_time="NA")]
+    found = last_rows(rows)
+    assert found == {"N1": as_json(rows[2])}
+    assert as_json(rows[2])["dep_time"] is None
+    assert as_json(rows[2])["flight"] == 2
+
+
+def test_words_are_counted_in_lower_case() -> None:
+    counts = word_counts()
+    assert isinstance(counts["the"], int)
+    assert counts["the"] > counts["lambda"] > 1  # type: ignore[operator]
+    assert all(word == word.lower() for word in counts)
+
+
+def test_findings_tell_the_first_differences_only() -> None:
+    findings = Findings()
+    findings.compare("same", 1, 1)
+    for number in range(SHOWN + 2):
+        findings.compare(f"key {number}", number, "x" * 1_000)
+    assert findings.checked == SHOWN + 3
+    lines = findings.summary().splitlines()
+    assert lines[0].startswith("  key 0: 0, expected xxx")
+    assert lines[-1] == "  and 2 more"
+    assert max(map(len, lines)) < 400

@@ -1,0 +1,111 @@
+"""The set-up script, with programs of our own in place of Debian's: nothing is installed here."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from local.settings import REPOSITORY
+
+SCRIPT = REPOSITORY / "local" / "install-packages"
+TOOLS = ["python3", "java", "mvn", "chromium", "chromedriver", "docker-compose"]
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> "Machine":
+    return Machine(tmp_path)
+
+
+class Machine:
+    """A PATH on which only these programs are; every call of apt-get is noted."""
+
+    def __init__(self, folder: Path) -> None:
+        self._bin = folder / "bin"
+        self._bin.mkdir()
+        self._calls = folder / "calls"
+        for tool in TOOLS:
+            self.has(tool)
+        self.has("dpkg-query", "echo installed")
+        self.has("apt-get", f'echo "$@" >> {self._calls}')
+        self.has("id", "echo 0")
+        self.has("env", 'shift; exec "$@"')
+        for real in ("mktemp", "rm", "tail", "cat"):
+            (self._bin / real).symlink_to(f"/usr/bin/{real}")
+
+    def has(self, name: str, does: str = "exit 0") -> None:
+        path = self._bin / name
+        path.write_text(f"#!/bin/sh\n{does}\n")
+        path.chmod(0o755)
+
+    def lacks(self, name: str) -> None:
+        (self._bin / name).unlink()
+
+    def lacks_package(self, name: str) -> None:
+        self.has("dpkg-query", f'case "$*" in *" {name}") exit 1 ;; esac; echo installed')
+
+    def run(self, what: str) -> subprocess.CompletedProcess[str]:
+        # the script itself looks into /usr/sbin, too: nothing there is asked for in these tests
+        return subprocess.run(
+            ["/bin/sh", str(SCRIPT), what],
+            env={"PATH": str(self._bin), "HOME": os.environ.get("HOME", "/")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    @property
+    def installed(self) -> str:
+        return self._calls.read_text() if self._calls.exists() else ""
+
+
+@pytest.mark.parametrize("what", ["run", "test"])
+def test_nothing_missing_nothing_done(machine: Machine, what: str) -> None:
+    done = machine.run(what)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert machine.installed == ""
+
+
+def test_only_what_is_missing_is_installed(machine: Machine) -> None:
+    machine.lacks("mvn")
+    machine.lacks_package("lua-cjson")
+    done = machine.run("run")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "installing Debian packages: maven lua-cjson\n"
+    [update, install] = machine.installed.splitlines()
+    assert update.endswith("update")
+    assert install.endswith("--no-install-recommends --no-remove maven lua-cjson")
+
+
+def test_the_tests_need_more_than_the_demo(machine: Machine) -> None:
+    machine.lacks_package("luajit2")
+    machine.lacks("chromium")
+    assert machine.run("run").returncode == 0
+    assert machine.installed == ""
+    assert machine.run("test").returncode == 0
+    assert machine.installed.endswith("luajit2 chromium\n")
+
+
+def test_without_root_and_sudo_it_says_what_to_do(machine: Machine) -> None:
+    machine.lacks("java")
+    machine.has("id", "echo 1000")
+    done = machine.run("run")
+    assert done.returncode == 1
+    assert "As root: apt-get install --no-install-recommends default-jdk-headless" in done.stderr
+    assert machine.installed == ""
+
+
+def test_a_failure_of_apt_is_told(machine: Machine) -> None:
+    machine.lacks("java")
+    machine.has("apt-get", "echo 'E: Unable to locate package'; exit 100")
+    done = machine.run("run")
+    assert done.returncode == 1
+    assert "E: Unable to locate package" in done.stderr
+    assert "error: apt-get could not install default-jdk-headless" in done.stderr
+
+
+def test_an_old_python_is_refused(machine: Machine) -> None:
+    machine.has("python3", 'case $1 in -V) echo "Python 3.9.2" ;; *) exit 1 ;; esac')
+    done = machine.run("run")
+    assert done.returncode == 1
+    assert "Python 3.11 or newer is needed; python3 is Python 3.9.2" in done.stderr

@@ -1,0 +1,117 @@
+import contextlib
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from local import supervisor
+from local.errors import LocalError
+from local.nginx import lay_out
+from local.ports import LOOPBACK, free_ports
+from local.settings import REPOSITORY, StackSettings, load_settings
+from local.stack import (
+    Stack,
+    background_marker,
+    end_leftovers,
+    lock,
+    running_in_background,
+    stop_background,
+)
+
+SLEEPER = [sys.executable, "-c", "import signal; signal.pause()"]
+
+
+def test_a_taken_port_is_named_with_its_setting_and_nothing_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server((LOOPBACK, 0)) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setenv("QUERYABLE_PROXY_PORT", str(port))
+        monkeypatch.setenv("QUERYABLE_RUN_DIR", str(tmp_path))
+        with pytest.raises(LocalError, match=f"port {port} .* nginx .* QUERYABLE_PROXY_PORT"):
+            Stack(load_settings()).start(print)
+    assert supervisor.recorded(tmp_path) == {}
+
+
+def test_a_kafka_that_does_not_answer_is_named(tmp_path: Path) -> None:
+    [proxy, backend, nobody] = free_ports(3)
+    settings = StackSettings(
+        proxy_port=proxy,
+        backend_port=backend,
+        instances=1,
+        bootstrap_servers=f"{LOOPBACK}:{nobody}",
+        run_dir=tmp_path,
+    )
+    with pytest.raises(LocalError, match=rf"no Kafka broker .*:{nobody} .*BOOTSTRAP_SERVERS"):
+        Stack(settings).start(print)
+
+
+def test_a_wrong_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QUERYABLE_INSTANCES", "many")
+    with pytest.raises(LocalError, match=r"QUERYABLE_INSTANCES: .*integer.*\(it is 'many'\)"):
+        load_settings()
+
+
+def test_a_second_stack_in_the_same_folder_is_refused(tmp_path: Path) -> None:
+    with (
+        contextlib.closing(lock(tmp_path)),
+        pytest.raises(LocalError, match="another `make demo`"),
+    ):
+        lock(tmp_path)
+    lock(tmp_path).close()
+
+
+def test_a_run_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(LocalError, match=r"cannot write .*/file/run: .*QUERYABLE_RUN_DIR"):
+        lock(tmp_path / "file" / "run")
+
+
+def test_leftovers_of_a_crashed_run_are_ended(tmp_path: Path) -> None:
+    crashed = supervisor.Supervisor(tmp_path, die_with_parent=False)
+    processes = [crashed.start(name, SLEEPER).process for name in ("broker", "nginx")]
+    crashed.release()
+    said: list[str] = []
+    end_leftovers(tmp_path, said.append)
+    assert said == ["ending what an earlier run left behind: broker, nginx"]
+    assert all(process.wait(20) for process in processes)
+
+
+def test_a_stack_in_the_background_is_not_a_leftover(tmp_path: Path) -> None:
+    running = supervisor.Supervisor(tmp_path, die_with_parent=False)
+    process = running.start("nginx", SLEEPER).process
+    running.release()
+    background_marker(tmp_path).touch()
+    with pytest.raises(LocalError, match=r"\(nginx\): `make down` ends it"):
+        end_leftovers(tmp_path, print)
+    assert process.poll() is None
+    assert running_in_background(tmp_path) == ["nginx"]
+    assert stop_background(tmp_path) == ["nginx"]
+    assert process.wait(20) != 0
+    assert not background_marker(tmp_path).exists()
+    assert running_in_background(tmp_path) == []
+    assert stop_background(tmp_path) == []
+
+
+def test_kafkas_have_states_of_their_own(tmp_path: Path) -> None:
+    embedded = StackSettings(run_dir=tmp_path, bootstrap_servers="")
+    other = StackSettings(run_dir=tmp_path, bootstrap_servers="a:9092,b:9092")
+    assert embedded.state_dir == tmp_path / "state" / "embedded"
+    assert other.state_dir == tmp_path / "state" / "a-9092-b-9092"
+
+
+def test_nginx_accepts_its_folder_and_listens_on_loopback_only(tmp_path: Path) -> None:
+    [port] = free_ports(1)
+    for _ in range(2):  # laying it out again changes nothing
+        command = lay_out(tmp_path / "nginx", port)
+    done = subprocess.run([*command, "-t"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "nginx" / "listen.conf").read_text() == f"listen 127.0.0.1:{port};\n"
+
+
+def test_no_server_of_ours_listens_on_all_addresses_but_in_containers() -> None:
+    for path in [*REPOSITORY.glob("local/*.py"), REPOSITORY / "nginx.conf"]:
+        assert "0.0.0.0" not in re.sub(r"#.*", "", path.read_text()), path

@@ -1,0 +1,158 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from local.errors import LocalError
+from local.processes import open_if_same, start_time
+from local.supervisor import Supervisor, recorded, stop_recorded
+from local.waiting import wait_until
+
+SLEEPER = [sys.executable, "-c", "print('up', flush=True); import signal; signal.pause()"]
+STUBBORN = [
+    sys.executable,
+    "-c",
+    "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True)\n"
+    "while True: signal.pause()",
+]
+
+
+@pytest.fixture
+def children(tmp_path: Path) -> Iterator[Supervisor]:
+    supervisor = Supervisor(tmp_path)
+    yield supervisor
+    supervisor.stop(list(supervisor.children))
+
+
+def log(run_dir: Path, name: str) -> str:
+    return (run_dir / "logs" / f"{name}.log").read_text()
+
+
+def wait_up(run_dir: Path, name: str) -> None:
+    wait_until(lambda: "up" in log(run_dir, name), 20, f"{name} to be up")
+
+
+def is_gone(pid: int) -> bool:
+    return start_time(pid) is None
+
+
+def test_a_child_is_ended_and_forgotten(children: Supervisor, tmp_path: Path) -> None:
+    child = children.start("one", SLEEPER)
+    wait_up(tmp_path, "one")
+    children.check()
+    assert os.getsid(child.process.pid) == child.process.pid != os.getsid(0)
+    children.stop(["one"])
+    assert child.process.returncode == -signal.SIGTERM
+    assert not children.children
+    assert not list(tmp_path.glob("*.pid"))
+
+
+def test_a_child_that_died_is_named_with_its_last_lines(children: Supervisor) -> None:
+    children.start("fine", SLEEPER)
+    script = "import sys; print('half way'); sys.exit('no such file')"
+    child = children.start("broken", [sys.executable, "-c", script])
+    child.process.wait(20)
+    with pytest.raises(LocalError, match=r"(?s)^broken ended with status 1;.*no such file"):
+        children.check()
+    with pytest.raises(LocalError, match="broken ended"):
+        children.wait_until(lambda: False, 20, "nothing")
+
+
+def test_a_killed_child_is_named_with_the_signal(children: Supervisor) -> None:
+    child = children.start("one", SLEEPER)
+    child.process.kill()
+    child.process.wait(20)
+    with pytest.raises(LocalError, match="one ended with signal SIGKILL"):
+        children.check()
+
+
+def test_sigterm_ignored_is_sigkill_after_the_grace(children: Supervisor, tmp_path: Path) -> None:
+    child = children.start("stubborn", STUBBORN, grace=0.2)
+    wait_up(tmp_path, "stubborn")
+    children.stop(["stubborn"])
+    assert child.process.returncode == -signal.SIGKILL
+
+
+def test_a_stopped_child_is_ended_politely(children: Supervisor, tmp_path: Path) -> None:
+    child = children.start("one", SLEEPER)
+    wait_up(tmp_path, "one")
+    child.process.send_signal(signal.SIGSTOP)
+    children.stop(["one"])
+    assert child.process.returncode == -signal.SIGTERM
+
+
+def test_what_a_child_leaves_in_its_session_is_ended(children: Supervisor, tmp_path: Path) -> None:
+    script = (
+        "import subprocess, sys, signal\n"
+        f"p = subprocess.Popen({STUBBORN!r})\n"
+        "print(p.pid, 'up', flush=True); signal.pause()"
+    )
+    children.start("parent", [sys.executable, "-c", script])
+    wait_until(lambda: log(tmp_path, "parent").count("up") == 2, 20, "both to be up")
+    words = log(tmp_path, "parent").split()
+    grandchild = next(int(word) for word in words if word.isdigit())
+    children.stop(["parent"])
+    wait_until(lambda: is_gone(grandchild), 20, "the grandchild to be gone")
+
+
+def test_children_end_with_a_killed_parent(tmp_path: Path) -> None:
+    script = (
+        "import signal; from pathlib import Path; from local.supervisor import Supervisor\n"
+        f"child = Supervisor(Path({str(tmp_path)!r})).start('one', {SLEEPER!r})\n"
+        "print(child.process.pid, flush=True); signal.pause()"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        wait_up(tmp_path, "one")
+        parent.kill()
+    wait_until(lambda: is_gone(pid), 20, "the orphan to be gone")
+    assert recorded(tmp_path) == {}
+
+
+def test_a_later_command_ends_what_was_left_in_the_background(tmp_path: Path) -> None:
+    supervisor = Supervisor(tmp_path, die_with_parent=False)
+    child = supervisor.start("one", SLEEPER)
+    wait_up(tmp_path, "one")
+    supervisor.release()
+    assert recorded(tmp_path)["one"].pid == child.process.pid
+    assert stop_recorded(tmp_path, ["one", "never-started"]) == ["one"]
+    assert child.process.wait(20) == -signal.SIGTERM
+    assert not list(tmp_path.glob("*.pid"))
+
+
+def test_a_stranger_with_the_pid_of_a_stale_file_is_left_alone(tmp_path: Path) -> None:
+    with subprocess.Popen(SLEEPER, stdout=subprocess.PIPE) as stranger:
+        try:
+            stale = {"pid": stranger.pid, "started": "earlier", "grace": 1}
+            (tmp_path / "one.pid").write_text(json.dumps(stale))
+            assert stop_recorded(tmp_path, ["one"]) == []
+            assert not (tmp_path / "one.pid").exists()
+            assert stranger.poll() is None
+        finally:
+            stranger.terminate()
+
+
+def test_a_damaged_pid_file_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "one.pid").write_text("{")
+    assert recorded(tmp_path) == {}
+    assert not (tmp_path / "one.pid").exists()
+
+
+def test_a_process_that_ended_is_not_the_same_as_any(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        started = start_time(process.pid)
+    assert started is not None
+    assert open_if_same(process.pid, started) is None
+
+
+def test_a_command_that_is_missing_is_named(children: Supervisor, tmp_path: Path) -> None:
+    child = children.start("one", [str(tmp_path / "missing")])
+    assert child.process.wait(20) != 0
+    with pytest.raises(LocalError, match=f"{tmp_path}/missing"):
+        children.check()

@@ -1,0 +1,34 @@
+import pytest
+
+from local.broker import Broker, quiet_admin
+from local.errors import LocalError
+from local.topics import Topic, create_topics
+from tests.conftest import MakeTopic
+
+pytestmark = pytest.mark.broker
+
+
+def test_a_topic_is_there_with_its_partitions_and_leaders(
+    broker: Broker, make_topic: MakeTopic
+) -> None:
+    name = make_topic(partitions=3, cleanup_policy="compact")
+    shown = quiet_admin(broker.bootstrap_servers).list_topics(name, timeout=5).topics[name]
+    assert sorted(shown.partitions) == [0, 1, 2]
+    assert all(partition.leader == 1 for partition in shown.partitions.values())
+
+
+def test_creating_it_again_changes_nothing(broker: Broker, make_topic: MakeTopic) -> None:
+    name = make_topic(partitions=2)
+    admin = quiet_admin(broker.bootstrap_servers)
+    assert create_topics(admin, [Topic(name, 2), Topic(f"{name}-b", 1)]) == [f"{name}-b"]
+
+
+def test_another_partition_count_is_refused(broker: Broker, make_topic: MakeTopic) -> None:
+    name = make_topic(partitions=2)
+    with pytest.raises(LocalError, match=f"topic {name} exists with 2 partitions where 3"):
+        create_topics(quiet_admin(broker.bootstrap_servers), [Topic(name, 3)])
+
+
+def test_a_refusal_of_the_broker_is_told(broker: Broker) -> None:
+    with pytest.raises(LocalError, match="cannot create topic not ok"):
+        create_topics(quiet_admin(broker.bootstrap_servers), [Topic("not ok", 1)])
