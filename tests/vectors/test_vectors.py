@@ -1,0 +1,77 @@
+"""The committed vectors are what Kafka's clients say today."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError, Message, Producer
+
+from local.broker import Broker
+from local.jars import kafka_jars
+from local.java import find_java
+from tests.conftest import MakeTopic
+from tests.vectors import librdkafka_vectors
+
+HERE = Path(__file__).parent
+NAMES = ["murmur2", "crc32", "fnv1a"]
+
+
+def committed(name: str) -> list[str]:
+    return (HERE / f"{name}.jsonl").read_text().splitlines()
+
+
+@pytest.mark.parametrize("name", ["crc32", "fnv1a"])
+def test_librdkafka_says_the_same_today(name: str) -> None:
+    assert librdkafka_vectors.lines(name)[1:] == committed(name)[1:]
+
+
+def test_the_java_client_says_the_same_today() -> None:
+    command = [find_java(), "-cp", f"{kafka_jars()}/*", str(HERE / "PartitionVectors.java")]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert said.splitlines() == committed("murmur2")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_keys_are_those_that_are_promised(name: str) -> None:
+    header, *vectors = map(json.loads, committed(name))
+    keys = [librdkafka_vectors.key_bytes(written) for written, _ in vectors]
+    assert len(keys) >= 2000
+    assert len(set(keys)) == len(keys)
+    assert b"" in keys
+    assert {bytes([value]) for value in range(256)} <= set(keys)
+    assert set(range(81)) | {65536} <= {len(key) for key in keys}
+    assert header["partitions"][:4] == [1, 3, 9, 50]
+    assert all(
+        0 <= partition < count
+        for _, partitions in vectors
+        for partition, count in zip(partitions, header["partitions"], strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "partitioner"),
+    [("murmur2", "murmur2_random"), ("crc32", "consistent_random"), ("fnv1a", "fnv1a_random")],
+)
+def test_a_producer_puts_records_where_the_vectors_say(
+    broker: Broker, make_topic: MakeTopic, name: str, partitioner: str
+) -> None:
+    header, *vectors = map(json.loads, committed(name))
+    nine = header["partitions"].index(9)
+    expected = {librdkafka_vectors.key_bytes(key): said[nine] for key, said in vectors}
+    # the empty key is a key to the functions, but none to all producers
+    del expected[b""]
+    found: dict[bytes, int] = {}
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        assert error is None
+        found[message.key()] = message.partition()
+
+    topic = make_topic(partitions=9)
+    producer = Producer(
+        {"bootstrap.servers": broker.bootstrap_servers, "partitioner": partitioner, "log_level": 0}
+    )
+    for key in expected:
+        producer.produce(topic, b"", key, on_delivery=delivered)
+    assert producer.flush(30) == 0
+    assert found == expected
