@@ -1,0 +1,235 @@
+"""What the admin page shows, as one document: the map, joined with what each instance says."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import Any
+
+from backend.api.serving import Serving
+from backend.api.status import instance_document
+from backend.core.topology import Member
+
+_TIMEOUT = 1.0  # s without a byte from an instance
+_DEADLINE = 2.0  # s for all of them
+_AT_ONCE = 16
+_MAX_BYTES = 8 << 20
+
+UNREACHABLE = "unreachable"
+_ROLES = {"active": "topicPartitions", "standby": "standbyPartitions"}
+
+Statement = dict[str, Any]
+Ask = Callable[[list[Member]], list[Statement]]
+
+
+class Peers:
+    """Asks other instances for their /instance: at most 16 at once, for `deadline` s in all."""
+
+    def __init__(self, timeout: float = _TIMEOUT, deadline: float = _DEADLINE) -> None:
+        self._timeout = timeout
+        self._deadline = deadline
+        self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="admin")
+
+    def ask(self, members: list[Member]) -> list[Statement]:
+        """One statement a member, in their order; of one that does not answer, only its state.
+
+        Such a one is `{"state": "unreachable", "error": why}`.
+        """
+        asked = [self._pool.submit(_ask, member, self._timeout) for member in members]
+        wait(asked, self._deadline)
+        # those cancelled never began: they must not pile up behind instances that hang
+        return [
+            {"state": UNREACHABLE, "error": "no answer in time"}
+            if future.cancel() or not future.done()
+            else future.result()
+            for future in asked
+        ]
+
+
+def _ask(member: Member, timeout: float) -> Statement:
+    connection = http.client.HTTPConnection(member.host, member.port, timeout=timeout)
+    try:
+        connection.request("GET", "/instance")
+        answer = connection.getresponse()
+        if answer.status != 200:
+            raise ValueError(f"it answers with status {answer.status}")
+        statement = json.loads(answer.read(_MAX_BYTES))
+        if not isinstance(statement, dict) or statement.get("id") != member.id:
+            raise ValueError("another instance or program answers there")
+        return statement
+    except (OSError, http.client.HTTPException, ValueError) as e:
+        why = getattr(e, "strerror", None) or str(e) or type(e).__name__
+        return {"state": UNREACHABLE, "error": why}
+    finally:
+        connection.close()
+
+
+def topology_document(serving: Serving, ask: Ask) -> dict[str, Any]:
+    """The map and how far each of its store partitions is, as their owners say it.
+
+        {"known", "epoch", "asked": id, "made_at": ms,
+         "instances": [{"id", "host", "port", "state", "error", "epoch", "in_topology",
+                        "partitions", "answerable", "lag", "lag_unknown", "size_bytes", …}],
+         "views": [{name, topic, path, key, value, partitioner, store, "partitions", "warnings",
+                    "placement": [{"partition", "active": id or null, "standby": [id], "state",
+                                   "position", "goal", "lag", "staleness": ms, "size_bytes", …}]}]}
+
+    A placement's state is its owner's word, or "nobody" (it has no owner) or "unknown" (its owner
+    does not answer, or does not know of it yet).
+    """
+    me = serving.me
+    topology = serving.topology
+    members = list(topology.members)
+    if all(member.id != me.id for member in members):
+        members.append(me)  # it is on its way into the group, or out of it
+    others = [member for member in members if member.id != me.id]
+    statements = dict(zip((m.id for m in others), ask(others), strict=True))
+    statements[me.id] = instance_document(serving)
+
+    processors = topology.processors({})
+    listed = {processor["id"] for processor in processors["processors"]}
+    held = {id_: _by_unit(statement) for id_, statement in statements.items()}
+    views = [
+        _view(serving, name, processors, held)
+        for name in dict.fromkeys((*serving.views, *processors["views"]))
+    ]
+    return {
+        "known": serving.known,
+        "epoch": processors["epoch"],
+        "asked": me.id,
+        "made_at": time.time_ns() // 1_000_000,
+        "instances": [
+            {
+                "id": member.id,
+                "host": member.host,
+                "port": member.port,
+                "in_topology": member.id in listed,
+                **_instance(statements[member.id]),
+                **_sums(
+                    placement
+                    for view in views
+                    for placement in view["placement"]
+                    if placement["active"] == member.id
+                ),
+            }
+            for member in members
+        ],
+        "views": views,
+    }
+
+
+def _by_unit(statement: Statement) -> dict[tuple[str, int], dict[str, Any]]:
+    return {(p["view"], p["partition"]): p for p in statement.get("partitions", ())}
+
+
+def _instance(statement: Statement) -> dict[str, Any]:
+    return {key: statement.get(key) for key in ("state", "error", "epoch", "rebuilds")}
+
+
+def _sums(placements: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """Of what one instance is active for; what is unknown counts as nothing, and is counted."""
+    mine = list(placements)
+    return {
+        "partitions": len(mine),
+        "answerable": sum(p["state"] == "answerable" for p in mine),
+        "lag": sum(p.get("lag") or 0 for p in mine),
+        "lag_unknown": sum(p.get("lag") is None for p in mine),
+        "size_bytes": sum(p.get("size_bytes") or 0 for p in mine),
+        "dead_letters": sum(p.get("dead_letters") or 0 for p in mine),
+    }
+
+
+def _view(
+    serving: Serving,
+    name: str,
+    processors: Mapping[str, Any],
+    held: Mapping[str, Mapping[tuple[str, int], dict[str, Any]]],
+) -> dict[str, Any]:
+    placed = processors["views"].get(name)
+    description = placed or {**serving.views[name].description(), "partitions": 0}
+    holders: list[dict[str, list[str]]] = [
+        {role: [] for role in _ROLES} for _ in range(description["partitions"])
+    ]
+    for processor in processors["processors"]:
+        for role, field in _ROLES.items():
+            for partition in processor[field].get(name, ()):
+                holders[partition][role].append(processor["id"])
+    placement = [
+        _placement(partition, of["active"], of["standby"], name, held)
+        for partition, of in enumerate(holders)
+    ]
+    return {
+        **description,
+        "name": name,
+        "placement": placement,
+        "warnings": _warnings(serving, name, placement),
+    }
+
+
+def _placement(
+    partition: int,
+    active: list[str],
+    standby: list[str],
+    view: str,
+    held: Mapping[str, Mapping[tuple[str, int], dict[str, Any]]],
+) -> dict[str, Any]:
+    if not active:
+        said: dict[str, Any] = {"state": "nobody"}
+    else:
+        said = held[active[0]].get((view, partition), {"state": "unknown"})
+    return {
+        **{key: value for key, value in said.items() if key not in ("view", "role")},
+        "partition": partition,
+        "active": active[0] if active else None,
+        "standby": standby,
+    }
+
+
+def _warnings(serving: Serving, name: str, placement: list[dict[str, Any]]) -> list[dict[str, str]]:
+    """What a person should know of a view before relying on it: `{"code", "text"}` each."""
+    warnings = []
+
+    def warn(code: str, text: str) -> None:
+        warnings.append({"code": code, "text": text})
+
+    placed = serving.topology.views.get(name)
+    count = placed.partitions if placed else 0
+    declared = serving.views.get(name)
+    topic = placed.description["topic"] if placed else serving.views[name].topic
+    if serving.known and not count:
+        warn("topic-missing", f"Topic {topic} is not there yet, or the group has not placed it.")
+    if serving.known and (
+        declared is None or (placed is not None and declared.hash != placed.hash)
+    ):
+        warn(
+            "definition-differs",
+            f"{serving.settings.instance_id} has another definition of this view than the group's "
+            f"leader: give all instances the same views.toml.",
+        )
+    misplaced = sum(p.get("mis_partitioned") or 0 for p in placement)
+    if misplaced or (placed is not None and placed.mis_partitioned):
+        warn(
+            "mis-partitioned",
+            f"{_records(misplaced) if misplaced else 'Some records are'} not where the view's "
+            f"partitioner would put them: misses are answered with 503. Correct the partitioner "
+            f"of the view or of the topic's producers.",
+        )
+    facts = serving.watcher.facts(topic)
+    counts = {placed.built_partitions if placed else 0, facts.partitions if facts else 0, count}
+    if count and len(counts - {0}) > 1:
+        warn(
+            "repartitioned",
+            f"The topic has had {' and '.join(map(str, sorted(counts - {0})))} partitions: keys "
+            f"whose partition has changed are answered with 503 until the view is rebuilt.",
+        )
+    dead = sum(p.get("dead_letters") or 0 for p in placement)
+    if dead:
+        warn("dead-letters", f"{_records(dead)} not decodable: see {topic}.dead-letter.")
+    return warnings
+
+
+def _records(number: int) -> str:
+    return "1 record is" if number == 1 else f"{number:,} records are"

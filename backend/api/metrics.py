@@ -1,0 +1,96 @@
+"""Prometheus metrics, made when they are asked for: the hot path only adds to plain numbers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+
+from backend.api.serving import RUNNING, Serving
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class _Instance(Collector):
+    def __init__(self, serving: Serving) -> None:
+        self._serving = serving
+
+    def collect(self) -> Iterator[Metric]:
+        serving = self._serving
+        reads = CounterMetricFamily(
+            "queryable_point_reads", "Point reads by outcome.", labels=["view", "outcome"]
+        )
+        for view, counts in serving.counts.items():
+            for outcome in ("found", "missed", "unavailable", "forwarded", "refused"):
+                reads.add_metric([view, outcome], getattr(counts, outcome))
+        yield reads
+        yield from self._partitions()
+        yield CounterMetricFamily(
+            "queryable_rebuilds",
+            "Store partitions that were started anew.",
+            value=serving.ingestor.rebuilds,
+        )
+        yield GaugeMetricFamily(
+            "queryable_running", "1 while the instance is in its group.",
+            value=float(serving.state == RUNNING),
+        )  # fmt: skip
+        epoch = serving.topology.epoch
+        yield GaugeMetricFamily(
+            "queryable_topology_epoch_seconds", "The leader's clock in the epoch.",
+            value=epoch.ms / 1000,
+        )  # fmt: skip
+
+    def _partitions(self) -> Iterator[Metric]:
+        labels = ["view", "partition"]
+        families = {
+            name: GaugeMetricFamily(f"queryable_{name}", text, labels=labels)
+            for name, text in {
+                "position": "The next offset that the store partition will apply.",
+                "lag": "Records behind the end of the log, as last fetched.",
+                "staleness_seconds": "Time since it last was at a freshly fetched end.",
+                "answerable": "1 if the store partition may answer.",
+                "size_bytes": "Bytes on disk and in memtables, as RocksDB estimates them.",
+            }.items()
+        }
+        counters = {
+            name: CounterMetricFamily(f"queryable_{name}", text, labels=labels)
+            for name, text in {
+                "applied_records": "Records applied since the start.",
+                "dead_letters": "Records that could not be decoded, since the store began.",
+                "mis_partitioned_records": "Records that the partitioner puts elsewhere.",
+            }.items()
+        }
+        now = time.monotonic()
+        for held in self._serving.held.all():
+            at = [held.view.name, str(held.partition)]
+            progress = held.progress
+            lag, staleness = progress.lag(now, float("inf")), progress.staleness(now)
+            families["position"].add_metric(at, progress.position)
+            families["answerable"].add_metric(at, float(progress.answerable))
+            families["size_bytes"].add_metric(at, held.store.size())
+            if lag is not None:
+                families["lag"].add_metric(at, lag)
+            if staleness is not None:
+                families["staleness_seconds"].add_metric(at, staleness)
+            counters["applied_records"].add_metric(at, held.applied_records)
+            counters["dead_letters"].add_metric(at, held.identity.dead_letters)
+            counters["mis_partitioned_records"].add_metric(at, held.identity.mis_partitioned)
+        yield from families.values()
+        yield from counters.values()
+
+
+class Metrics:
+    """The registry of one instance."""
+
+    def __init__(self, serving: Serving) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(_Instance(serving))
+        ProcessCollector(registry=self._registry)
+
+    def render(self) -> bytes:
+        """The text exposition format."""
+        return generate_latest(self._registry)

@@ -1,0 +1,129 @@
+"""The Flask part: short, bounded answers that no client asks for a thousand times a second."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from flask import Flask, Response, request
+from werkzeug.exceptions import HTTPException
+
+from backend.api.admin import admin_blueprint
+from backend.api.metrics import CONTENT_TYPE, Metrics
+from backend.api.serving import Serving
+from backend.api.status import instance_document, liveness, readiness
+from backend.core.errors import BadRequest, MethodNotAllowed, NotFound, Problem, Unavailable
+
+
+def create_pages(serving: Serving) -> Flask:
+    """The Flask application of one instance."""
+    pages = Flask("backend.api")
+    metrics = Metrics(serving)
+    pages.register_blueprint(admin_blueprint(serving))
+    pages.register_error_handler(Problem, _problem)
+    pages.register_error_handler(HTTPException, _http_exception)
+    pages.register_error_handler(Exception, _unexpected)
+
+    @pages.get("/views")
+    def views() -> Response:
+        return _json({"views": [_view(serving, name) for name in serving.views]})
+
+    @pages.get("/views/<name>")
+    def view(name: str) -> Response:
+        if name not in serving.views:
+            known = ", ".join(serving.views)
+            raise NotFound("view-not-found", f"There is no view {name!r}; there are {known}.")
+        return _json(_view(serving, name))
+
+    @pages.get("/views/<name>/keys/")
+    @pages.get("/views/<name>/keys/<path:_key>")
+    def keys_of_no_view(name: str, _key: str = "") -> Response:
+        # keys of views that exist are answered before Flask
+        return view(name)
+
+    @pages.get("/processors")
+    def processors() -> Response:
+        if not serving.known:
+            raise Unavailable("no-topology", "This instance has not joined its group yet.")
+        etag = f"{serving.topology.epoch}.{serving.revision}"
+        if request.if_none_match.contains(etag):
+            answer = Response(status=304)
+        else:
+            states = {serving.settings.instance_id: serving.state}
+            answer = _json(serving.topology.processors(states))
+        answer.set_etag(etag)
+        return answer
+
+    @pages.get("/instance")
+    def instance() -> Response:
+        return _json(instance_document(serving))
+
+    @pages.get("/health/live")
+    def live() -> Response:
+        alive, document = liveness(serving)
+        return _health(alive, document)
+
+    @pages.get("/health/ready")
+    def ready() -> Response:
+        is_ready, document = readiness(serving)
+        return _health(is_ready, document)
+
+    @pages.get("/metrics")
+    def metrics_text() -> Response:
+        return Response(metrics.render(), content_type=CONTENT_TYPE)
+
+    return pages
+
+
+def _view(serving: Serving, name: str) -> dict[str, Any]:
+    placed = serving.topology.views.get(name)
+    return {
+        **serving.views[name].description(),
+        "partitions": placed.partitions if placed else None,
+        "hash": serving.views[name].hash,
+    }
+
+
+def _json(document: Any, status: int = 200) -> Response:
+    return Response(orjson.dumps(document), status, content_type="application/json")
+
+
+def _health(good: bool, document: dict[str, Any]) -> Response:
+    answer = _json(document, 200 if good else 503)
+    if not good:
+        answer.headers["Retry-After"] = "1"
+    return answer
+
+
+def _problem(problem: Problem) -> Response:
+    answer = Response(problem.body(), problem.status)
+    for name, value in problem.headers():
+        answer.headers[name.decode()] = value.decode()
+    return answer
+
+
+def _http_exception(error: HTTPException) -> Response:
+    if error.code == 404:
+        return _problem(
+            NotFound(
+                "no-such-resource",
+                f"Nothing is at {request.path!r}. GET /views lists the views and their paths.",
+            )
+        )
+    if error.code == 405:
+        allowed = sorted(getattr(error, "valid_methods", None) or ["GET"])
+        return _problem(MethodNotAllowed(request.method, ", ".join(allowed)))
+    if error.code is not None and error.code < 500:
+        problem = BadRequest("bad-request", error.description or error.name)
+        problem.status = error.code
+        return _problem(problem)
+    return _unexpected(error)
+
+
+def _unexpected(_: Exception) -> Response:
+    from flask import current_app
+
+    current_app.logger.exception("%s %s", request.method, request.path)
+    return _problem(
+        Problem("internal-error", "This should not happen; the instance's log says more.")
+    )

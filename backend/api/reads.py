@@ -1,0 +1,211 @@
+"""What a read means: from a view and a key to an answer, or to whom to ask instead.
+
+The hot path. Between request and RocksDB it must not log, lock, parse a header, copy a value more
+than once or decode one: a JSON value was validated when it was stored, and is passed on as bytes.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from backend.api.answer import Answer, Header
+from backend.api.serving import ReadCounts, Serving
+from backend.core.errors import BadRequest, KeyTooLong, NotFound, Problem, Unavailable
+from backend.core.partitioner import partition_of
+from backend.core.records import ENTRY, ENTRY_HEAD_SIZE, entry_offset
+from backend.core.topology import Member
+from backend.core.views import View
+from backend.ingest.held import HeldPartition
+from backend.storage.partition import StoreClosedError, StoreError
+
+_JSON = (b"content-type", b"application/json")
+
+
+class Elsewhere(Exception):
+    """The key belongs to a partition that `member` is active for."""
+
+    def __init__(self, member: Member) -> None:
+        super().__init__(member)
+        self.member = member
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What a reader may ask for beside the key."""
+
+    stale_allowed: bool = False
+
+
+PLAIN = ReadOptions()
+
+
+class ViewReads:
+    """Point reads of one view, from what this instance holds."""
+
+    def __init__(self, view: View, serving: Serving) -> None:
+        self.view = view
+        self.counts: ReadCounts = serving.counts[view.name]
+        self._serving = serving
+        self._held = serving.held.of_view(view.name)
+        self._facts = serving.watcher.latest
+        self._partition_of = partition_of(view.partitioner)
+        self._from_text = view.key_codec.from_text
+        self._to_store = view.key_codec.to_store
+        self._key_json = view.key_codec.to_json
+        self._value_json = view.value_codec.to_json
+        self._max_key = serving.settings.max_key_bytes
+        self._trusted_for = 3 * serving.settings.end_offset_interval + 2
+        me = serving.settings.instance_id
+        self._served_by = (b"served-by", f"{me}; active".encode())
+
+    def parse_key(self, text: bytes) -> bytes:
+        """Percent-decoded text of a URL as record bytes; BadRequest, KeyTooLong."""
+        if len(text) > self._max_key:
+            raise KeyTooLong(
+                "key-too-long", f"The key has {len(text)} bytes; at most {self._max_key} are read."
+            )
+        try:
+            return self._from_text(text)
+        except ValueError as e:
+            raise BadRequest(
+                "key-undecodable",
+                f"View {self.view.name} has {self.view.key} keys, and this is {e}.",
+            ) from None
+
+    def parse_raw_key(self, raw: bytes) -> bytes:
+        """Record bytes that the reader gave as such; BadRequest, KeyTooLong."""
+        if len(raw) > self._max_key:
+            return self.parse_key(raw)
+        try:
+            self.view.key_codec.check(raw)
+        except ValueError as e:
+            raise BadRequest(
+                "key-undecodable",
+                f"View {self.view.name} has {self.view.key} keys, and these bytes are {e}.",
+            ) from None
+        return raw
+
+    def read(self, key: bytes, options: ReadOptions = PLAIN) -> Answer:
+        """The answer as of the position of the key's store partition.
+
+        Elsewhere if another instance is active for it; Unavailable if nobody can answer now; a
+        miss is NotFound.
+        """
+        held = self._holder(key, options)
+        # before the look-up: what is applied meanwhile is not in the answer, nor may Offset say so
+        headers = self._state_headers(held)
+        position = held.progress.position
+        try:
+            stored = held.store.get(ENTRY + self._to_store(key))
+        except StoreClosedError:
+            raise Unavailable(
+                "not-here", "This instance has just let go of the key's partition."
+            ) from None
+        except StoreError as e:
+            held.damaged = str(e)
+            raise Unavailable(
+                "store-damaged", "The store partition cannot be read, and is being rebuilt."
+            ) from None
+        if stored is None:
+            self._refuse_doubtful_miss()
+            self.counts.missed += 1
+            problem = NotFound(
+                "key-not-found",
+                f"View {self.view.name} has no such key, as of offset {position} of "
+                f"partition {held.partition}.",
+            )
+            return Answer(404, problem.headers() + headers, problem.body())
+        self.counts.found += 1
+        headers.append(_JSON)
+        headers.append((b"etag", b'"%b-%d-json"' % (held.etag_prefix, entry_offset(stored))))
+        value = self._value_json(stored[ENTRY_HEAD_SIZE:])
+        return Answer(200, headers, b'{"key":%b,"value":%b}' % (self._key_json(key), value))
+
+    def _holder(self, key: bytes, options: ReadOptions) -> HeldPartition:
+        """The open store partition of the key, if it may answer."""
+        partition = self._partition(key)
+        held = self._held.get(partition)
+        if held is not None:
+            if held.progress.answerable or options.stale_allowed:
+                return held
+            raise Unavailable(
+                "catching-up",
+                f"Partition {partition} of view {self.view.name} is being read in: it is at "
+                f"offset {held.progress.position} of {held.progress.goal}.",
+                partition=partition,
+                position=held.progress.position,
+                goal=held.progress.goal,
+            )
+        active = self._serving.topology.active_of(self.view.name, partition)
+        if active is None:
+            raise Unavailable(
+                "nobody", f"No instance holds partition {partition} of view {self.view.name} now."
+            )
+        if active == self._serving.me:
+            raise Unavailable(
+                "catching-up", f"Partition {partition} of view {self.view.name} is being opened."
+            )
+        raise Elsewhere(active)
+
+    def _partition(self, key: bytes) -> int:
+        placed = self._serving.topology.views.get(self.view.name)
+        if placed is None:
+            if self._serving.known:
+                raise Unavailable("nobody", f"The group has not placed view {self.view.name} yet.")
+            raise Unavailable("no-topology", "This instance has not joined its group yet.")
+        count = len(placed.active)
+        if not count:
+            raise Unavailable("topic-missing", f"Topic {self.view.topic} is not there yet.")
+        partition = self._partition_of(key, count)
+        facts = self._facts.get(self.view.topic)
+        if placed.built_partitions not in (count, 0):
+            self._refuse_moved(key, partition, count, placed.built_partitions)
+        if facts is not None and facts.partitions != count:
+            self._refuse_moved(key, partition, count, facts.partitions)
+        return partition
+
+    def _refuse_moved(self, key: bytes, partition: int, count: int, other: int) -> None:
+        """Partitions were added: a key has its place if it is the same one under both counts."""
+        if self._partition_of(key, other) != partition:
+            raise Unavailable(
+                "repartitioned",
+                f"Topic {self.view.topic} has had {min(count, other)} and {max(count, other)} "
+                f"partitions, and the key belongs to different ones: it cannot be told which has "
+                f"its latest record. Rebuild view {self.view.name} (remove its data folder) once "
+                f"its producers have written the key again.",
+            )
+
+    def _refuse_doubtful_miss(self) -> None:
+        """A record somewhere else than the partitioner says makes every miss a guess."""
+        name = self.view.name
+        placed = self._serving.topology.views.get(name)
+        if (placed is not None and placed.mis_partitioned) or any(
+            held.identity.mis_partitioned for held in list(self._held.values())
+        ):
+            raise Unavailable(
+                "mis-partitioned",
+                f'Topic {self.view.topic} has records where partitioner "{self.view.partitioner}" '
+                f"would not put them: a key that is not found may be in another partition.",
+            )
+
+    def _state_headers(self, held: HeldPartition) -> list[Header]:
+        progress = held.progress
+        now = time.monotonic()
+        lag = progress.lag(now, self._trusted_for)
+        staleness = progress.staleness(now)
+        return [
+            (b"partition", held.partition_header),
+            (b"offset", b"%d" % progress.position),
+            (b"lag", b"unknown" if lag is None else b"%d" % lag),
+            (b"staleness", b"unknown" if staleness is None else b"%d" % (staleness * 1000)),
+            self._served_by,
+        ]
+
+
+def count_refusal(counts: ReadCounts, problem: Problem) -> None:
+    """Book an answer that is neither a value nor a miss."""
+    if problem.status == 503:
+        counts.unavailable += 1
+    else:
+        counts.refused += 1

@@ -1,0 +1,76 @@
+"""What the HTTP side knows of its instance: one object, put together by `backend.app`."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+
+from backend.core.topology import Member, Topology
+from backend.core.views import View
+from backend.ingest.held import Held
+from backend.ingest.ingestor import Ingestor
+from backend.ingest.watcher import Watcher
+from backend.membership.member import GroupMember
+from backend.settings import Settings
+
+STARTING = "starting"
+RUNNING = "running"
+DRAINING = "draining"
+
+
+@dataclass
+class ReadCounts:
+    """Point reads by outcome since the start, of one view; written by the event loop alone."""
+
+    found: int = 0
+    missed: int = 0
+    unavailable: int = 0
+    forwarded: int = 0
+    refused: int = 0
+
+    @property
+    def served(self) -> int:
+        return self.found + self.missed
+
+
+@dataclass
+class Serving:
+    """The instance as requests see it. `topology` and `state` are replaced, never changed."""
+
+    settings: Settings
+    views: dict[str, View]
+    held: Held
+    watcher: Watcher
+    ingestor: Ingestor
+    member: GroupMember
+    topology: Topology = field(default_factory=Topology)
+    state: str = STARTING
+    epoch_header: bytes = b"0-0"
+    counts: dict[str, ReadCounts] = field(default_factory=dict)
+    _revisions: itertools.count[int] = field(default_factory=itertools.count)
+    revision: int = 0
+
+    def __post_init__(self) -> None:
+        self.counts = {name: ReadCounts() for name in self.views}
+
+    @property
+    def me(self) -> Member:
+        """This instance, as it advertises itself."""
+        settings = self.settings
+        return Member(settings.instance_id, settings.advertised_host, settings.advertised_port)
+
+    def take_topology(self, topology: Topology) -> None:
+        self.topology = topology
+        self.epoch_header = str(topology.epoch).encode()
+        if self.state == STARTING:
+            self.set_state(RUNNING)
+
+    def set_state(self, state: str) -> None:
+        """The state belongs to /processors without being part of an epoch: it counts a revision."""
+        self.state = state
+        self.revision = next(self._revisions) + 1
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a map yet."""
+        return self.topology.epoch.ms > 0

@@ -1,0 +1,208 @@
+"""The ASGI application: point reads here, everything else in Flask.
+
+Bounds what waits: requests in flight, bodies, and the time that a read waits for somebody who can
+answer it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+from urllib.parse import parse_qsl
+
+from backend.api.answer import Answer, Header, problem_answer
+from backend.api.forwarding import MARK, Forwarder
+from backend.api.reads import PLAIN, Elsewhere, ReadOptions, ViewReads, count_refusal
+from backend.api.serving import Serving
+from backend.core.codecs import from_base64url
+from backend.core.errors import BadRequest, MethodNotAllowed, NotFound, Problem, Unavailable
+from backend.core.paths import KeyPath, Paths
+
+log = logging.getLogger(__name__)
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_WAIT_STEP = 0.02
+_MAX_BODY = 1 << 20
+_PARAMETERS = ("encoding", "stale")
+
+
+class Shell:
+    """Answers key paths itself and hands the rest to `pages`."""
+
+    def __init__(self, serving: Serving, pages: App) -> None:
+        self._serving = serving
+        self._pages = pages
+        self._paths = Paths(serving.views.values())
+        self._reads = {name: ViewReads(view, serving) for name, view in serving.views.items()}
+        self._forwarder: Forwarder | None = None
+        self._in_flight = 0
+        self._max_in_flight = serving.settings.max_in_flight
+        self._wait_steps = round(serving.settings.wait_timeout / _WAIT_STEP)
+
+    def start(self) -> None:
+        """In the event loop, before the first request."""
+        settings = self._serving.settings
+        self._forwarder = Forwarder(settings.instance_id, settings.forward_timeout)
+
+    async def stop(self) -> None:
+        if self._forwarder is not None:
+            await self._forwarder.close()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        raw_path: bytes = scope["raw_path"]
+        try:
+            found = self._paths.key_path(raw_path)
+        except BadRequest as problem:
+            await self._send(problem_answer(problem), scope["method"], send)
+            return
+        if found is None:
+            await self._other(scope, receive, send)
+            return
+        if self._in_flight >= self._max_in_flight:
+            answer = problem_answer(_overloaded(self._in_flight))
+        else:
+            self._in_flight += 1
+            try:
+                answer = await self._key(found, raw_path, scope)
+            except Exception:
+                log.exception("%s %r", scope["method"], raw_path)
+                answer = problem_answer(_internal())
+            finally:
+                self._in_flight -= 1
+        await self._send(answer, scope["method"], send)
+
+    async def _send(self, answer: Answer, method: str, send: Send) -> None:
+        headers = answer.headers
+        headers.append((b"content-length", b"%d" % len(answer.body)))
+        headers.append((b"topology-epoch", self._serving.epoch_header))
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        body = b"" if method == "HEAD" else answer.body
+        await send({"type": "http.response.body", "body": body})
+
+    async def _key(self, found: KeyPath, raw_path: bytes, scope: Scope) -> Answer:
+        reads = self._reads[found.view.name]
+        method = scope["method"]
+        try:
+            if method not in ("GET", "HEAD"):
+                raise MethodNotAllowed(method, "GET, HEAD")
+            if found.rest:
+                raise NotFound("no-such-resource", "There is nothing below a key of this view.")
+            query: bytes = scope["query_string"]
+            if query:
+                key, options = self._parse(reads, found.text, query)
+            else:
+                key, options = reads.parse_key(found.text), PLAIN
+            try:
+                return reads.read(key, options)
+            except (Elsewhere, Unavailable):
+                return await self._not_here(reads, key, options, raw_path, scope)
+        except Problem as problem:
+            count_refusal(reads.counts, problem)
+            return problem_answer(problem)
+
+    async def _not_here(
+        self, reads: ViewReads, key: bytes, options: ReadOptions, raw_path: bytes, scope: Scope
+    ) -> Answer:
+        """Try again until the wait is over; ask the owner as soon as there is one."""
+        headers: list[Header] = scope["headers"]
+        marked = any(name == MARK for name, _ in headers)
+        for step in range(self._wait_steps + 1):
+            try:
+                return reads.read(key, options)
+            except Elsewhere as elsewhere:
+                if not marked:
+                    return await self._forward(reads, elsewhere, raw_path, scope)
+                if step == self._wait_steps:
+                    raise Unavailable(
+                        "not-here",
+                        f"Another instance sent this here, but {elsewhere.member.id} holds the "
+                        f"key's partition as of epoch {self._serving.topology.epoch}.",
+                    ) from None
+            except Unavailable as unavailable:
+                if step == self._wait_steps or unavailable.code in _HOPELESS:
+                    raise
+            await asyncio.sleep(_WAIT_STEP)
+        raise AssertionError("the last step answers or raises")
+
+    async def _forward(
+        self, reads: ViewReads, elsewhere: Elsewhere, raw_path: bytes, scope: Scope
+    ) -> Answer:
+        assert self._forwarder is not None
+        reads.counts.forwarded += 1
+        query: bytes = scope["query_string"]
+        target = raw_path + b"?" + query if query else raw_path
+        return await self._forwarder.forward(
+            elsewhere.member, scope["method"], target, scope["headers"]
+        )
+
+    def _parse(self, reads: ViewReads, text: bytes, query: bytes) -> tuple[bytes, ReadOptions]:
+        parameters: dict[str, str] = {}
+        for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
+            if name not in _PARAMETERS:
+                # a bound that is not kept would be a wrong answer
+                raise BadRequest(
+                    "unknown-parameter",
+                    f"{name!r} is not a parameter of a point read; known are "
+                    f"{', '.join(_PARAMETERS)}.",
+                )
+            if name in parameters:
+                raise BadRequest("repeated-parameter", f"{name!r} is given twice.")
+            parameters[name] = value
+        stale = _choice(parameters, "stale", ("never", "allow"))
+        if _choice(parameters, "encoding", ("text", "base64url")) == "text":
+            return reads.parse_key(text), ReadOptions(stale == "allow")
+        try:
+            raw = from_base64url(text)
+        except ValueError as e:
+            raise BadRequest("key-undecodable", f"The key is {e}.") from None
+        return reads.parse_raw_key(raw), ReadOptions(stale == "allow")
+
+    async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Flask's part, with the epoch on every answer and a bound on every body."""
+        length = next((v for n, v in scope["headers"] if n == b"content-length"), b"0")
+        if not length.isdigit() or int(length) > _MAX_BODY:
+            problem = BadRequest("body-too-large", f"A body has {_MAX_BODY} bytes at most.")
+            await self._send(problem_answer(problem), scope["method"], send)
+            return
+        if self._in_flight >= self._max_in_flight:
+            overloaded = problem_answer(_overloaded(self._in_flight))
+            await self._send(overloaded, scope["method"], send)
+            return
+
+        async def send_with_epoch(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                epoch = (b"topology-epoch", self._serving.epoch_header)
+                message["headers"] = [*message["headers"], epoch]
+            await send(message)
+
+        self._in_flight += 1
+        try:
+            await self._pages(scope, receive, send_with_epoch)
+        finally:
+            self._in_flight -= 1
+
+
+# Waiting does not help: these need a person.
+_HOPELESS = frozenset(("mis-partitioned", "repartitioned"))
+
+
+def _choice(parameters: dict[str, str], name: str, allowed: tuple[str, ...]) -> str:
+    """The parameter's value, the first of `allowed` by default; BadRequest."""
+    value = parameters.get(name, allowed[0])
+    if value not in allowed:
+        raise BadRequest("bad-parameter", f"{name}={value}: it is one of {', '.join(allowed)}.")
+    return value
+
+
+def _overloaded(in_flight: int) -> Unavailable:
+    return Unavailable("overloaded", f"{in_flight} requests are being answered already.")
+
+
+def _internal() -> Problem:
+    return Problem("internal-error", "This should not happen; the instance's log says more.")

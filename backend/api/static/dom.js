@@ -1,0 +1,81 @@
+// Elements and numbers. Whatever comes from keys, values and names becomes text, never markup.
+
+/** An element with attributes and children; text children are text nodes. */
+export function el(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
+/** Touches the document only if something is different, so that focus and selections survive. */
+export function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+export function setAttribute(element, name, value) {
+  if (value === null) element.removeAttribute(name);
+  else if (element.getAttribute(name) !== value) element.setAttribute(name, value);
+}
+
+const kept = new WeakMap();
+
+/**
+ * One child of `parent` for each of `items`, in their order: made by `create(item)` when its key is
+ * new, kept otherwise, and brought up to date by `update(element, item)`.
+ */
+export function reconcile(parent, items, keyOf, create, update) {
+  const before = kept.get(parent) ?? new Map();
+  const now = new Map();
+  let next = parent.firstElementChild;
+  for (const item of items) {
+    const key = keyOf(item);
+    const element = before.get(key) ?? create(item);
+    now.set(key, element);
+    if (element === next) next = next.nextElementSibling;
+    else parent.insertBefore(element, next);
+    update(element, item);
+  }
+  for (const [key, element] of before) if (!now.has(key)) element.remove();
+  kept.set(parent, now);
+}
+
+/** `[[term, text], …]` as the groups of a <dl>. */
+export function facts(list, pairs) {
+  reconcile(
+    list,
+    pairs,
+    ([term]) => term,
+    ([term]) => el("div", {}, el("dt", {}, term), el("dd")),
+    (group, [, text]) => setText(group.lastElementChild, text),
+  );
+}
+
+const integers = new Intl.NumberFormat("en");
+
+export function count(number) {
+  return number === null || number === undefined ? "unknown" : integers.format(number);
+}
+
+export function bytes(number) {
+  if (number === null || number === undefined) return "unknown";
+  if (number < 1000) return `${number} B`;
+  let unit = -1;
+  let value = number;
+  do {
+    value /= 1000;
+    unit += 1;
+  } while (value >= 999.5 && unit < 4);
+  return `${value < 10 ? value.toFixed(1) : Math.round(value)} ${["kB", "MB", "GB", "TB", "PB"][unit]}`;
+}
+
+export function duration(ms) {
+  if (ms === null || ms === undefined) return "unknown";
+  if (ms < 60_000) return `${(ms / 1000).toFixed(1)} s`;
+  if (ms < 3_600_000) return `${Math.round(ms / 60_000)} min`;
+  return `${(ms / 3_600_000).toFixed(1)} h`;
+}
+
+export function clock(ms) {
+  return new Date(ms).toLocaleTimeString("en-GB");
+}

@@ -1,0 +1,134 @@
+// Where a key is and what it has: a point read like anybody else's.
+
+import { el, facts } from "./dom.js";
+import { indented, members } from "./json.js";
+import { colourOf } from "./owners.js";
+import { mark } from "./topology.js";
+
+const TIMEOUT = 5000; // ms
+const LONGEST = 200_000; // characters of a value that are shown
+
+const FORMATS = {
+  string: "text",
+  bytes: "text, taken as UTF-8",
+  int32: "a number",
+  int64: "a number",
+  float64: "a number",
+  uuid: "8-4-4-4-12 hexadecimal digits",
+  json: "the very bytes of the document",
+};
+// formats whose record bytes are what was typed; the backend reads the others from text
+const AS_TYPED = new Set(["string", "bytes", "json"]);
+
+const byId = (id) => document.getElementById(id);
+let asking = null;
+
+export function start() {
+  const views = byId("look-up-view");
+  const hint = () => {
+    const format = views.selectedOptions[0]?.dataset.key;
+    byId("key-format").textContent = format ? `${format}: ${FORMATS[format] ?? "text"}` : "";
+  };
+  views.addEventListener("change", hint);
+  hint();
+  byId("look-up").addEventListener("submit", (event) => {
+    event.preventDefault();
+    const view = views.selectedOptions[0];
+    if (view) lookUp(view.value, view.dataset.key, byId("look-up-key").value);
+  });
+}
+
+/** The path of a key, relative to the page: raw bytes cannot be "." or lose a slash on the way. */
+function pathOf(view, format, key) {
+  const keys = `views/${encodeURIComponent(view)}/keys/`;
+  if (!AS_TYPED.has(format)) return keys + encodeURIComponent(key);
+  const bytes = new TextEncoder().encode(key);
+  const base64 = btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
+  const base64url = base64.replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/u, "");
+  return `${keys}${base64url}?encoding=base64url`;
+}
+
+async function lookUp(view, format, key) {
+  asking?.abort();
+  const mine = (asking = new AbortController());
+  const path = pathOf(view, format, key);
+  const began = performance.now();
+  let answer;
+  let body;
+  try {
+    answer = await fetch(path, {
+      cache: "no-store",
+      signal: AbortSignal.any([mine.signal, AbortSignal.timeout(TIMEOUT)]),
+    });
+    body = await answer.text();
+  } catch (error) {
+    if (mine.signal.aborted) return; // another key was asked for
+    const why = error.name === "TimeoutError" ? `within ${TIMEOUT / 1000} s` : "at all";
+    show({ tone: "bad", title: "no answer", detail: `The backend did not answer ${why}.`, path });
+    mark(view, null);
+    return;
+  }
+  if (mine.signal.aborted) return;
+  const told = members(body);
+  const partition = answer.headers.get("Partition");
+  const pairs = [
+    ["Partition", partition],
+    ["Owner", answer.headers.get("Served-By")],
+    ["Offset", answer.headers.get("Offset")],
+    ["Lag", answer.headers.get("Lag")],
+    ["Staleness", withUnit(answer.headers.get("Staleness"))],
+    ["Status", String(answer.status)],
+    ["Took", `${Math.round(performance.now() - began)} ms`],
+  ].filter(([, text]) => text !== null);
+  show({ ...outcome(answer, told), pairs, path, owner: answer.headers.get("Served-By") });
+  mark(view, partition === null ? null : Number(partition));
+}
+
+function withUnit(staleness) {
+  return staleness === null || staleness === "unknown" ? staleness : `${staleness} ms`;
+}
+
+function outcome(answer, told) {
+  if (answer.ok && told?.value) {
+    const text = indented(told.value);
+    const more = text.length - LONGEST;
+    return {
+      tone: "good",
+      title: "found",
+      value: more > 0 ? `${text.slice(0, LONGEST)}\n… and ${more} characters more` : text,
+    };
+  }
+  const word = (name) => (told?.[name] ? JSON.parse(told[name].join("")) : null);
+  const code = word("code");
+  const retry = answer.headers.get("Retry-After");
+  return {
+    tone: answer.status === 404 ? "plain" : answer.status === 503 ? "warn" : "bad",
+    title: code === "key-not-found" ? "not found" : (code ?? `status ${answer.status}`),
+    detail: [
+      word("detail") ?? "The answer is not what a backend says.",
+      retry === null ? "" : `Ask again in ${retry} s.`,
+    ].join(" ").trim(),
+  };
+}
+
+function show({ tone, title, detail, value, pairs = [], path, owner }) {
+  const list = el("dl", { class: "facts" });
+  facts(list, pairs);
+  const id = owner?.split(";")[0];
+  if (id) {
+    const at = pairs.findIndex(([name]) => name === "Owner");
+    list.children[at].lastElementChild.className = "owned";
+    list.children[at].lastElementChild.setAttribute("data-owner", colourOf(id));
+  }
+  const found = byId("found");
+  found.replaceChildren(
+    el("p", { class: "outcome" }, el("b", { "class": "badge", "data-tone": tone }, title),
+      el("code", {}, `GET /${path}`)),
+  );
+  if (detail) found.append(el("p", { class: "detail" }, detail));
+  found.append(list);
+  if (value !== undefined) {
+    found.append(el("pre", { "tabindex": "0", "aria-label": "Value" }, value));
+  }
+  found.hidden = false;
+}

@@ -1,0 +1,279 @@
+// The instances, and the views with their partitions.
+
+import { bytes, count, duration, el, facts, reconcile, setAttribute, setText } from "./dom.js";
+import { colourOf, learn } from "./owners.js";
+
+const STATES = {
+  "answerable": "answerable",
+  "catching-up": "catching up",
+  "opening": "opening",
+  "unknown": "unknown",
+  "nobody": "nobody holds it",
+};
+
+const pointed = new Map(); // view -> the partition whose numbers are shown
+let marked = null; // the view and partition of the key that was looked up
+
+const byId = (id) => document.getElementById(id);
+
+/** Shows a document of admin/topology.json. */
+export function show(topology) {
+  learn(topology.instances.map((instance) => instance.id));
+  showTotals(topology);
+  reconcile(
+    byId("instances"),
+    topology.instances,
+    (instance) => instance.id,
+    newInstance,
+    (card, instance) => showInstance(card, instance, topology),
+  );
+  reconcile(byId("views"), topology.views, (view) => view.name, newView, showView);
+}
+
+/** Marks where the key that was looked up lies, and shows that partition's numbers. */
+export function mark(view, partition) {
+  marked = partition === null ? null : { view, partition };
+  if (marked) pointed.set(view, partition);
+  for (const section of byId("views").children) if (section.view) showView(section, section.view);
+}
+
+function showTotals(topology) {
+  const running = topology.instances.filter((instance) => instance.state === "running").length;
+  const placements = topology.views.flatMap((view) => view.placement);
+  const answerable = placements.filter((placement) => placement.state === "answerable").length;
+  const sum = (field) => placements.reduce((total, p) => total + (p[field] ?? 0), 0);
+  const known = placements.every((p) => p.lag !== null && p.lag !== undefined);
+  const warnings = topology.views.reduce((total, view) => total + view.warnings.length, 0);
+  const totals = [
+    ["Instances running", `${running} of ${topology.instances.length}`,
+      running === topology.instances.length ? "good" : "bad"],
+    ["Partitions answerable", `${count(answerable)} of ${count(placements.length)}`,
+      answerable === placements.length && answerable > 0 ? "good" : "warn"],
+    ["Records behind", known ? count(sum("lag")) : atLeast(sum("lag"), count),
+      known ? "plain" : "warn"],
+    ["Size", known ? bytes(sum("size_bytes")) : atLeast(sum("size_bytes"), bytes), "plain"],
+    ["Warnings", count(warnings), warnings ? "warn" : "plain"],
+  ];
+  reconcile(
+    byId("totals"),
+    totals,
+    ([name]) => name,
+    ([name]) => el("li", {}, el("b"), el("span", {}, name)),
+    (item, [, text, tone]) => {
+      setText(item.firstElementChild, text);
+      setAttribute(item, "data-tone", tone);
+    },
+  );
+}
+
+/** A sum of which a part is unknown. */
+function atLeast(number, format) {
+  return number ? `≥ ${format(number)}` : "unknown";
+}
+
+function newInstance(instance) {
+  return el("li", { "class": "instance card", "data-owner": colourOf(instance.id) },
+    el("div", { class: "name" }, el("i", { class: "swatch" }), el("h3", {}, instance.id),
+      el("span", { class: "badge" })),
+    el("p", { class: "where" }),
+    el("dl", { class: "facts" }),
+    el("p", { class: "note", hidden: "" }));
+}
+
+function showInstance(card, instance, topology) {
+  setAttribute(card, "data-state", instance.state);
+  setText(card.querySelector(".badge"), instance.state);
+  setText(card.querySelector(".where"), `${instance.host}:${instance.port}`);
+  const behind = instance.lag_unknown ? atLeast(instance.lag, count) : count(instance.lag);
+  const reached = instance.state !== "unreachable";
+  facts(card.querySelector(".facts"), [
+    ["Partitions", count(instance.partitions)],
+    ["Answerable", reached ? count(instance.answerable) : "unknown"],
+    ["Lag", behind],
+    ["Size", reached ? bytes(instance.size_bytes) : "unknown"],
+    ["Dead letters", reached ? count(instance.dead_letters) : "unknown"],
+    ["Rebuilds", reached ? count(instance.rebuilds) : "unknown"],
+  ]);
+  const notes = [];
+  if (instance.error) notes.push(`It does not answer: ${instance.error}.`);
+  if (!instance.in_topology) notes.push("It is not in the group's map.");
+  if (instance.epoch && instance.epoch !== topology.epoch) notes.push(`It has epoch ${instance.epoch}.`);
+  const note = card.querySelector(".note");
+  setText(note, notes.join(" "));
+  note.hidden = !notes.length;
+}
+
+function newView(view) {
+  const section = el("section", { "class": "view card", "aria-label": `View ${view.name}` },
+    el("div", { class: "heading" },
+      el("div", {}, el("h3", {}, view.name), el("p", { class: "meta" })),
+      el("p", { class: "sum" })),
+    el("ul", { class: "warnings" }),
+    el("div", { class: "partitions", role: "group", "aria-label": `Partitions of ${view.name}` }),
+    el("dl", { class: "facts pointed" }),
+    el("details", {}, el("summary", {}, "All numbers"),
+      el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Numbers of ${view.name}` },
+        newTable())));
+  const point = (event) => {
+    const tile = event.target.closest(".partition");
+    if (tile) pointed.set(view.name, Number(tile.dataset.partition));
+    else pointed.delete(view.name);
+    showView(section, section.view);
+  };
+  const away = () => {
+    const focused = document.activeElement?.closest(".partition");
+    if (focused && section.contains(focused)) point({ target: focused });
+    else point({ target: section });
+  };
+  const partitions = section.querySelector(".partitions");
+  for (const kind of ["pointerover", "focusin", "click"]) partitions.addEventListener(kind, point);
+  partitions.addEventListener("pointerleave", away);
+  partitions.addEventListener("focusout", () => point({ target: section }));
+  section.querySelector("details").addEventListener("toggle", () => showView(section, section.view));
+  return section;
+}
+
+function showView(section, view) {
+  section.view = view;
+  const { placement } = view;
+  const path = view.path ? `${view.path}/{key}` : `/views/${view.name}/keys/{key}`;
+  setText(section.querySelector(".meta"),
+    `topic ${view.topic} · ${path} · ${view.key} → ${view.value} · ${view.partitioner}`);
+  setText(section.querySelector(".sum"), summary(placement));
+  reconcile(
+    section.querySelector(".warnings"),
+    view.warnings,
+    (warning) => warning.code,
+    (warning) => el("li", { "data-code": warning.code }, el("b", {}, warning.code), el("span")),
+    (item, warning) => setText(item.lastElementChild, warning.text),
+  );
+  reconcile(
+    section.querySelector(".partitions"),
+    placement,
+    (p) => p.partition,
+    newPartition,
+    (tile, p) => showPartition(tile, p, view),
+  );
+  const shown = placement[pointed.get(view.name)];
+  const numbers = section.querySelector(".pointed");
+  facts(numbers, shown
+    ? [["Partition", String(shown.partition)], ...describe(shown)]
+    : describeAll(placement));
+  const details = section.querySelector("details");
+  details.hidden = !placement.length;
+  if (details.open) showTable(section.querySelector("tbody"), placement);
+}
+
+function summary(placement) {
+  if (!placement.length) return "no partitions";
+  const text = `${answerableOf(placement)} of ${placement.length} answerable`;
+  const left = placement.filter((p) => p.state === "catching-up").map((p) => p.seconds_left);
+  const told = left.length && left.every((seconds) => seconds !== null);
+  return told ? `${text} · about ${Math.ceil(Math.max(...left))} s left` : text;
+}
+
+function answerableOf(placement) {
+  return placement.filter((p) => p.state === "answerable").length;
+}
+
+/** The view's numbers as long as nobody points at one of its partitions. */
+function describeAll(placement) {
+  if (!placement.length) return [];
+  const sum = (field) => placement.reduce((total, p) => total + (p[field] ?? 0), 0);
+  const all = (field) => placement.every((p) => typeof p[field] === "number");
+  return [
+    ["Partitions", count(placement.length)],
+    ["Owners", count(new Set(placement.map((p) => p.active).filter((id) => id !== null)).size)],
+    ["Answerable", count(answerableOf(placement))],
+    ["Lag", all("lag") ? count(sum("lag")) : atLeast(sum("lag"), count)],
+    ["Greatest staleness", all("staleness")
+      ? duration(Math.max(...placement.map((p) => p.staleness))) : "unknown"],
+    ["Size", bytes(sum("size_bytes"))],
+    ["Dead letters", count(sum("dead_letters"))],
+    ["Mis-partitioned", count(sum("mis_partitioned"))],
+  ];
+}
+
+function newPartition(placement) {
+  return el("button", { "type": "button", "class": "partition", "data-partition": placement.partition },
+    el("span", { class: "number" }, String(placement.partition)),
+    el("i", { class: "dot" }),
+    el("span", { class: "owner" }),
+    el("span", { class: "standby" }),
+    el("span", { class: "how" }),
+    el("progress", { "max": "100", "aria-hidden": "true" }));
+}
+
+function showPartition(tile, placement, view) {
+  setAttribute(tile, "data-owner", colourOf(placement.active));
+  setAttribute(tile, "data-state", placement.state);
+  setAttribute(tile.querySelector(".dot"), "data-state", placement.state);
+  setAttribute(tile, "data-pointed", pointed.get(view.name) === placement.partition ? "" : null);
+  const here = marked && marked.view === view.name && marked.partition === placement.partition;
+  setAttribute(tile, "data-marked", here ? "" : null);
+  setAttribute(tile, "data-warned", placement.mis_partitioned || placement.dead_letters ? "" : null);
+  setText(tile.querySelector(".owner"), placement.active ?? "nobody");
+  setText(tile.querySelector(".standby"), placement.standby.map((id) => `+ ${id}`).join(" "));
+  setText(tile.querySelector(".how"), short(placement));
+  tile.querySelector("progress").value = percent(placement) ?? 0;
+  const words = describe(placement).map(([name, text]) => `${name.toLowerCase()} ${text}`);
+  setAttribute(tile, "aria-label", `Partition ${placement.partition}: ${words.join(", ")}`);
+}
+
+/** How much of the log up to its goal is applied, in %; never 100 before all of it is. */
+function percent(placement) {
+  if (placement.state !== "catching-up" || !placement.goal) return null;
+  return Math.min(99, Math.floor((100 * placement.position) / placement.goal));
+}
+
+function short(placement) {
+  if (placement.state === "catching-up") return `${percent(placement) ?? 0} %`;
+  if (placement.state === "nobody") return "no owner";
+  if (placement.state !== "answerable") return placement.state;
+  return placement.lag === null ? "lag unknown" : `lag ${count(placement.lag)}`;
+}
+
+function describe(placement) {
+  const done = percent(placement);
+  const state = STATES[placement.state] ?? placement.state;
+  const pairs = [
+    ["Owner", placement.active ?? "nobody"],
+    ["Standby", placement.standby.join(", ") || "none"],
+    ["State", done === null ? state : `${state}, ${done} %`],
+  ];
+  if (placement.position === undefined) return pairs;
+  pairs.push(
+    ["Position", count(placement.position)],
+    ["Lag", count(placement.lag)],
+    ["Staleness", duration(placement.staleness)],
+    ["Size", bytes(placement.size_bytes)],
+    ["Dead letters", count(placement.dead_letters)],
+    ["Mis-partitioned", count(placement.mis_partitioned)],
+  );
+  return pairs;
+}
+
+const COLUMNS = ["Partition", "Owner", "Standby", "State", "Position", "Lag", "Staleness", "Size",
+  "Dead letters", "Mis-partitioned"];
+
+function newTable() {
+  return el("table", {},
+    el("thead", {}, el("tr", {}, ...COLUMNS.map((name) => el("th", { scope: "col" }, name)))),
+    el("tbody"));
+}
+
+function showTable(body, placement) {
+  reconcile(
+    body,
+    placement,
+    (p) => p.partition,
+    (p) => el("tr", {}, el("th", { scope: "row" }, String(p.partition)),
+      ...COLUMNS.slice(1).map(() => el("td"))),
+    (row, p) => {
+      const said = new Map(describe(p));
+      COLUMNS.slice(1).forEach((name, i) => setText(row.children[i + 1], said.get(name) ?? "–"));
+      setAttribute(row.children[1], "data-owner", colourOf(p.active));
+      row.children[1].className = "owned";
+    },
+  );
+}

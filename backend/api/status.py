@@ -1,0 +1,93 @@
+"""What an instance says of itself: its store partitions, and whether it is ready and alive."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from backend.api.serving import RUNNING, Serving
+from backend.ingest.held import HeldPartition
+
+_STUCK_AFTER = 30.0  # s without a turn of the ingest loop
+
+
+def instance_document(serving: Serving) -> dict[str, Any]:
+    """The document of /instance."""
+    now = time.monotonic()
+    trusted_for = 3 * serving.settings.end_offset_interval + 2
+    return {
+        "id": serving.settings.instance_id,
+        "state": serving.state,
+        "epoch": str(serving.topology.epoch),
+        "partitions": [_partition(held, now, trusted_for) for held in serving.held.all()]
+        + [
+            {"view": view, "partition": partition, "role": "active", "state": "opening"}
+            for view, partition in serving.ingestor.opening()
+        ],
+        "rebuilds": serving.ingestor.rebuilds,
+    }
+
+
+def _partition(held: HeldPartition, now: float, trusted_for: float) -> dict[str, Any]:
+    progress = held.progress
+    staleness = progress.staleness(now)
+    return {
+        "view": held.view.name,
+        "partition": held.partition,
+        "role": "active",
+        "state": progress.state,
+        "started": progress.started_position,
+        "position": progress.position,
+        "goal": progress.goal,
+        "end": progress.end,
+        "lag": progress.lag(now, trusted_for),
+        "staleness": None if staleness is None else round(staleness * 1000),
+        "seconds_left": _seconds_left(held, now),
+        "size_bytes": held.store.size(),
+        "entries": held.store.entries(),
+        "dead_letters": held.identity.dead_letters,
+        "mis_partitioned": held.identity.mis_partitioned,
+    }
+
+
+def _seconds_left(held: HeldPartition, now: float) -> float | None:
+    """Until the goal, at the speed since it was opened; 0 once answerable, None if unknown."""
+    progress = held.progress
+    if progress.answerable:
+        return 0.0
+    done = progress.position - progress.started_position
+    if done <= 0:
+        return None
+    return round((progress.goal - progress.position) * (now - held.opened_at) / done, 1)
+
+
+def readiness(serving: Serving) -> tuple[bool, dict[str, Any]]:
+    """Whether each partition that this instance shall hold is answerable, and what is missing."""
+    document = instance_document(serving)
+    waiting = [p for p in document["partitions"] if p["state"] != "answerable"]
+    listed = serving.me in serving.topology.members
+    ready = serving.state == RUNNING and listed and not waiting
+    return ready, {
+        "ready": ready,
+        "state": serving.state,
+        "in_topology": listed,
+        "answerable": len(document["partitions"]) - len(waiting),
+        "waiting": waiting,
+    }
+
+
+def liveness(serving: Serving) -> tuple[bool, dict[str, Any]]:
+    """Whether it makes progress: its threads run and the ingest loop turns."""
+    silent = time.monotonic() - serving.ingestor.progress_at
+    threads = {
+        "member": serving.member.alive,
+        "ingest": serving.ingestor.alive,
+        "watcher": serving.watcher.alive,
+    }
+    alive = all(threads.values()) and silent < _STUCK_AFTER
+    return alive, {
+        "alive": alive,
+        "threads": threads,
+        "ingest_silent_seconds": round(silent, 1),
+        "failure": serving.ingestor.failure,
+    }

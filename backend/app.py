@@ -1,0 +1,280 @@
+"""The composition root: reads the settings, builds the parts of an instance, joins them.
+
+Only here do storage, ingest, membership and HTTP meet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from a2wsgi import WSGIMiddleware
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from backend.api.pages import create_pages
+from backend.api.serving import DRAINING, Serving
+from backend.api.shell import App, Receive, Scope, Send, Shell
+from backend.core.errors import ConfigurationError
+from backend.core.kafka_settings import for_kafka_python, for_librdkafka
+from backend.core.topology import Candidate, Epoch, Topology
+from backend.core.views import Deployment, parse_views
+from backend.ingest.dead_letters import DeadLetters
+from backend.ingest.held import Held
+from backend.ingest.ingestor import Ingestor
+from backend.ingest.protocols import Folder
+from backend.ingest.watcher import Watcher
+from backend.membership.member import GroupMember
+from backend.settings import Settings
+from backend.storage.folder import DataFolder
+
+log = logging.getLogger(__name__)
+
+# gunicorn's arbiter stops, with this exit code, when a worker ends with it
+EXIT_CANNOT_START = 3
+_STOP_TIMEOUT = 10.0
+
+
+def read_views(path: Path) -> Deployment:
+    """The deployment that a file declares; ConfigurationError if it is missing or wrong."""
+    try:
+        return parse_views(path.read_text(), str(path))
+    except OSError as e:
+        raise ConfigurationError(
+            f"the views cannot be read: {path}: {e.strerror}. Set QUERYABLE_VIEWS to the file "
+            f"that declares them."
+        ) from e
+    except UnicodeDecodeError as e:
+        raise ConfigurationError(f"{path} is not UTF-8 text: {e}") from None
+
+
+class Instance:
+    """Everything that one backend process has; started after the fork, stopped before its end."""
+
+    def __init__(self, settings: Settings, deployment: Deployment) -> None:
+        self.settings = settings
+        self._started_at = time.time_ns() // 1_000_000
+        self._views = deployment.views
+        self._highest_epoch = Epoch(0, 0)
+        self._reported_built: dict[str, int] = {}
+        librdkafka = {
+            **for_librdkafka(deployment.kafka),
+            "bootstrap.servers": settings.bootstrap_servers,
+        }
+        self._librdkafka = librdkafka
+        self._folder = DataFolder(settings.data_dir)
+        self._held = Held(deployment.views)
+        self._watcher = Watcher(librdkafka, settings.end_offset_interval, settings.broker_timeout)
+        self._ingestor = Ingestor(
+            views=deployment.views,
+            folder=cast(Folder, self._folder),
+            held=self._held,
+            watcher=self._watcher,
+            dead_letters=DeadLetters(librdkafka, settings.broker_timeout),
+            client_settings=librdkafka,
+            acceptable_recovery_lag=settings.acceptable_recovery_lag,
+            reads_served=self._reads_served,
+            on_news=self._on_news,
+            cleanup_delay=settings.cleanup_delay,
+        )
+        self._member = GroupMember(
+            topics=frozenset(view.topic for view in deployment.views),
+            group_id=settings.application_id,
+            client_settings={
+                **for_kafka_python(deployment.kafka),
+                "bootstrap_servers": settings.bootstrap_servers.split(","),
+            },
+            session_timeout_ms=settings.session_timeout_ms,
+            metadata_max_age_ms=settings.metadata_max_age_ms,
+            candidate=self._candidate,
+            on_topology=self._on_topology,
+        )
+        self.serving = Serving(
+            settings=settings,
+            views={view.name: view for view in deployment.views},
+            held=self._held,
+            watcher=self._watcher,
+            ingestor=self._ingestor,
+            member=self._member,
+        )
+
+    def check_broker(self) -> None:
+        """Wait for the broker, `start_timeout` s at most; ConfigurationError if it is not there."""
+        said: list[str] = []  # by the client, in the background: why it cannot connect
+        settings: dict[str, Any] = {**self._librdkafka, "log_level": 0}
+        settings["error_cb"] = lambda error: said.append(error.str())
+        admin = AdminClient(settings)
+        deadline = time.monotonic() + self.settings.start_timeout
+        while True:
+            try:
+                admin.list_topics(timeout=2.0)
+                return
+            except KafkaException as e:
+                if time.monotonic() > deadline:
+                    why = next((s for s in said if "uthentication" in s), e.args[0].str())
+                    raise ConfigurationError(
+                        f"no broker answers at {self.settings.bootstrap_servers} "
+                        f"({why}). Start Kafka there, or set "
+                        f"QUERYABLE_BOOTSTRAP_SERVERS; what it needs to be reached (SASL, TLS) "
+                        f"stands in [kafka] of {self.settings.views}."
+                    ) from e
+
+    def start(self) -> None:
+        """Start the threads, in the order in which they need one another."""
+        self._watcher.start()
+        self._ingestor.start()
+        self._member.start()
+
+    def drain(self) -> None:
+        """Say that this instance is about to stop, to whoever asks for /processors."""
+        self.serving.set_state(DRAINING)
+
+    def stop(self) -> None:
+        """Leave the group first, so that others take over while the stores are being closed."""
+        if self._member.alive:
+            self._member.stop(_STOP_TIMEOUT)
+        if self._ingestor.alive:
+            self._ingestor.stop(_STOP_TIMEOUT)
+        if self._watcher.alive:
+            self._watcher.stop()
+        self._folder.close()
+
+    def _reads_served(self) -> int:
+        return sum(counts.served for counts in self.serving.counts.values())
+
+    def _candidate(self) -> Candidate:
+        held = self._held.all()
+        topology = self.serving.topology
+        self._reported_built = self._held.built_partitions()
+        me = self.serving.me
+        doubtful = tuple(name for name, placed in topology.views.items() if placed.mis_partitioned)
+        return Candidate(
+            member=me,
+            views=Candidate.views_of(self._views),
+            positions={
+                view.name: {h.partition: h.progress.position for h in held if h.view is view}
+                for view in self._views
+            },
+            active={
+                view.name: tuple(topology.partitions_of(me.id, view.name)) for view in self._views
+            },
+            epoch=self._highest_epoch,
+            started_at=self._started_at,
+            mis_partitioned=self._mis_partitioned(doubtful),
+            doubtful=doubtful,
+            built=self._reported_built,
+        )
+
+    def _mis_partitioned(self, doubtful: tuple[str, ...]) -> tuple[str, ...]:
+        """Views with misplaced records: seen here, or seen by others in what is still read here."""
+        unread = {view for view, _ in self._ingestor.opening()} | {
+            held.view.name
+            for held in self._held.all()
+            if held.progress.position < held.progress.goal
+        }
+        return tuple({*self._held.mis_partitioned(), *(unread & set(doubtful))})
+
+    def _on_news(self) -> None:
+        """Join again if the map does not say yet what readers of other instances must know.
+
+        A misplaced record makes every miss of its view doubtful; a store that began under fewer
+        partitions makes the place of a key so.
+        """
+        views = self.serving.topology.views
+        reported, built = self._reported_built, self._held.built_partitions()
+        misplaced = set(self._held.mis_partitioned())
+        for name, placed in views.items():
+            mine, said = built.get(name), placed.built_partitions
+            unheard = (
+                mine is not None
+                and said
+                and (mine < said or (mine > said and reported.get(name) == said))
+            )
+            if unheard or (name in misplaced and not placed.mis_partitioned):
+                self._member.rejoin()
+                return
+
+    def _on_topology(self, topology: Topology) -> None:
+        """A new map: take it and hold what it says. An older one than is known is left alone."""
+        if topology.epoch <= self._highest_epoch:
+            log.warning("a map of epoch %s comes after %s", topology.epoch, self._highest_epoch)
+            self._member.rejoin()
+            return
+        self._highest_epoch = topology.epoch
+        me = self.serving.me
+        mine = frozenset(
+            (view.name, partition)
+            for view in self._views
+            # not what the map gives to another one with the same id
+            if me in topology.members
+            and (placed := topology.views.get(view.name))
+            and placed.hash == view.hash
+            for partition in topology.partitions_of(me.id, view.name)
+        )
+        self._ingestor.hold(mine)
+        self.serving.take_topology(topology)
+        log.info("epoch %s: %d partitions here: %s", topology.epoch, len(mine), sorted(mine))
+
+
+class _Failing(Protocol):
+    def __call__(self, reason: str) -> None: ...
+
+
+def _give_up(reason: str) -> None:
+    log.critical("%s", reason)
+    logging.shutdown()
+    os._exit(EXIT_CANNOT_START)
+
+
+class Application:
+    """The ASGI application: the shell around Flask, and the instance behind both."""
+
+    def __init__(
+        self, settings: Settings, deployment: Deployment, fail: _Failing = _give_up
+    ) -> None:
+        self.instance = Instance(settings, deployment)
+        serving = self.instance.serving
+        pages = cast(App, WSGIMiddleware(cast(Any, create_pages(serving)), workers=4))
+        self._shell = Shell(serving, pages)
+        self._fail = fail
+        self._starting: asyncio.Task[None] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._shell(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+
+    def drain(self) -> None:
+        """For the worker: nothing new comes, and what is under way may end."""
+        self.instance.drain()
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            message: dict[str, Any] = dict(await receive())
+            if message["type"] == "lifespan.startup":
+                self._shell.start()
+                # answers "not yet" while it waits: a server that does not accept looks hung
+                self._starting = asyncio.create_task(self._start())
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                if self._starting is not None:
+                    self._starting.cancel()
+                await asyncio.to_thread(self.instance.stop)
+                await self._shell.stop()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    async def _start(self) -> None:
+        try:
+            await asyncio.to_thread(self.instance.check_broker)
+            self.instance.start()
+        except ConfigurationError as e:
+            self._fail(str(e))
+        except Exception as e:
+            log.exception("the instance cannot start")
+            self._fail(f"the instance cannot start: {e}")

@@ -1,0 +1,112 @@
+"""Which partition a key belongs to, as Kafka's own producers decide it.
+
+`murmur2` is the Java client's (`Utils.toPositive(Utils.murmur2(key)) % n`), `crc32` librdkafka's
+default (`consistent_random` for a key that is there), `fnv1a` librdkafka's (Sarama's). All three
+are pinned by vectors made by the clients themselves (tests/vectors).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+_M = 0x5BD1E995
+_SEED = 0x9747B28C
+_U32 = 0xFFFFFFFF
+
+# Keys are hashed column by column over a matrix as wide as the longest: longer keys are rare,
+# and would make it as wide as themselves.
+_WIDEST_IN_MATRIX = 128
+
+
+def murmur2(key: bytes) -> int:
+    """Kafka's 32-bit murmur2 of `key`, as an unsigned number."""
+    length = len(key)
+    h = _SEED ^ length
+    whole = length & ~3
+    for i in range(0, whole, 4):
+        k = int.from_bytes(key[i : i + 4], "little") * _M & _U32
+        k = (k ^ (k >> 24)) * _M & _U32
+        h = (h * _M & _U32) ^ k
+    if length & 3:
+        h = (h ^ int.from_bytes(key[whole:], "little")) * _M & _U32
+    h = (h ^ (h >> 13)) * _M & _U32
+    return h ^ (h >> 15)
+
+
+def fnv1a(key: bytes) -> int:
+    """The 32-bit FNV-1a hash of `key`, unsigned."""
+    h = 0x811C9DC5
+    for byte in key:
+        h = (h ^ byte) * 0x01000193 & _U32
+    return h
+
+
+def _murmur2_partition(key: bytes, partitions: int) -> int:
+    return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def _crc32_partition(key: bytes, partitions: int) -> int:
+    return zlib.crc32(key) % partitions
+
+
+def _fnv1a_partition(key: bytes, partitions: int) -> int:
+    # librdkafka takes the absolute value of the hash as a signed number, not its low 31 bits
+    h = fnv1a(key)
+    return (h if h < 0x80000000 else 0x100000000 - h) % partitions
+
+
+_PARTITION_OF: dict[str, Callable[[bytes, int], int]] = {
+    "murmur2": _murmur2_partition,
+    "crc32": _crc32_partition,
+    "fnv1a": _fnv1a_partition,
+}
+
+PARTITIONERS = tuple(_PARTITION_OF)
+
+
+def partition_of(partitioner: str) -> Callable[[bytes, int], int]:
+    """The function (key, number of partitions) -> partition of a name in PARTITIONERS."""
+    return _PARTITION_OF[partitioner]
+
+
+def murmur2_batch(keys: Sequence[bytes]) -> NDArray[np.uint32]:
+    """murmur2 of many keys at once: uint32, shape (len(keys),).
+
+    A step of the loop hashes the same four bytes of all keys that have them.
+    """
+    lengths = np.fromiter(map(len, keys), dtype=np.uint32, count=len(keys))
+    width = int(lengths.max(initial=0))
+    if width > _WIDEST_IN_MATRIX:
+        return np.fromiter(map(murmur2, keys), dtype=np.uint32, count=len(keys))
+    words = width // 4 + 1  # one to spare: the rest of the longest key is read there too
+    matrix = np.frombuffer(b"".join([k.ljust(words * 4, b"\0") for k in keys]), dtype="<u4")
+    matrix = matrix.reshape(len(keys), words)
+    m = np.uint32(_M)
+    h = np.uint32(_SEED) ^ lengths
+    whole = lengths >> np.uint32(2)
+    for i in range(words):
+        k = matrix[:, i] * m
+        k ^= k >> np.uint32(24)
+        k *= m
+        h = np.where(i < whole, (h * m) ^ k, h)
+    # the padding is zeros, so the last word holds just the one to three bytes that are left
+    rest = matrix[np.arange(len(keys)), whole]
+    h = np.where(lengths & np.uint32(3), (h ^ rest) * m, h)
+    h ^= h >> np.uint32(13)
+    h *= m
+    return np.asarray(h ^ (h >> np.uint32(15)), dtype=np.uint32)
+
+
+def partitions_of_batch(
+    partitioner: str, keys: Sequence[bytes], partitions: int
+) -> NDArray[np.int64]:
+    """The partition of each key: int64, shape (len(keys),)."""
+    if partitioner == "murmur2":
+        hashes = murmur2_batch(keys) & np.uint32(0x7FFFFFFF)
+        return (hashes % np.uint32(partitions)).astype(np.int64)
+    function = _PARTITION_OF[partitioner]
+    return np.fromiter((function(k, partitions) for k in keys), dtype=np.int64, count=len(keys))

@@ -1,0 +1,77 @@
+"""What a store partition keeps, as bytes. Numbers are big-endian.
+
+    0x00 · name                     a note of the store itself: its position, its identity
+    0x01 · key (codec.to_store)     an entry:  record timestamp (8 B, ms) · offset (8 B) · value
+
+The position lies in the same keyspace as the entries, so that one WriteBatch (and, after a crash,
+one write-ahead log) holds both or neither.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import orjson
+
+ENTRY = b"\x01"
+POSITION_KEY = b"\x00position"
+IDENTITY_KEY = b"\x00identity"
+
+_HEAD = struct.Struct(">qq")
+_POSITION = struct.Struct(">q")
+
+ENTRY_HEAD_SIZE = _HEAD.size
+entry_head = _HEAD.pack
+
+
+class Entry(NamedTuple):
+    """One entry of a view: `value` in record bytes, with the record's timestamp (ms) and offset."""
+
+    timestamp: int
+    offset: int
+    value: bytes
+
+
+def decode_entry(stored: bytes) -> Entry:
+    """An entry from its stored bytes; struct.error if they are no entry."""
+    timestamp, offset = _HEAD.unpack_from(stored)
+    return Entry(timestamp, offset, stored[ENTRY_HEAD_SIZE:])
+
+
+def entry_offset(stored: bytes) -> int:
+    """The record offset of an entry, without the rest of it."""
+    return int.from_bytes(stored[8:16], "big")
+
+
+def encode_position(position: int) -> bytes:
+    return _POSITION.pack(position)
+
+
+def decode_position(stored: bytes) -> int:
+    position: int = _POSITION.unpack(stored)[0]
+    return position
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What the entries were made from: a store partition is used again only for the same."""
+
+    view_hash: str
+    topic_id: str
+    partitions: int  # of the topic, when the first record was applied
+    leader_epoch: int  # of the last record applied; -1 where the broker tells none
+    answerable: bool  # it had reached the end of the log once
+    mis_partitioned: int  # records whose partition is not the partitioner's
+    dead_letters: int  # records that could not be decoded
+    alive_at: int  # wall clock, ms: when its instance last had it open
+
+    def encode(self) -> bytes:
+        return orjson.dumps(self)
+
+    @staticmethod
+    def decode(stored: bytes) -> Identity:
+        """ValueError or TypeError if `stored` was not written by `encode`."""
+        fields: dict[str, Any] = orjson.loads(stored)
+        return Identity(**fields)

@@ -1,0 +1,208 @@
+"""What a view is, and how views.toml says it.
+
+A file that is not right is refused with its line, the field and what would be right: a view that is
+read otherwise than it was written gives wrong answers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tomllib
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import orjson
+
+from backend.core.codecs import KEY_CODECS, VALUE_CODECS, Codec
+from backend.core.errors import ConfigurationError
+from backend.core.partitioner import PARTITIONERS
+
+# First path segments that are the product's own.
+RESERVED_SEGMENTS = frozenset(
+    {"admin", "api", "health", "instance", "metrics"}
+    | {"openapi.json", "processors", "proxy", "topics", "views"}
+)
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}", re.ASCII)
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)  # Kafka's own rule
+_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+", re.ASCII)
+_TABLE = re.compile(r"^\s*\[\s*(?P<table>[^]]+?)\s*]")
+
+
+@dataclass(frozen=True)
+class View:
+    """A named, queryable table made from one topic."""
+
+    name: str
+    topic: str
+    path: str | None
+    key: str
+    value: str
+    partitioner: str
+
+    @cached_property
+    def hash(self) -> str:
+        """16 hexadecimal digits that change with the stored data or the answers."""
+        return hashlib.sha256(orjson.dumps(asdict(self))).hexdigest()[:16]
+
+    @property
+    def key_codec(self) -> Codec:
+        return KEY_CODECS[self.key]
+
+    @property
+    def value_codec(self) -> Codec:
+        return VALUE_CODECS[self.value]
+
+    @property
+    def store(self) -> str:
+        return "key-value"
+
+    def description(self) -> dict[str, Any]:
+        """What everyone may know of the view: the entry of /views and /processors."""
+        return {**asdict(self), "store": self.store}
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What views.toml holds: the views, and settings for all Kafka clients alike."""
+
+    views: tuple[View, ...]
+    kafka: dict[str, str]
+
+
+@dataclass(frozen=True)
+class _Field:
+    default: str | None
+    allowed: tuple[str, ...] | None
+    meaning: str
+
+
+_FIELDS = {
+    "topic": _Field(None, None, "the topic that the view is made from"),
+    "path": _Field("", None, 'a short path such as "/messages"'),
+    "key": _Field(None, tuple(KEY_CODECS), "the format of the keys"),
+    "value": _Field(None, tuple(VALUE_CODECS), "the format of the values"),
+    "store": _Field("key-value", ("key-value",), "what keeps the view"),
+    "partitioner": _Field("murmur2", PARTITIONERS, "the partitioner of the topic's producers"),
+    "persistence": _Field("rocksdb", ("rocksdb",), "where the view is kept"),
+}
+
+
+def parse_views(text: str, source: str = "views.toml") -> Deployment:
+    """The deployment that `text` (TOML) declares; ConfigurationError names the line."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as e:
+        raise ConfigurationError(f"{source}: not TOML: {e}") from None
+    reader = _Reader(text, source)
+    for table in document:
+        if table not in ("views", "kafka"):
+            raise reader.error((table,), None, f"unknown table; {source} has [views.*] and [kafka]")
+    views = document.get("views", {})
+    if not isinstance(views, dict) or not views:
+        raise ConfigurationError(
+            f"{source}: no view is declared; add a table such as [views.orders] "
+            f'with topic = "orders", key = "string", value = "json"'
+        )
+    parsed = tuple(_parse_view(name, fields, reader) for name, fields in views.items())
+    _refuse_shared_paths(parsed, reader)
+    return Deployment(parsed, _parse_kafka(document.get("kafka", {}), reader))
+
+
+class _Reader:
+    """Finds the line of a field again: tomllib does not tell it."""
+
+    def __init__(self, text: str, source: str) -> None:
+        self._lines = text.splitlines()
+        self._source = source
+
+    def error(self, table: tuple[str, ...], field: str | None, what: str) -> ConfigurationError:
+        where = f"{self._source}, line {self._line_of(table, field)}, [{'.'.join(table)}]"
+        return ConfigurationError(f"{where}{f', {field}' if field else ''}: {what}")
+
+    def _line_of(self, table: tuple[str, ...], field: str | None) -> int:
+        found = 1
+        inside = False
+        for number, line in enumerate(self._lines, 1):
+            if header := _TABLE.match(line):
+                name = ".".join(part.strip(" \"'") for part in header["table"].split("."))
+                inside = name == ".".join(table)
+                below = found == 1 and name.startswith(".".join(table) + ".")
+                found = number if inside or below else found
+            elif inside and field and re.match(rf"\s*[\"']?{re.escape(field)}[\"']?\s*[.=]", line):
+                return number
+        return found
+
+
+def _parse_view(name: str, fields: Any, reader: _Reader) -> View:
+    table = ("views", name)
+    if not isinstance(fields, dict):
+        raise reader.error(("views",), name, f"a view is a table: write [views.{name}]")
+    if not _NAME.fullmatch(name) or name in (".", ".."):
+        raise reader.error(table, None, "a view's name has letters, digits, '.', '_' and '-' only")
+    for field in fields:
+        if field not in _FIELDS:
+            raise reader.error(table, field, f"unknown field; known are {', '.join(_FIELDS)}")
+    values: dict[str, str] = {}
+    for field, spec in _FIELDS.items():
+        value = fields.get(field, spec.default)
+        if value is None:
+            raise reader.error(table, None, f'{field} is missing: {field} = "…", {spec.meaning}')
+        if not isinstance(value, str):
+            raise reader.error(table, field, f"{value!r} is not text: {spec.meaning}")
+        if spec.allowed is not None and value not in spec.allowed:
+            raise reader.error(table, field, f'"{value}" is none of {", ".join(spec.allowed)}')
+        values[field] = value
+    if not _TOPIC.fullmatch(values["topic"]) or values["topic"] in (".", ".."):
+        raise reader.error(table, "topic", f'"{values["topic"]}" cannot be a topic\'s name')
+    return View(
+        name=name,
+        topic=values["topic"],
+        path=_parse_path(values["path"], table, reader),
+        key=values["key"],
+        value=values["value"],
+        partitioner=values["partitioner"],
+    )
+
+
+def _parse_path(path: str, table: tuple[str, ...], reader: _Reader) -> str | None:
+    if not path:
+        return None
+    if not _PATH.fullmatch(path) or {".", ".."} & set(path.split("/")):
+        raise reader.error(
+            table, "path", f'"{path}" is no path such as "/messages" (letters, digits, . _ ~ -)'
+        )
+    first = path.split("/")[1]
+    if first in RESERVED_SEGMENTS:
+        raise reader.error(table, "path", f'"{path}" would hide /{first}, which has a meaning')
+    return path
+
+
+def _refuse_shared_paths(views: tuple[View, ...], reader: _Reader) -> None:
+    paths: dict[str, str] = {}
+    for view in views:
+        if view.path is None:
+            continue
+        for path, other in paths.items():
+            if f"{view.path}/".startswith(f"{path}/") or f"{path}/".startswith(f"{view.path}/"):
+                raise reader.error(
+                    ("views", view.name),
+                    "path",
+                    f'"{view.path}" and "{path}" of [views.{other}] hide one another',
+                )
+        paths[view.path] = view.name
+
+
+def _parse_kafka(table: Any, reader: _Reader) -> dict[str, str]:
+    if not isinstance(table, dict):
+        raise reader.error(("kafka",), None, "settings of Kafka clients are a table: [kafka]")
+    settings: dict[str, str] = {}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            raise reader.error(
+                ("kafka",), key.split(".")[0], f'write a dotted setting in quotes: "{key}.…" = "…"'
+            )
+        settings[key] = str(value).lower() if isinstance(value, bool) else str(value)
+    return settings

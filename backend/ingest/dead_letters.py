@@ -1,0 +1,111 @@
+"""Records that are not of their view's formats go to `<topic>.dead-letter`.
+
+The key is `topic:partition:offset`, so a replay writes the same key again and compaction keeps one.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from backend.core.views import View
+from backend.ingest.apply import DeadLetter
+
+log = logging.getLogger(__name__)
+
+SUFFIX = ".dead-letter"
+
+
+class DeadLetters:
+    """Writes dead letters; used by the ingest thread alone."""
+
+    def __init__(self, client_settings: Mapping[str, Any], timeout: float) -> None:
+        self._settings = dict(client_settings)
+        self._timeout = timeout
+        self._producer: Producer | None = None
+        self._topics: set[str] = set()
+        self._failed = 0
+        self._lock = threading.Lock()
+
+    @property
+    def failed(self) -> int:
+        """Dead letters that could not be written; each is counted and logged."""
+        return self._failed
+
+    def send(self, view: View, partition: int, letters: Sequence[DeadLetter]) -> None:
+        """Write them and wait until the broker has them, `timeout` s at most.
+
+        A dead-letter topic that cannot be written to (no right to create it, say) is no reason to
+        stop the view: what is lost there is counted and logged.
+        """
+        topic = view.topic + SUFFIX
+        before = self._failed
+        try:
+            producer = self._ready(topic)
+            for letter in letters:
+                record = letter.record
+                producer.produce(
+                    topic,
+                    key=f"{view.topic}:{partition}:{record.offset()}".encode(),
+                    value=record.value(),
+                    headers=[
+                        ("reason", letter.reason.encode()),
+                        ("source-topic", view.topic.encode()),
+                        ("source-partition", str(partition).encode()),
+                        ("source-offset", str(record.offset()).encode()),
+                        ("source-key", record.key()),
+                        ("by", f"backend/{view.name}".encode()),
+                    ],
+                    on_delivery=self._delivered,
+                )
+                producer.poll(0)
+            left = producer.flush(self._timeout)
+            if left:
+                producer.purge()
+                producer.flush(1)
+        except (KafkaException, BufferError) as e:
+            with self._lock:
+                self._failed = before + len(letters)
+            log.error("%d dead letters are not in %s: %s", len(letters), topic, e)
+            return
+        if self._failed > before:
+            log.error("%d dead letters are not in %s", self._failed - before, topic)
+
+    def close(self) -> None:
+        if self._producer is not None:
+            self._producer.flush(self._timeout)
+
+    def _delivered(self, error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            with self._lock:
+                self._failed += 1
+
+    def _ready(self, topic: str) -> Producer:
+        if self._producer is None:
+            self._producer = Producer(
+                {
+                    **self._settings,
+                    "client.id": "queryable-dead-letters",
+                    "enable.idempotence": True,
+                    "linger.ms": 5,
+                    "message.timeout.ms": int(self._timeout * 1000),
+                    "queue.buffering.max.kbytes": 65536,
+                }
+            )
+        if topic not in self._topics:
+            admin = AdminClient(self._settings)
+            # one partition: dead letters are few, and read in order
+            new = NewTopic(topic, num_partitions=1, config={"cleanup.policy": "compact"})
+            [future] = admin.create_topics([new], operation_timeout=self._timeout).values()
+            try:
+                future.result(self._timeout + 1)
+            except KafkaException as e:
+                if e.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
+            self._topics.add(topic)
+        return self._producer

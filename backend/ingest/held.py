@@ -1,0 +1,75 @@
+"""The store partitions that this instance has open: written by ingest, read by everyone."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, field
+
+from backend.core.progress import Progress
+from backend.core.records import Identity
+from backend.core.views import View
+from backend.ingest.protocols import Store
+
+
+@dataclass
+class HeldPartition:
+    """An open store partition and how far it is.
+
+    `identity` is what the store has, or will have with the next batch.
+    """
+
+    view: View
+    partition: int
+    store: Store
+    progress: Progress
+    identity: Identity
+    opened_at: float  # s, monotonic
+    applied_records: int = 0
+    damaged: str | None = None  # why it has to be rebuilt, once a read has found out
+    partition_header: bytes = field(init=False)
+    etag_prefix: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.partition_header = b"%d" % self.partition
+        # a topic made anew has the same offsets with other records
+        made = zlib.crc32(self.identity.topic_id.encode())
+        self.etag_prefix = b"%b-%08x-%d" % (self.view.topic.encode(), made, self.partition)
+
+
+class Held:
+    """view -> partition -> HeldPartition. Its dicts are changed by the ingest thread alone."""
+
+    def __init__(self, views: tuple[View, ...]) -> None:
+        self._by_view: dict[str, dict[int, HeldPartition]] = {view.name: {} for view in views}
+
+    def of_view(self, view: str) -> dict[int, HeldPartition]:
+        """The live dict of a view: a reader may keep it."""
+        return self._by_view[view]
+
+    def all(self) -> list[HeldPartition]:
+        return [held for of_view in self._by_view.values() for held in list(of_view.values())]
+
+    def get(self, view: str, partition: int) -> HeldPartition | None:
+        return self._by_view[view].get(partition)
+
+    def add(self, held: HeldPartition) -> None:
+        self._by_view[held.view.name][held.partition] = held
+
+    def remove(self, held: HeldPartition) -> None:
+        self._by_view[held.view.name].pop(held.partition, None)
+
+    def mis_partitioned(self) -> tuple[str, ...]:
+        """Views in which a record was seen whose partition is not the partitioner's."""
+        return tuple(
+            name
+            for name, of_view in self._by_view.items()
+            if any(held.identity.mis_partitioned for held in list(of_view.values()))
+        )
+
+    def built_partitions(self) -> dict[str, int]:
+        """view -> the smallest partition count under which a store partition of it was started."""
+        counts = {
+            name: [held.identity.partitions for held in list(of_view.values())]
+            for name, of_view in self._by_view.items()
+        }
+        return {name: min(of_view) for name, of_view in counts.items() if of_view}

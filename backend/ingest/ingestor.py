@@ -1,0 +1,383 @@
+"""The ingest thread: opens what this instance shall hold, and keeps it up with the log.
+
+Everything that changes a store partition happens in this one thread: opening, applying, rebuilding,
+closing. Others tell it what they want by replacing a value and waking it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from backend.core.views import View
+from backend.ingest.apply import Record, count_mis_partitioned, fill
+from backend.ingest.dead_letters import DeadLetters
+from backend.ingest.facts import TopicFacts
+from backend.ingest.fetcher import Fetched, Fetcher
+from backend.ingest.held import Held, HeldPartition
+from backend.ingest.opening import open_partition
+from backend.ingest.protocols import Folder
+from backend.ingest.watcher import Watcher
+
+log = logging.getLogger(__name__)
+
+Unit = tuple[str, int]  # a view's name and a partition of its topic
+
+# While reads are served, a write may hold the interpreter only shortly: some 2 ms a batch.
+_BATCH = 500
+_BULK_BATCH = 4000
+_FETCH_TIMEOUT = 0.1
+_TOUCH_EVERY = 30.0
+_RETRY_AFTER = 1.0
+
+
+class Ingestor:
+    """Owns the consumer, the open store partitions and the thread that works on them."""
+
+    def __init__(
+        self,
+        views: Iterable[View],
+        folder: Folder,
+        held: Held,
+        watcher: Watcher,
+        dead_letters: DeadLetters,
+        client_settings: Mapping[str, Any],
+        acceptable_recovery_lag: int,
+        reads_served: Callable[[], int],
+        on_news: Callable[[], None],
+        cleanup_delay: float,
+    ) -> None:
+        """`on_news()` is called when the group ought to hear of what was opened or found.
+
+        `cleanup_delay` (s): how long a store partition is kept on disk that is held elsewhere.
+        """
+        self._views = {view.name: view for view in views}
+        self._folder = folder
+        self._held = held
+        self._watcher = watcher
+        self._dead_letters = dead_letters
+        self._client_settings = client_settings
+        self._acceptable_recovery_lag = acceptable_recovery_lag
+        self._reads_served = reads_served
+        self._on_news = on_news
+        self._cleanup_delay = cleanup_delay
+        self._let_go: dict[Unit, float] = {}  # on disk, but not wanted, since
+        self._fetcher: Fetcher | None = None
+        self._wanted: frozenset[Unit] = frozenset()
+        self._opened: frozenset[Unit] = frozenset()
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._not_before: dict[Unit, float] = {}  # facts must be newer, tries later
+        self._positions_before: dict[Unit, int] = {}  # when the last facts came
+        self._facts_seen: dict[str, float] = {}
+        self._touched_at = time.monotonic()
+        self._reads = (0, 0.0)  # served, and when that number was new
+        self.failure: str | None = None
+        self.rebuilds = 0
+        self.progress_at = time.monotonic()
+        self._thread = threading.Thread(target=self._run, name="ingest", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, timeout: float) -> None:
+        """Closes every store partition and ends the thread."""
+        self._stop.set()
+        self._wake.set()
+        self._thread.join(timeout)
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def hold(self, wanted: frozenset[Unit]) -> None:
+        """From now on exactly these: what is missing is opened, what is too much closed.
+
+        What is new has to reach an end that is fetched from now on: whoever had it before may have
+        answered from an older one.
+        """
+        now = time.monotonic()
+        self._not_before.update(dict.fromkeys(wanted - self._wanted, now))
+        self._wanted = wanted
+        self._watcher.watch(frozenset(self._views[view].topic for view, _ in wanted))
+        self._watcher.refresh()
+        self._wake.set()
+
+    def opening(self) -> list[Unit]:
+        """What it was told to hold and has not open yet."""
+        return [unit for unit in sorted(self._wanted) if self._held.get(*unit) is None]
+
+    # the thread
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._work()
+            except Exception as e:
+                # what is stored is in step with its position: begin again from there
+                self.failure = f"{type(e).__name__}: {e}"
+                log.exception("ingest has failed, and starts again")
+                self._stop.wait(_RETRY_AFTER)
+        self._dead_letters.close()
+
+    def _work(self) -> None:
+        """Until it is stopped or fails; either way every store partition is closed."""
+        self._fetcher = Fetcher(self._client_settings)
+        try:
+            while not self._stop.is_set():
+                self._reconcile()
+                self._look_at_facts()
+                self._touch()
+                self._apply(self._fetch())
+                self.progress_at = time.monotonic()
+        finally:
+            for held in self._held.all():
+                self._close(held)
+            self._fetcher.close()
+
+    def _fetch(self) -> Fetched:
+        assert self._fetcher is not None
+        self._wake.clear()
+        if not self._held.all():
+            self._wake.wait(_FETCH_TIMEOUT)
+            return Fetched()
+        return self._fetcher.fetch(self._batch_size(), _FETCH_TIMEOUT)
+
+    def _batch_size(self) -> int:
+        """Small while somebody reads or all is caught up; large while far behind and alone."""
+        now = time.monotonic()
+        served = self._reads_served()
+        if served != self._reads[0]:
+            self._reads = (served, now)
+        if now - self._reads[1] < 1.0:
+            return _BATCH
+        return _BATCH if all(h.progress.answerable for h in self._held.all()) else _BULK_BATCH
+
+    # what is open
+
+    def _reconcile(self) -> None:
+        wanted = self._wanted
+        for held in self._held.all():
+            if (held.view.name, held.partition) not in wanted:
+                self._close(held)
+            elif held.damaged is not None:
+                self._rebuild(held, held.damaged, keep_aside=True)
+        if wanted == self._opened:
+            return
+        waiting = False
+        for unit in sorted(wanted):
+            if self._held.get(*unit) is None and not self._stop.is_set():
+                waiting = not self._open(*unit) or waiting
+        if not waiting:
+            self._opened = wanted
+
+    def _open(self, view_name: str, partition: int) -> bool:
+        """Open one; False if it has to be tried again."""
+        unit = (view_name, partition)
+        view = self._views[view_name]
+        facts = self._watcher.facts(view.topic)
+        if facts is None or facts.fetched_at < self._not_before.get(unit, 0.0):
+            return False
+        if partition not in facts.ends:
+            return False
+        try:
+            held, reason = open_partition(
+                self._folder, view, partition, facts, self._acceptable_recovery_lag
+            )
+        except Exception as e:
+            log.error("view %s, partition %d cannot be opened: %s", view_name, partition, e)
+            self._not_before[unit] = time.monotonic() + _RETRY_AFTER
+            return False
+        if reason is not None:
+            self._say_rebuilt(view_name, partition, reason)
+        if held.progress.answerable and not held.identity.answerable:
+            self._say_answerable(held)
+        self._held.add(held)
+        self._assign(view.topic, partition)
+        self._on_news()
+        return True
+
+    def _close(self, held: HeldPartition) -> None:
+        self._held.remove(held)
+        self._opened = frozenset()
+        self._assign(held.view.topic, held.partition)
+        try:
+            held.store.touch(time.time_ns() // 1_000_000)
+        except Exception as e:
+            log.warning("view %s, partition %d: %s", held.view.name, held.partition, e)
+        held.store.close()
+
+    def _rebuild(self, held: HeldPartition, reason: str, keep_aside: bool = False) -> None:
+        """Start the store partition anew, once facts newer than now are there."""
+        self._close(held)
+        name, partition = held.view.name, held.partition
+        if keep_aside:
+            self._folder.set_aside(name, partition)
+        else:
+            self._folder.delete(name, partition)
+        self._say_rebuilt(name, partition, reason)
+        self._not_before[(name, partition)] = time.monotonic()
+        self._positions_before.pop((name, partition), None)
+        self._watcher.refresh()
+
+    # what is fetched
+
+    def _sharing(self, topic: str, partition: int) -> list[HeldPartition]:
+        """The open store partitions that are fed by a topic partition: one for each view of it."""
+        return [
+            held
+            for view in self._views.values()
+            if view.topic == topic and (held := self._held.get(view.name, partition)) is not None
+        ]
+
+    def _assign(self, topic: str, partition: int) -> None:
+        """Read from where the one that is farthest behind needs it; not at all if nobody does."""
+        assert self._fetcher is not None
+        sharing = self._sharing(topic, partition)
+        if not sharing:
+            self._fetcher.unassign((topic, partition))
+            return
+        first = min(sharing, key=lambda held: held.progress.position)
+        self._fetcher.assign(
+            (topic, partition), first.progress.position, first.identity.leader_epoch
+        )
+
+    def _apply(self, fetched: Fetched) -> None:
+        for source, records in fetched.records.items():
+            for held in self._sharing(*source):
+                self._apply_run(held, records)
+        for source, end in fetched.ends.items():
+            for held in self._sharing(*source):
+                self._advance(held, end)
+        for source in fetched.lost:
+            for held in self._sharing(*source):
+                position = held.progress.position
+                self._rebuild(held, f"the log has no offset {position} any more, or another record")
+
+    def _apply_run(self, held: HeldPartition, run: Sequence[Record]) -> None:
+        """Records of one partition, in offset order: one batch with the position behind them."""
+        position = run[-1].offset() + 1
+        if position <= held.progress.position:
+            return
+        view = held.view
+        batch = held.store.new_batch()
+        keys, dead = fill(batch, view, run, held.progress.position)
+        identity = held.identity
+        epoch = run[-1].leader_epoch()
+        if epoch is not None and epoch != identity.leader_epoch:
+            identity = replace(identity, leader_epoch=epoch)
+        facts = self._watcher.facts(view.topic)
+        counts = {identity.partitions, *([facts.partitions] if facts else [])}
+        misplaced = count_mis_partitioned(view, keys, held.partition, sorted(counts))
+        if misplaced:
+            if not identity.mis_partitioned:
+                log.warning(
+                    'view %s, partition %d has records that partitioner "%s" puts elsewhere, the '
+                    "first up to offset %d: misses of this view are answered 503. Set the view's "
+                    "partitioner to that of the topic's producers",
+                    view.name, held.partition, view.partitioner, position - 1,
+                )  # fmt: skip
+            identity = replace(identity, mis_partitioned=identity.mis_partitioned + misplaced)
+        if dead:
+            self._dead_letters.send(view, held.partition, dead)
+            identity = replace(identity, dead_letters=identity.dead_letters + len(dead))
+        changed = identity is not held.identity
+        # readers must know of a misplaced record before they can miss it
+        first_misplaced = misplaced and not held.identity.mis_partitioned
+        held.identity = identity
+        if first_misplaced:
+            self._on_news()
+        if self._write(held, batch, position, identity if changed else None):
+            held.applied_records += len(keys)
+
+    def _advance(self, held: HeldPartition, offset: int) -> None:
+        """The log ends at `offset`: behind the last record there may be transaction markers, or
+        nothing any more, where compaction has been."""
+        if offset > held.progress.position:
+            self._write(held, held.store.new_batch(), offset, None)
+        elif held.progress.applied(held.progress.position):
+            self._say_answerable(held)
+
+    def _write(self, held: HeldPartition, batch: Any, position: int, identity: Any) -> bool:
+        try:
+            held.store.write(batch, position, identity)
+        except Exception as e:
+            # a full disk, say: what is stored is in step; start again from there
+            log.error("view %s, partition %d: %s", held.view.name, held.partition, e)
+            self._close(held)
+            self._not_before[(held.view.name, held.partition)] = time.monotonic() + _RETRY_AFTER
+            return False
+        if held.progress.applied(position):
+            self._say_answerable(held)
+        return True
+
+    def _say_rebuilt(self, view: str, partition: int, reason: str) -> None:
+        self.rebuilds += 1
+        log.warning("view %s, partition %d is rebuilt: %s", view, partition, reason)
+
+    def _say_answerable(self, held: HeldPartition) -> None:
+        if not held.identity.answerable:
+            held.identity = replace(held.identity, answerable=True)
+            held.store.write(held.store.new_batch(), held.progress.position, held.identity)
+        log.info(
+            "view %s, partition %d is answerable at offset %d after %.1f s",
+            held.view.name, held.partition, held.progress.position,
+            time.monotonic() - held.opened_at,
+        )  # fmt: skip
+
+    # what the broker says
+
+    def _look_at_facts(self) -> None:
+        for topic in {view.topic for view in self._views.values()}:
+            facts = self._watcher.facts(topic)
+            if facts is None or facts.fetched_at <= self._facts_seen.get(topic, 0.0):
+                continue
+            self._facts_seen[topic] = facts.fetched_at
+            for held in self._held.all():
+                if held.view.topic == topic:
+                    self._compare(held, facts)
+
+    def _compare(self, held: HeldPartition, facts: TopicFacts) -> None:
+        unit = (held.view.name, held.partition)
+        if facts.topic_id != held.identity.topic_id:
+            self._rebuild(held, f"topic {held.view.topic} was deleted and made anew")
+            return
+        end = facts.ends.get(held.partition)
+        if end is None:
+            return
+        position = held.progress.position
+        if end < self._positions_before.get(unit, end):
+            self._rebuild(held, f"the log was truncated: it ends at {end}, before {position}")
+            return
+        # an end below the position may have been fetched before the last records were applied;
+        # one below what the position was a fetch ago cannot
+        self._positions_before[unit] = position
+        held.progress.end_fetched(end, facts.fetched_at)
+
+    def _touch(self) -> None:
+        """Every now and then: note that the stores are in use, delete what nobody wants here."""
+        now = time.monotonic()
+        if now - self._touched_at < _TOUCH_EVERY:
+            return
+        self._touched_at = now
+        for held in self._held.all():
+            held.identity = replace(held.identity, alive_at=time.time_ns() // 1_000_000)
+            self._write(held, held.store.new_batch(), held.progress.position, held.identity)
+        self._clean_up(now)
+
+    def _clean_up(self, now: float) -> None:
+        """A partition that moved away is kept for a while: it may well come back."""
+        unwanted = {
+            (view, partition)
+            for view, partitions in self._folder.held().items()
+            for partition in partitions
+        } - self._wanted
+        self._let_go = {unit: self._let_go.get(unit, now) for unit in unwanted}
+        for unit, since in self._let_go.items():
+            if now - since >= self._cleanup_delay:
+                log.info("view %s, partition %d is deleted: it is held elsewhere", *unit)
+                self._folder.delete(*unit)

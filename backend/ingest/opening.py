@@ -1,0 +1,58 @@
+"""Opening a store partition: go on with what is stored, or start anew and say why."""
+
+from __future__ import annotations
+
+import time
+
+from backend.core.progress import Progress
+from backend.core.records import Identity
+from backend.core.views import View
+from backend.ingest.facts import TopicFacts, why_rebuild
+from backend.ingest.held import HeldPartition
+from backend.ingest.protocols import Folder, Store
+
+
+def open_partition(
+    folder: Folder, view: View, partition: int, facts: TopicFacts, acceptable_recovery_lag: int
+) -> tuple[HeldPartition, str | None]:
+    """The open store partition, and why what was stored of it had to go, if it had to.
+
+    It may answer at once if it was answerable before and is no more than
+    `acceptable_recovery_lag` records behind; raises what the folder raises.
+    """
+    store, reason = _usable_store(folder, view, partition, facts)
+    identity = store.identity
+    if identity is None or store.position is None:
+        identity = Identity(
+            view_hash=view.hash,
+            topic_id=facts.topic_id,
+            partitions=facts.partitions,
+            leader_epoch=-1,
+            answerable=False,
+            mis_partitioned=0,
+            dead_letters=0,
+            alive_at=time.time_ns() // 1_000_000,
+        )
+        store.initialise(facts.starts[partition], identity)
+    position, end = store.position or 0, facts.ends[partition]
+    near = end - position <= acceptable_recovery_lag
+    progress = Progress(position, goal=end, answerable=identity.answerable and near)
+    progress.end_fetched(end, facts.fetched_at)
+    return HeldPartition(view, partition, store, progress, identity, time.monotonic()), reason
+
+
+def _usable_store(
+    folder: Folder, view: View, partition: int, facts: TopicFacts
+) -> tuple[Store, str | None]:
+    """A store that can be continued, or an empty one."""
+    store, reason = folder.open(view.name, partition)
+    if store.identity is None and store.position is None:
+        return store, reason
+    now_ms = time.time_ns() // 1_000_000
+    reason = why_rebuild(view, partition, store.position, store.identity, facts, now_ms)
+    if reason is None:
+        return store, None
+    store.close()
+    folder.delete(view.name, partition)
+    store, _ = folder.open(view.name, partition)
+    return store, reason

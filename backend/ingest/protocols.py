@@ -1,0 +1,51 @@
+"""What ingest needs of a store: `backend.storage` fulfils it, tests may with a dict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from backend.core.records import Identity
+
+
+class Batch(Protocol):
+    """Changes of one store partition, applied in the order in which they were added."""
+
+    def put(self, key: bytes, value: bytes) -> None: ...
+
+    def delete(self, key: bytes) -> None: ...
+
+
+class Store(Protocol):
+    """One open store partition; it keeps entries and position in step through any crash."""
+
+    position: int | None
+    identity: Identity | None
+
+    def get(self, key: bytes) -> bytes | None: ...
+
+    def new_batch(self) -> Batch: ...
+
+    def write(self, batch: Batch, position: int, identity: Identity | None = None) -> None: ...
+
+    def initialise(self, position: int, identity: Identity) -> None: ...
+
+    def touch(self, alive_at: int) -> None: ...
+
+    def size(self) -> int: ...
+
+    def entries(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class Folder(Protocol):
+    """Where store partitions are opened and deleted."""
+
+    def open(self, view: str, partition: int) -> tuple[Store, str | None]: ...
+
+    def set_aside(self, view: str, partition: int) -> Path: ...
+
+    def delete(self, view: str, partition: int) -> None: ...
+
+    def held(self) -> dict[str, list[int]]: ...

@@ -1,0 +1,79 @@
+"""The settings of a backend: environment variables `QUERYABLE_*`, read once at the start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field, ValidationError, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from backend.core.errors import ConfigurationError
+
+
+class Settings(BaseSettings):
+    """One instance. Each field is the environment variable QUERYABLE_<FIELD>."""
+
+    model_config = SettingsConfigDict(env_prefix="QUERYABLE_", frozen=True)
+
+    bootstrap_servers: str = Field("127.0.0.1:9092", description="Kafka brokers, host:port,…")
+    application_id: str = Field(
+        "queryable-topics", description="the deployment: instances with the same id share the views"
+    )
+    instance_id: str = Field("", description="name of this instance; host-port if empty")
+    host: str = Field("127.0.0.1", description="address to listen on")
+    port: int = Field(8081, ge=1, le=65535, description="port to listen on")
+    advertised_host: str = Field("", description="where proxies and peers reach it; host if empty")
+    advertised_port: int = Field(0, ge=0, le=65535, description="the same; port if 0")
+    data_dir: Path = Field(Path("data"), description="folder of the stores; one an instance")
+    views: Path = Field(Path("views.toml"), description="the file that declares the views")
+    acceptable_recovery_lag: int = Field(
+        10_000, ge=0, description="records behind the end up to which a restart answers at once"
+    )
+    session_timeout_ms: int = Field(
+        6_000, ge=500, description="silence after which the group takes an instance for dead"
+    )
+    metadata_max_age_ms: int = Field(
+        5_000, ge=100, description="how often the group's leader looks for new partitions"
+    )
+    end_offset_interval: float = Field(
+        1.0, gt=0, description="seconds between two looks at the ends of the logs"
+    )
+    broker_timeout: float = Field(5.0, gt=0, description="seconds for one request to the broker")
+    start_timeout: float = Field(
+        30.0, gt=0, description="seconds to wait for the broker at the start, then give up"
+    )
+    cleanup_delay: float = Field(
+        600.0, ge=0, description="seconds for which a partition that moved away stays on disk"
+    )
+    wait_timeout: float = Field(
+        0.2, ge=0, description="seconds that a read waits for somebody who can answer"
+    )
+    forward_timeout: float = Field(2.0, gt=0, description="seconds for a forwarded read")
+    max_key_bytes: int = Field(8192, ge=1, description="longest key that a request may name")
+    max_in_flight: int = Field(2000, ge=1, description="requests at once; more get 503 overloaded")
+
+    @model_validator(mode="after")
+    def _derived(self) -> Settings:
+        derived = {
+            "advertised_host": self.advertised_host or self.host,
+            "advertised_port": self.advertised_port or self.port,
+        }
+        derived["instance_id"] = (
+            self.instance_id or f"{derived['advertised_host']}-{derived['advertised_port']}"
+        )
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)  # frozen for everybody else
+        return self
+
+
+def load_settings() -> Settings:
+    """From the environment; ConfigurationError names the variable and what is wrong with it."""
+    try:
+        return Settings()
+    except ValidationError as e:
+        problems = "; ".join(
+            f"QUERYABLE_{'_'.join(map(str, error['loc'])).upper()}: {error['msg']}"
+            f" (it is {error['input']!r})"
+            for error in e.errors()
+        )
+        raise ConfigurationError(problems) from None

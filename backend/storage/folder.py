@@ -1,0 +1,118 @@
+"""The data folder: who may use it, and opening, keeping aside and deleting store partitions."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import shutil
+import struct
+import time
+from pathlib import Path
+
+from rocksdict import Options
+
+from backend.core.errors import ConfigurationError
+from backend.storage.options import SharedMemory, Tuning
+from backend.storage.partition import StorePartition
+
+log = logging.getLogger(__name__)
+
+_LOCK = "~lock"  # no view can have this name: a view's folder lies beside it
+_ASIDE = ".aside-"
+_DELETED = ".deleted-"
+
+
+class DataFolder:
+    """`<root>/<view>/<partition>` directories, locked for one process."""
+
+    def __init__(self, root: Path, tuning: Tuning | None = None) -> None:
+        """Create and lock the folder; ConfigurationError if it cannot be used."""
+        self.root = root
+        self._memory = SharedMemory(tuning)
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            # the lock is the write test too: as root, permission bits tell nothing
+            self._lock = os.open(root / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as e:
+            raise ConfigurationError(
+                f"the data folder {root} cannot be written: {e.strerror}. "
+                f"Set QUERYABLE_DATA_DIR to a folder that this user may write to."
+            ) from e
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._lock)
+            raise ConfigurationError(
+                f"the data folder {root} is in use by another instance. Every instance needs its "
+                f"own: set QUERYABLE_DATA_DIR."
+            ) from None
+        for leftover in root.glob(f"*/*{_DELETED}*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+
+    def path(self, view: str, partition: int) -> Path:
+        return self.root / view / str(partition)
+
+    def open(self, view: str, partition: int) -> tuple[StorePartition, str | None]:
+        """An open store partition, and why it had to be started anew, if it had to.
+
+        One that does not open is kept aside for whoever wants to look into it, and replaced by an
+        empty one: its records are in Kafka.
+        """
+        path = self.path(view, partition)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            return StorePartition(path, self._options()), None
+        except Exception as e:
+            if not _damaged(e):
+                raise
+            aside = self.set_aside(view, partition)
+            reason = f"RocksDB cannot open it ({e}); kept aside as {aside.name}"
+        return StorePartition(path, self._options()), reason
+
+    def _options(self) -> Options:
+        return self._memory.options()
+
+    def set_aside(self, view: str, partition: int) -> Path:
+        """Move a damaged (closed) store partition out of the way; the last one aside is kept."""
+        path = self.path(view, partition)
+        for older in path.parent.glob(f"{path.name}{_ASIDE}*"):
+            shutil.rmtree(older, ignore_errors=True)
+        aside = path.with_name(f"{path.name}{_ASIDE}{time.time_ns() // 1_000_000}")
+        path.rename(aside)
+        return aside
+
+    def delete(self, view: str, partition: int) -> None:
+        """Delete a (closed) store partition; a crash half way leaves nothing that opens."""
+        path = self.path(view, partition)
+        if path.exists():
+            doomed = path.with_name(f"{path.name}{_DELETED}{time.time_ns()}")
+            path.rename(doomed)
+            shutil.rmtree(doomed, ignore_errors=True)
+
+    def held(self) -> dict[str, list[int]]:
+        """The store partitions on disk: view -> partitions."""
+        found: dict[str, list[int]] = {}
+        for path in self.root.glob("*/*"):
+            if path.name.isdecimal() and path.is_dir():
+                found.setdefault(path.parent.name, []).append(int(path.name))
+        return found
+
+    def close(self) -> None:
+        os.close(self._lock)
+
+
+def _damaged(error: Exception) -> bool:
+    """Whether opening failed for what is in the directory, not for the machine's state.
+
+    rocksdict raises plain exceptions that carry RocksDB's status text. A full disk, too many open
+    files or a held lock are "IO error" too, but pass; only what says that files are wrong or gone
+    is damage.
+    """
+    text = str(error)
+    if isinstance(error, (ValueError, TypeError, struct.error)):
+        return True  # the identity or the position is not what we write
+    return any(
+        sign in text
+        for sign in ("Corruption", "No such file", "Invalid argument", "does not exist", "NotFound")
+    )

@@ -1,0 +1,70 @@
+"""All RocksDB tuning, in one place.
+
+Source: the RocksDB tuning guide and its wiki pages "Block Cache", "RocksDB Bloom Filter" and
+"Write Buffer Manager". Every store partition of a process shares one block cache, and memtables
+are charged to it: memory is bounded a process, not a partition.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rocksdict import (
+    BlockBasedOptions,
+    Cache,
+    DataBlockIndexType,
+    DBCompressionType,
+    Options,
+    WriteBufferManager,
+)
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Sizes in bytes, a process; the rest a store partition."""
+
+    cache: int = 96 << 20  # blocks, and up to half of it memtables
+    write_buffers: int = 48 << 20
+    write_buffer: int = 8 << 20
+    block_size: int = 4096
+    bloom_bits_per_key: int = 10
+    max_open_files: int = 128
+    max_wal: int = 64 << 20
+    background_jobs: int = 2
+
+
+class SharedMemory:
+    """The block cache and the write buffer manager of one process."""
+
+    def __init__(self, tuning: Tuning | None = None) -> None:
+        self.tuning = tuning or Tuning()
+        self.cache = Cache(self.tuning.cache)
+        # no stall: ingest is bounded by its batches, and a stalled write would hold the interpreter
+        self.write_buffers = WriteBufferManager.new_write_buffer_manager_with_cache(
+            self.tuning.write_buffers, False, self.cache
+        )
+
+    def options(self) -> Options:
+        """Options for opening one store partition (keys and values are bytes)."""
+        tuning = self.tuning
+        table = BlockBasedOptions()
+        table.set_block_cache(self.cache)
+        table.set_block_size(tuning.block_size)
+        table.set_bloom_filter(tuning.bloom_bits_per_key, False)
+        table.set_cache_index_and_filter_blocks(True)
+        table.set_pin_l0_filter_and_index_blocks_in_cache(True)
+        table.set_data_block_index_type(DataBlockIndexType.binary_and_hash())
+        table.set_format_version(5)
+        options = Options(raw_mode=True)
+        options.create_if_missing(True)
+        options.set_block_based_table_factory(table)
+        options.set_write_buffer_manager(self.write_buffers)
+        options.set_write_buffer_size(tuning.write_buffer)
+        options.set_max_total_wal_size(tuning.max_wal)
+        options.set_max_open_files(tuning.max_open_files)
+        options.set_max_background_jobs(tuning.background_jobs)
+        options.set_compression_type(DBCompressionType.lz4())
+        options.set_keep_log_file_num(2)
+        options.set_max_log_file_size(1 << 20)
+        options.set_stats_dump_period_sec(0)
+        return options

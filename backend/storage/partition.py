@@ -1,0 +1,100 @@
+"""One store partition: one RocksDB with its entries, its position and its identity."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from rocksdict import Options, Rdict, WriteBatch
+
+from backend.core.records import (
+    IDENTITY_KEY,
+    POSITION_KEY,
+    Identity,
+    decode_position,
+    encode_position,
+)
+
+
+class StoreError(Exception):
+    """RocksDB failed on a read or a write; the message names the folder and says what it said."""
+
+
+class StoreClosedError(Exception):
+    """The store partition was closed under the reader: somebody else holds it now, or soon."""
+
+
+class StorePartition:
+    """An open store partition. Reads from any thread; writes from one."""
+
+    def __init__(self, path: Path, options: Options) -> None:
+        """Open or create; raises what rocksdict raises (see `DataFolder.open`)."""
+        self.path = path
+        self._closed = False
+        self._db = Rdict(str(path), options)
+        self._read = self._db.get
+        stored = self._read(POSITION_KEY)
+        self.position: int | None = None if stored is None else decode_position(stored)
+        stored = self._read(IDENTITY_KEY)
+        self.identity: Identity | None = None if stored is None else Identity.decode(stored)
+
+    def get(self, key: bytes) -> bytes | None:
+        """The stored bytes under a stored key (`records`), or None; StoreError, StoreClosedError.
+
+        A point read takes some 2 µs, so it may run in the event loop.
+        """
+        try:
+            return self._read(key)
+        except Exception as e:
+            if self._closed:
+                # DbClosedError; RuntimeError while closing is under way
+                raise StoreClosedError(str(self.path)) from e
+            raise StoreError(f"reading {self.path}: {e}") from e
+
+    def new_batch(self) -> WriteBatch:
+        """A batch with `put(key, value)` and `delete(key)`, for `write`."""
+        return WriteBatch(raw_mode=True)
+
+    def write(self, batch: WriteBatch, position: int, identity: Identity | None = None) -> None:
+        """Apply a batch, the position after it and, if it changed, the identity: all or nothing."""
+        batch.put(POSITION_KEY, encode_position(position))
+        if identity is not None:
+            batch.put(IDENTITY_KEY, identity.encode())
+        try:
+            self._db.write(batch)
+        except Exception as e:
+            raise StoreError(f"writing {self.path}: {e}") from e
+        self.position = position
+        if identity is not None:
+            self.identity = identity
+
+    def initialise(self, position: int, identity: Identity) -> None:
+        """Say what an empty store partition is about to hold."""
+        self.write(self.new_batch(), position, identity)
+
+    def touch(self, alive_at: int) -> None:
+        """Note when it last was open (wall clock, ms)."""
+        if self.identity is not None and self.position is not None:
+            self.write(self.new_batch(), self.position, replace(self.identity, alive_at=alive_at))
+
+    def size(self) -> int:
+        """Bytes on disk and in memtables, as RocksDB estimates them; 0 once closed."""
+        return self._estimate("total-sst-files-size") + self._estimate("cur-size-all-mem-tables")
+
+    def entries(self) -> int:
+        """Entries as RocksDB estimates them; 0 once closed."""
+        return self._estimate("estimate-num-keys")
+
+    def _estimate(self, name: str) -> int:
+        try:
+            return self._db.property_int_value(f"rocksdb.{name}") or 0
+        except Exception:
+            if self._closed:
+                return 0
+            raise
+
+    def close(self) -> None:
+        """Idempotent. A read that comes later, or meanwhile, gets StoreClosedError."""
+        if not self._closed:
+            self._closed = True
+            self._db.close()

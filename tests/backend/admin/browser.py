@@ -1,0 +1,156 @@
+"""A real headless Chromium that looks at the admin page as a person would."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from selenium import webdriver
+from selenium.common.exceptions import NoAlertPresentException
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.ui import Select
+
+from local.waiting import wait_until
+
+_OPTIONS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+_WAIT = 20.0  # s, on a loaded machine
+
+
+@contextlib.contextmanager
+def chromium(profile: Path) -> Iterator[webdriver.Chrome]:
+    """Debian's browser and driver, named explicitly: Selenium would download its own."""
+    found = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
+    missing = [name for name, path in found.items() if path is None]
+    assert not missing, f"install Debian's packages chromium and chromium-driver: {missing}"
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(found["chromium"])
+    for option in (*_OPTIONS, f"--user-data-dir={profile}"):
+        options.add_argument(option)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(found["chromedriver"]))
+    try:
+        driver.set_page_load_timeout(_WAIT)
+        driver.set_script_timeout(_WAIT)
+        yield driver
+    finally:
+        driver.quit()
+
+
+class AdminPage:
+    """The open page of one backend, in the words of its user."""
+
+    def __init__(self, driver: webdriver.Chrome, port: int) -> None:
+        self.driver = driver
+        driver.get(f"http://127.0.0.1:{port}/admin")
+
+    def wait(self, condition: Any, what: str) -> Any:
+        return wait_until(condition, _WAIT, f"the admin page: {what}")
+
+    def run(self, script: str, *arguments: Any) -> Any:
+        return self.driver.execute_script(script, *arguments)
+
+    def one(self, selector: str) -> WebElement:
+        return self.driver.find_element(By.CSS_SELECTOR, selector)
+
+    def text(self, selector: str) -> str:
+        return str(self.run("return document.querySelector(arguments[0]).textContent", selector))
+
+    def grid(self, view: str) -> dict[int, dict[str, str]]:
+        """partition -> what its tile says, all at one moment."""
+        tiles = self.run(
+            """const tiles = [];
+            for (const section of document.querySelectorAll(".view")) {
+              if (section.querySelector("h3").textContent !== arguments[0]) continue;
+              for (const tile of section.querySelectorAll(".partition")) {
+                tiles.push([tile.querySelector(".number").textContent, {
+                  owner: tile.querySelector(".owner").textContent,
+                  state: tile.dataset.state,
+                  how: tile.querySelector(".how").textContent,
+                  colour: getComputedStyle(tile).borderTopColor,
+                  label: tile.getAttribute("aria-label"),
+                }]);
+              }
+            }
+            return tiles;""",
+            view,
+        )
+        return {int(number): tile for number, tile in tiles}
+
+    def facts(self, selector: str) -> dict[str, str]:
+        """A list of names and numbers."""
+        return dict(
+            self.run(
+                """return [...document.querySelectorAll(arguments[0] + " > div")].map(
+                  (group) => [group.children[0].textContent, group.children[1].textContent])""",
+                selector,
+            )
+        )
+
+    def instances(self) -> dict[str, dict[str, str]]:
+        """id -> what its card says."""
+        cards = self.run(
+            """return [...document.querySelectorAll(".instance")].map((card) => [
+              card.querySelector("h3").textContent,
+              Object.fromEntries([
+                ["state", card.querySelector(".badge").textContent],
+                ["address", card.querySelector(".where").textContent],
+                ...[...card.querySelectorAll("dl > div")].map(
+                  (group) => [group.children[0].textContent, group.children[1].textContent]),
+              ])])"""
+        )
+        return dict(cards)
+
+    def look_up(self, view: str, key: str) -> dict[str, Any]:
+        """Types a key, presses the button, and reads the answer."""
+        self.run("document.getElementById('found').replaceChildren()")
+        Select(self.one("#look-up-view")).select_by_value(view)
+        field = self.one("#look-up-key")
+        field.clear()
+        field.send_keys(key)
+        self.one("#look-up button").click()
+        self.wait(lambda: self.run("return !!document.querySelector('#found .badge')"), "an answer")
+        return {
+            "outcome": self.text("#found .badge"),
+            "detail": self.run("return document.querySelector('#found .detail')?.textContent"),
+            "value": self.run("return document.querySelector('#found pre')?.textContent"),
+            **self.facts("#found dl"),
+        }
+
+    def refreshes(self) -> int:
+        """How often it has asked since it was opened."""
+        return int(
+            self.run(
+                "return performance.getEntriesByType('resource')"
+                ".filter((entry) => entry.name.endsWith('/admin/topology.json')).length"
+            )
+        )
+
+    def no_dialog(self) -> bool:
+        try:
+            text = self.driver.switch_to.alert.text
+        except NoAlertPresentException:
+            return True
+        raise AssertionError(f"a dialog opened: {text}")
+
+    def console(self) -> list[str]:
+        """Errors and warnings since the last call, without answers other than 200."""
+        return [
+            entry["message"]
+            for entry in self.driver.get_log("browser")
+            if entry["level"] in ("SEVERE", "WARNING") and entry["source"] != "network"
+        ]

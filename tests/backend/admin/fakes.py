@@ -1,0 +1,120 @@
+"""Instances to ask that are no backends, and a Serving of which nothing runs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
+from typing import Any
+
+from backend.api.serving import RUNNING, Serving
+from backend.core.progress import Progress
+from backend.core.records import Identity
+from backend.core.topology import Epoch, Member, PlacedView, Topology
+from backend.core.views import View
+from backend.ingest.held import Held, HeldPartition
+from backend.settings import Settings
+
+ORDERS = View("orders", "orders-topic", "/orders", "string", "json", "murmur2")
+EPOCH = Epoch(1_700_000_000_000, 7)
+
+
+@contextlib.contextmanager
+def answering(document: Any, status: int = 200) -> Iterator[int]:
+    """A server that gives `document` (bytes, or what becomes JSON) for every path; its port."""
+    body = document if isinstance(document, bytes) else json.dumps(document).encode()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@contextlib.contextmanager
+def silent() -> Iterator[int]:
+    """The port of somebody who takes connections and never says a word."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(128)
+        yield listener.getsockname()[1]
+
+
+@contextlib.contextmanager
+def nobody() -> Iterator[int]:
+    """A port that refuses connections: bound, so that nobody else gets it, not listening."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
+
+
+def member(id_: str, port: int = 1) -> Member:
+    return Member(id_, "127.0.0.1", port)
+
+
+def held(
+    partition: int,
+    position: int = 10,
+    goal: int = 10,
+    end: int | None = 10,
+    dead_letters: int = 0,
+    mis_partitioned: int = 0,
+) -> HeldPartition:
+    """An open store partition of ORDERS, of 100 bytes."""
+    now = time.monotonic()
+    progress = Progress(0, goal, answerable=False)
+    if end is not None:
+        progress.end_fetched(end, now)
+    progress.applied(position)
+    store: Any = SimpleNamespace(size=lambda: 100, entries=lambda: 3)
+    identity = Identity(ORDERS.hash, "topic-id", 3, 0, True, mis_partitioned, dead_letters, 0)
+    return HeldPartition(ORDERS, partition, store, progress, identity, now - 1)
+
+
+def serving(
+    *members: Member,
+    active: tuple[int, ...] = (),
+    holding: tuple[HeldPartition, ...] = (),
+    opening: tuple[int, ...] = (),
+    topic_partitions: int | None = None,
+    **placed: Any,
+) -> Serving:
+    """Instance b1 with view ORDERS; `active[partition]` is an index of `members`."""
+    opened = Held((ORDERS,))
+    for each in holding:
+        opened.add(each)
+    facts = None if topic_partitions is None else SimpleNamespace(partitions=topic_partitions)
+    parts: dict[str, Any] = {
+        "settings": Settings(instance_id="b1", host="127.0.0.1", port=1),
+        "held": opened,
+        "watcher": SimpleNamespace(facts=lambda topic: facts),
+        "ingestor": SimpleNamespace(
+            opening=lambda: [(ORDERS.name, partition) for partition in opening], rebuilds=2
+        ),
+        "member": None,
+    }
+    made = Serving(views={ORDERS.name: ORDERS}, **parts)
+    if members:
+        view = PlacedView(ORDERS.description(), placed.pop("hash", ORDERS.hash), active, **placed)
+        made.topology = Topology(EPOCH, members, {ORDERS.name: view})
+        made.set_state(RUNNING)
+    return made

@@ -1,0 +1,51 @@
+"""Views, members and identities for tests that need some, whichever."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from backend.core.records import Identity
+from backend.core.topology import Candidate, Epoch, Member
+from backend.core.views import View
+
+ORDERS = View("orders", "orders", "/orders", "string", "json", "murmur2")
+
+
+def view(name: str = "orders", **fields: str | None) -> View:
+    """A view of the topic of the same name, without a short path."""
+    return replace(ORDERS, **{"name": name, "topic": name, "path": None, **fields})
+
+
+def identity(of: View = ORDERS, **fields: object) -> Identity:
+    plain = Identity(
+        view_hash=of.hash,
+        topic_id="topic-1",
+        partitions=1,
+        leader_epoch=-1,
+        answerable=True,
+        mis_partitioned=0,
+        dead_letters=0,
+        alive_at=0,
+    )
+    return replace(plain, **fields)
+
+
+def candidate(
+    id_: str,
+    views: Iterable[View] = (ORDERS,),
+    active: Mapping[str, Iterable[int]] | None = None,
+    positions: Mapping[str, Mapping[int, int]] | None = None,
+    epoch: Epoch = Epoch(0, 0),  # noqa: B008
+    started_at: int = 0,
+    mis_partitioned: tuple[str, ...] = (),
+    built: Mapping[str, int] | None = None,
+) -> Candidate:
+    return Candidate(
+        member=Member(id_, "127.0.0.1", 8081),
+        views=Candidate.views_of(tuple(views)),
+        positions=positions or {},
+        active={name: tuple(held) for name, held in (active or {}).items()},
+        epoch=epoch,
+        started_at=started_at,
+        mis_partitioned=mis_partitioned,
+        built=built or {},
+    )

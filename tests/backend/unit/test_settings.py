@@ -1,0 +1,73 @@
+"""The environment: what stands in it, what is derived, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from backend.core.errors import ConfigurationError
+from backend.settings import Settings, load_settings
+
+
+@pytest.fixture(autouse=True)
+def _empty_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in Settings.model_fields:
+        monkeypatch.delenv(f"QUERYABLE_{name.upper()}", raising=False)
+
+
+def test_the_defaults() -> None:
+    settings = load_settings()
+    assert settings.bootstrap_servers == "127.0.0.1:9092"
+    assert (settings.host, settings.port) == ("127.0.0.1", 8081)
+    assert settings.instance_id == "127.0.0.1-8081"
+    assert (settings.advertised_host, settings.advertised_port) == ("127.0.0.1", 8081)
+    assert (settings.data_dir, settings.views) == (Path("data"), Path("views.toml"))
+
+
+def test_what_is_advertised_names_the_instance(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QUERYABLE_HOST", "0.0.0.0")
+    monkeypatch.setenv("QUERYABLE_PORT", "9000")
+    monkeypatch.setenv("QUERYABLE_ADVERTISED_HOST", "b1.example")
+    settings = load_settings()
+    assert settings.instance_id == "b1.example-9000"
+    assert (settings.advertised_host, settings.advertised_port) == ("b1.example", 9000)
+    monkeypatch.setenv("QUERYABLE_ADVERTISED_PORT", "80")
+    monkeypatch.setenv("QUERYABLE_INSTANCE_ID", "b1")
+    assert load_settings().instance_id == "b1"
+    assert load_settings().advertised_port == 80
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PORT", "eighty"),
+        ("PORT", ""),
+        ("PORT", "0"),
+        ("PORT", "65536"),
+        ("SESSION_TIMEOUT_MS", "10"),
+        ("FORWARD_TIMEOUT", "0"),
+        ("WAIT_TIMEOUT", "-1"),
+        ("MAX_KEY_BYTES", "0"),
+    ],
+)
+def test_what_is_wrong_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    monkeypatch.setenv(f"QUERYABLE_{name}", value)
+    with pytest.raises(ConfigurationError) as error:
+        load_settings()
+    assert str(error.value).startswith(f"QUERYABLE_{name}: ")
+    assert repr(value) in str(error.value)
+
+
+def test_all_that_is_wrong_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QUERYABLE_PORT", "x")
+    monkeypatch.setenv("QUERYABLE_BROKER_TIMEOUT", "y")
+    with pytest.raises(ConfigurationError, match=r"QUERYABLE_PORT.*; QUERYABLE_BROKER_TIMEOUT"):
+        load_settings()
+
+
+def test_nothing_changes_later() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        load_settings().port = 1
+
+
+def test_every_setting_says_what_it_is_for() -> None:
+    assert all(field.description for field in Settings.model_fields.values())

@@ -1,0 +1,159 @@
+"""views.toml: what it may say, and that a mistake is refused with its line, field and remedy."""
+
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from backend.core.errors import ConfigurationError
+from backend.core.views import RESERVED_SEGMENTS, View, parse_views
+from tests.backend.unit.examples import ORDERS
+
+ROOT = Path(__file__).parents[3]
+GOOD = """\
+[views.orders]
+topic = "orders"
+path = "/orders"
+key = "string"
+value = "json"
+"""
+
+
+def with_line(number: int, line: str) -> str:
+    lines = GOOD.splitlines()
+    lines[number - 1] = line
+    return "\n".join(lines)
+
+
+def second(name: str, path: str) -> str:
+    return f'{GOOD}\n[views.{name}]\ntopic="t"\nkey="string"\nvalue="json"\npath="{path}"\n'
+
+
+def test_a_view() -> None:
+    assert parse_views(GOOD).views == (View("orders", "orders", "/orders", "string", "json",
+                                            "murmur2"),)  # fmt: skip
+
+
+def test_everything_that_may_be_said() -> None:
+    text = """
+        [views."a.b"]   # a comment
+        topic = "t.1_x-Y"
+        key = "bytes"
+        value = "none"
+        partitioner = "crc32"
+        store = "key-value"
+        persistence = "rocksdb"
+        [kafka]
+        "security.protocol" = "SASL_SSL"
+        "socket.keepalive.enable" = true
+        "session.timeout.ms" = 6000
+    """
+    deployment = parse_views(text)
+    assert deployment.views == (View("a.b", "t.1_x-Y", None, "bytes", "none", "crc32"),)
+    assert deployment.kafka == {
+        "security.protocol": "SASL_SSL",
+        "socket.keepalive.enable": "true",
+        "session.timeout.ms": "6000",
+    }
+
+
+def test_the_shipped_file() -> None:
+    views = {view.name: view for view in parse_views((ROOT / "views.toml").read_text()).views}
+    assert {name: view.path for name, view in views.items()} == {
+        "latest-departure": "/messages",
+        "word-count": "/words",
+        "flights": "/flights",
+    }
+    assert views["word-count"].value == "int64"
+
+
+# text; where: line and table, field; a part of what would be right
+BROKEN = {
+    "no TOML": ("[views.orders\n", "not TOML", "line 1, column 14"),
+    "no TOML at its end": ("[views.orders", "not TOML", "at end of document"),
+    "empty": ("", "no view is declared", "[views.orders]"),
+    "views is no table": ("views = 3", "no view is declared", "add a table"),
+    "unknown table": (GOOD + "[view.x]\n", "line 6, [view]", "[views.*] and [kafka]"),
+    "a view is no table": ("[views]\n\norders = 3", "line 3, [views], orders", "[views.orders]"),
+    "view's name": (GOOD + '[views."a/b"]\n', "line 6, [views.a/b]", "letters, digits"),
+    "view named ..": (GOOD + '[views.".."]\n', "line 6, [views...]", "letters, digits"),
+    "misspelt field": (with_line(4, 'keys = "string"'), "line 4, [views.orders], keys", "key,"),
+    "later issue's field": (GOOD + 'retention = "7d"', "line 6, [views.orders], retention", "path"),
+    "no topic": (with_line(2, ""), "line 1, [views.orders]", 'topic = "…"'),
+    "no key": (with_line(4, ""), "line 1, [views.orders]", 'key = "…"'),
+    "no value": (with_line(5, ""), "line 1, [views.orders]", 'value = "…"'),
+    "number for text": (with_line(2, "topic = 7"), "line 2, [views.orders], topic", "not text"),
+    "key format": (with_line(4, 'key = "text"'), "line 4, [views.orders], key", "string, bytes"),
+    "key of format none": (with_line(4, 'key = "none"'), "line 4, [views.orders], key", "int32"),
+    "value format": (with_line(5, 'value = ""'), "line 5, [views.orders], value", "none"),
+    "partitioner": (GOOD + 'partitioner = "murmur3"', "line 6, [views.orders], partition", "crc32"),
+    "store": (GOOD + 'store = "windows"', "line 6, [views.orders], store", "key-value"),
+    "persistence": (GOOD + 'persistence = "disk"', "line 6, [views.orders], persist", "rocksdb"),
+    "topic's name": (with_line(2, 'topic = "a b"'), "line 2, [views.orders], topic", "topic's"),
+    "topic ..": (with_line(2, 'topic = ".."'), "line 2, [views.orders], topic", "topic's"),
+    "long topic": (with_line(2, f'topic = "{"a" * 250}"'), "line 2, [views.orders], topic", "name"),
+    "path without /": (with_line(3, 'path = "orders"'), "line 3, [views.orders], path", '"/'),
+    "path with / last": (with_line(3, 'path = "/a/"'), "line 3, [views.orders], path", '"/'),
+    "path /": (with_line(3, 'path = "/"'), "line 3, [views.orders], path", '"/'),
+    "path with ..": (with_line(3, 'path = "/a/.."'), "line 3, [views.orders], path", '"/'),
+    "path with %": (with_line(3, 'path = "/a%2F"'), "line 3, [views.orders], path", "letters"),
+    "path with a line": (with_line(3, 'path = "/a\\n"'), "line 3, [views.orders], path", "letters"),
+    "same path": (second("b", "/orders"), "line 11, [views.b], path", "[views.orders]"),
+    "path below": (second("b", "/orders/x"), "line 11, [views.b], path", "[views.orders]"),
+    "path above": (
+        second("b", "/a").replace('"/orders"', '"/a/x"'),
+        "line 11, [views.b], path",
+        "[views.orders]",
+    ),
+    "kafka is no table": ("kafka = 1\n" + GOOD, "[kafka]", "a table"),
+    "kafka's dotted name": (
+        GOOD + '[kafka]\nsasl.username = "a"',
+        "line 7, [kafka], sasl",
+        "in quotes",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "where", "right"), BROKEN.values(), ids=BROKEN)
+def test_a_broken_file(text: str, where: str, right: str) -> None:
+    with pytest.raises(ConfigurationError) as error:
+        parse_views(text, "some/views.toml")
+    message = str(error.value)
+    assert message.startswith("some/views.toml")
+    assert where in message
+    assert right in message
+
+
+@pytest.mark.parametrize("segment", sorted(RESERVED_SEGMENTS))
+def test_a_path_that_would_hide_one_of_the_products_own(segment: str) -> None:
+    for path in (f"/{segment}", f"/{segment}/x"):
+        with pytest.raises(ConfigurationError, match=rf"line 3.*path.*would hide /{segment},"):
+            parse_views(with_line(3, f'path = "{path}"'))
+
+
+def test_every_route_of_the_products_own_is_reserved() -> None:
+    from flask import Flask
+
+    from backend.api.pages import create_pages
+    from tests.backend.unit.fakes import serving
+
+    pages: Flask = create_pages(serving())
+    firsts = {rule.rule.split("/")[1] for rule in pages.url_map.iter_rules()} - {"static"}
+    assert firsts
+    assert firsts <= RESERVED_SEGMENTS
+
+
+def test_paths_side_by_side() -> None:
+    views = parse_views(second("b", "/orders2")).views
+    assert [view.path for view in views] == ["/orders", "/orders2"]
+
+
+@pytest.mark.parametrize("field", [field.name for field in fields(View)])
+def test_the_hash_tells_definitions_apart(field: str) -> None:
+    assert ORDERS.hash == replace(ORDERS).hash
+    assert replace(ORDERS, **{field: "other"}).hash != ORDERS.hash
+
+
+def test_the_hash_outlives_the_process() -> None:
+    """It stands in every store partition: another one rebuilds them all."""
+    assert ORDERS.hash == "0d11694e14f8aac3"
