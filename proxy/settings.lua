@@ -1,0 +1,54 @@
+--- What the environment says, read once as nginx starts or reloads; nothing reads it later.
+
+local _M = {}
+
+--- "host:port,host:port" as a list of {host, port}; "[::1]:8081" for IPv6. Nil and why not.
+function _M.backends(text)
+    local backends = {}
+    for entry in (text .. ","):gmatch("%s*([^,]-)%s*,") do
+        if entry ~= "" then
+            local host, port = entry:match("^(%[[%x:.]+%]):(%d+)$")
+            if not host then
+                host, port = entry:match("^([%w._-]+):(%d+)$")
+            end
+            port = tonumber(port)
+            if not port or port < 1 or port > 65535 then
+                return nil, "'" .. entry .. "' is not host:port"
+            end
+            backends[#backends + 1] = { host = host, port = port }
+        end
+    end
+    if #backends == 0 then
+        return nil, "it is empty"
+    end
+    return backends
+end
+
+local function positive_number(name, default)
+    local text = os.getenv(name)
+    if not text or text == "" then
+        return default
+    end
+    local value = tonumber(text)
+    if not value or value <= 0 or value > 3600 then
+        error(name .. ": '" .. text .. "' is not a number of seconds, 0 to 3600; "
+              .. "leave it out for " .. default, 0)
+    end
+    return value
+end
+
+--- Reads all settings; an error names the variable, what is wrong, and what would be right.
+function _M.load()
+    local text = os.getenv("QUERYABLE_BACKENDS")
+    if not text or text == "" then
+        text = "127.0.0.1:8081"
+    end
+    local backends, err = _M.backends(text)
+    if not backends then
+        error("QUERYABLE_BACKENDS: " .. err .. "; give one or more as host:port,host:port", 0)
+    end
+    _M.seeds = backends
+    _M.refresh = positive_number("QUERYABLE_PROXY_REFRESH", 1)
+end
+
+return _M

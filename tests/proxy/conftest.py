@@ -1,0 +1,43 @@
+"""Fake backends and a real nginx before them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.proxy.backends import EPOCH, Cluster
+from tests.proxy.nginx import Nginx
+
+StartNginx = Callable[..., Nginx]
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    """Three backends, no standbys."""
+    cluster = Cluster(["b1", "b2", "b3"])
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture
+def start_nginx(tmp_path: Path) -> Iterator[StartNginx]:
+    """``start_nginx(backends, QUERYABLE_PROXY_REFRESH="60")``."""
+    with ExitStack() as running:
+
+        def start(backends: str, **environment: str) -> Nginx:
+            nginx = Nginx(tmp_path / "prefix", backends, environment)
+            running.callback(nginx.stop)
+            return nginx
+
+        yield start
+
+
+@pytest.fixture
+def nginx(cluster: Cluster, start_nginx: StartNginx) -> Nginx:
+    """nginx before the cluster; all its workers have the map, and reread it every 0.1 s."""
+    nginx = start_nginx(cluster.addresses(), QUERYABLE_PROXY_REFRESH="0.1")
+    nginx.wait_for_map(EPOCH)
+    return nginx

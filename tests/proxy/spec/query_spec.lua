@@ -1,0 +1,133 @@
+local query = require "proxy.query"
+
+local messages = { name = "latest-departure", key = "string" }
+local counts = { name = "counts", key = "int32" }
+local deep = { name = "deep", key = "string" }
+local odd = { name = "naïve view", key = "bytes" }
+
+local VIEWS = {
+    by_name = {
+        ["latest-departure"] = messages, counts = counts, deep = deep, ["naïve view"] = odd,
+    },
+    by_path = { ["/messages"] = messages, ["/a/b"] = deep, ["/a"] = counts },
+    path_depth = 2,
+}
+
+local function parse(request_uri)
+    local path, arguments = query.split(request_uri)
+    return query.parse(path, arguments, VIEWS)
+end
+
+local function assert_key(view, key, request_uri)
+    local found_view, found_key = parse(request_uri)
+    assert.equal(view, found_view, request_uri)
+    assert.equal(key, found_key, request_uri)
+end
+
+local function assert_no_key(request_uri)
+    local _, key = parse(request_uri)
+    assert.is_nil(key, request_uri)
+end
+
+describe("the query", function()
+    it("1 finds view and key by the short path", function()
+        assert_key(messages, "N12345", "/messages/N12345")
+        assert_key(messages, "N12345", "/messages/N12345?stale=allow")
+    end)
+
+    it("2 finds view and key by the canonical path", function()
+        assert_key(messages, "N12345", "/views/latest-departure/keys/N12345")
+        assert_key(odd, "k", "/views/na%C3%AFve%20view/keys/k")
+    end)
+
+    it("3 decodes each part once, after splitting", function()
+        assert_key(messages, "a/b", "/messages/a%2Fb")
+        assert_key(messages, "a/b", "/messages/a%2fb")
+        assert_key(messages, "a%2Fb", "/messages/a%252Fb")
+        assert_key(messages, "50%", "/messages/50%25")
+        assert_key(messages, "a b", "/messages/a%20b")
+        assert_key(messages, "a+b", "/messages/a+b")
+        assert_key(messages, "a?b#c", "/messages/a%3Fb%23c")
+        assert_key(messages, "\255\0", "/messages/%FF%00")
+        assert_key(messages, "日本", "/messages/%E6%97%A5%E6%9C%AC")
+        assert_key(messages, "日本", "/messages/日本")
+        assert_key(messages, "..", "/messages/%2E%2E")
+        assert_key(messages, "processors", "/messages/processors")
+        assert_key(messages, "k", "/mess%61ges/k")
+    end)
+
+    it("4 leaves a per cent sign that begins no escape", function()
+        assert_key(messages, "50%", "/messages/50%")
+        assert_key(messages, "%zz", "/messages/%zz")
+    end)
+
+    it("5 routes what lies under a key by that key", function()
+        local view, key, is_point = parse("/views/latest-departure/keys/a%2Fb/windows?from=1")
+        assert.equal(messages, view)
+        assert.equal("a/b", key)
+        assert.is_false(is_point)
+        view, key, is_point = parse("/messages/k/changes")
+        assert.equal(messages, view)
+        assert.equal("k", key)
+        assert.is_false(is_point)
+        assert.is_true(select(3, parse("/messages/k")))
+    end)
+
+    it("6 takes raw key bytes as base64url, padded or not", function()
+        assert_key(messages, "ab", "/messages/YWI?encoding=base64url")
+        assert_key(messages, "ab", "/messages/YWI=?encoding=base64url")
+        assert_key(messages, "ab", "/messages/YWI%3D?encoding=base64url")
+        assert_key(messages, "abc", "/messages/YWJj?stale=allow&encoding=base64url")
+        assert_key(messages, "\251\255\190", "/messages/-_--?encoding=base64url&x=1")
+        assert_key(messages, "..", "/messages/Li4?encoding=base64url")
+        assert_key(counts, "\0\0\0\42", "/views/counts/keys/AAAAKg?encoding=base64url")
+    end)
+
+    it("7 takes the empty key as base64url only", function()
+        assert_key(messages, "", "/messages/?encoding=base64url")
+        assert_key(messages, "", "/views/latest-departure/keys/?encoding=base64url")
+        assert_no_key("/messages/")
+        assert_no_key("/views/latest-departure/keys/")
+    end)
+
+    it("8 has no key for base64url that is none", function()
+        assert_no_key("/messages/a?encoding=base64url")
+        assert_no_key("/messages/ab.c?encoding=base64url")
+        assert_no_key("/messages/ab+_?encoding=base64url")
+    end)
+
+    it("9 takes no other argument for the encoding", function()
+        assert_key(messages, "YWI", "/messages/YWI?encoding=text")
+        assert_key(messages, "YWI", "/messages/YWI?xencoding=base64url")
+        assert_key(messages, "YWI", "/messages/YWI?encoding=base64urlx")
+    end)
+
+    it("10 encodes the key as the view says", function()
+        assert_key(counts, "\0\0\0\42", "/views/counts/keys/42")
+        assert_key(counts, nil, "/views/counts/keys/many")
+    end)
+
+    it("11 finds no view where none is named", function()
+        for _, request_uri in ipairs {
+            "/", "/messages", "/views", "/views/", "/views/latest-departure", "/processors",
+            "/views/latest-departure/keys", "/views/latest-departure/keys?limit=5", "/health/ready",
+            "/views/latest-departure/batch", "/views/other/keys/k", "/views/counts/top/k",
+            "/other/k", "//messages/k", "/messages%2Fk", "/views%2Fcounts/keys/1", "*",
+        } do
+            local view, key = parse(request_uri)
+            assert.is_nil(view, request_uri)
+            assert.is_nil(key, request_uri)
+        end
+    end)
+
+    it("12 prefers the longest short path", function()
+        assert_key(deep, "k", "/a/b/k")
+        assert_key(counts, "\0\0\0\1", "/a/1")
+        assert_key(counts, "\0\0\0\1", "/a/1/windows")
+    end)
+
+    it("13 keeps empty parts apart", function()
+        assert_no_key("/messages//k")
+        assert_no_key("/views//keys/k")
+    end)
+end)

@@ -1,0 +1,26 @@
+local settings = require "proxy.settings"
+
+describe("the settings", function()
+    it("1 read a list of backends", function()
+        assert.same({ { host = "127.0.0.1", port = 8081 } }, settings.backends("127.0.0.1:8081"))
+        assert.same({
+            { host = "backend-1.local", port = 8081 }, { host = "[::1]", port = 82 },
+            { host = "back_end", port = 65535 },
+        }, settings.backends(" backend-1.local:8081 , [::1]:82,back_end:65535,"))
+    end)
+
+    it("2 say what is wrong with one", function()
+        for text, wrong in pairs {
+            ["127.0.0.1"] = "'127.0.0.1' is not host:port",
+            ["b1:8081,b2:x"] = "'b2:x' is not host:port",
+            ["b1:0"] = "'b1:0' is not host:port",
+            ["b1:65536"] = "'b1:65536' is not host:port",
+            ["http://b1:80"] = "'http://b1:80' is not host:port",
+            [" , "] = "it is empty",
+        } do
+            local backends, err = settings.backends(text)
+            assert.is_nil(backends)
+            assert.equal(wrong, err)
+        end
+    end)
+end)

@@ -1,0 +1,192 @@
+local cjson = require "cjson"
+local topology = require "proxy.topology"
+local partitioner = require "proxy.partitioner"
+
+local ADDRESSES = { one = "10.0.0.1", two = "10.0.0.2", three = "10.0.0.3" }
+
+local function processor(id, host, state, active, standby)
+    return {
+        id = id, host = host, port = 8081, state = state,
+        topicPartitions = { words = active }, standbyPartitions = { words = standby },
+    }
+end
+
+local function processors(list, partitions)
+    return {
+        epoch = "1000-1",
+        views = {
+            words = {
+                path = "/words", topic = "words", partitions = partitions or 3,
+                partitioner = "murmur2", key = "string", store = "key-value",
+            },
+        },
+        processors = list,
+    }
+end
+
+local function ids(backends)
+    local list = {}
+    for index, backend in ipairs(backends) do
+        list[index] = backend.id
+    end
+    return table.concat(list, " ")
+end
+
+--- A key of the partition.
+local function key_in(partition, count)
+    for number = 1, 1000 do
+        if partitioner.murmur2("k" .. number, count) == partition then
+            return "k" .. number
+        end
+    end
+end
+
+local function holders_of(map, partition)
+    local view = map.views.by_name.words
+    local _, holders, owner = topology.holders(map, view, key_in(partition, view.partitions))
+    return ids(holders), owner
+end
+
+describe("epochs", function()
+    it("1 are ordered by ms, then by generation, as numbers", function()
+        assert.is_true(topology.is_newer("1001-1", "1000-9"))
+        assert.is_true(topology.is_newer("1000-10", "1000-9"))
+        assert.is_true(topology.is_newer("10000-1", "9999-1"))
+        assert.is_false(topology.is_newer("1000-9", "1000-10"))
+        assert.is_false(topology.is_newer("1000-1", "1000-1"))
+    end)
+
+    it("2 are greater than none, and what is no epoch is greater than nothing", function()
+        assert.is_true(topology.is_newer("1-1", nil))
+        for _, text in ipairs { "", "x", "1", "1-", "-1", "1-1-1", "1.5-1" } do
+            assert.is_false(topology.is_newer(text, "1-1"))
+            assert.is_false(topology.is_newer(text, nil))
+        end
+        assert.is_false(topology.is_newer(nil, "1-1"))
+    end)
+end)
+
+describe("a map", function()
+    it("3 names the active first, then the standbys", function()
+        local map = topology.build(processors {
+            processor("b1", "one", "running", { 0 }, { 1, 2 }),
+            processor("b2", "two", "running", { 1 }, { 0 }),
+            processor("b3", "three", "running", { 2 }, { 0 }),
+        }, ADDRESSES)
+        assert.same({ "b1 b2 b3", "b1" }, { holders_of(map, 0) })
+        assert.same({ "b2 b1", "b2" }, { holders_of(map, 1) })
+        assert.same({ "b3 b1", "b3" }, { holders_of(map, 2) })
+        assert.equal("10.0.0.2", map.holders.words[1][1].address)
+    end)
+
+    it("4 asks those that drain last, and the dead not at all", function()
+        local map = topology.build(processors {
+            processor("b1", "one", "draining", { 0 }, { 1 }),
+            processor("b2", "two", "running", { 1 }, { 0 }),
+            processor("b3", "three", "dead", { 2 }, { 0, 1 }),
+        }, ADDRESSES)
+        assert.same({ "b2 b1", "b1" }, { holders_of(map, 0) })
+        assert.same({ "b2 b1", "b2" }, { holders_of(map, 1) })
+        assert.same({ "", "b3" }, { holders_of(map, 2) })
+        assert.equal("b2", ids(map.usable))
+    end)
+
+    it("5 asks an active in another state, for it says best what is the matter", function()
+        local map = topology.build(processors {
+            processor("b1", "one", "starting", { 0 }, {}),
+            processor("b2", "two", "running", { 1, 2 }, {}),
+        }, ADDRESSES)
+        assert.same({ "b1", "b1" }, { holders_of(map, 0) })
+    end)
+
+    it("6 leaves out whom it has no address for", function()
+        local map = topology.build(processors {
+            processor("b1", "nowhere", "running", { 0 }, {}),
+            processor("b2", "two", "running", {}, { 0 }),
+        }, ADDRESSES)
+        assert.same({ "b2", "b1" }, { holders_of(map, 0) })
+        assert.equal("b2", ids(map.usable))
+    end)
+
+    it("7 falls back to the best there are", function()
+        local map = topology.build(processors {
+            processor("b1", "one", "draining", {}, {}), processor("b2", "two", "dead", {}, {}),
+        }, ADDRESSES)
+        assert.equal("b1", ids(map.usable))
+        map = topology.build(processors { processor("b2", "two", "dead", {}, {}) }, ADDRESSES)
+        assert.equal("b2", ids(map.usable))
+        assert.equal("", ids(topology.build(processors {}, ADDRESSES).usable))
+    end)
+
+    it("8 takes the partition count from the view, never from the lists", function()
+        local map = topology.build(processors({
+            processor("b1", "one", "running", { 0 }, {}),
+        }, 50), ADDRESSES)
+        local view = map.views.by_name.words
+        local partition, holders = topology.holders(map, view, key_in(49, 50))
+        assert.equal(49, partition)
+        assert.equal(0, #holders)
+    end)
+
+    it("9 holds nothing where keys say nothing: no partitions, no partitioner, no key", function()
+        local answer = processors({ processor("b1", "one", "running", { 0 }, {}) }, 0)
+        local map = topology.build(answer, ADDRESSES)
+        assert.is_nil((topology.holders(map, map.views.by_name.words, "k")))
+        answer.views.words.partitions = 3
+        answer.views.words.partitioner = "none"
+        map = topology.build(answer, ADDRESSES)
+        assert.is_nil((topology.holders(map, map.views.by_name.words, "k")))
+        answer.views.words.partitioner = "crc32"
+        map = topology.build(answer, ADDRESSES)
+        assert.is_nil((topology.holders(map, map.views.by_name.words, nil)))
+        assert.is_nil((topology.holders(map, nil, "k")))
+        assert.equal(partitioner.crc32("k", 3),
+            (topology.holders(map, map.views.by_name.words, "k")))
+    end)
+
+    it("10 gives others in turn, without those asked already", function()
+        local map = topology.build(processors {
+            processor("b1", "one", "running", { 0 }, {}),
+            processor("b2", "two", "running", {}, {}),
+            processor("b3", "three", "running", {}, {}),
+        }, ADDRESSES)
+        local holders = map.holders.words[0]
+        assert.equal("b2 b3", ids(topology.others(map, holders, 0, 2)))
+        assert.equal("b3 b2", ids(topology.others(map, holders, 2, 2)))
+        assert.equal("b2", ids(topology.others(map, holders, 3, 1)))
+        assert.equal("b1 b2 b3", ids(topology.others(map, {}, 0, 5)))
+        assert.equal("b2 b3", ids(topology.others(map, {}, 1, 2)))
+    end)
+
+    it("11 knows views by short path, with or without a slash at its end", function()
+        local answer = processors {}
+        answer.views.words.path = "/a/b/"
+        local map = topology.build(answer, ADDRESSES)
+        assert.equal("words", map.views.by_path["/a/b"].name)
+        assert.equal(2, map.views.path_depth)
+        answer.views.words.path = nil
+        assert.same({}, topology.build(answer, ADDRESSES).views.by_path)
+    end)
+
+    it("12 is not made of what is none", function()
+        for _, answer in ipairs {
+            false, {}, { epoch = "1-1" }, { epoch = 7, views = {}, processors = {} },
+            { epoch = "1-1", views = {}, processors = "x" },
+            { epoch = "1-1", views = {}, processors = { { id = "b1", host = "one" } } },
+            { epoch = "1-1", views = {}, processors = { { id = "b1", port = 8081 } } },
+        } do
+            local map, err = topology.build(answer, ADDRESSES)
+            assert.is_nil(map)
+            assert.is_string(err)
+        end
+    end)
+
+    it("13 ignores partitions of views that it does not know", function()
+        local other = processor("b1", "one", "running", { 0 }, {})
+        other.topicPartitions.unknown = { 0 }
+        other.standbyPartitions = cjson.null
+        local map = topology.build(processors { other }, ADDRESSES)
+        assert.is_nil(map.holders.unknown)
+        assert.same({ "b1", "b1" }, { holders_of(map, 0) })
+    end)
+end)

@@ -1,0 +1,211 @@
+"""What clients, operators and the log see at the edges."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from local.ports import free_ports
+from local.waiting import wait_until
+from tests.proxy.backends import Cluster
+from tests.proxy.client import Client, Response, raw
+from tests.proxy.nginx import ROOT, Nginx, command, lay_out
+
+NOBODY = 65534
+
+
+def is_problem(response: Response, status: int, code: str) -> bool:
+    problem = response.json()
+    return (
+        (response.status, problem["status"], problem["code"]) == (status, status, code)
+        and response.headers["Content-Type"] == "application/problem+json"
+        and {"type", "title", "detail"} <= set(problem)
+    )
+
+
+def test_a_key_of_32_kib_is_too_long_for_a_url(cluster: Cluster, nginx: Nginx) -> None:
+    with nginx.client() as client:
+        assert client.get("/words/" + "k" * 30_000).status == 200
+    with nginx.client() as client:
+        assert is_problem(client.get("/words/" + "k" * 65_536), 414, "uri-too-long")
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status", "code"),
+    [
+        (b"GET /words/a%00b HTTP/1.1\r\nHost: a\r\n\r\n", 400, "bad-request"),
+        (b"GET /words/a%zz HTTP/1.1\r\nHost: a\r\n\r\n", 400, "bad-request"),
+        (b"GET /words/../../a HTTP/1.1\r\nHost: a\r\n\r\n", 400, "bad-request"),
+        (b"GET /words/a HTTP/1.1\r\n\r\n", 400, "bad-request"),
+        (b"NONSENSE\r\n\r\n", 400, "bad-request"),
+        (b"TRACE /words/a HTTP/1.1\r\nHost: a\r\n\r\n", 405, "method-not-allowed"),
+        (
+            b"GET /words/a HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 40_000 + b"\r\n\r\n",
+            431,
+            "headers-too-large",
+        ),
+        (
+            b"POST /words/a HTTP/1.1\r\nHost: a\r\nContent-Length: 2000000\r\n\r\n",
+            413,
+            "body-too-large",
+        ),
+        (
+            b"POST /words/a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: x\r\n\r\n",
+            501,
+            "not-implemented",
+        ),
+        (b"GET /.queryable-proxy/problem HTTP/1.1\r\nHost: a\r\n\r\n", 400, "bad-request"),
+    ],
+)
+def test_what_nginx_refuses_is_a_problem_too(
+    cluster: Cluster, nginx: Nginx, request_bytes: bytes, status: int, code: str
+) -> None:
+    assert is_problem(raw(nginx.port, request_bytes), status, code)
+    assert all(backend.requests == [] for backend in cluster.backends)
+
+
+def test_an_http_1_0_client_without_a_host_is_served(cluster: Cluster, nginx: Nginx) -> None:
+    assert raw(nginx.port, b"GET /words/a HTTP/1.0\r\n\r\n").status == 200
+    (request,) = [r for backend in cluster.backends for r in backend.requests]
+    assert request.headers["Host"] == "backends"
+
+
+def test_the_proxys_health_names_the_backends(cluster: Cluster, nginx: Nginx) -> None:
+    report = nginx.health()
+    assert (report["status"], report["epoch"]) == ("ok", cluster.epoch)
+    assert 0 <= report["age_s"] < 2
+    assert report["backends"] == [
+        {
+            "id": backend.name,
+            "address": f"127.0.0.1:{backend.port}",
+            "state": "running",
+            "usable": True,
+        }
+        for backend in cluster.backends
+    ]
+
+
+def test_the_access_log_says_who_answered(cluster: Cluster, nginx: Nginx) -> None:
+    owner = cluster.holder("words", 4)
+    with nginx.client() as client:
+        client.get("/words/a?x=%22")
+        client.get("/views/words")
+    keyed, unkeyed = sorted(nginx.access_log(2), key=lambda entry: entry["view"], reverse=True)
+    assert set(keyed) == {
+        "time", "client", "method", "uri", "status", "bytes", "request_time", "view", "partition",
+        "owner", "attempts", "upstream_addr", "upstream_status", "upstream_connect_time",
+        "upstream_response_time", "served_by",
+    }  # fmt: skip
+    expected = {
+        "client": "127.0.0.1",
+        "method": "GET",
+        "uri": "/words/a?x=%22",
+        "status": 200,
+        "view": "words",
+        "partition": 4,
+        "owner": owner.name,
+        "attempts": 1,
+        "upstream_addr": f"127.0.0.1:{owner.port}",
+        "upstream_status": "200",
+        "served_by": f"{owner.name}; active",
+    }
+    assert {name: keyed[name] for name in expected} == expected
+    assert keyed["bytes"] > 0
+    assert 0 <= float(keyed["upstream_response_time"]) < 10
+    assert 0 <= keyed["request_time"] < 10
+    nothing = {"view": "", "partition": None, "owner": "", "attempts": 1}
+    assert {name: unkeyed[name] for name in nothing} == nothing
+
+
+def test_the_error_log_stays_free_of_errors(cluster: Cluster, nginx: Nginx) -> None:
+    with nginx.client() as client:
+        for target in ("/words/a", "/views", "/proxy/health", "/longs/x"):
+            assert client.get(target).status == 200
+    nginx.reload()
+    for level in ("[warn]", "[error]", "[crit]", "[alert]", "[emerg]"):
+        assert level not in nginx.error_log()
+
+
+def start(prefix: Path, user: int | None = None, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command(prefix, "-g", "daemon off;"),
+        env={**os.environ, **environment},
+        user=user,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("QUERYABLE_BACKENDS", "127.0.0.1", "QUERYABLE_BACKENDS: '127.0.0.1' is not host:port"),
+        ("QUERYABLE_BACKENDS", ",", "QUERYABLE_BACKENDS: it is empty"),
+        ("QUERYABLE_PROXY_REFRESH", "often", "QUERYABLE_PROXY_REFRESH: 'often' is not a number"),
+    ],
+)
+def test_a_wrong_setting_is_refused_at_start(
+    tmp_path: Path, name: str, value: str, message: str
+) -> None:
+    lay_out(tmp_path / "prefix", *free_ports(1))
+    with start(tmp_path / "prefix", **{name: value}) as process:
+        output, _ = process.communicate(timeout=20)
+    assert process.returncode != 0
+    assert message in output
+
+
+def test_a_port_that_is_taken_is_named(nginx: Nginx, tmp_path: Path) -> None:
+    lay_out(tmp_path / "second", nginx.port)
+    with start(tmp_path / "second") as process:
+        output, _ = process.communicate(timeout=20)
+    assert process.returncode != 0
+    assert f"bind() to 127.0.0.1:{nginx.port} failed" in output
+
+
+@pytest.fixture
+def public_folder() -> Iterator[Path]:
+    """A folder that every user may enter, with a copy of what nginx reads."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        shutil.copy(ROOT / "nginx.conf", folder)
+        shutil.copytree(ROOT / "proxy", folder / "proxy")
+        folder.chmod(0o755)
+        yield folder
+
+
+def test_it_runs_without_being_root(cluster: Cluster, public_folder: Path) -> None:
+    prefix = public_folder / "prefix"
+    (port,) = free_ports(1)
+    lay_out(prefix, port)
+    for name in ("nginx.conf", "proxy"):
+        (prefix / name).unlink()
+        (prefix / name).symlink_to(public_folder / name)
+    # whoever runs the tests without being root tests this with every other test
+    user = NOBODY if os.geteuid() == 0 else None
+    if user is not None:
+        for path in (prefix, prefix / "logs"):
+            os.chown(path, user, -1)
+
+    def answers() -> bool:
+        assert process.poll() is None
+        try:
+            with Client(port) as client:
+                return client.get("/words/a").status == 200
+        except ConnectionRefusedError:
+            return False
+
+    with start(prefix, user, QUERYABLE_BACKENDS=cluster.addresses()) as process:
+        try:
+            wait_until(answers, 10, "an answer")
+            with Client(port) as client:
+                assert client.request("POST", "/words/a", body=b"x" * 900_000).status == 200
+        finally:
+            process.terminate()
+            process.communicate(timeout=20)

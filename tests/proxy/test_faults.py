@@ -1,0 +1,195 @@
+"""A backend that fails costs a reader a moment, never an answer; and nothing is done twice."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from tests.proxy.backends import Answer, Backend, Behaviour, Cluster, Request
+from tests.proxy.client import Response
+from tests.proxy.nginx import Nginx
+
+KEY = "/words/a"
+PARTITION = 4  # of nine, by murmur2
+
+
+@pytest.fixture
+def roles(cluster: Cluster) -> tuple[Backend, Backend, Backend]:
+    """The active of the key, its standby, and the one that is neither."""
+    cluster.with_standbys()
+    active = cluster.holder("words", PARTITION)
+    (standby,) = [b for b in cluster.backends if PARTITION in b.stands_by["words"]]
+    (other,) = [b for b in cluster.backends if b not in (active, standby)]
+    return active, standby, other
+
+
+def without_standbys(cluster: Cluster) -> None:
+    for backend in cluster.backends:
+        backend.stands_by = {}
+
+
+def says(answer: Answer | None) -> Behaviour:
+    return lambda request: answer
+
+
+def get(nginx: Nginx, target: str = KEY) -> Response:
+    with nginx.client() as client:
+        return client.get(target)
+
+
+def post(nginx: Nginx, target: str = KEY) -> Response:
+    with nginx.client() as client:
+        return client.request("POST", target, body=b"{}")
+
+
+CATCHING_UP = Answer(
+    503, b'{"code":"catching-up"}', {"Retry-After": "1", "Content-Type": "application/problem+json"}
+)
+
+
+@pytest.mark.parametrize("fault", ["refuses", "closes", "says 503", "says too much"])
+def test_a_read_goes_to_the_standby_when_the_active(
+    roles: tuple[Backend, Backend, Backend], nginx: Nginx, fault: str
+) -> None:
+    active, standby, other = roles
+    if fault == "refuses":
+        active.stop()
+    else:
+        too_much = Answer(200, b"{}", {"X": "x" * 20_000})
+        answers = {"closes": None, "says 503": CATCHING_UP, "says too much": too_much}
+        active.behave = says(answers[fault])
+    assert get(nginx).json() == {"by": standby.name}
+    with nginx.client() as client:
+        assert client.request("HEAD", KEY).status == 200
+    assert other.requests == []
+    entries = nginx.access_log(2, KEY)
+    assert [entry["attempts"] for entry in entries] == [2, 2]
+    assert {entry["owner"] for entry in entries} == {active.name}
+    assert {entry["served_by"] for entry in entries} == {f"{standby.name}; active"}
+
+
+def test_a_hung_active_is_given_up_soon(
+    roles: tuple[Backend, Backend, Backend], nginx: Nginx
+) -> None:
+    active, standby, _ = roles
+    released = threading.Event()
+
+    def hang(request: Request) -> None:
+        released.wait(30)
+
+    active.behave = hang
+    began = time.monotonic()
+    assert get(nginx).json() == {"by": standby.name}
+    took = time.monotonic() - began
+    released.set()
+    assert took < 4
+
+
+def test_what_is_no_point_read_has_more_time(
+    roles: tuple[Backend, Backend, Backend], nginx: Nginx
+) -> None:
+    active, _, _ = roles
+    times_out_after = 2
+
+    def slow(request: Request) -> Answer:
+        # no wait for a condition: that it takes long is what is tested
+        threading.Event().wait(times_out_after + 0.3)
+        return active.answer(request)
+
+    active.behave = slow
+    assert get(nginx, KEY + "/windows").json() == {"by": active.name}
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_without_a_standby_another_is_asked_to_forward(
+    cluster: Cluster, roles: tuple[Backend, Backend, Backend], nginx: Nginx, method: str
+) -> None:
+    without_standbys(cluster)
+    cluster.epoch = "1000-2"
+    nginx.wait_for_map("1000-2")
+    roles[0].stop()
+    # a POST as well: it has reached nobody so far
+    response = get(nginx) if method == "GET" else post(nginx)
+    assert response.json()["by"] in {roles[1].name, roles[2].name}
+    asked = [r for backend in roles for r in backend.requests]
+    assert [(r.method, r.path) for r in asked] == [(method, KEY)]
+    (entry,) = nginx.access_log(1, KEY)
+    assert (entry["method"], entry["attempts"], entry["owner"]) == (method, 2, roles[0].name)
+
+
+def test_two_dead_backends_of_three_leave_one_that_is_found(
+    cluster: Cluster, roles: tuple[Backend, Backend, Backend], nginx: Nginx
+) -> None:
+    roles[0].stop()
+    roles[1].stop()
+    for _ in range(4):
+        assert get(nginx).json() == {"by": roles[2].name}
+        assert get(nginx, "/views").json() == {"by": roles[2].name}
+
+
+def test_the_last_refusal_is_passed_on_whole(
+    roles: tuple[Backend, Backend, Backend], nginx: Nginx
+) -> None:
+    active, standby, other = roles
+    active.behave = standby.behave = says(CATCHING_UP)
+    response = get(nginx)
+    assert (response.status, response.json()) == (503, {"code": "catching-up"})
+    assert response.headers["Retry-After"] == "1"
+    assert response.headers["Content-Type"] == "application/problem+json"
+    # others could only ask those two again
+    assert [len(backend.requests) for backend in roles] == [1, 1, 0]
+    assert other.requests == []
+
+
+@pytest.mark.parametrize("status", [400, 404, 500, 502, 504])
+def test_other_answers_are_never_tried_again(
+    roles: tuple[Backend, Backend, Backend], nginx: Nginx, status: int
+) -> None:
+    roles[0].behave = says(Answer(status, b'{"code":"x"}'))
+    response = get(nginx)
+    assert (response.status, response.json()) == (status, {"code": "x"})
+    assert [len(backend.requests) for backend in roles] == [1, 0, 0]
+
+
+@pytest.mark.parametrize("target", [KEY, "/views/words/batch"])
+def test_a_post_that_was_sent_is_never_sent_again(
+    roles: tuple[Backend, Backend, Backend], nginx: Nginx, target: str
+) -> None:
+    for backend in roles:
+        backend.behave = says(None)
+    response = post(nginx, target)
+    assert (response.status, response.json()["code"]) == (503, "no-backend")
+    assert response.headers["Retry-After"] == "1"
+    for backend in roles:
+        backend.behave = says(CATCHING_UP)
+    assert post(nginx, target).json() == {"code": "catching-up"}
+    assert sum(len(backend.requests) for backend in roles) == 2
+
+
+def test_without_any_backend_it_says_so(cluster: Cluster, nginx: Nginx) -> None:
+    cluster.stop()
+    for target in (KEY, "/views", "/health/live"):
+        response = get(nginx, target)
+        problem = response.json()
+        assert (response.status, problem["status"], problem["code"]) == (503, 503, "no-backend")
+        assert response.headers["Retry-After"] == "1"
+        assert response.headers["Content-Type"] == "application/problem+json"
+    response = post(nginx)
+    assert (response.status, response.json()["code"]) == (503, "no-backend")
+    # the owner, which has no standby, and both others; without an owner, all three
+    entries = [(e["method"], e["uri"], e["attempts"]) for e in nginx.access_log(4)]
+    assert sorted(entries) == sorted(
+        [("GET", KEY, 3), ("GET", "/views", 3), ("GET", "/health/live", 3), ("POST", KEY, 3)]
+    )
+
+
+def test_a_backend_that_was_restarted_is_asked_again(cluster: Cluster, nginx: Nginx) -> None:
+    owner = cluster.holder("words", PARTITION)
+    with nginx.client() as client:
+        assert client.get(KEY).json() == {"by": owner.name}
+        owner.stop()
+        assert client.get(KEY).json() != {"by": owner.name}
+        owner.start()
+        assert client.get(KEY).json() == {"by": owner.name}
