@@ -1,0 +1,140 @@
+"""Topics as the broker knows them, asked through the Java client that Spark brings along.
+
+Spark itself checks neither: it would wait for ever on a missing topic of its own making, and it takes
+a topic that was deleted and made anew for the old one as soon as that holds enough records.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from spark.errors import JobError, made_anew
+from spark.sources import Kafka
+
+_TIMEOUTS = {"request.timeout.ms": "5000", "default.api.timeout.ms": "10000"}
+
+
+class Broker:
+    """An admin client in the driver's JVM; use as a context manager."""
+
+    def __init__(self, session: SparkSession, kafka: Kafka) -> None:
+        self._jvm: Any = session._jvm
+        self._servers = kafka.bootstrap_servers
+        try:
+            self._admin = self._clients.admin.Admin.create({**_TIMEOUTS, **kafka.client()})
+        except TypeError as error:
+            raise JobError(
+                "Spark's Kafka source is not on the class path. Name the folder of its jars with "
+                "--jars, or give spark-submit --jars or --packages."
+            ) from error
+        except Py4JJavaError as error:
+            raise JobError(
+                f"the Kafka settings are refused: {root_cause(error)}. "
+                "Check --bootstrap-servers and --kafka-option."
+            ) from error
+
+    def __enter__(self) -> Broker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._admin.close(self._jvm.java.time.Duration.ofSeconds(1))
+
+    @property
+    def _clients(self) -> Any:
+        return self._jvm.org.apache.kafka.clients
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """The id (KIP-516) of every one of these topics that there is."""
+        ids = {}
+        for topic, answer in self._admin.describeTopics(list(topics)).topicNameValues().items():
+            try:
+                ids[topic] = str(answer.get().topicId().toString())
+            except Py4JJavaError as error:
+                if "UnknownTopicOrPartition" not in root_cause(error):
+                    raise JobError(
+                        f"topic {topic}: the brokers at {self._servers} do not answer: "
+                        f"{root_cause(error)}. Check that they run, --bootstrap-servers and "
+                        "--kafka-option."
+                    ) from error
+        return ids
+
+    def wait_for(
+        self, topics: Iterable[str], seconds: float, on_wait: Callable[[str], None]
+    ) -> dict[str, str]:
+        """The ids of all these topics, as soon as there are all; ``JobError`` after ``seconds``."""
+        wanted = sorted(set(topics))
+        deadline = time.monotonic() + seconds
+        told: list[str] = []
+        while True:
+            ids = self.topic_ids(wanted)
+            missing = [topic for topic in wanted if topic not in ids]
+            if not missing:
+                return ids
+            if time.monotonic() >= deadline:
+                raise JobError(
+                    f"no topic {', '.join(missing)} at {self._servers} after {seconds:g} s. Create "
+                    "it (a view topic with cleanup.policy=compact and the partitions the view is "
+                    "to have; see the README), then start again."
+                )
+            if missing != told:
+                on_wait(f"waiting up to {seconds:g} s for topic {', '.join(missing)}")
+                told = missing
+            time.sleep(0.5)
+
+    def create_dead_letter_topic(self, topic: str) -> None:
+        """Creates the topic unless it is there: one partition, compacted, the brokers' replication.
+
+        Its limit of a record's size is twice Kafka's default, for what a rejected record carries more.
+        """
+        optional = self._jvm.java.util.Optional
+        wanted = self._clients.admin.NewTopic(topic, optional.of(1), optional.empty()).configs(
+            {"cleanup.policy": "compact", "max.message.bytes": str(2 * 1024 * 1024)}
+        )
+        try:
+            self._admin.createTopics([wanted]).all().get()
+        except Py4JJavaError as error:
+            if "TopicExists" not in root_cause(error):
+                raise JobError(
+                    f"topic {topic} cannot be created: {root_cause(error)}. Create it: one "
+                    "partition, cleanup.policy=compact."
+                ) from error
+
+
+def check_identity(session: SparkSession, checkpoint: str, ids: dict[str, str]) -> None:
+    """Keeps the topics' ids in the checkpoint; ``JobError`` where they are others than before.
+
+    ``checkpoint`` is a path of any file system that Hadoop knows.
+    """
+    jvm: Any = session._jvm
+    path = jvm.org.apache.hadoop.fs.Path(f"{checkpoint}/topics.json")
+    files = path.getFileSystem(session._jsc.hadoopConfiguration())
+    if files.exists(path):
+        stream = files.open(path)
+        try:
+            before = json.loads(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8") or "{}")
+        finally:
+            stream.close()
+        for topic, topic_id in ids.items():
+            if before.get(topic, topic_id) != topic_id:
+                raise made_anew(topic, checkpoint)
+        if before == ids:
+            return
+    stream = files.create(path, True)
+    try:
+        stream.write(json.dumps(ids).encode())
+    finally:
+        stream.close()
+
+
+def root_cause(error: Py4JJavaError) -> str:
+    """``Class: message`` of the innermost Java exception."""
+    cause = error.java_exception
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    return f"{cause.getClass().getSimpleName()}: {cause.getMessage()}"

@@ -1,0 +1,116 @@
+"""How far every view has come, for those who wait for it: a JSON file, rewritten atomically."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from queue import SimpleQueue
+from typing import NamedTuple
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+    StreamingQueryProgress,
+)
+
+Offsets = dict[str, dict[str, int]]
+
+
+class Ended(NamedTuple):
+    """A query has ended; ``error`` is what Spark says of it, None where nothing went wrong."""
+
+    query: str
+    error: str | None
+
+
+@dataclass(slots=True)
+class ViewProgress:
+    """Of one view; counts are since this process started.
+
+    ``source_offsets``: topic ► partition ► next offset; what is before it is in the view topic.
+    ``input_rows``: records read. ``dead_letters``: records written to the dead-letter topic, found
+    before ``dead_letter_offsets``.
+    """
+
+    source_offsets: Offsets = field(default_factory=dict)
+    input_rows: int = 0
+    dead_letters: int = 0
+    dead_letter_offsets: Offsets = field(default_factory=dict)
+
+
+class ProgressFile(StreamingQueryListener):
+    """Follows the queries ``<view>`` and ``<view>/dead-letters``; ``path`` None keeps it in memory.
+
+    Spark tells of a micro-batch after it is written and committed, never before. Everything here runs
+    on Spark's listener thread, where an exception would be lost: it is passed on as an ``Ended``.
+    """
+
+    def __init__(
+        self,
+        session: SparkSession,
+        path: Path | None,
+        views: list[str],
+        ended: SimpleQueue[Ended | None],
+    ) -> None:
+        self._streams = session.streams
+        self._path = path
+        self._views = {view: ViewProgress() for view in views}
+        self._ended = ended
+        self._names: dict[str, str] = {}
+        self._lock = threading.Lock()
+        self._write()
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        self._names[str(event.id)] = event.name or ""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        self._add(event.progress, batch=True)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        # A restarted query that has nothing to do makes no micro-batch: where it goes on from is told
+        # by its idle progress alone.
+        query = self._streams.get(str(event.id))
+        progress = query.lastProgress if query is not None else None
+        if progress is not None:
+            self._add(progress, batch=False)
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        self._ended.put(Ended(self._names.get(str(event.id), ""), event.exception))
+
+    def _add(self, progress: StreamingQueryProgress, *, batch: bool) -> None:
+        name, _, dead_letters = (progress.name or "").partition("/")
+        offsets: Offsets = {}
+        for source in progress.sources:
+            offsets |= json.loads(source.endOffset or "{}")
+        with self._lock:
+            view = self._views[name]
+            before = asdict(view)
+            if dead_letters:
+                view.dead_letter_offsets = offsets or view.dead_letter_offsets
+                view.dead_letters += max(progress.sink.numOutputRows, 0) if batch else 0
+            else:
+                view.source_offsets = offsets or view.source_offsets
+                view.input_rows += progress.numInputRows if batch else 0
+            if asdict(view) != before:
+                self._write_or_end(progress.name or "")
+
+    def _write_or_end(self, query: str) -> None:
+        try:
+            self._write()
+        except OSError as error:
+            self._ended.put(Ended(query, f"cannot write {self._path}: {error.strerror or error}"))
+
+    def _write(self) -> None:
+        if self._path is None:
+            return
+        content = {name: asdict(view) for name, view in self._views.items()}
+        beside = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        beside.write_text(json.dumps(content, indent=1))
+        beside.replace(self._path)

@@ -1,0 +1,189 @@
+"""Runs views as streams until SIGTERM or SIGINT: ``python -m spark.run --help``."""
+
+from __future__ import annotations
+
+import queue
+import signal
+import sys
+import time
+from contextlib import suppress
+from types import FrameType
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from spark.broker import Broker, check_identity
+from spark.errors import JobError, made_anew, query_failed
+from spark.options import Settings, parse
+from spark.progress import Ended, ProgressFile
+from spark.session import start_session
+from spark.sinks import DEAD_LETTER_SUFFIX, dead_letters, topic_writer
+from spark.sources import raw_records
+from spark.view import View
+
+_TOPIC_CHECK_SECONDS = 10
+
+
+class Stop:
+    """SIGTERM and SIGINT: before the queries run they end the process, after it they are events."""
+
+    def __init__(self) -> None:
+        self.events: queue.SimpleQueue[Ended | None] = queue.SimpleQueue()
+        self._starting = True
+        self.install()
+
+    def install(self) -> None:
+        """Again after the session's start: pyspark takes SIGINT for itself."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+
+    def started(self) -> None:
+        """From here on a signal is the event ``None``."""
+        self._starting = False
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self._starting:
+            self._starting = False
+            raise SystemExit(0)
+        self.events.put(None)
+
+
+def writers(session: SparkSession, view: View, settings: Settings) -> list[DataStreamWriter]:
+    """The two unstarted queries of a view: the view itself, and its dead letters."""
+    records = raw_records(session, view.source, settings.kafka, settings.max_offsets_per_trigger)
+    rejected = dead_letters(view.rejected(records), by=f"spark/{view.name}")
+    checkpoint = settings.checkpoint(view)
+    unstarted = [
+        topic_writer(
+            view.result(records),
+            view.topic,
+            settings.kafka,
+            query=view.name,
+            checkpoint=f"{checkpoint}/view",
+        ),
+        topic_writer(
+            rejected,
+            view.source + DEAD_LETTER_SUFFIX,
+            settings.kafka,
+            query=f"{view.name}/dead-letters",
+            checkpoint=f"{checkpoint}/dead-letters",
+        ),
+    ]
+    if settings.once:
+        return [writer.trigger(availableNow=True) for writer in unstarted]
+    return [writer.trigger(processingTime=settings.trigger) for writer in unstarted]
+
+
+def check_topics(session: SparkSession, broker: Broker, settings: Settings) -> dict[str, str]:
+    """The ids of all topics, which are there and are those that the checkpoints speak of."""
+    for view in settings.views:
+        broker.create_dead_letter_topic(view.source + DEAD_LETTER_SUFFIX)
+    topics = {topic for view in settings.views for topic in (view.source, view.topic)}
+    ids = broker.wait_for(topics, settings.topics_deadline, on_wait=_say)
+    for view in settings.views:
+        own = {topic: ids[topic] for topic in (view.source, view.topic)}
+        check_identity(session, settings.checkpoint(view), own)
+    return ids
+
+
+def run(settings: Settings) -> None:
+    """Returns when told to stop or, with ``once``, when done; ``JobError`` when something failed."""
+    stop = Stop()
+    session = start_session(settings.conf, settings.jars, log_level=settings.log_level)
+    stop.install()
+    try:
+        with Broker(session, settings.kafka) as broker:
+            ids = check_topics(session, broker, settings)
+            names = [view.name for view in settings.views]
+            session.streams.addListener(
+                ProgressFile(session, settings.progress, names, stop.events)
+            )
+            stop.started()
+            queries = []
+            for view in settings.views:
+                queries += [writer.start() for writer in writers(session, view, settings)]
+            _say(f"running {', '.join(names)}")
+            watch(session, broker, settings, queries, stop, ids)
+    finally:
+        # When a signal has ended the JVM too, there is nothing left to stop.
+        with suppress(Py4JError, PySparkException, OSError):
+            session.stop()
+
+
+def watch(
+    session: SparkSession,
+    broker: Broker,
+    settings: Settings,
+    queries: list[StreamingQuery],
+    stop: Stop,
+    ids: dict[str, str],
+) -> None:
+    """Waits for the queries' end or a signal, and looks after the topics meanwhile."""
+    running = len(queries)
+    next_check = time.monotonic() + _TOPIC_CHECK_SECONDS
+    while running:
+        try:
+            event = stop.events.get(timeout=1)
+        except queue.Empty:
+            if time.monotonic() >= next_check:
+                _check_still_there(session, broker, settings, ids)
+                next_check = time.monotonic() + _TOPIC_CHECK_SECONDS
+            continue
+        if event is None:
+            break
+        if event.error is not None:
+            raise _failure(event, settings)
+        running -= 1
+    with suppress(Py4JError, PySparkException):
+        for query in queries:
+            query.stop()
+
+
+def _check_still_there(
+    session: SparkSession, broker: Broker, settings: Settings, ids: dict[str, str]
+) -> None:
+    try:
+        now = broker.topic_ids(ids)
+    except JobError:
+        return  # out of reach for a moment: the queries know how long they can wait
+    except Py4JError as error:
+        raise JobError(
+            "Spark's Java process has ended. Start again; --log-level tells more."
+        ) from error
+    for view in settings.views:
+        for topic in (view.source, view.topic):
+            if now.get(topic) != ids[topic]:
+                raise made_anew(topic, settings.checkpoint(view))
+
+
+def _failure(event: Ended, settings: Settings) -> JobError:
+    view = next(view for view in settings.views if view.name == event.query.partition("/")[0])
+    return query_failed(
+        event.query,
+        source=view.source,
+        target=view.source + DEAD_LETTER_SUFFIX if "/" in event.query else view.topic,
+        checkpoint=settings.checkpoint(view),
+        error=event.error or "",
+    )
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The exit status: 0 when told to stop or done, 1 when something failed."""
+    settings = parse(arguments)
+    try:
+        run(settings)
+    except JobError as error:
+        _say(f"error: {error}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

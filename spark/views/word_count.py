@@ -1,0 +1,36 @@
+"""word-count: how often every word occurs in the texts.
+
+Key: word (string). Value: count, int64 big-endian, as Kafka's LongSerializer writes it.
+A word is a longest run of ``[a-z0-9_']`` in the text in lower case. The count is that of all records
+up to the source offset, so a record that a producer wrote twice counts twice.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from spark.schemas import decode_texts
+from spark.view import View
+
+WORD = "[a-z0-9_']+"
+
+
+def word_count(texts: DataFrame) -> DataFrame:
+    """Well-formed rows of ``decode_texts`` ► ``key``, ``value``, one row a word."""
+    words = F.regexp_extract_all(F.lower("text"), F.lit(WORD), F.lit(0))
+    counted = texts.select(F.explode(words).alias("word")).groupBy("word").count()
+    # Under ANSI rules a number cannot be cast to binary.
+    value = F.unhex(F.lpad(F.hex("count"), 16, "0"))
+    return counted.select(F.col("word").alias("key"), value.alias("value"))
+
+
+VIEW = View(
+    name="word-count",
+    description="how often every word occurs in the texts",
+    source="texts",
+    topic="word-count",
+    key=None,
+    decode=decode_texts,
+    derive=word_count,
+)
