@@ -1,0 +1,87 @@
+"""The README and docs/ name every setting, problem code, metric, format and Make target."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from backend.core.codecs import VALUE_CODECS
+from backend.core.partitioner import PARTITIONERS
+from backend.settings import Settings
+from local.settings import StackSettings
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+REFERENCE = (ROOT / "docs" / "reference.md").read_text()
+LINK = re.compile(r"\]\((?!http)([^)#]+)")
+
+
+@pytest.mark.parametrize("model", [Settings, StackSettings])
+def test_readme_has_every_setting_with_its_default_and_meaning(
+    model: type[Settings] | type[StackSettings],
+) -> None:
+    for name, field in model.model_fields.items():
+        [*rows] = re.findall(rf"^\| `QUERYABLE_{name.upper()}` \| .*$", README, re.M)
+        assert any(field.description in row for row in rows), name
+        if field.default not in ("", 0) and name != "views":
+            assert any(f"`{field.default}`" in row for row in rows), name
+
+
+def test_readme_has_no_setting_that_is_not_there() -> None:
+    known = {
+        f"QUERYABLE_{name.upper()}"
+        for model in (Settings, StackSettings)
+        for name in model.model_fields
+    }
+    known |= {"QUERYABLE_BACKENDS", "QUERYABLE_PROXY_REFRESH"}  # nginx reads them
+    assert set(re.findall(r"QUERYABLE_[A-Z_]+[A-Z]", README)) <= known
+
+
+def test_reference_has_every_problem_code() -> None:
+    sources = "".join(path.read_text() for path in (ROOT / "backend").rglob("*.py"))
+    raised = set(
+        re.findall(
+            r"(?:BadRequest|NotFound|KeyTooLong|Unavailable|Problem)\(\s*\"([a-z-]+)\"", sources
+        )
+    ) | {"method-not-allowed"}
+    assert len(raised) > 15
+    for lua in (ROOT / "proxy").glob("*.lua"):
+        raised |= set(re.findall(r"code = \"([a-z-]+)\"", lua.read_text()))
+    documented = set(re.findall(r"`([a-z]+(?:-[a-z]+)*)`", REFERENCE))
+    assert raised - documented == set()
+
+
+def test_reference_has_every_metric() -> None:
+    source = (ROOT / "backend" / "api" / "metrics.py").read_text()
+    names = set(re.findall(r"\"(?:queryable_)?([a-z_]+)\": \"[A-Z1]", source))
+    names |= set(re.findall(r"MetricFamily\(\s*\"queryable_([a-z_]+)\"", source))
+    assert len(names) >= 12
+    for name in names:
+        assert re.search(rf"`queryable_{name}(_total)?`", REFERENCE), name
+
+
+def test_formats_and_partitioners_are_documented() -> None:
+    for name in VALUE_CODECS:
+        assert f"`{name}`" in REFERENCE, name
+        assert name in README, name
+    for name in PARTITIONERS:
+        assert name in README, name
+
+
+def test_readme_names_make_targets_that_exist() -> None:
+    named = set(re.findall(r"`(?:DEMO_ONCE=1 )?make ([a-z]+)`", README))
+    listed = subprocess.run(
+        ["make", "help"], cwd=ROOT, capture_output=True, text=True, timeout=20, check=True
+    ).stdout
+    assert named
+    for target in named - {"help"}:
+        assert re.search(rf"\bmake {target}\b", listed), target
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))])
+def test_links_lead_to_files(page: Path) -> None:
+    for target in LINK.findall(page.read_text()):
+        assert (page.parent / target).exists(), f"{page.name}: {target}"
