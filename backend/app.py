@@ -236,7 +236,11 @@ class Application:
     def __init__(
         self, settings: Settings, deployment: Deployment, fail: _Failing = _give_up
     ) -> None:
-        self.instance = Instance(settings, deployment)
+        try:
+            self.instance = Instance(settings, deployment)
+        except KafkaException as e:
+            # librdkafka checks its settings when a client is made
+            raise ConfigurationError(f"{settings.views}, [kafka]: {e.args[0].str()}") from e
         serving = self.instance.serving
         pages = cast(App, WSGIMiddleware(cast(Any, create_pages(serving)), workers=4))
         self._shell = Shell(serving, pages)

@@ -62,6 +62,8 @@ class Forwarder:
                         (name.lower(), value)
                         for name, value in response.raw_headers
                         if name.lower() not in _DROPPED
+                        # what a HEAD's answer says of a body that it does not have
+                        or (method == "HEAD" and name.lower() == b"content-length")
                     ],
                     content,
                 )

@@ -11,13 +11,20 @@ from dataclasses import dataclass
 
 from backend.api.answer import Answer, Header
 from backend.api.serving import ReadCounts, Serving
-from backend.core.errors import BadRequest, KeyTooLong, NotFound, Problem, Unavailable
+from backend.core.errors import (
+    BadRequest,
+    KeyTooLong,
+    NotFound,
+    Problem,
+    StoreClosedError,
+    StoreError,
+    Unavailable,
+)
 from backend.core.partitioner import partition_of
 from backend.core.records import ENTRY, ENTRY_HEAD_SIZE, entry_offset
 from backend.core.topology import Member
 from backend.core.views import View
 from backend.ingest.held import HeldPartition
-from backend.storage.partition import StoreClosedError, StoreError
 
 _JSON = (b"content-type", b"application/json")
 

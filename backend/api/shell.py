@@ -79,7 +79,8 @@ class Shell:
 
     async def _send(self, answer: Answer, method: str, send: Send) -> None:
         headers = answer.headers
-        headers.append((b"content-length", b"%d" % len(answer.body)))
+        if method != "HEAD" or all(name != b"content-length" for name, _ in headers):
+            headers.append((b"content-length", b"%d" % len(answer.body)))
         headers.append((b"topology-epoch", self._serving.epoch_header))
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         body = b"" if method == "HEAD" else answer.body

@@ -85,5 +85,20 @@ class Unavailable(Problem):
     retry_after = 1
 
 
+class StoreError(Exception):
+    """A store partition failed on a read or a write; the message names its folder and says how.
+
+    `damaged`: what is stored is wrong, so that trying again will not help.
+    """
+
+    def __init__(self, message: str, damaged: bool) -> None:
+        super().__init__(message)
+        self.damaged = damaged
+
+
+class StoreClosedError(Exception):
+    """The store partition was closed under the reader: somebody else holds it now, or soon."""
+
+
 class ConfigurationError(Exception):
     """Something a person must mend before a process can start; the message says what and how."""

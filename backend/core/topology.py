@@ -90,8 +90,12 @@ class Topology:
             if index != NOBODY and self.members[index].id == member_id
         ]
 
-    def encode(self) -> bytes:
-        """The map as user data of an assignment, without the generation, which Kafka tells."""
+    def encode(self, copies: int = 1) -> bytes:
+        """The map as user data of an assignment, without the generation, which Kafka tells.
+
+        TopologyError if `copies` of it are more than a group can carry: the coordinator keeps each
+        member's assignment in one record.
+        """
         packed = zlib.compress(
             orjson.dumps(
                 {
@@ -111,11 +115,12 @@ class Topology:
                 },
             )
         )
-        if len(packed) > MAX_BYTES:
+        if len(packed) * copies > MAX_BYTES:
             raise TopologyError(
                 f"the topology of {sum(v.partitions for v in self.views.values())} partitions on "
-                f"{len(self.members)} instances takes {len(packed)} bytes, more than the "
-                f"{MAX_BYTES} that a group can carry: split the deployment by application id"
+                f"{len(self.members)} instances takes {len(packed)} bytes, {copies} times, more "
+                f"than the {MAX_BYTES} that a group can carry: split the deployment by application "
+                f"id"
             )
         return packed
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from backend.core.errors import StoreError
 from backend.core.views import View
 from backend.ingest.apply import Record, count_mis_partitioned, fill
 from backend.ingest.dead_letters import DeadLetters
@@ -297,22 +298,24 @@ class Ingestor:
     def _advance(self, held: HeldPartition, offset: int) -> None:
         """The log ends at `offset`: behind the last record there may be transaction markers, or
         nothing any more, where compaction has been."""
-        if offset > held.progress.position:
-            self._write(held, held.store.new_batch(), offset, None)
-        elif held.progress.applied(held.progress.position):
-            self._say_answerable(held)
+        position = max(offset, held.progress.position)
+        if position > held.progress.position or not held.progress.answerable:
+            self._write(held, held.store.new_batch(), position, None)
 
     def _write(self, held: HeldPartition, batch: Any, position: int, identity: Any) -> bool:
         try:
             held.store.write(batch, position, identity)
-        except Exception as e:
-            # a full disk, say: what is stored is in step; start again from there
-            log.error("view %s, partition %d: %s", held.view.name, held.partition, e)
-            self._close(held)
-            self._not_before[(held.view.name, held.partition)] = time.monotonic() + _RETRY_AFTER
+            if held.progress.applied(position):
+                self._say_answerable(held)
+        except StoreError as e:
+            if e.damaged:
+                self._rebuild(held, str(e), keep_aside=True)
+            else:
+                # a full disk, say: what is stored is in step; open it again and go on from there
+                log.error("view %s, partition %d: %s", held.view.name, held.partition, e)
+                self._close(held)
+                self._not_before[(held.view.name, held.partition)] = time.monotonic() + _RETRY_AFTER
             return False
-        if held.progress.applied(position):
-            self._say_answerable(held)
         return True
 
     def _say_rebuilt(self, view: str, partition: int, reason: str) -> None:

@@ -53,7 +53,7 @@ class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         topics = {d["topic"] for c in candidates.values() for _, d in c.views.values()}
         partitions = {topic: len(cluster.partitions_for_topic(topic) or ()) for topic in topics}
         topology = place(candidates.values(), partitions, time.time_ns() // 1_000_000)
-        user_data = topology.encode()
+        user_data = topology.encode(copies=len(members))
         log.info(
             "placed %d partitions of %d views on %d instances; the map takes %d bytes",
             sum(view.partitions for view in topology.views.values()),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rocksdict import Options, Rdict, WriteBatch
 
+from backend.core.errors import StoreClosedError, StoreError
 from backend.core.records import (
     IDENTITY_KEY,
     POSITION_KEY,
@@ -14,14 +15,6 @@ from backend.core.records import (
     decode_position,
     encode_position,
 )
-
-
-class StoreError(Exception):
-    """RocksDB failed on a read or a write; the message names the folder and says what it said."""
-
-
-class StoreClosedError(Exception):
-    """The store partition was closed under the reader: somebody else holds it now, or soon."""
 
 
 class StorePartition:
@@ -49,7 +42,7 @@ class StorePartition:
             if self._closed:
                 # DbClosedError; RuntimeError while closing is under way
                 raise StoreClosedError(str(self.path)) from e
-            raise StoreError(f"reading {self.path}: {e}") from e
+            raise _store_error(f"reading {self.path}", e) from e
 
     def new_batch(self) -> WriteBatch:
         """A batch with `put(key, value)` and `delete(key)`, for `write`."""
@@ -63,7 +56,7 @@ class StorePartition:
         try:
             self._db.write(batch)
         except Exception as e:
-            raise StoreError(f"writing {self.path}: {e}") from e
+            raise _store_error(f"writing {self.path}", e) from e
         self.position = position
         if identity is not None:
             self.identity = identity
@@ -98,3 +91,8 @@ class StorePartition:
         if not self._closed:
             self._closed = True
             self._db.close()
+
+
+def _store_error(what: str, error: Exception) -> StoreError:
+    """rocksdict raises plain exceptions that carry RocksDB's status text."""
+    return StoreError(f"{what}: {error}", damaged="Corruption" in str(error))

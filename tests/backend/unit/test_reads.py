@@ -11,70 +11,22 @@ from typing import Any
 import orjson
 import pytest
 
-from backend.api.answer import Answer
-from backend.api.reads import Elsewhere, ReadOptions, ViewReads, count_refusal
-from backend.api.serving import ReadCounts, Serving
+from backend.api.reads import Elsewhere, ReadOptions, count_refusal
+from backend.api.serving import ReadCounts
 from backend.core.errors import BadRequest, KeyTooLong, Problem, Unavailable
 from backend.core.partitioner import partition_of
 from backend.core.progress import Progress
-from backend.core.records import ENTRY, Identity, entry_head
-from backend.core.topology import NOBODY, Epoch, Member, PlacedView, Topology
-from backend.core.views import View
+from backend.core.records import ENTRY, entry_head
+from backend.core.topology import NOBODY, Epoch, Topology
 from backend.ingest.facts import TopicFacts
 from backend.ingest.held import HeldPartition
 from backend.storage.folder import DataFolder
 from backend.storage.partition import StorePartition
 from tests.backend.unit.examples import ORDERS, identity, view
-from tests.backend.unit.fakes import serving
+from tests.backend.unit.fakes import ME, OTHER, Instance
 
-ME, OTHER = Member("b1", "127.0.0.1", 8081), Member("b2", "127.0.0.1", 8082)
 ALLOW = ReadOptions(stale_allowed=True)
 partition = partition_of("murmur2")
-
-
-class Instance:
-    """Instance b1 with one view, some of whose partitions it holds."""
-
-    def __init__(self, folder: DataFolder, of: View, **settings: Any) -> None:
-        self.folder = folder
-        self.view = of
-        self.serving: Serving = serving([of], **settings)
-        self.reads = ViewReads(of, self.serving)
-
-    def place(self, *active: int, **more: Any) -> None:
-        """The map: who is active, 0 for b1, 1 for b2."""
-        placed = PlacedView(self.view.description(), self.view.hash, active, **more)
-        views = {self.view.name: placed}
-        self.serving.take_topology(Topology(Epoch(5, 1), (ME, OTHER), views))
-
-    def hold(
-        self,
-        number: int,
-        entries: dict[bytes, bytes] | None = None,
-        goal: int = 0,
-        answerable: bool = True,
-        made_from: Identity | None = None,
-    ) -> HeldPartition:
-        """Open a partition with these records, at offsets 0, 1, 2, …"""
-        store, _ = self.folder.open(self.view.name, number)
-        made_from = made_from or identity(self.view)
-        batch = store.new_batch()
-        for offset, (key, value) in enumerate((entries or {}).items()):
-            batch.put(ENTRY + self.view.key_codec.to_store(key), entry_head(7, offset) + value)
-        store.write(batch, len(entries or {}), made_from)
-        progress = Progress(store.position or 0, goal, answerable)
-        held = HeldPartition(self.view, number, store, progress, made_from, time.monotonic())
-        self.serving.held.add(held)
-        return held
-
-    def read(self, key: bytes, options: ReadOptions = ReadOptions()) -> Answer:  # noqa: B008
-        return self.reads.read(key, options)
-
-    def refusal(self, key: bytes, options: ReadOptions = ReadOptions()) -> Unavailable:  # noqa: B008
-        with pytest.raises(Unavailable) as error:
-            self.read(key, options)
-        assert dict(error.value.headers())[b"retry-after"] == b"1"
-        return error.value
 
 
 @pytest.fixture
@@ -90,12 +42,7 @@ def instance(folder: DataFolder) -> Iterator[Instance]:
     instance = Instance(folder, ORDERS)
     instance.place(0)
     yield instance
-    close_all(instance)
-
-
-def close_all(instance: Instance) -> None:
-    for held in instance.serving.held.all():
-        held.store.close()
+    instance.close()
 
 
 def test_a_value(instance: Instance) -> None:
@@ -138,7 +85,7 @@ def test_a_miss(instance: Instance) -> None:
 def test_the_empty_key_is_a_key(instance: Instance) -> None:
     instance.hold(0, {b"a": b"1"})
     assert instance.read(b"").status == 404
-    close_all(instance)
+    instance.close()
     instance.hold(0, {b"": b"1"})
     assert instance.read(b"").status == 200
 
@@ -178,7 +125,7 @@ def test_formats(
     instance.place(0)
     instance.hold(0, {key: value})
     assert instance.read(key).body == body
-    close_all(instance)
+    instance.close()
 
 
 def test_the_etag_tells_records_apart(instance: Instance) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from rocksdict import WriteBatch
 
-from backend.core.errors import ConfigurationError
+from backend.core.errors import ConfigurationError, StoreClosedError, StoreError
 from backend.core.records import IDENTITY_KEY, POSITION_KEY
 from backend.storage.folder import DataFolder
-from backend.storage.partition import StoreClosedError, StoreError, StorePartition
+from backend.storage.partition import StorePartition
 from tests.backend.unit.examples import identity
 from tests.backend.unit.store_writer import KEYS, TUNING, batch_end, entries_at
 
