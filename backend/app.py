@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import threading
 import time
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -61,6 +62,7 @@ class Instance:
         self._views = deployment.views
         self._highest_epoch = Epoch(0, 0)
         self._reported_built: dict[str, int] = {}
+        self._stopping = threading.Event()
         librdkafka = {
             **for_librdkafka(deployment.kafka),
             "bootstrap.servers": settings.bootstrap_servers,
@@ -103,13 +105,16 @@ class Instance:
         )
 
     def check_broker(self) -> None:
-        """Wait for the broker, `start_timeout` s at most; ConfigurationError if it is not there."""
+        """Wait for the broker, `start_timeout` s at most; ConfigurationError if it is not there.
+
+        Returns within 2 s after `stop`, too.
+        """
         said: list[str] = []  # by the client, in the background: why it cannot connect
         settings: dict[str, Any] = {**self._librdkafka, "log_level": 0}
         settings["error_cb"] = lambda error: said.append(error.str())
         admin = AdminClient(settings)
         deadline = time.monotonic() + self.settings.start_timeout
-        while True:
+        while not self._stopping.is_set():
             try:
                 admin.list_topics(timeout=2.0)
                 return
@@ -135,6 +140,7 @@ class Instance:
 
     def stop(self) -> None:
         """Leave the group first, so that others take over while the stores are being closed."""
+        self._stopping.set()
         if self._member.alive:
             self._member.stop(_STOP_TIMEOUT)
         if self._ingestor.alive:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from backend.api.serving import RUNNING, Serving
+from backend.api.serving import RUNNING, STARTING, Serving
 from backend.ingest.held import HeldPartition
 
 _STUCK_AFTER = 30.0  # s without a turn of the ingest loop
@@ -84,7 +84,9 @@ def liveness(serving: Serving) -> tuple[bool, dict[str, Any]]:
         "ingest": serving.ingestor.alive,
         "watcher": serving.watcher.alive,
     }
-    alive = all(threads.values()) and silent < _STUCK_AFTER
+    # before the broker has answered for the first time there are no threads, and nothing is wrong
+    waiting = serving.state == STARTING and not any(threads.values())
+    alive = waiting or (all(threads.values()) and silent < _STUCK_AFTER)
     return alive, {
         "alive": alive,
         "threads": threads,

@@ -26,7 +26,10 @@ class Watcher:
     """Fetches TopicFacts of the watched topics every `interval` s, or at once when asked to."""
 
     def __init__(self, client_settings: Mapping[str, Any], interval: float, timeout: float) -> None:
-        self._admin = AdminClient({**client_settings, "client.id": "queryable-watcher"})
+        self._admin = AdminClient(
+            # its own log says each second what `_say` says once
+            {**client_settings, "client.id": "queryable-watcher", "log_level": 0}
+        )
         self._interval = interval
         self._timeout = timeout
         self._topics: frozenset[str] = frozenset()

@@ -1,0 +1,112 @@
+"""Asking for keys all the time, from several threads, and judging every single answer."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from types import TracebackType
+
+from tests.system.client import Client, Response
+
+# What is wrong with an answer to this path, or "" if nothing is.
+Judge = Callable[[str, Response], str]
+
+_ENOUGH = 20  # wrong answers to keep
+
+
+class Asking:
+    """Asks every path of every port, round and round, from `threads` threads, until it is left.
+
+    Nobody listening is no answer and not judged; `outcomes` counts status and code of the rest.
+    """
+
+    def __init__(
+        self, ports: Sequence[int], paths: Sequence[str], judge: Judge, threads: int = 3
+    ) -> None:
+        self._ports = list(ports)
+        self._paths = list(paths)
+        self._judge = judge
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self.outcomes: Counter[str] = Counter()
+        self.wrong: list[str] = []
+        self.failures: list[BaseException] = []
+        self._rounds = [0] * threads  # of each thread: passes over all its paths, all answered 200
+        self._threads = [
+            threading.Thread(target=self._run, args=(n, threads), name=f"asking-{n}")
+            for n in range(threads)
+        ]
+
+    def __enter__(self) -> Asking:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(30)
+        if error is None:
+            assert not self.failures, self.failures[0]
+            assert not self.wrong, self.wrong[:5]
+
+    def seen(self, outcome: str) -> int:
+        with self._lock:
+            return self.outcomes[outcome]
+
+    def rounds(self) -> int:
+        """Passes over all paths that every thread has finished without a 503."""
+        return min(self._rounds)
+
+    def check(self) -> None:
+        assert not self.failures, self.failures[0]
+        assert not self.wrong, self.wrong[:5]
+
+    def _run(self, number: int, of: int) -> None:
+        clients = [Client(port) for port in self._ports]
+        try:
+            # every thread asks everything, from another place on
+            start = number * len(self._paths) // of
+            paths = self._paths[start:] + self._paths[:start]
+            while not self._stop.is_set():
+                complete = True
+                for at, path in enumerate(paths):
+                    if self._stop.is_set():
+                        return
+                    client = clients[(at + number) % len(clients)]
+                    complete = self._ask(client, path) and complete
+                if complete:
+                    self._rounds[number] += 1
+        except BaseException as error:
+            self.failures.append(error)
+            raise
+        finally:
+            for client in clients:
+                client.__exit__(None, None, None)
+
+    def _ask(self, client: Client, path: str) -> bool:
+        try:
+            answer = client.get(path)
+        except OSError:
+            with self._lock:
+                self.outcomes["unreachable"] += 1
+            self._stop.wait(0.02)
+            return False
+        wrong = self._judge(path, answer)
+        outcome = str(answer.status)
+        if answer.status == 503:
+            outcome = f"503 {answer.code}"
+            if answer.headers["Retry-After"] is None:
+                wrong = wrong or "503 without Retry-After"
+        with self._lock:
+            self.outcomes[outcome] += 1
+            if wrong and len(self.wrong) < _ENOUGH:
+                self.wrong.append(f"{time.strftime('%X')} GET {path}: {wrong}: {answer}")
+        return answer.status != 503

@@ -1,0 +1,75 @@
+"""HTTP requests with time-outs, whose paths go out byte for byte as they are written."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+from urllib.parse import quote
+
+TIMEOUT = 15.0
+
+
+@dataclass(frozen=True)
+class Response:
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def code(self) -> str:
+        """The code of a problem document, which it has to be."""
+        assert self.headers["Content-Type"] == "application/problem+json", self
+        problem = self.json()
+        assert problem["status"] == self.status
+        assert {"type", "title", "code", "detail"} <= problem.keys()
+        return str(problem["code"])
+
+
+class Client:
+    """One keep-alive connection to 127.0.0.1; for one thread."""
+
+    def __init__(self, port: int, timeout: float = TIMEOUT) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._connection.close()
+
+    def connect(self) -> None:
+        self._connection.connect()
+
+    def request(
+        self, method: str, path: str, body: bytes | None = None, **headers: str
+    ) -> Response:
+        """`headers` with `_` for `-`. A failed connection is closed, the next request opens one."""
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        try:
+            self._connection.request(method, path, body=body, headers=given)
+            answer = self._connection.getresponse()
+            return Response(answer.status, answer.headers, answer.read())
+        except (OSError, http.client.HTTPException) as error:
+            self._connection.close()
+            if isinstance(error, OSError):
+                raise
+            raise ConnectionError(repr(error)) from error
+
+    def get(self, path: str, **headers: str) -> Response:
+        return self.request("GET", path, **headers)
+
+
+def key_path(view: str, key: str | bytes) -> str:
+    """The canonical path of a text key, percent-encoded."""
+    return f"/views/{view}/keys/{quote(key, safe='')}"

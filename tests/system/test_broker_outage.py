@@ -1,0 +1,141 @@
+"""Without a broker: no start, but reads go on; and a broker that wants a password."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from local.broker import Broker, quiet_admin
+from local.ports import free_ports
+from local.topics import Topic, create_topics
+from tests.system.asking import Asking
+from tests.system.backends import views_toml
+from tests.system.client import Response, key_path
+from tests.system.conftest import Deploy
+from tests.system.model import Writer
+
+pytestmark = pytest.mark.system
+
+USERS = {"alice": "wonder=land;'"}
+KEYS = [f"key {n}" for n in range(40)]
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker to be stopped, which also asks for passwords."""
+    with Broker(tmp_path_factory.mktemp("own"), sasl_users=USERS) as running:
+        create_topics(quiet_admin(running.bootstrap_servers), [Topic("t", 3)])
+        yield running
+
+
+def test_without_a_broker_it_says_so_and_gives_up(deploy: Deploy) -> None:
+    [port] = free_ports(1)
+    address = f"127.0.0.1:{port}"
+    deployment = deploy(views_toml(v={"topic": "t"}), bootstrap_servers=address, start_timeout="3")
+    backend = deployment.new().launch()
+    backend.wait_listening()
+    for path in ("/views/v/keys/a", "/processors"):
+        answer = backend.get(path)
+        assert (answer.status, answer.code) == (503, "no-topology")
+        assert answer.headers["Retry-After"] == "1"
+    assert backend.get("/health/ready").status == 503
+    assert backend.wait_end() > 0
+    said = backend.log()
+    assert f"no broker answers at {address}" in said
+    assert "QUERYABLE_BOOTSTRAP_SERVERS" in said
+    assert "Traceback" not in said
+
+
+def test_it_waits_for_a_broker_that_comes_late(deploy: Deploy, own: Broker) -> None:
+    Writer(own.bootstrap_servers).table("t", dict.fromkeys(KEYS, "first"))
+    own.stop()
+    backend = deploy(views_toml(v={"topic": "t"}), own).new().launch()
+    backend.wait_listening()
+    own.start()
+    backend.wait_ready()
+    assert backend.get(key_path("v", KEYS[0])).json()["value"] == "first"
+
+
+def test_reads_go_on_while_the_broker_is_away_and_ingest_when_it_is_back(
+    deploy: Deploy, own: Broker
+) -> None:
+    writer = Writer(own.bootstrap_servers)
+    writer.table("t", dict.fromkeys(KEYS, "before"))
+    backends = deploy(views_toml(v={"topic": "t"}), own).start(2)
+    paths = [key_path("v", key) for key in KEYS]
+
+    def judge(_: str, answer: Response) -> str:
+        return "" if answer.status == 200 else "not answered"
+
+    def answers(path: str) -> list[Response]:
+        return [backend.get(path) for backend in backends]
+
+    assert {a.headers["Lag"] for a in answers(paths[0])} == {"0"}
+    with Asking([b.port for b in backends], paths, judge, threads=1) as asking:
+        own.stop()
+        backends[0].wait(
+            lambda: {a.headers["Lag"] for p in paths[:9] for a in answers(p)} == {"unknown"},
+            "an unknown lag",
+        )
+        first = int(answers(paths[0])[0].headers["Staleness"])
+        assert first > 0
+        backends[0].wait(
+            lambda: int(answers(paths[0])[0].headers["Staleness"]) > first + 1_000, "staleness"
+        )
+        assert backends[0].get(key_path("v", "nobody")).status == 404
+        own.start()
+        Writer(own.bootstrap_servers).table("t", dict.fromkeys(KEYS, "after"))
+        for backend in backends:
+            backend.wait(
+                lambda b=backend: all(b.get(p).json()["value"] == "after" for p in paths),
+                "the new values",
+            )
+        asking.check()
+    for backend in backends:
+        backend.wait_ready(2)
+        backend.wait(lambda b=backend: b.get(paths[0]).headers["Lag"] == "0", "no lag")
+        assert "is rebuilt" not in backend.log()
+        assert "Traceback" not in backend.log()
+
+
+def kafka_table(password: str) -> dict[str, str]:
+    return {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "alice",
+        "sasl.password": password,
+    }
+
+
+def test_a_broker_that_wants_a_password_gets_it_from_all_clients(
+    deploy: Deploy, own: Broker
+) -> None:
+    writer = Writer(own.bootstrap_servers)
+    writer.table("t", dict.fromkeys(KEYS, "behind a password"))
+    writer.send("t", [(b"bad", b"{no json")])
+    views = views_toml(kafka_table(USERS["alice"]), v={"topic": "t"})
+    deployment = deploy(views, bootstrap_servers=own.sasl_bootstrap_servers)
+    backends = deployment.start(2)
+    for key in KEYS:
+        for backend in backends:
+            assert backend.get(key_path("v", key)).json()["value"] == "behind a password"
+    # the fourth client, of dead letters
+    logs = [backend.log() for backend in backends]
+    assert not any("dead letters are not in" in log for log in logs)
+    topics = quiet_admin(own.bootstrap_servers).list_topics(timeout=10).topics
+    assert "t.dead-letter" in topics
+    assert not any(USERS["alice"] in log for log in logs)
+
+
+def test_a_wrong_password_is_told(deploy: Deploy, own: Broker) -> None:
+    views = views_toml(kafka_table("guessed"), v={"topic": "t"})
+    deployment = deploy(views, bootstrap_servers=own.sasl_bootstrap_servers, start_timeout="4")
+    backend = deployment.new().launch()
+    assert backend.wait_end() > 0
+    said = backend.log()
+    assert own.sasl_bootstrap_servers in said
+    assert "uthentication" in said
+    assert "[kafka]" in said
+    assert "Traceback" not in said
+    assert "guessed" not in said

@@ -1,0 +1,154 @@
+"""kill -9 in mid-ingest: what is on disk is the log up to the position, always and exactly."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from local.broker import Broker
+from tests.conftest import MakeTopic
+from tests.system.asking import Asking
+from tests.system.backends import Backend, views_toml
+from tests.system.client import Response, key_path
+from tests.system.conftest import Deploy
+from tests.system.model import Writer, ends_of, fold, history, stored
+
+pytestmark = pytest.mark.system
+
+PARTITIONS = 4
+BACKLOG = 80_000
+LIVE = 40_000
+SEED = 20130101
+
+
+def some_records(count: int, seed: int) -> Iterator[tuple[bytes | None, bytes | None]]:
+    """Few keys, so that most are written often; a tenth of the records are deletes."""
+    chance = random.Random(seed)
+    for n in range(count):
+        key = b"key %d" % chance.randrange(5_000)
+        value = None if chance.random() < 0.1 else b'{"n": %d, "by": %d}' % (n, seed)
+        yield key, value
+
+
+def position_of(backend: Backend) -> int:
+    """Records applied in all partitions together; 0 while nobody answers."""
+    answer = backend.try_get("/instance")
+    if answer is None:
+        return 0
+    return sum(p.get("position", 0) for p in answer.json()["partitions"])
+
+
+def test_killed_again_and_again_nothing_is_twice_and_nothing_lost(
+    deploy: Deploy, broker: Broker, make_topic: MakeTopic, writer: Writer
+) -> None:
+    topic = make_topic(PARTITIONS)
+    writer.send(topic, some_records(BACKLOG, 1))
+    backend = deploy(views_toml(v={"topic": topic})).new()
+    chance = random.Random(SEED)
+    # the last one while it is being written too
+    points = [chance.randrange(BACKLOG // 2), chance.randrange(BACKLOG // 2, BACKLOG)]
+    points.append(BACKLOG + chance.randrange(LIVE))
+    late = Writer(broker.bootstrap_servers)
+    live = threading.Thread(target=late.send, args=(topic, some_records(LIVE, 2)))
+    kept: list[dict[int, int]] = []
+    for number, point in enumerate(points):
+        backend.launch()
+        backend.wait(lambda point=point: position_of(backend) >= point, f"position {point}")
+        if number == 1:
+            live.start()
+        backend.kill()
+        log = history(broker.bootstrap_servers, topic, PARTITIONS)
+        positions = {}
+        for partition in range(PARTITIONS):
+            on_disk = stored(backend.data_dir, "v", partition)
+            positions[partition] = on_disk.position
+            assert on_disk.entries == fold(log[partition], on_disk.position)
+        if kept:
+            assert all(positions[p] >= kept[-1][p] for p in positions), "a position went back"
+        kept.append(positions)
+    live.join(60)
+    assert sum(kept[0].values()) < BACKLOG, "not in mid-ingest"
+
+    backend.launch()
+    log = history(broker.bootstrap_servers, topic, PARTITIONS)
+    ends = ends_of(log)
+    assert sum(ends.values()) == BACKLOG + LIVE
+    backend.wait_positions("v", ends)
+    backend.wait_ready()
+    assert "is rebuilt" not in backend.log()
+    assert backend.stop() == 0
+    for partition in range(PARTITIONS):
+        on_disk = stored(backend.data_dir, "v", partition)
+        assert on_disk.position == ends[partition]
+        assert on_disk.entries == fold(log[partition], ends[partition])
+        assert on_disk.identity.answerable
+
+
+def test_a_killed_worker_is_replaced_and_goes_on_where_it_was(
+    deploy: Deploy, broker: Broker, make_topic: MakeTopic, writer: Writer
+) -> None:
+    topic = make_topic(2)
+    writer.table(topic, {f"k{n}": n for n in range(1_000)})
+    [backend] = deploy(views_toml(v={"topic": topic})).start()
+    [worker] = backend.workers()
+    backend.kill_worker(worker)
+    writer.table(topic, {f"k{n}": -n for n in range(1_000)})
+    backend.wait(lambda: backend.workers() not in ([], [worker]), "another worker")
+    backend.wait_ready()
+    backend.wait_positions("v", ends_of(history(broker.bootstrap_servers, topic, 2)))
+    for n in range(0, 1_000, 50):
+        assert backend.get(key_path("v", f"k{n}")).json()["value"] == -n
+    assert "is rebuilt" not in backend.log()
+
+
+def test_nothing_is_left_of_a_killed_arbiter(
+    deploy: Deploy, make_topic: MakeTopic, writer: Writer
+) -> None:
+    """The worker that it leaves behind ends, and lets go of port and data folder."""
+    topic = make_topic(1)
+    writer.table(topic, {"k": 1})
+    [backend] = deploy(views_toml(v={"topic": topic})).start()
+    backend.kill_arbiter()
+    backend.wait_gone()
+    backend.start()
+    assert backend.get(key_path("v", "k")).json()["value"] == 1
+
+
+@pytest.mark.parametrize("within", [True, False], ids=["within", "beyond"])
+def test_after_a_kill_it_answers_at_once_within_the_acceptable_recovery_lag(
+    deploy: Deploy, make_topic: MakeTopic, writer: Writer, within: bool
+) -> None:
+    topic = make_topic(1)
+    keys = [f"k{n}" for n in range(50)]
+    writer.table(topic, dict.fromkeys(keys, "old"))
+    deployment = deploy(views_toml(v={"topic": topic}), wait_timeout="0")
+    [backend] = deployment.start()
+    end = backend.partitions("v")[0]["position"]
+    backend.kill()
+    padding = "x" * 3_000
+    missed = ((f"k{n % 50}".encode(), json.dumps([padding, n]).encode()) for n in range(9_000))
+    writer.send(topic, missed)
+    half_read_in: list[int] = []
+
+    def judge(path: str, answer: Response) -> str:
+        if answer.status == 503:
+            if answer.code == "catching-up" and "goal" in answer.json():
+                half_read_in.append(answer.json()["position"])
+            return ""
+        if answer.status != 200:
+            return "a false miss"
+        if not within and int(answer.headers["Offset"]) != end + 9_000:
+            return "not as of the end"
+        return ""
+
+    paths = [key_path("v", key) for key in keys]
+    with Asking([backend.port], paths, judge, threads=1) as asking:
+        backend.launch(acceptable_recovery_lag="10000" if within else "8999")
+        backend.wait(lambda: asking.check() or asking.seen("200") > 50, "answers")
+    assert bool(half_read_in) is not within, asking.outcomes
+    backend.wait_positions("v", {0: end + 9_000})
+    assert backend.get(key_path("v", "k49")).json()["value"] == [padding, 8_999]

@@ -1,0 +1,100 @@
+"""Records that are not of the view's formats: kept apart with the reason, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from confluent_kafka import Consumer, Message, TopicPartition
+from prometheus_client.parser import text_string_to_metric_families
+
+from local.broker import Broker
+from local.waiting import wait_until
+from tests.conftest import MakeTopic
+from tests.system.backends import Backend, views_toml
+from tests.system.client import key_path
+from tests.system.conftest import Deploy
+from tests.system.model import Writer, ends_of, history
+
+pytestmark = pytest.mark.system
+
+
+def letters(broker: Broker, topic: str, count: int) -> list[Message]:
+    consumer = Consumer(
+        {"bootstrap.servers": broker.bootstrap_servers, "group.id": "unused", "log_level": 0}
+    )
+    found: list[Message] = []
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+
+        def enough() -> bool:
+            found.extend(m for m in consumer.consume(100, 0.2) if m.error() is None)
+            return len(found) >= count
+
+        wait_until(enough, 30, f"{count} records in {topic}", 0)
+    finally:
+        consumer.close()
+    return found
+
+
+def counted(backend: Backend) -> float:
+    return sum(
+        sample.value
+        for family in text_string_to_metric_families(backend.get("/metrics").body.decode())
+        for sample in family.samples
+        if sample.name == "queryable_dead_letters_total"
+    )
+
+
+def test_undecodable_records_go_to_the_dead_letter_topic(
+    deploy: Deploy, broker: Broker, make_topic: MakeTopic, writer: Writer
+) -> None:
+    topic = make_topic(2)
+    writer.table(topic, {"good": "kept", "other": 1})
+    [backend] = deploy(views_toml(v={"topic": topic})).start()
+    bad: list[tuple[bytes | None, bytes | None, str]] = [
+        (b"\xff\xfe", b'"a key that is no text"', "key"),
+        (b"good", b"{no json", "value"),
+        (None, b'"no key at all"', "no key"),
+        (b"good", b"\xff", "value"),
+        (b"", b"", "value"),
+    ]
+    for key, value, _ in bad:
+        writer.send(topic, [(key, value)])
+    writer.table(topic, {"last": "after them"})
+    backend.wait(
+        lambda: backend.get(key_path("v", "last")).status == 200 and counted(backend) == len(bad),
+        "the last record, and all dead letters counted",
+    )
+    assert backend.get(key_path("v", "good")).json()["value"] == "kept"
+    assert sum(p["dead_letters"] for p in backend.partitions("v")) == len(bad)
+
+    found = letters(broker, f"{topic}.dead-letter", len(bad))
+    assert len(found) == len(bad)
+    logs = history(broker.bootstrap_servers, topic, 2)
+    there = {
+        f"{topic}:{partition}:{offset}": (key, value)
+        for partition, log in enumerate(logs)
+        for offset, _, key, value in log.records
+    }
+    seen = []
+    for letter in found:
+        headers = dict(letter.headers() or [])
+        name = letter.key().decode()
+        key, value = there[name]
+        assert letter.value() == value
+        assert headers["source-key"] == key
+        source = (headers[f"source-{part}"].decode() for part in ("topic", "partition", "offset"))
+        assert ":".join(source) == name
+        assert headers["by"] == b"backend/v"
+        seen.append((key, value, headers["reason"].decode()))
+    for key, value, reason in bad:
+        assert any((k, v) == (key, value) and reason in said for k, v, said in seen), (key, seen)
+
+    # counted once: a restart goes on behind them
+    backend.kill()
+    backend.start()
+    backend.wait_positions("v", ends_of(logs))
+    assert counted(backend) == len(bad)
+    assert len(letters(broker, f"{topic}.dead-letter", len(bad))) == len(bad)
+    assert json.loads(backend.get(key_path("v", "good")).body)["value"] == "kept"

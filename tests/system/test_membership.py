@@ -1,0 +1,239 @@
+"""Instances come and go: the map follows, and every partition is answered again."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from local.broker import Broker
+from tests.conftest import MakeTopic
+from tests.system.asking import Asking
+from tests.system.backends import Backend, settle, views_toml
+from tests.system.client import Response, key_path
+from tests.system.conftest import Deploy
+from tests.system.model import Writer
+
+pytestmark = pytest.mark.system
+
+PARTITIONS = 6
+TABLE = {f"key {n}": n for n in range(60)}
+PATHS = {key_path("v", key): value for key, value in TABLE.items()}
+
+
+def right(path: str, answer: Response) -> str:
+    if answer.status == 503:
+        return ""
+    return "" if answer.status == 200 and answer.json()["value"] == PATHS[path] else "wrong"
+
+
+def epoch(backend: Backend) -> tuple[int, int]:
+    ms, generation = backend.processors()["epoch"].split("-")
+    return int(ms), int(generation)
+
+
+def held(backend: Backend) -> dict[str, list[int]]:
+    """Instance -> partitions of v, as the backend's map says."""
+    document = backend.processors()
+    return {p["id"]: p["topicPartitions"]["v"] for p in document["processors"]}
+
+
+def assert_all_answered(backends: list[Backend]) -> None:
+    owners = {
+        partition: owner
+        for owner, partitions in held(backends[0]).items()
+        for partition in partitions
+    }
+    assert sorted(owners) == list(range(PARTITIONS))
+    for backend in backends:
+        for path, value in PATHS.items():
+            answer = backend.get(path)
+            assert answer.status == 200, answer
+            assert answer.json()["value"] == value
+            owner = owners[int(answer.headers["Partition"])]
+            assert answer.headers["Served-By"] == f"{owner}; active"
+
+
+def test_the_map_follows_instances_that_come_stop_and_die(
+    deploy: Deploy, make_topic: MakeTopic, writer: Writer
+) -> None:
+    topic = make_topic(PARTITIONS)
+    writer.table(topic, TABLE)
+    deployment = deploy(views_toml(v={"topic": topic}))
+    first, second = deployment.start(2)
+    assert {id_: len(p) for id_, p in held(first).items()} == {"b1": 3, "b2": 3}
+    assert_all_answered([first, second])
+
+    # one more: it gets its share, and the others keep the rest of theirs
+    before, seen = held(first), epoch(first)
+    with Asking([first.port, second.port], list(PATHS), right, threads=1):
+        third = deployment.new().launch()
+        settle([first, second, third])
+    after = held(first)
+    assert {id_: len(p) for id_, p in after.items()} == {"b1": 2, "b2": 2, "b3": 2}
+    assert all(set(after[id_]) < set(before[id_]) for id_ in before)
+    assert epoch(first) > seen
+    assert_all_answered([first, second, third])
+
+    # 304 by ETag, until there is another map
+    answer = second.get("/processors")
+    tag = answer.headers["ETag"]
+    assert answer.headers["Topology-Epoch"] == answer.json()["epoch"]
+    unchanged = second.get("/processors", If_None_Match=tag)
+    assert (unchanged.status, unchanged.body) == (304, b"")
+    assert unchanged.headers["ETag"] == tag
+
+    # one stops: it says so, and is out of the map long before its session would be
+    seen = epoch(first)
+    began = time.monotonic()
+    with Asking([first.port, second.port], list(PATHS), right, threads=1):
+        assert third.stop() == 0
+        settle([first, second])
+    assert "b3" not in held(first)
+    assert time.monotonic() - began < 10
+    assert epoch(first) > seen
+    assert second.get("/processors", If_None_Match=tag).status == 200
+    assert_all_answered([first, second])
+
+    # one dies: after its session the other has all
+    seen = epoch(first)
+    second.kill()
+    settle([first])
+    assert epoch(first) > seen
+    assert list(held(first)) == ["b1"]
+    assert_all_answered([first])
+
+    # and comes back with what it kept
+    second.start()
+    settle([first, second])
+    assert "is rebuilt" not in second.log()
+    assert_all_answered([first, second])
+
+
+def test_an_instance_that_drains_says_so(
+    deploy: Deploy, make_topic: MakeTopic, writer: Writer
+) -> None:
+    topic = make_topic(PARTITIONS)
+    writer.table(topic, TABLE)
+    [backend] = deploy(views_toml(v={"topic": topic})).start()
+    states: list[str] = []
+
+    def judge(_: str, answer: Response) -> str:
+        if answer.status == 200:
+            states.append(answer.json()["processors"][0]["state"])
+        return ""
+
+    with Asking([backend.port], ["/processors"], judge, threads=2) as asking:
+        backend.wait(lambda: asking.seen("200") > 5, "maps")
+        backend.terminate()
+        began = time.monotonic()
+        assert backend.wait_end() == 0
+        took = time.monotonic() - began
+    assert states[0] == "running"
+    assert set(states) <= {"running", "draining"}
+    assert "draining" in states
+    # though its clients never fall silent
+    assert took < 8
+
+
+def test_a_partition_that_comes_back_is_not_answered_from_what_was_the_end_then(
+    deploy: Deploy, make_topic: MakeTopic, writer: Writer
+) -> None:
+    topic = make_topic(1)
+    writer.table(topic, dict.fromkeys(TABLE, "old"))
+    deployment = deploy(
+        views_toml(v={"topic": topic}), acceptable_recovery_lag="0", wait_timeout="0"
+    )
+    [first] = deployment.start(1)
+    second = deployment.new().start()
+    settle([first, second])
+    with first.paused():
+        # its session ends, and the other has all
+        second.wait(lambda: held(second) == {"b2": [0]}, "the map without the silent one")
+        second.wait_ready(1)
+    first.wait(lambda: held(first) == {"b1": [], "b2": [0]}, "a map that gives it nothing")
+    new = TABLE | {f"later {n}": n for n in range(3_000)}
+    writer.table(topic, new)
+    second.wait_positions("v", {0: 2 * len(TABLE) + 3_000})
+
+    def judge(path: str, answer: Response) -> str:
+        if answer.status == 503:
+            return ""
+        return "" if answer.status == 200 and answer.json()["value"] != "old" else "outdated"
+
+    paths = [key_path("v", key) for key in list(new)[-200:]] + list(PATHS)
+    with Asking([first.port], paths, judge, threads=2) as asking:
+        second.stop()
+        settle([first])
+        rounds = asking.rounds()
+        first.wait(lambda: asking.check() or asking.rounds() > rounds, "everything once")
+
+
+def test_two_instances_with_one_id_are_told(
+    deploy: Deploy, make_topic: MakeTopic, writer: Writer
+) -> None:
+    topic = make_topic(PARTITIONS)
+    writer.table(topic, TABLE)
+    deployment = deploy(views_toml(v={"topic": topic}))
+    [first] = deployment.start(1)
+    namesake = deployment.new("twin", instance_id="b1").launch()
+    namesake.wait_listening()
+
+    def told() -> str:
+        logs = first.log() + namesake.log()
+        return next((line for line in logs.splitlines() if "QUERYABLE_INSTANCE_ID" in line), "")
+
+    line = namesake.wait(told, "a line that names the setting", 20)
+    assert "b1" in line
+    # the later one is the one that answers
+    namesake.wait_ready(1)
+    assert [p["port"] for p in namesake.processors()["processors"]] == [namesake.port]
+    for backend in (first, namesake):
+        for path, value in PATHS.items():
+            assert backend.get(path).json()["value"] == value
+    # and once that is gone, the first has its place again
+    namesake.stop()
+    first.wait_ready(1)
+    assert [p["port"] for p in first.processors()["processors"]] == [first.port]
+
+
+def test_views_that_differ_are_given_to_those_who_have_them(
+    deploy: Deploy, broker: Broker, make_topic: MakeTopic, writer: Writer
+) -> None:
+    common, extra = make_topic(4), make_topic(3)
+    writer.table(common, TABLE)
+    writer.table(extra, TABLE)
+    old_file = views_toml(v={"topic": common})
+    new_file = views_toml(v={"topic": common}, extra={"topic": extra})
+    deployment = deploy(old_file)
+    newer = deployment.folder / "newer.toml"
+    newer.write_text(new_file)
+    old, new = deployment.new(), deployment.new(views=str(newer))
+    old.launch()
+    new.launch()
+    settle([old, new])
+
+    def placed(backend: Backend) -> dict[str, dict[str, Any]]:
+        return {p["id"]: p["topicPartitions"] for p in backend.processors()["processors"]}
+
+    assert len(placed(old)["b1"]["v"]) == 2
+    assert placed(old)["b1"]["extra"] == []
+    assert placed(old)["b2"]["extra"] == [0, 1, 2]
+    for key, value in TABLE.items():
+        for backend in (old, new):
+            assert backend.get(key_path("v", key)).json()["value"] == value
+        assert new.get(key_path("extra", key)).json()["value"] == value
+    assert old.get(key_path("extra", "key 1")).code == "view-not-found"
+
+    # one that understands the common view otherwise gets nothing of it, and says so
+    newer.write_text(views_toml(v={"topic": common, "value": "string"}, extra={"topic": extra}))
+    assert new.stop() == 0
+    settle([old])
+    new.launch()
+    settle([old, new])
+    assert placed(old)["b2"]["v"] == []
+    for key, value in TABLE.items():
+        assert old.get(key_path("v", key)).json()["value"] == value
+    logs = old.log() + new.log()
+    assert "view v is defined in 2 ways" in logs

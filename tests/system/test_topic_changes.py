@@ -1,0 +1,231 @@
+"""A topic is made anew, its log is cut, it gets partitions: never a wrong answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from backend.core.partitioner import partition_of
+from local.broker import Broker, quiet_admin
+from local.waiting import wait_until
+from tests.conftest import MakeTopic
+from tests.system.asking import Asking, Judge
+from tests.system.backends import Backend, settle, views_toml
+from tests.system.client import Response, key_path
+from tests.system.conftest import Deploy
+from tests.system.model import Writer, ends_of, history
+
+pytestmark = pytest.mark.system
+
+KEYS = [f"key {n}" for n in range(60)]
+PARTITIONS = 2
+
+
+@pytest.fixture
+def admin(broker: Broker) -> AdminClient:
+    return quiet_admin(broker.bootstrap_servers)
+
+
+def delete(admin: AdminClient, topic: str) -> None:
+    """Returns when the broker has forgotten it."""
+    [future] = admin.delete_topics([topic], operation_timeout=20).values()
+    future.result(20)
+
+    def gone() -> bool:
+        try:
+            return topic not in admin.list_topics(timeout=5).topics
+        except KafkaException:
+            return False
+
+    wait_until(gone, 20, f"topic {topic} to be gone")
+
+
+def values(backend: Backend, view: str = "v") -> dict[str, Any]:
+    """What all keys answer now: values, or status and code."""
+    found = {}
+    for key in KEYS:
+        answer = backend.get(key_path(view, key))
+        found[key] = answer.json()["value"] if answer.status == 200 else answer.code
+    return found
+
+
+def wait_values(backends: list[Backend], expected: dict[str, Any], view: str = "v") -> None:
+    for backend in backends:
+        backend.wait(lambda backend=backend: values(backend, view) == expected, "the values", 30)
+
+
+# what the new topic holds: how often the kept keys are written
+ANEW = {"same": 3, "more": 9, "fewer": 1, "none": 0}
+KEPT = KEYS[:20]
+
+
+def make_anew(
+    topics: dict[str, str], admin: AdminClient, make_topic: MakeTopic, writer: Writer
+) -> dict[str, dict[str, Any]]:
+    """Deletes the topics, makes and fills them again; view -> what its keys shall answer."""
+    expected = {}
+    for view, topic in topics.items():
+        delete(admin, topic)
+        make_topic(PARTITIONS, topic)
+        for number in range(ANEW[view]):
+            writer.table(topic, dict.fromkeys(KEPT, number))
+        kept = dict.fromkeys(KEPT, ANEW[view] - 1) if ANEW[view] else {}
+        expected[view] = dict.fromkeys(KEYS, "key-not-found") | kept
+    return expected
+
+
+def old_topics(make_topic: MakeTopic, writer: Writer) -> dict[str, str]:
+    topics = {view: make_topic(PARTITIONS) for view in ANEW}
+    for topic in topics.values():
+        writer.table(topic, dict.fromkeys(KEYS, "old"))
+    return topics
+
+
+def test_topics_made_anew_under_a_running_backend_are_read_anew(
+    deploy: Deploy, admin: AdminClient, make_topic: MakeTopic, writer: Writer
+) -> None:
+    topics = old_topics(make_topic, writer)
+    views = views_toml(**{view: {"topic": topic} for view, topic in topics.items()})
+    [backend] = deploy(views).start()
+    for view in topics:
+        assert values(backend, view) == dict.fromkeys(KEYS, "old")
+    for view, expected in make_anew(topics, admin, make_topic, writer).items():
+        wait_values([backend], expected, view)
+        for partition in range(PARTITIONS):
+            backend.wait_log(f"view {view}, partition {partition} is rebuilt: ")
+
+
+def test_topics_made_anew_while_the_backend_was_away_are_read_anew(
+    deploy: Deploy, admin: AdminClient, make_topic: MakeTopic, writer: Writer
+) -> None:
+    topics = old_topics(make_topic, writer)
+    views = views_toml(**{view: {"topic": topic} for view, topic in topics.items()})
+    [backend] = deploy(views, wait_timeout="0").start()
+    assert backend.stop() == 0
+    expected = make_anew(topics, admin, make_topic, writer)
+    paths = {key_path(view, key): expected[view][key] for view in topics for key in KEYS}
+    with Asking([backend.port], list(paths), never_old(paths), threads=2) as asking:
+        backend.start()
+        rounds = asking.rounds()
+        backend.wait(lambda: asking.check() or asking.rounds() > rounds, "everything once")
+    for view, topic in topics.items():
+        backend.wait_log(f"view {view}, partition 1 is rebuilt: topic {topic} was deleted")
+
+
+def never_old(expected: dict[str, Any]) -> Judge:
+    """Once the new topic is there in full, there are its values, its misses, and "not yet"."""
+
+    def judge(path: str, answer: Response) -> str:
+        if answer.status == 503:
+            return ""
+        said = answer.json()["value"] if answer.status == 200 else answer.code
+        return "" if said == expected[path] else f"not {expected[path]}"
+
+    return judge
+
+
+def test_a_topic_that_was_away_for_a_while_is_not_answered_from_what_was_kept(
+    deploy: Deploy, admin: AdminClient, make_topic: MakeTopic, writer: Writer
+) -> None:
+    topic = make_topic(PARTITIONS)
+    writer.table(topic, dict.fromkeys(KEYS[:40], "old"))
+    [backend] = deploy(views_toml(v={"topic": topic}), wait_timeout="0").start()
+    delete(admin, topic)
+    path = key_path("v", KEYS[0])
+    backend.wait(lambda: backend.get(path).status == 503, "the end of the topic")
+    new = dict.fromkeys(KEYS[20:], "new")
+    expected = {key_path("v", key): new.get(key, "key-not-found") for key in KEYS}
+    with Asking([backend.port], list(expected), never_old(expected), threads=2) as asking:
+        # so that all of the new topic is there before the backend can see it
+        with backend.paused():
+            make_topic(PARTITIONS, topic)
+            writer.table(topic, new)
+        rounds = asking.rounds()
+        backend.wait(lambda: asking.check() or asking.rounds() > rounds, "everything once")
+
+
+def test_a_log_that_starts_after_the_position_is_read_anew_and_no_other(
+    deploy: Deploy, broker: Broker, admin: AdminClient, make_topic: MakeTopic, writer: Writer
+) -> None:
+    """Retention may delete what was read; what was not read must not be missed in silence."""
+
+    def cut(topic: str) -> None:
+        """Deletes all records that are there."""
+        ends = ends_of(history(broker.bootstrap_servers, topic, PARTITIONS))
+        doomed = [TopicPartition(topic, partition, end) for partition, end in ends.items()]
+        for future in admin.delete_records(doomed).values():
+            future.result(20)
+
+    topics = {view: make_topic(PARTITIONS) for view in ("missed", "read")}
+    for topic in topics.values():
+        writer.table(topic, dict.fromkeys(KEYS, "old"))
+    views = views_toml(**{view: {"topic": topic} for view, topic in topics.items()})
+    [backend] = deploy(views).start()
+    cut(topics["read"])
+    assert backend.stop() == 0
+    writer.table(topics["missed"], dict.fromkeys(KEYS, "missed"))
+    cut(topics["missed"])
+    for topic in topics.values():
+        writer.table(topic, dict.fromkeys(KEYS[:20], "new"))
+    backend.start()
+    new = dict.fromkeys(KEYS[:20], "new")
+    assert values(backend, "missed") == dict.fromkeys(KEYS, "key-not-found") | new
+    wait_values([backend], dict.fromkeys(KEYS, "old") | new, "read")
+    for partition in range(PARTITIONS):
+        backend.wait_log(f"view missed, partition {partition} is rebuilt: the log starts at")
+    assert "view read, partition" not in "".join(
+        line for line in backend.log(whole=True).splitlines() if "is rebuilt" in line
+    )
+
+
+def mover(count: int, other: int) -> Callable[[str], bool]:
+    """Whether a key belongs to another partition under the other count."""
+    murmur2 = partition_of("murmur2")
+    assert murmur2 is not None
+    return lambda key: murmur2(key.encode(), count) != murmur2(key.encode(), other)
+
+
+def test_added_partitions_leave_no_false_404(
+    deploy: Deploy, admin: AdminClient, make_topic: MakeTopic, writer: Writer
+) -> None:
+    topic = make_topic(PARTITIONS)
+    writer.table(topic, dict.fromkeys(KEYS, "old"))
+    deployment = deploy(views_toml(v={"topic": topic}), wait_timeout="0")
+    backends = deployment.start(2)
+    moves = mover(2, 4)
+    moving = {key for key in KEYS if moves(key)}
+    assert 20 < len(moving) < 40
+    paths = {key_path("v", key): key for key in [*KEYS, "nobody 1", "nobody 2", "nobody 3"]}
+
+    def judge(path: str, answer: Response) -> str:
+        if answer.status == 404 and paths[path] in KEYS:
+            return "a false 404"
+        return ""
+
+    ports = [backend.port for backend in backends]
+    with Asking(ports, list(paths), judge, threads=2) as asking:
+        [future] = admin.create_partitions([NewPartitions(topic, 4)]).values()
+        future.result(20)
+
+        def repartitioned() -> bool:
+            asking.check()
+            answers = [b.try_get(key_path("v", key)) for b in backends for key in moving]
+            return all(a and a.status == 503 and a.code == "repartitioned" for a in answers)
+
+        backends[0].wait(repartitioned, "503 repartitioned")
+        settle(backends)
+    for backend in backends:
+        for key in KEYS:
+            answer = backend.get(key_path("v", key))
+            assert (answer.status, key in moving) in [(200, False), (503, True)], answer
+    # a restart does not make them forget
+    backends[0].kill()
+    settle(backends[1:])
+    backends[0].start()
+    settle(backends)
+    for key in moving:
+        assert backends[0].get(key_path("v", key)).code == "repartitioned"
