@@ -179,6 +179,7 @@ class Stack:
                 *("--progress", str(self._progress_file)),
                 *("--jars", str(spark_jars()[0].parent)),
                 *("--topics-deadline", "120"),
+                *("--views-toml", str(self.settings.views.absolute())),
             ],
             cwd=REPOSITORY,
             grace=25.0,  # Spark itself gives its queries 20 s

@@ -1,7 +1,7 @@
 """Topics as the broker knows them, asked through the Java client that Spark brings along.
 
-Spark itself checks neither: it would wait for ever on a missing topic of its own making, and it takes
-a topic that was deleted and made anew for the old one as soon as that holds enough records.
+Spark itself checks little: it takes a topic that was deleted and made anew for the old one as soon
+as that holds as many records, and writes to a view topic made anew only what comes from now on.
 """
 
 from __future__ import annotations
@@ -70,27 +70,32 @@ class Broker:
         """The ids of all these topics, as soon as there are all; ``JobError`` after ``seconds``."""
         wanted = sorted(set(topics))
         deadline = time.monotonic() + seconds
-        told: list[str] = []
+        told = ""
         while True:
-            ids = self.topic_ids(wanted)
-            missing = [topic for topic in wanted if topic not in ids]
-            if not missing:
-                return ids
+            error = None
+            try:
+                ids = self.topic_ids(wanted)
+                missing = ", ".join(topic for topic in wanted if topic not in ids)
+                if not missing:
+                    return ids
+                waiting = f"topic {missing}"
+            except JobError as raised:
+                error, waiting = raised, f"the brokers at {self._servers}"
             if time.monotonic() >= deadline:
-                raise JobError(
-                    f"no topic {', '.join(missing)} at {self._servers} after {seconds:g} s. Create "
-                    "it (a view topic with cleanup.policy=compact and the partitions the view is "
-                    "to have; see the README), then start again."
+                raise error or JobError(
+                    f"no topic {missing} at {self._servers} after {seconds:g} s. Create it (a view "
+                    "topic with cleanup.policy=compact and the partitions the view is to have), "
+                    "then start again."
                 )
-            if missing != told:
-                on_wait(f"waiting up to {seconds:g} s for topic {', '.join(missing)}")
-                told = missing
+            if waiting != told:
+                on_wait(f"waiting up to {seconds:g} s for {waiting}")
+                told = waiting
             time.sleep(0.5)
 
     def create_dead_letter_topic(self, topic: str) -> None:
         """Creates the topic unless it is there: one partition, compacted, the brokers' replication.
 
-        Its limit of a record's size is twice Kafka's default, for what a rejected record carries more.
+        Its limit of a record's size is twice Kafka's default, for what a rejected record has more.
         """
         optional = self._jvm.java.util.Optional
         wanted = self._clients.admin.NewTopic(topic, optional.of(1), optional.empty()).configs(

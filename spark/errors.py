@@ -19,8 +19,8 @@ def query_failed(query: str, *, source: str, target: str, checkpoint: str, error
     """A query ended; ``error`` is what Spark says of it, stack traces included."""
     if "DATA_LOSS" in error or "data may have been lost" in error:
         return JobError(
-            f"{query}: records of topic {source} that were not read yet are gone (truncated, expired, "
-            f"or the topic was made anew): {_summary(error)}. {_rebuild(checkpoint)}"
+            f"{query}: records of topic {source} that were not read yet are gone (truncated, "
+            f"expired, or the topic was made anew): {_summary(error)}. {_rebuild(checkpoint)}"
         )
     return JobError(
         f"{query} ({source} > {target}) failed: {_summary(error)}. Start again to go on from "

@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from backend.core.errors import ConfigurationError
+from backend.core.kafka_settings import for_java
+from backend.core.views import parse_views
 from spark.session import jars_in, submitted
 from spark.sources import Kafka
 from spark.view import View
@@ -21,7 +24,10 @@ examples:
   # one view, up to what its raw topic holds now
   python -m spark.run word-count --once --checkpoint-dir .run/checkpoints
 
-  # brokers that ask for a password
+  # brokers that ask for a password, as the [kafka] table of the backends' views.toml says
+  python -m spark.run --checkpoint-dir .run/checkpoints --views-toml views.toml
+
+  # the same, said in the Java client's own settings
   python -m spark.run --bootstrap-servers broker:9093 --checkpoint-dir .run/checkpoints \\
       --kafka-option security.protocol=SASL_SSL --kafka-option sasl.mechanism=PLAIN \\
       --kafka-option 'sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule
@@ -67,12 +73,15 @@ def parse(arguments: list[str] | None = None) -> Settings:
         parser.error(f"--jars: no *.jar in {folder}")
     if not jars and not submitted() and "spark.jars" not in dict(given.conf):
         parser.error(
-            f"Spark's Kafka source is not in {folder}. Fetch it with `python -m local.jars`, or name "
-            "another folder with --jars"
+            f"Spark's Kafka source is not in {folder}. Fetch it with `make jars`, or name another "
+            "folder with --jars"
         )
     return Settings(
         views=[VIEWS[name] for name in dict.fromkeys(given.views or VIEWS)],
-        kafka=Kafka(given.bootstrap_servers, dict(given.kafka_option)),
+        kafka=Kafka(
+            given.bootstrap_servers,
+            {**_kafka_table(parser, given.views_toml), **dict(given.kafka_option)},
+        ),
         checkpoint_dir=given.checkpoint_dir,
         progress=given.progress,
         once=given.once,
@@ -92,8 +101,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser = argparse.ArgumentParser(
         prog="python -m spark.run",
-        description="Runs views as streams: reads raw topics, writes view topics, and writes what is\n"
-        "malformed to <raw topic>.dead-letter. SIGTERM or Ctrl-C ends it with status 0;\n"
+        description="Runs views as streams: reads raw topics, writes view topics, and writes what\n"
+        "is malformed to <raw topic>.dead-letter. SIGTERM or Ctrl-C ends it with status 0;\n"
         "started again it goes on from its checkpoints.",
         epilog=f"views:\n{views}\n{EXAMPLES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -116,7 +125,7 @@ def _parser() -> argparse.ArgumentParser:
         "--progress",
         type=Path,
         metavar="FILE",
-        help="JSON, rewritten after every micro-batch: for every view source_offsets (the next ones; "
+        help="JSON, rewritten after every micro-batch: for every view source_offsets (the next; "
         "all before are in the view topic), input_rows and dead_letters (since this start)",
     )
     add("--once", action="store_true", help="stop at what the raw topics hold now")
@@ -139,6 +148,12 @@ def _parser() -> argparse.ArgumentParser:
         default=60,
         metavar="SECONDS",
         help="how long to wait for a missing topic (default: %(default)s)",
+    )
+    add(
+        "--views-toml",
+        type=Path,
+        metavar="FILE",
+        help="a deployment's views.toml: the connection settings of its [kafka] table are used",
     )
     add(
         "--kafka-option",
@@ -170,6 +185,18 @@ def _parser() -> argparse.ArgumentParser:
         help="of Spark's own log, on stderr (default: %(default)s)",
     )
     return parser
+
+
+def _kafka_table(parser: argparse.ArgumentParser, file: Path | None) -> dict[str, str]:
+    """The [kafka] table of a views.toml as settings of the Java client."""
+    if file is None:
+        return {}
+    try:
+        return for_java(parse_views(file.read_text(), str(file)).kafka)
+    except OSError as error:
+        parser.error(f"--views-toml: {file}: {error.strerror}")
+    except ConfigurationError as error:
+        parser.error(f"--views-toml: {error}")
 
 
 def _jar_folder() -> Path:

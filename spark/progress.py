@@ -48,8 +48,8 @@ class ViewProgress:
 class ProgressFile(StreamingQueryListener):
     """Follows the queries ``<view>`` and ``<view>/dead-letters``; ``path`` None keeps it in memory.
 
-    Spark tells of a micro-batch after it is written and committed, never before. Everything here runs
-    on Spark's listener thread, where an exception would be lost: it is passed on as an ``Ended``.
+    Spark tells of a micro-batch after it is written and committed, never before. All this runs on
+    Spark's listener thread, where an exception would be lost: it is passed on as an ``Ended``.
     """
 
     def __init__(
@@ -74,8 +74,8 @@ class ProgressFile(StreamingQueryListener):
         self._add(event.progress, batch=True)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        # A restarted query that has nothing to do makes no micro-batch: where it goes on from is told
-        # by its idle progress alone.
+        # A restarted query that has nothing to do makes no micro-batch: where it goes on from is
+        # told by its idle progress alone.
         query = self._streams.get(str(event.id))
         progress = query.lastProgress if query is not None else None
         if progress is not None:
@@ -111,6 +111,7 @@ class ProgressFile(StreamingQueryListener):
         if self._path is None:
             return
         content = {name: asdict(view) for name, view in self._views.items()}
+        self._path.parent.mkdir(parents=True, exist_ok=True)
         beside = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         beside.write_text(json.dumps(content, indent=1))
         beside.replace(self._path)

@@ -28,15 +28,14 @@ _TOPIC_CHECK_SECONDS = 10
 
 
 class Stop:
-    """SIGTERM and SIGINT: before the queries run they end the process, after it they are events."""
+    """SIGTERM and SIGINT: until the queries run they end the process, then they are events."""
 
     def __init__(self) -> None:
         self.events: queue.SimpleQueue[Ended | None] = queue.SimpleQueue()
         self._starting = True
-        self.install()
 
     def install(self) -> None:
-        """Again after the session's start: pyspark takes SIGINT for itself."""
+        """Takes the signals; to be done again after the session's start, which takes SIGINT."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
 
@@ -79,10 +78,10 @@ def writers(session: SparkSession, view: View, settings: Settings) -> list[DataS
 
 def check_topics(session: SparkSession, broker: Broker, settings: Settings) -> dict[str, str]:
     """The ids of all topics, which are there and are those that the checkpoints speak of."""
-    for view in settings.views:
-        broker.create_dead_letter_topic(view.source + DEAD_LETTER_SUFFIX)
     topics = {topic for view in settings.views for topic in (view.source, view.topic)}
     ids = broker.wait_for(topics, settings.topics_deadline, on_wait=_say)
+    for source in {view.source for view in settings.views}:
+        broker.create_dead_letter_topic(source + DEAD_LETTER_SUFFIX)
     for view in settings.views:
         own = {topic: ids[topic] for topic in (view.source, view.topic)}
         check_identity(session, settings.checkpoint(view), own)
@@ -90,61 +89,64 @@ def check_topics(session: SparkSession, broker: Broker, settings: Settings) -> d
 
 
 def run(settings: Settings) -> None:
-    """Returns when told to stop or, with ``once``, when done; ``JobError`` when something failed."""
+    """Returns when told to stop or, with ``once``, when done; ``JobError`` when it failed."""
     stop = Stop()
+    stop.install()
     session = start_session(settings.conf, settings.jars, log_level=settings.log_level)
     stop.install()
     try:
-        with Broker(session, settings.kafka) as broker:
-            ids = check_topics(session, broker, settings)
-            names = [view.name for view in settings.views]
-            session.streams.addListener(
-                ProgressFile(session, settings.progress, names, stop.events)
-            )
-            stop.started()
-            queries = []
-            for view in settings.views:
-                queries += [writer.start() for writer in writers(session, view, settings)]
-            _say(f"running {', '.join(names)}")
-            watch(session, broker, settings, queries, stop, ids)
+        supervise(session, settings, stop)
     finally:
         # When a signal has ended the JVM too, there is nothing left to stop.
         with suppress(Py4JError, PySparkException, OSError):
             session.stop()
 
 
-def watch(
-    session: SparkSession,
+def supervise(session: SparkSession, settings: Settings, stop: Stop) -> None:
+    """Starts the queries and looks after them until they have ended; see ``run``."""
+    names = [view.name for view in settings.views]
+    queries: list[StreamingQuery] = []
+    with Broker(session, settings.kafka) as broker:
+        ids = check_topics(session, broker, settings)
+        progress = ProgressFile(session, settings.progress, names, stop.events)
+        session.streams.addListener(progress)
+        stop.started()
+        try:
+            for view in settings.views:
+                queries += [writer.start() for writer in writers(session, view, settings)]
+            _say(f"running {', '.join(names)}")
+            _watch(broker, settings, len(queries), stop, ids)
+        finally:
+            with suppress(Py4JError, PySparkException, OSError):
+                for query in queries:
+                    query.stop()
+                session.streams.removeListener(progress)
+
+
+def _watch(
     broker: Broker,
     settings: Settings,
-    queries: list[StreamingQuery],
+    running: int,
     stop: Stop,
     ids: dict[str, str],
 ) -> None:
-    """Waits for the queries' end or a signal, and looks after the topics meanwhile."""
-    running = len(queries)
     next_check = time.monotonic() + _TOPIC_CHECK_SECONDS
     while running:
         try:
             event = stop.events.get(timeout=1)
         except queue.Empty:
             if time.monotonic() >= next_check:
-                _check_still_there(session, broker, settings, ids)
+                _check_still_there(broker, settings, ids)
                 next_check = time.monotonic() + _TOPIC_CHECK_SECONDS
             continue
         if event is None:
-            break
+            return
         if event.error is not None:
             raise _failure(event, settings)
         running -= 1
-    with suppress(Py4JError, PySparkException):
-        for query in queries:
-            query.stop()
 
 
-def _check_still_there(
-    session: SparkSession, broker: Broker, settings: Settings, ids: dict[str, str]
-) -> None:
+def _check_still_there(broker: Broker, settings: Settings, ids: dict[str, str]) -> None:
     try:
         now = broker.topic_ids(ids)
     except JobError:

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from spark.sources import Kafka
 
 DEAD_LETTER_SUFFIX = ".dead-letter"
-# A rejected record of the greatest size is greater still with its headers; the topic sets the limit.
+# A rejected record of the greatest size is greater with its headers; the topic sets the limit.
 _MAX_REQUEST_BYTES = str(8 * 1024 * 1024)
 
 

@@ -17,9 +17,9 @@ class View:
 
     ``decode`` takes RAW_RECORD rows and adds columns, ``reason`` among them (``spark.schemas``).
     ``derive`` takes the well-formed ones and returns ``key`` and ``value`` (string or binary), and
-    ``partition`` where it must not be that of the whole key. Its values are absolute, never a change
-    to what was there: a micro-batch that is written twice then changes nothing.
-    ``key`` names the column that becomes the key where that is one: without it a record is malformed.
+    ``partition`` where it must not be that of the whole key. Its values are absolute, never a
+    change to what was there: a micro-batch that is written twice then changes nothing.
+    ``key`` names the column that becomes the key where one does: without it a record is malformed.
     """
 
     name: str

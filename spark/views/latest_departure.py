@@ -1,11 +1,13 @@
 """latest-departure: the latest departure of every aircraft.
 
 Key: tail number (string). Value: JSON
-``{"flight": "UA1545", "origin": "EWR", "dest": "IAH", "time": "2013-01-01T10:17:00Z", "delay": 2}``,
+
+    {"flight": "UA1545", "origin": "EWR", "dest": "IAH", "time": "2013-01-01T10:17:00Z", "delay": 2}
+
 where ``time`` is when it left (schedule plus delay, UTC) and ``delay`` is in minutes, negative when
-early. The latest is the one of the greatest ``time``, whatever the order of arrival; of departures at
-the same time the greatest ``flight``, then ``origin``, ``dest`` and ``delay``. Cancelled flights did
-not depart. An aircraft that never departed has no entry.
+early. The latest is the one of the greatest ``time``, whatever the order of arrival; of departures
+at the same time the greatest ``flight``, then ``origin``, ``dest`` and ``delay``. Cancelled flights
+did not depart. An aircraft that never departed has no entry.
 """
 
 from __future__ import annotations

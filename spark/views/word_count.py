@@ -1,8 +1,8 @@
 """word-count: how often every word occurs in the texts.
 
 Key: word (string). Value: count, int64 big-endian, as Kafka's LongSerializer writes it.
-A word is a longest run of ``[a-z0-9_']`` in the text in lower case. The count is that of all records
-up to the source offset, so a record that a producer wrote twice counts twice.
+A word is a longest run of ``[a-z0-9_']`` in the text in lower case. The count is that of all
+records of the raw topic, so a record that a producer wrote twice counts twice.
 """
 
 from __future__ import annotations

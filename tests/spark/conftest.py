@@ -1,0 +1,41 @@
+"""One Spark session for the whole run: it takes some 8 s to start."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from local.jars import spark_jars
+from spark.schemas import RAW_RECORD
+from spark.session import start_session
+
+Records = Callable[..., DataFrame]
+
+
+@pytest.fixture(scope="session")
+def session() -> Iterator[SparkSession]:
+    with warnings.catch_warnings():
+        # sockets and temporary files that pyspark leaves to the garbage collector
+        warnings.simplefilter("ignore", ResourceWarning)
+        running = start_session({}, spark_jars())
+        yield running
+        running.stop()
+
+
+@pytest.fixture
+def records(session: SparkSession) -> Records:
+    """`records((key, value), …)`: rows as Spark reads them from a raw topic, offsets from 0."""
+
+    def make(*pairs: tuple[bytes | None, bytes | None]) -> DataFrame:
+        at = datetime(2013, 1, 1, tzinfo=UTC)
+        rows: list[tuple[Any, ...]] = [
+            ("raw", 0, offset, at, key, value) for offset, (key, value) in enumerate(pairs)
+        ]
+        return session.createDataFrame(rows, RAW_RECORD)
+
+    return make

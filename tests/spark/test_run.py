@@ -1,0 +1,197 @@
+"""The job as users run it: a process of its own, killed, started again, and told to stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local.broker import Broker, quiet_admin
+from local.data import flight_rows
+from local.errors import tail
+from local.expected import as_json, latest_departures
+from local.processes import end, spawn
+from local.topics import Topic, create_topics
+from local.waiting import wait_until
+from spark.options import parse
+from spark.views import VIEWS
+from tests.spark.examples import flight
+from tests.system.model import Writer, history
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.system]
+
+ROOT = Path(__file__).parents[2]
+FLIGHTS = 30_000
+
+
+class Job:
+    """`python -m spark.run`, with what it says of its progress."""
+
+    def __init__(self, servers: str, folder: Path) -> None:
+        self._servers = servers
+        self._folder = folder
+        self.log_path = folder / "spark.log"
+        self.progress_path = folder / "progress.json"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *more: str) -> None:
+        command = [sys.executable, "-m", "spark.run", *more]
+        command += ["--bootstrap-servers", self._servers]
+        command += ["--checkpoint-dir", str(self._folder / "checkpoints")]
+        command += ["--progress", str(self.progress_path)]
+        self.process = spawn(command, self.log_path, env=dict(os.environ), cwd=ROOT)
+
+    def wait_end(self, timeout: float = 90) -> int:
+        assert self.process is not None
+        return self.process.wait(timeout)
+
+    def wait_rows(self, count: int, source: str, view: str) -> None:
+        """Until `count` records of the raw topic are in the view topic."""
+
+        def done() -> bool:
+            assert self.process is not None
+            assert self.process.poll() is None, tail(self.log(), 30)
+            if not self.progress_path.exists():
+                return False
+            progress: dict[str, Any] = json.loads(self.progress_path.read_text())
+            return sum(progress[view]["source_offsets"].get(source, {}).values()) >= count
+
+        wait_until(done, 90, f"{count} records of {source}", 0.05)
+
+    def kill(self) -> None:
+        """The Python process and its JVM at once."""
+        assert self.process is not None
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def log(self) -> str:
+        return self.log_path.read_text() if self.log_path.exists() else ""
+
+    def end(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            end(self.process, 20)
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A broker of this module's own: the views have fixed topics."""
+    with Broker(tmp_path_factory.mktemp("spark-run")) as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture
+def job(servers: str, tmp_path: Path) -> Iterator[Job]:
+    made = Job(servers, tmp_path)
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+def test_a_missing_topic_is_named(servers: str, job: Job) -> None:
+    """Before any test that creates it."""
+    job.start("word-count", "--topics-deadline", "0.5")
+    assert job.wait_end() == 1
+    assert "texts" in job.log()
+    assert "Traceback" not in job.log()
+
+
+def test_a_killed_job_goes_on_and_the_view_ends_right(servers: str, job: Job) -> None:
+    create_topics(
+        quiet_admin(servers),
+        [Topic("flights", 3, {}), Topic("latest-departure", 3, {"cleanup.policy": "compact"})],
+    )
+    rows = list(flight_rows())[:FLIGHTS]
+    random.Random(3).shuffle(rows)
+    records = [
+        (
+            None if row["tailnum"] == "NA" else row["tailnum"].encode(),
+            json.dumps(as_json(row)).encode(),
+        )
+        for row in rows
+    ]
+    writer = Writer(servers)
+    writer.send("flights", records[: FLIGHTS // 2])
+    few = ("latest-departure", "--max-offsets-per-trigger", "3000", "--trigger", "0 seconds")
+    job.start(*few)
+    job.wait_rows(3000, "flights", "latest-departure")
+    job.kill()
+    writer.send("flights", records[FLIGHTS // 2 :])
+    job.start(*few)
+    job.wait_rows(FLIGHTS, "flights", "latest-departure")
+    assert job.process is not None
+    job.process.send_signal(signal.SIGTERM)
+    assert job.wait_end() == 0
+
+    logs = history(servers, "latest-departure", 3)
+    table = {
+        key.decode(): json.loads(value or b"null")
+        for log in logs
+        for _, _, key, value in log.records
+    }
+    assert table == latest_departures(rows)
+    for partition, log in enumerate(logs):
+        times: dict[bytes, str] = {}
+        for _, _, key, value in log.records:
+            time = json.loads(value or b"{}")["time"]
+            assert time >= times.get(key, ""), (partition, key)
+            times[key] = time
+    [letters] = history(servers, "flights.dead-letter", 1)
+    wanted = Counter(value for key, value in records if key is None)
+    # at least once, but under the same key
+    assert Counter({key: value for _, _, key, value in letters.records}.values()) == wanted
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["no-such-view", "--checkpoint-dir", "x"], "no view no-such-view; there are"),
+        (["--checkpoint-dir", "x", "--jars", "/nonexistent"], "no *.jar in"),
+        (["--checkpoint-dir", "x", "--kafka-option", "oops"], "is not KEY=VALUE"),
+        (["--checkpoint-dir", "x", "--views-toml", "no-such-file"], "no-such-file: No such file"),
+        (["--checkpoint-dir", "x", "--views-toml", "pyproject.toml"], "unknown table"),
+        ([], "--checkpoint-dir"),
+    ],
+)
+def test_wrong_use_is_told_with_status_2(arguments: list[str], said: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "spark.run", *arguments],
+        cwd=ROOT, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+def test_the_kafka_table_of_views_toml_reaches_the_java_client(tmp_path: Path) -> None:
+    views = tmp_path / "views.toml"
+    text = (ROOT / "views.toml").read_text()
+    views.write_text(f'{text}\n[kafka]\n"security.protocol" = "SASL_SSL"\n"sasl.username" = "u"\n'
+                     '"sasl.mechanism" = "PLAIN"\n"sasl.password" = "p"\n')  # fmt: skip
+    more = ["--kafka-option", "sasl.mechanism=SCRAM-SHA-512"]
+    given = parse(["--checkpoint-dir", "x", "--views-toml", str(views), *more])
+    client = given.kafka.client()
+    assert client["security.protocol"] == "SASL_SSL"
+    assert client["sasl.mechanism"] == "SCRAM-SHA-512"
+    assert 'username="u" password="p"' in client["sasl.jaas.config"]
+
+
+def test_help_has_examples() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "spark.run", "--help"],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert "examples:" in done.stdout
+    assert all(name in done.stdout for name in VIEWS)
+
+
+def test_examples_are_flights_as_the_raw_topic_has_them() -> None:
+    assert json.loads(flight()[1]).keys() == as_json(next(iter(flight_rows()))).keys()

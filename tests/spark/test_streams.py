@@ -1,0 +1,198 @@
+"""The views as streams: micro-batch after micro-batch, from and to the real broker."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from backend.core.kafka_settings import for_java
+from backend.core.partitioner import murmur2
+from local.broker import Broker, quiet_admin
+from local.topics import Topic, create_topics
+from local.verify import dead_letters
+from spark.options import Settings
+from spark.run import writers
+from spark.sources import Kafka
+from spark.view import View
+from spark.views import VIEWS
+from tests.backend.unit.test_partitioner import vectors
+from tests.conftest import MakeTopic
+from tests.spark.examples import departure, flight
+from tests.system.model import Writer, history
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker]
+
+
+class Streams:
+    """A view's two queries, run up to what the raw topic holds, over and over."""
+
+    def __init__(self, session: SparkSession, broker: Broker, view: View, folder: Path) -> None:
+        self._session = session
+        self._servers = broker.bootstrap_servers
+        self.view = view
+        self.folder = folder
+        self._settings = Settings(
+            views=[view],
+            kafka=Kafka(broker.bootstrap_servers),
+            checkpoint_dir=str(folder),
+            progress=None,
+            once=True,
+            trigger="1 second",
+            max_offsets_per_trigger=1_000_000,
+            topics_deadline=10,
+            jars=[],
+            conf={},
+            log_level="off",
+        )
+
+    def run(self) -> None:
+        for writer in writers(self._session, self.view, self._settings):
+            query = writer.start()
+            assert query.awaitTermination(60)
+
+    def records(self) -> list[tuple[int, bytes, bytes]]:
+        """Everything that was written to the view topic: partition, key, value."""
+        return [
+            (partition, key, value or b"")
+            for partition, log in enumerate(history(self._servers, self.view.topic, 3))
+            for _, _, key, value in log.records
+        ]
+
+    def table(self) -> dict[str, Any]:
+        """The view as whoever reads its topic has it."""
+        return {key.decode(): json.loads(value) for _, key, value in self.records()}
+
+    def dead_letters(self) -> dict[bytes, tuple[bytes, dict[str, bytes | None]]]:
+        return dead_letters(self._servers, f"{self.view.source}.dead-letter")
+
+
+@pytest.fixture
+def streams(
+    session: SparkSession, broker: Broker, make_topic: MakeTopic, tmp_path: Path
+) -> Streams:
+    """latest-departure over topics of its own."""
+    source = make_topic(partitions=3)
+    make_topic(name=f"{source}.dead-letter", cleanup_policy="compact")
+    target = make_topic(partitions=3, cleanup_policy="compact")
+    view = replace(VIEWS["latest-departure"], source=source, topic=target)
+    return Streams(session, broker, view, tmp_path)
+
+
+@pytest.fixture
+def writer(broker: Broker) -> Writer:
+    return Writer(broker.bootstrap_servers)
+
+
+def test_a_late_record_never_moves_the_latest_backwards(streams: Streams, writer: Writer) -> None:
+    source = streams.view.source
+    writer.send(source, [flight(time_hour="2013-06-01T10:00:00Z")])
+    streams.run()
+    newest = {"N14228": departure(time="2013-06-01T10:17:00Z")}
+    assert streams.table() == newest
+    writer.send(source, [flight(time_hour="2013-05-01T10:00:00Z"), flight(tailnum="N2")])
+    streams.run()
+    assert streams.table() == {**newest, "N2": departure()}
+    writer.send(source, [flight(time_hour="2013-07-01T10:00:00Z")])
+    streams.run()
+    assert streams.table()["N14228"] == departure(time="2013-07-01T10:17:00Z")
+
+
+def test_a_replayed_micro_batch_changes_nothing(streams: Streams, writer: Writer) -> None:
+    source = streams.view.source
+    writer.send(source, [flight(), (b"N9", b"{nope"), flight(tailnum="N2")])
+    streams.run()
+    writer.send(source, [flight(time_hour="2013-06-01T10:00:00Z"), (None, b"{}")])
+    streams.run()
+    table, letters, written = streams.table(), streams.dead_letters(), len(streams.records())
+    # as after a crash between writing a micro-batch and committing it
+    for query in ("view", "dead-letters"):
+        commits = streams.folder / streams.view.name / query / "commits"
+        last = max(
+            (path for path in commits.iterdir() if path.name.isdigit()), key=lambda p: int(p.name)
+        )
+        last.unlink()
+        (commits / f".{last.name}.crc").unlink(missing_ok=True)
+    streams.run()
+    assert len(streams.records()) > written
+    assert streams.table() == table
+    assert streams.dead_letters() == letters
+
+
+def test_malformed_records_go_to_the_dead_letter_topic(streams: Streams, writer: Writer) -> None:
+    source = streams.view.source
+    writer.send(source, [(b"N9", b"{nope"), flight(), flight(tailnum=None)])
+    streams.run()
+    letters = {value: (key, headers) for key, (value, headers) in streams.dead_letters().items()}
+    assert letters.keys() == {b"{nope", flight(tailnum=None)[1]}
+    key, headers = letters[b"{nope"]
+    topic, partition, offset = key.decode().rsplit(":", 2)
+    assert topic == source
+    assert headers["source-topic"] == source.encode()
+    assert headers["source-partition"] == partition.encode()
+    assert headers["source-offset"] == offset.encode()
+    assert headers["source-key"] == b"N9"
+    assert headers["by"] == b"spark/latest-departure"
+    assert b"JSON" in (headers["reason"] or b"")
+    assert "source-key" not in letters[flight(tailnum=None)[1]][1]
+
+
+def test_a_truncated_raw_topic_is_an_error_and_not_silence(
+    streams: Streams, writer: Writer
+) -> None:
+    writer.send(streams.view.source, [flight()])
+    streams.run()
+    [position] = (streams.folder / streams.view.name / "view" / "offsets").glob("0")
+    lines = position.read_text().splitlines()
+    offsets = json.loads(lines[-1])
+    [topic] = offsets
+    # as if more had been read than the topic now has
+    offsets[topic] = {partition: offset + 10 for partition, offset in offsets[topic].items()}
+    position.write_text("\n".join([*lines[:-1], json.dumps(offsets)]))
+    (position.parent / ".0.crc").unlink(missing_ok=True)
+    writer.send(streams.view.source, [flight(tailnum="N2")])
+    with pytest.raises(Exception, match=r"(?i)offset|data"):
+        streams.run()
+
+
+def test_spark_puts_records_where_the_java_client_does(
+    session: SparkSession, broker: Broker, make_topic: MakeTopic
+) -> None:
+    counts, keys, said = vectors("murmur2")
+    topic = make_topic(partitions=9)
+    rows = session.createDataFrame(
+        [(bytearray(key), b"") for key in keys], "key binary, value binary"
+    )
+    rows.write.format("kafka").options(**Kafka(broker.bootstrap_servers).spark()).option(
+        "topic", topic
+    ).save()
+    wanted = {key: partitions[counts.index(9)] for key, partitions in zip(keys, said, strict=True)}
+    found = {
+        key: partition
+        for partition, log in enumerate(history(broker.bootstrap_servers, topic, 9))
+        for _, _, key, _ in log.records
+    }
+    assert found == wanted
+    assert all((murmur2(key) & 0x7FFFFFFF) % 9 == partition for key, partition in found.items())
+
+
+def test_spark_takes_sasl_settings_of_a_kafka_table(session: SparkSession, tmp_path: Path) -> None:
+    table = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "queryable",
+        "sasl.password": "secret",
+    }
+    users = {table["sasl.username"]: table["sasl.password"]}
+    with Broker(tmp_path / "sasl", sasl_users=users) as broker:
+        admin = quiet_admin(broker.bootstrap_servers)
+        create_topics(admin, [Topic("t", 1, {})])
+        kafka = Kafka(broker.sasl_bootstrap_servers, for_java(table))
+        rows = session.createDataFrame([("k", "v")], "key string, value string")
+        rows.write.format("kafka").options(**kafka.spark()).option("topic", "t").save()
+        read = session.read.format("kafka").options(**kafka.spark()).option("subscribe", "t").load()
+        assert [bytes(row["key"]) for row in read.collect()] == [b"k"]

@@ -1,0 +1,113 @@
+"""Each view's function, on small tables: late, duplicate, odd and malformed records."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame
+
+from spark.views import VIEWS
+from tests.spark.conftest import Records
+from tests.spark.examples import departure, flight
+
+pytestmark = pytest.mark.spark
+
+DEPARTURES = VIEWS["latest-departure"]
+WORDS = VIEWS["word-count"]
+
+
+def latest(rows: DataFrame) -> dict[str, Any]:
+    return {row["key"]: json.loads(row["value"]) for row in DEPARTURES.result(rows).collect()}
+
+
+def counts(rows: DataFrame) -> dict[str, int]:
+    return {
+        row["key"]: int.from_bytes(row["value"], "big", signed=True)
+        for row in WORDS.result(rows).collect()
+    }
+
+
+def test_a_departure_is_schedule_and_delay_in_utc(records: Records) -> None:
+    assert latest(records(flight())) == {"N14228": departure()}
+    early = flight(dep_delay=-20, minute=0)
+    assert latest(records(early))["N14228"]["time"] == "2013-01-01T09:40:00Z"
+    # by the clock on the wall it left before it was to leave, the next day
+    late = flight(dep_time=30, sched_dep_time=2359, minute=59, dep_delay=31,
+                  time_hour="2013-01-02T04:00:00Z")  # fmt: skip
+    assert latest(records(late))["N14228"]["time"] == "2013-01-02T05:30:00Z"
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0), (2, 2, 1, 0, 0)])
+def test_the_latest_is_that_of_the_greatest_time_in_any_order(
+    records: Records, order: tuple[int, ...]
+) -> None:
+    flights = [flight(time_hour=f"2013-01-0{day}T10:00:00Z", dest=f"D{day}") for day in (1, 2, 3)]
+    found = latest(records(*(flights[i] for i in order)))
+    assert found == {"N14228": departure(time="2013-01-03T10:17:00Z", dest="D3")}
+
+
+def test_of_equal_times_the_greatest_flight_wins(records: Records) -> None:
+    ties = [flight(flight=9), flight(carrier="AA", flight=99999), flight(flight=10)]
+    for order in (ties, ties[::-1]):
+        assert latest(records(*order))["N14228"]["flight"] == "UA9"
+
+
+def test_cancelled_flights_are_no_departures_and_no_errors(records: Records) -> None:
+    later = {"time_hour": "2013-12-31T10:00:00Z", "dep_time": None, "dep_delay": None}
+    rows = records(flight(), flight(**later), flight(tailnum="N1", **later))
+    assert latest(rows) == {"N14228": departure()}
+    assert DEPARTURES.rejected(rows).count() == 0
+
+
+MALFORMED = {
+    "no tail number": flight(tailnum=None),
+    "empty tail number": flight(tailnum=""),
+    "not JSON": (b"N1", b"{nope"),
+    "rubbish behind": (b"N1", flight()[1] + b" rubbish"),
+    "two documents": (b"N1", flight()[1] + flight()[1]),
+    "an array": (b"N1", b"[1, 2]"),
+    "JSON null": (b"N1", b"null"),
+    "no value": (b"N1", None),
+    "empty value": (b"N1", b""),
+    "not UTF-8": (b"N1", b'{"tailnum": "\xff"}'),
+    "text for a number": flight(minute="15"),
+    "number for text": flight(origin=5),
+    "no time": flight(time_hour=None),
+    "a time that is none": flight(time_hour="2013-02-30T10:00:00Z"),
+    "departed without delay": flight(dep_delay=None),
+    "minute 75": flight(minute=75),
+    "beyond 32 bits": flight(dep_delay=2**40),
+}
+
+
+def test_malformed_flights_are_rejected_each_with_a_reason(records: Records) -> None:
+    rows = records(flight(), *MALFORMED.values())
+    rejected = {row["offset"]: row for row in DEPARTURES.rejected(rows).collect()}
+    for offset, name in enumerate(MALFORMED, 1):
+        assert offset in rejected, name
+        assert rejected[offset]["reason"], name
+        assert rejected[offset]["value"] == MALFORMED[name][1]
+    assert len(rejected) == len(MALFORMED)
+    assert latest(rows) == {"N14228": departure()}
+
+
+def test_words_are_counted_in_lower_case(records: Records) -> None:
+    rows = records((b"t", b"The lambda's the_end, the END."), (b"t", b"\xc3\xa9t\xc3\xa9 the 42"))
+    found = counts(rows)
+    assert found == {"the": 3, "lambda's": 1, "the_end": 1, "end": 1, "t": 1, "42": 1}
+
+
+def test_a_record_read_twice_counts_twice_and_a_malformed_one_not(records: Records) -> None:
+    rows = records(
+        (None, b"word"), (b"t", b"word"), (b"t", b"\xff word"), (b"t", None), (b"t", b"")
+    )
+    assert counts(rows) == {"word": 2}
+    assert {row["offset"] for row in WORDS.rejected(rows).collect()} == {2, 3}
+
+
+def test_counts_are_int64_as_kafka_serializes_them(records: Records) -> None:
+    rows = records((b"t", b"a " * 300))
+    [row] = WORDS.result(rows).collect()
+    assert bytes(row["value"]) == (300).to_bytes(8, "big")
