@@ -11,7 +11,7 @@ export QUERYABLE_CACHE
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-run packages packages-test jars demo test lint types unit up down bench format clean
+.PHONY: help setup setup-run packages packages-test packages-bench jars demo test lint types unit up down bench format clean
 .NOTPARALLEL:
 
 help: ## list the targets
@@ -63,7 +63,10 @@ up: setup-run ## start everything in the background; ready when the command retu
 down: $(INSTALLED) ## end what `make up` started
 	@$(BIN)/python -m local down
 
-bench: setup-run ## measure, and compare with the Java reference
+packages-bench:
+	@PYTHON=$(PYTHON) local/install-packages bench
+
+bench: packages-bench setup-run ## measure reads, ingest and launch beside references, in one run
 	@$(BIN)/python -m bench
 
 format: $(INSTALLED) ## put Python files into the project's format

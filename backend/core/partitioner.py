@@ -7,6 +7,7 @@ are pinned by vectors made by the clients themselves (tests/vectors).
 
 from __future__ import annotations
 
+import struct
 import zlib
 from collections.abc import Callable, Sequence
 
@@ -22,17 +23,21 @@ _U32 = 0xFFFFFFFF
 _WIDEST_IN_MATRIX = 128
 
 
+# each unpacks so many whole words from the start of a key
+_WORDS = tuple(struct.Struct(f"<{words}I").unpack_from for words in range(65))
+
+
 def murmur2(key: bytes) -> int:
     """Kafka's 32-bit murmur2 of `key`, as an unsigned number."""
     length = len(key)
+    words = length >> 2
+    unpack = _WORDS[words] if words < len(_WORDS) else struct.Struct(f"<{words}I").unpack_from
     h = _SEED ^ length
-    whole = length & ~3
-    for i in range(0, whole, 4):
-        k = int.from_bytes(key[i : i + 4], "little") * _M & _U32
-        k = (k ^ (k >> 24)) * _M & _U32
-        h = (h * _M & _U32) ^ k
+    for k in unpack(key):
+        k = k * _M & _U32
+        h = (h * _M ^ (k ^ (k >> 24)) * _M) & _U32
     if length & 3:
-        h = (h ^ int.from_bytes(key[whole:], "little")) * _M & _U32
+        h = (h ^ int.from_bytes(key[words << 2 :], "little")) * _M & _U32
     h = (h ^ (h >> 13)) * _M & _U32
     return h ^ (h >> 15)
 

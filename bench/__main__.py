@@ -1,0 +1,161 @@
+"""`python -m bench`: starts all that it needs on this machine, measures, prints one table."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from bench import machine
+from bench.load import find_wrk
+from bench.plan import FULL, QUICK, Plan
+from bench.proc import busy_seconds
+from bench.report import Report
+from bench.rows import ingest, latency, launch, proxy, reads
+from bench.stack import Stack
+from local.errors import LocalError, friendly
+from local.progress import bar
+
+
+class RowName(StrEnum):
+    """What can be measured alone."""
+
+    ingest = "ingest"
+    launch = "launch"
+    reads = "reads"
+    proxy = "proxy"
+    latency = "latency"
+
+
+# latency last: it writes to the topic, which the others read as it was
+_ROWS: dict[RowName, ModuleType] = {
+    RowName.ingest: ingest,
+    RowName.launch: launch,
+    RowName.reads: reads,
+    RowName.proxy: proxy,
+    RowName.latency: latency,
+}
+
+_HELP = """Measure reads, ingest and launch, each beside a reference that runs in turn with it.
+
+Takes under 5 minutes; load on the machine from elsewhere spoils it, and is reported.
+
+\b
+Examples:
+  python -m bench                     all of it
+  python -m bench --only reads        what a point read costs, nothing else
+  python -m bench --only ingest --only launch --rounds 5
+  python -m bench --quick             a minute: shows that it works, measures nothing well
+"""
+
+
+@friendly
+def main(
+    only: Annotated[list[RowName] | None, typer.Option(help="Only this; may be repeated.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Small and short.")] = False,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="How often each is measured (3).")
+    ] = None,
+    run_dir: Annotated[Path, typer.Option(help="Logs, data and results.json.")] = Path(
+        ".run/bench"
+    ),
+) -> None:
+    # SIGTERM as Ctrl-C: whatever was started is ended
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    size = QUICK if quick else FULL
+    plan = Plan(**{**_fields(size), "rounds": rounds or size.rounds})
+    chosen = [name for name in RowName if not only or name in only]
+    find_wrk()
+    # a table that goes into a file or a log is as wide as it needs to be
+    console = Console(width=None if sys.stdout.isatty() else 150)
+    with _alone(run_dir):
+        try:
+            report = _run(plan, chosen, run_dir.absolute())
+        except KeyboardInterrupt:
+            raise LocalError("interrupted; nothing is left running.") from None
+    report.write(run_dir / "results.json")
+    console.print(report.table())
+    if report.machine["others"] > 0.05:
+        console.print(
+            f"Others used {report.machine['others']:.0%} of this machine's cores meanwhile: trust "
+            "the ratios, not the numbers.",
+            style="yellow",
+        )
+    console.print(f"{run_dir / 'results.json'} has all numbers.", highlight=False)
+
+
+def _run(plan: Plan, chosen: list[RowName], folder: Path) -> Report:
+    report = Report(
+        {**machine.facts(), "load_before": os.getloadavg()[0]},
+        {**_fields(plan), "only": [name.value for name in chosen]},
+    )
+    began, busy, mine = time.monotonic(), busy_seconds(), _own_cpu()
+    with Stack(folder, plan.records) as stack:
+        for name in chosen:
+            row = _ROWS[name]
+            total = row.steps(plan)
+            done = 0
+            with bar(f"measuring {name}", total) as update:
+
+                def step() -> None:
+                    nonlocal done
+                    done += 1
+                    update(done)
+
+                rows, comparisons = row.measure(stack, plan, step)
+            report.rows += rows
+            # so small a run is no judgement
+            report.comparisons += [
+                replace(each, target=None) if plan.records < FULL.records else each
+                for each in comparisons
+            ]
+    seconds = time.monotonic() - began
+    foreign = busy_seconds() - busy - (_own_cpu() - mine)
+    report.machine["others"] = round(max(0.0, foreign) / seconds / report.machine["cores"], 3)
+    report.machine["seconds"] = round(seconds, 1)
+    return report
+
+
+def _fields(plan: Plan) -> dict[str, Any]:
+    return {name: getattr(plan, name) for name in plan.__slots__}
+
+
+def _own_cpu() -> float:
+    """CPU seconds of this process and of all that it started and that has ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+@contextlib.contextmanager
+def _alone(run_dir: Path) -> Iterator[None]:
+    """Two runs at once would measure each other."""
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        lock = (run_dir / "lock").open("w")
+    except OSError as error:
+        raise LocalError(f"cannot write {run_dir}: {error.strerror}. Use --run-dir.") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise LocalError(f"another run is using {run_dir}; wait for its end.") from None
+        yield
+
+
+if __name__ == "__main__":
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command(help=_HELP)(main)
+    app(prog_name="python -m bench")

@@ -1,0 +1,62 @@
+"""Single questions to a server, and many at once to see that all answers are right."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
+from typing import Any
+
+from bench.records import PATH, key, value
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Status, headers (names in lower case) and body."""
+
+    status: int
+    headers: list[tuple[str, str]]
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+def get(port: int, path: str) -> Answer | None:
+    """An answer on a connection of its own; None where nobody answers within 5 s."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        headers = [(name.lower(), text) for name, text in response.getheaders()]
+        return Answer(response.status, headers, response.read())
+    except (OSError, HTTPException):
+        return None
+    finally:
+        connection.close()
+
+
+def wrong_answers(port: int, numbers: Sequence[int], connections: int = 4) -> list[str]:
+    """Reads each record; those that were not answered 200 with the record as it was written."""
+    parts = [numbers[i::connections] for i in range(connections)]
+    with ThreadPoolExecutor(connections) as threads:
+        return [bad for part in threads.map(lambda p: _wrong(port, p), parts) for bad in part]
+
+
+def _wrong(port: int, numbers: Sequence[int]) -> list[str]:
+    bad = []
+    connection = HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        for number in numbers:
+            name = key(number).decode()
+            connection.request("GET", f"{PATH}/{name}")
+            response = connection.getresponse()
+            body = response.read()
+            expected = b'{"key":"%b","value":%b}' % (key(number), value(number))
+            if response.status != 200 or body != expected:
+                bad.append(f"{name}: {response.status} {body[:200]!r}")
+    finally:
+        connection.close()
+    return bad

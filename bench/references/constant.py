@@ -1,0 +1,49 @@
+"""An ASGI application that answers every request with one recorded answer, and reads nothing.
+
+BENCH_ANSWER names the file: JSON with `status`, `headers` (pairs) and `body`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Awaitable, Callable, MutableMapping
+from pathlib import Path
+from typing import Any
+
+Message = MutableMapping[str, Any]
+
+
+class Constant:
+    """What is sent, made once."""
+
+    def __init__(self, answer: dict[str, Any]) -> None:
+        headers = [(name.encode(), value.encode()) for name, value in answer["headers"]]
+        self._start = {
+            "type": "http.response.start",
+            "status": answer["status"],
+            "headers": headers,
+        }
+        self._body = {"type": "http.response.body", "body": answer["body"].encode()}
+
+    async def __call__(
+        self,
+        scope: Message,
+        receive: Callable[[], Awaitable[Message]],
+        send: Callable[[Message], Awaitable[None]],
+    ) -> None:
+        if scope["type"] == "lifespan":
+            while True:
+                kind = (await receive())["type"]
+                await send({"type": f"{kind}.complete"})
+                if kind == "lifespan.shutdown":
+                    return
+        await send(self._start)
+        await send(self._body)
+
+    def drain(self) -> None:
+        """The backend's worker says so when it is about to stop."""
+
+
+def create() -> Constant:
+    return Constant(json.loads(Path(os.environ["BENCH_ANSWER"]).read_text()))

@@ -1,0 +1,42 @@
+"""RocksDB alone: random keys of a copy of a backend's folder, in a loop.
+
+    python -m bench.references.get FOLDER KEYS GETS
+
+Prints JSON: CPU time of one get (µs, all threads) and gets a second.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import time
+from pathlib import Path
+
+from rocksdict import Rdict
+
+from backend.core.partitioner import partitions_of_batch
+from backend.core.records import ENTRY
+from backend.storage.options import SharedMemory
+from bench.records import PARTITIONS, VIEW, key
+
+
+def main(folder: Path, keys: int, gets: int) -> None:
+    memory = SharedMemory()
+    read = [Rdict(str(folder / VIEW / str(p)), memory.options()).get for p in range(PARTITIONS)]
+    asked = [key(random.randrange(keys)) for _ in range(gets)]
+    partitions = partitions_of_batch("murmur2", asked, PARTITIONS).tolist()
+    work = [(read[p], ENTRY + k) for p, k in zip(partitions, asked, strict=True)]
+    cpu, wall = time.process_time(), time.perf_counter()
+    missing = 0
+    for get, stored_key in work:
+        if get(stored_key) is None:
+            missing += 1
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    if missing:
+        sys.exit(f"{missing} of {gets} keys are not there")
+    print(json.dumps({"cpu_us": cpu / gets * 1e6, "rps": gets / wall}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,148 @@
+"""Ingest by replay: an empty instance reads a whole topic, beside a client that keeps nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from bench import asking, records
+from bench.plan import Plan
+from bench.proc import cpu_seconds, peak_rss_mb, pss_mb
+from bench.report import Comparison, Row, Target
+from bench.stack import Server, Stack, run_reference
+
+RATE_TARGET = Target(150_000.0, at_least=True)  # records/s
+MEMORY_TARGET = Target(250.0)  # MB
+_BESIDE = "bare confluent-kafka consume"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A look at an instance that catches up: seconds and CPU seconds so far, records applied."""
+
+    at: float
+    cpu: float
+    applied: int
+    answerable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Between the first look that saw records applied and the one that saw all answerable."""
+
+    records: int
+    seconds: float
+    cpu_s: float
+    rss_mb: float
+    pss_mb: float
+
+    @property
+    def rate(self) -> float:
+        return self.records / self.seconds
+
+    @property
+    def cpu_us(self) -> float:
+        return self.cpu_s / self.records * 1e6
+
+
+def between(samples: Sequence[Sample]) -> tuple[int, float, float]:
+    """Records, seconds and CPU seconds from the first sample with records to the answerable one.
+
+    What was applied before the first such sample is not counted, nor is its time: the start of a
+    process is no part of its speed.
+    """
+    first = next(sample for sample in samples if sample.applied)
+    last = next(sample for sample in samples if sample.answerable)
+    if last.applied <= first.applied:
+        raise ValueError("too few records: all were applied between two looks")
+    return last.applied - first.applied, last.at - first.at, last.cpu - first.cpu
+
+
+def steps(plan: Plan) -> int:
+    return plan.rounds * 2
+
+
+def measure(
+    stack: Stack, plan: Plan, step: Callable[[], None]
+) -> tuple[list[Row], list[Comparison]]:
+    ours: list[Replay] = []
+    theirs: list[Replay] = []
+    partitions = [str(partition) for partition in range(records.PARTITIONS)]
+    for _ in range(plan.rounds):
+        ours.append(replay(stack))
+        step()
+        said = run_reference("consume", stack.servers, records.TOPIC, *partitions)
+        theirs.append(
+            Replay(
+                int(said["records"]), said["seconds"], said["cpu_s"], said["rss_mb"], said["rss_mb"]
+            )
+        )
+        step()
+    comparisons = [
+        Comparison.of(
+            what,
+            unit,
+            [get(each) for each in ours],
+            _BESIDE,
+            [get(each) for each in theirs],
+            target,
+        )
+        for what, unit, get, target in _COLUMNS
+    ]
+    return [_row("ingest", ours), _row("consume", theirs)], comparisons
+
+
+_COLUMNS: tuple[tuple[str, str, Callable[[Replay], float], Target | None], ...] = (
+    ("ingest by replay", "records/s", lambda each: each.rate, RATE_TARGET),
+    ("CPU an ingested record", "µs", lambda each: each.cpu_us, None),
+    ("peak memory of ingest", "MB", lambda each: each.rss_mb, MEMORY_TARGET),
+)
+
+
+def _row(name: str, replays: list[Replay]) -> Row:
+    return Row(
+        name,
+        rps=median(each.rate for each in replays),
+        cpu_us=median(each.cpu_us for each in replays),
+        rss_mb=median(each.rss_mb for each in replays),
+        more={
+            "cpu_s": median(each.cpu_s for each in replays),
+            "seconds": median(each.seconds for each in replays),
+            "pss_mb": median(each.pss_mb for each in replays),
+        },
+    )
+
+
+def replay(stack: Stack) -> Replay:
+    """A fresh instance, from its start until it is answerable; it is stopped again."""
+    name = stack.new_name("ingest")
+    backend = stack.launch_backend(name, name)
+    samples: list[Sample] = []
+
+    def answerable() -> bool:
+        if (sample := _look(backend)) is not None:
+            samples.append(sample)
+            return sample.answerable
+        return False
+
+    stack.wait(answerable, "the instance to be answerable", timeout=120)
+    count, seconds, cpu = between(samples)
+    found = Replay(count, seconds, cpu, peak_rss_mb(backend.pid), pss_mb(backend.pid))
+    stack.stop(backend)
+    return found
+
+
+def _look(backend: Server) -> Sample | None:
+    answer = asking.get(backend.port, "/instance")
+    if answer is None or answer.status != 200:
+        return None
+    partitions = answer.json()["partitions"]
+    return Sample(
+        at=time.monotonic(),
+        cpu=cpu_seconds(backend.pid),
+        applied=sum(each.get("position", 0) for each in partitions),
+        answerable=len(partitions) == records.PARTITIONS
+        and all(each["state"] == "answerable" for each in partitions),
+    )

@@ -1,0 +1,86 @@
+"""How long point reads take while records come in, beside the same reads while none do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from statistics import median
+
+from bench import asking, load, records
+from bench.load import Load
+from bench.plan import Plan
+from bench.report import Comparison, Row
+from bench.stack import Server, Stack
+
+# 16 readers that think 4 ms on the average between two reads: the machine is busy, not full, so
+# that what is seen is the waiting for one another and not for a core
+_CONNECTIONS = 16
+_THINK_MS = 4
+
+
+def steps(plan: Plan) -> int:
+    return plan.rounds * 2
+
+
+def measure(
+    stack: Stack, plan: Plan, step: Callable[[], None]
+) -> tuple[list[Row], list[Comparison]]:
+    backend = stack.filled_backend()
+    idle: list[Load] = []
+    busy: list[Load] = []
+    rates: list[float] = []
+    _reads(stack, backend, plan.seconds)
+    for _ in range(plan.rounds):
+        idle.append(_reads(stack, backend, plan.seconds))
+        step()
+        feeder = stack.launch_feeder(plan.rate)
+        before = _applied(backend)
+        stack.wait(lambda seen=before: _applied(backend) > seen, "records to come in")
+        began, before = time.monotonic(), _applied(backend)
+        busy.append(_reads(stack, backend, plan.seconds))
+        rates.append((_applied(backend) - before) / (time.monotonic() - began))
+        stack.stop(feeder)
+        stack.wait_idle(backend)
+        step()
+    rows = [_row("reads-idle", idle), _row("reads-while-ingesting", busy, median(rates))]
+    comparisons = [
+        Comparison.of(
+            f"{quantile} with {median(rates):,.0f} records/s coming in",
+            "ms",
+            [get(each) for each in busy],
+            "the same reads, idle",
+            [get(each) for each in idle],
+        )
+        for quantile, get in _QUANTILES
+    ]
+    return rows, comparisons
+
+
+_QUANTILES: tuple[tuple[str, Callable[[Load], float]], ...] = (
+    ("p50", lambda each: each.p50_ms),
+    ("p99", lambda each: each.p99_ms),
+)
+
+
+def _row(name: str, loads: list[Load], rate: float = 0.0) -> Row:
+    return Row(
+        name,
+        _CONNECTIONS,
+        rps=median(each.rps for each in loads),
+        p50_ms=median(each.p50_ms for each in loads),
+        p99_ms=median(each.p99_ms for each in loads),
+        p999_ms=median(each.p999_ms for each in loads),
+        more={"ingested_per_s": rate},
+    )
+
+
+def _reads(stack: Stack, backend: Server, seconds: int) -> Load:
+    return load.run(backend.port, records.PATH, stack.count, _CONNECTIONS, 2 * seconds, _THINK_MS)
+
+
+def _applied(backend: Server) -> int:
+    """The sum of the positions; 0 if it does not say."""
+    answer = asking.get(backend.port, "/instance")
+    if answer is None or answer.status != 200:
+        return 0
+    return sum(each.get("position", 0) for each in answer.json()["partitions"])

@@ -1,0 +1,68 @@
+"""Two fresh instances, from the start of their processes until all keys are readable."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from statistics import median
+
+from bench import asking, records
+from bench.plan import Plan
+from bench.report import Comparison, Row, Target
+from bench.stack import Stack, run_references
+from local.errors import LocalError
+
+LAUNCH_TARGET = Target(8.0)  # s
+
+
+def steps(plan: Plan) -> int:
+    return plan.rounds * 2
+
+
+def measure(
+    stack: Stack, plan: Plan, step: Callable[[], None]
+) -> tuple[list[Row], list[Comparison]]:
+    ours: list[float] = []
+    theirs: list[float] = []
+    partitions = [str(partition) for partition in range(records.PARTITIONS)]
+    for _ in range(plan.rounds):
+        ours.append(launch(stack, plan.sample))
+        step()
+        began = time.monotonic()
+        run_references(
+            [("consume", stack.servers, records.TOPIC, *partitions[i::2]) for i in range(2)]
+        )
+        theirs.append(time.monotonic() - began)
+        step()
+    row = Row("launch", more={"seconds": median(ours)})
+    beside = Row("launch-consume", more={"seconds": median(theirs)})
+    return [row, beside], [
+        Comparison.of(
+            "launch of two, to all keys readable",
+            "s",
+            ours,
+            "two bare confluent-kafka consumers, process start to end of topic",
+            theirs,
+            LAUNCH_TARGET,
+        )
+    ]
+
+
+def launch(stack: Stack, sample: int) -> float:
+    """Seconds until both are ready; LocalError if a key is not readable on both right then."""
+    group = stack.new_name("group")
+    began = time.monotonic()
+    both = [stack.launch_backend(stack.new_name("launch"), group) for _ in range(2)]
+    stack.wait_ready(*both)
+    seconds = time.monotonic() - began
+    numbers = random.sample(range(stack.count), min(sample, stack.count))
+    for number, backend in enumerate(both):
+        bad = asking.wrong_answers(backend.port, numbers[number::2])
+        if bad:
+            raise LocalError(
+                f"both instances say that they are ready, but {backend.name} gave {len(bad):,} "
+                f"wrong answers to {len(numbers[number::2]):,} reads, the first: {bad[0]}"
+            )
+    stack.stop(*both)
+    return seconds

@@ -1,0 +1,78 @@
+"""The table and results.json."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from bench.report import Comparison, Report, Row, Target, number, spread_text
+from bench.spread import Spread
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0"),
+        (0.01234, "0.0123"),
+        (1.2345, "1.23"),
+        (9.994, "9.99"),
+        (9.996, "10.0"),
+        (85.43, "85.4"),
+        (99.96, "100"),
+        (150000.4, "150,000"),
+        (-3.14159, "-3.14"),
+    ],
+)
+def test_numbers_have_the_digits_that_matter(value: float, text: str) -> None:
+    assert number(value) == text
+
+
+def test_spread_shows_the_ends_where_there_are_any() -> None:
+    assert spread_text(Spread(2.0, 1.0, 3.0)) == "2.00 (1.00–3.00)"
+    assert spread_text(Spread(2.0, 2.0, 2.0)) == "2.00"
+
+
+def test_target_is_met_at_its_bound() -> None:
+    assert Target(100.0).met(100.0)
+    assert not Target(100.0).met(100.1)
+    assert Target(150_000.0, at_least=True).met(150_000.0)
+    assert not Target(150_000.0, at_least=True).met(149_999.0)
+    assert str(Target(150_000.0, at_least=True)) == "≥ 150,000"
+
+
+def _report() -> Report:
+    report = Report({"cores": 2}, {"rounds": 3})
+    report.rows.append(Row("backend", 16, rps=10_000.0, cpu_us=80.0))
+    report.comparisons = [
+        Comparison.of("CPU", "µs", [80.0, 90.0, 70.0], "bare", [40.0, 45.0, 35.0], Target(100.0)),
+        Comparison.of("memory", "MB", [300.0], "bare", [100.0], Target(250.0)),
+        Comparison.of("p99", "ms", [3.0], "idle", [2.0]),
+    ]
+    return report
+
+
+def test_table_has_ratios_verdicts_and_what_is_beside() -> None:
+    out = io.StringIO()
+    Console(file=out, width=120).print(_report().table())
+    text = out.getvalue()
+    lines = text.splitlines()
+    assert "2.00" in next(line for line in lines if " CPU " in line)
+    assert "≤ 100 met" in next(line for line in lines if " CPU " in line)
+    assert "≤ 250 MISSED" in next(line for line in lines if " memory " in line)
+    assert text.count("beside bare") == 1
+    assert "beside idle" in text
+
+
+def test_results_are_complete_json(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "results.json"
+    _report().write(path)
+    document = json.loads(path.read_text())
+    assert document["machine"] == {"cores": 2}
+    [row] = document["rows"]
+    assert set(row) >= {"name", "connections", "rps", "p50_ms", "p99_ms", "cpu_us", "rss_mb"}
+    assert [each["met"] for each in document["ratios"]] == [True, False, None]
+    assert document["ratios"][0]["ratio"] == {"median": 2.0, "low": 2.0, "high": 2.0}
