@@ -36,6 +36,7 @@ def test_a_taken_port_is_named_with_its_setting_and_nothing_is_started(
     assert supervisor.recorded(tmp_path) == {}
 
 
+@pytest.mark.broker  # waits 10 s for one that is not there
 def test_a_kafka_that_does_not_answer_is_named(tmp_path: Path) -> None:
     [proxy, backend, nobody] = free_ports(3)
     settings = StackSettings(

@@ -16,6 +16,8 @@ from tests.proxy.client import Response
 from tests.proxy.conftest import StartNginx
 from tests.proxy.nginx import Nginx
 
+pytestmark = pytest.mark.system
+
 KEY = "/words/a"
 PARTITION = 4  # of nine, by murmur2
 NEVER = {"QUERYABLE_PROXY_REFRESH": "3600"}

@@ -17,6 +17,8 @@ from tests.proxy.backends import Cluster
 from tests.proxy.client import Client, Response, raw
 from tests.proxy.nginx import ROOT, Nginx, command, lay_out
 
+pytestmark = pytest.mark.system
+
 NOBODY = 65534
 
 

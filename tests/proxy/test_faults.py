@@ -11,6 +11,8 @@ from tests.proxy.backends import Answer, Backend, Behaviour, Cluster, Request
 from tests.proxy.client import Response
 from tests.proxy.nginx import Nginx
 
+pytestmark = pytest.mark.system
+
 KEY = "/words/a"
 PARTITION = 4  # of nine, by murmur2
 

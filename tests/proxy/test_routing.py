@@ -13,6 +13,8 @@ from tests.proxy.client import raw
 from tests.proxy.nginx import Nginx
 from tests.vectors.librdkafka_vectors import HERE, key_bytes
 
+pytestmark = pytest.mark.system
+
 NINE = 2  # index of the count 9 in the vector files
 
 

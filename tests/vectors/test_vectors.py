@@ -26,6 +26,7 @@ def test_librdkafka_says_the_same_today(name: str) -> None:
     assert librdkafka_vectors.lines(name)[1:] == committed(name)[1:]
 
 
+@pytest.mark.broker  # and with it the jars
 def test_the_java_client_says_the_same_today() -> None:
     command = [find_java(), "-cp", f"{kafka_jars()}/*", str(HERE / "PartitionVectors.java")]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -49,6 +50,7 @@ def test_the_keys_are_those_that_are_promised(name: str) -> None:
     )
 
 
+@pytest.mark.broker
 @pytest.mark.parametrize(
     ("name", "partitioner"),
     [("murmur2", "murmur2_random"), ("crc32", "consistent_random"), ("fnv1a", "fnv1a_random")],
