@@ -119,6 +119,7 @@ class Instance:
                 admin.list_topics(timeout=2.0)
                 return
             except KafkaException as e:
+                admin.poll(0)  # calls error_cb with what was said in the background
                 if time.monotonic() > deadline:
                     why = next((s for s in said if "uthentication" in s), e.args[0].str())
                     raise ConfigurationError(

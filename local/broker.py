@@ -29,6 +29,7 @@ from local.errors import LocalError, friendly, tail
 from local.jars import kafka_jars
 from local.java import find_java
 from local.processes import end, how_it_ended, spawn
+from local.waiting import wait_until
 
 # A small machine, one user, tests that must not wait: everything else is Kafka's own default.
 DEFAULTS: Mapping[str, str] = {
@@ -194,8 +195,19 @@ class Broker:
             self._process.wait()
 
     def pause(self) -> None:
-        """SIGSTOP: connections stay open and nothing answers, as in a network fault."""
+        """SIGSTOP: connections stay open and nothing answers, as in a network fault.
+
+        Returns once every thread has stopped: on a busy machine some go on for a while.
+        """
         self.process.send_signal(signal.SIGSTOP)
+        threads = Path(f"/proc/{self.process.pid}/task")
+
+        def have_stopped() -> bool:
+            # the state is the first field behind the name, which is in parentheses
+            stats = [(thread / "stat").read_text() for thread in threads.iterdir()]
+            return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
+
+        wait_until(have_stopped, 10, "the broker to stop")
 
     def resume(self) -> None:
         """Ends a ``pause``."""
