@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from spark.errors import JobError, made_anew
@@ -43,7 +44,9 @@ class Broker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._admin.close(self._jvm.java.time.Duration.ofSeconds(1))
+        # Where the JVM has ended there is nothing to close.
+        with suppress(Py4JError, OSError):
+            self._admin.close(self._jvm.java.time.Duration.ofSeconds(1))
 
     @property
     def _clients(self) -> Any:
@@ -81,15 +84,15 @@ class Broker:
                 waiting = f"topic {missing}"
             except JobError as raised:
                 error, waiting = raised, f"the brokers at {self._servers}"
+            if waiting != told:
+                on_wait(f"waiting up to {seconds:g} s for {waiting}")
+                told = waiting
             if time.monotonic() >= deadline:
                 raise error or JobError(
                     f"no topic {missing} at {self._servers} after {seconds:g} s. Create it (a view "
                     "topic with cleanup.policy=compact and the partitions the view is to have), "
                     "then start again."
                 )
-            if waiting != told:
-                on_wait(f"waiting up to {seconds:g} s for {waiting}")
-                told = waiting
             time.sleep(0.5)
 
     def create_dead_letter_topic(self, topic: str) -> None:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
+_FRAME = re.compile(r"\s+(at |\.\.\. \d+ more)")
+_LONGEST = 400
+
 
 class JobError(Exception):
     """What failed, where, and what to do: shown as it is, without a stack trace."""
@@ -20,10 +25,10 @@ def query_failed(query: str, *, source: str, target: str, checkpoint: str, error
     if "DATA_LOSS" in error or "data may have been lost" in error:
         return JobError(
             f"{query}: records of topic {source} that were not read yet are gone (truncated, "
-            f"expired, or the topic was made anew): {_summary(error)}. {_rebuild(checkpoint)}"
+            f"expired, or the topic was made anew): {summary(error)}. {_rebuild(checkpoint)}"
         )
     return JobError(
-        f"{query} ({source} > {target}) failed: {_summary(error)}. Start again to go on from "
+        f"{query} ({source} > {target}) failed: {summary(error)}. Start again to go on from "
         f"{checkpoint}; --log-level error shows Spark's own log."
     )
 
@@ -35,5 +40,10 @@ def _rebuild(checkpoint: str) -> str:
     )
 
 
-def _summary(error: str) -> str:
-    return error
+def summary(error: str) -> str:
+    """The innermost cause of a Java stack trace as ``Class: message``, on one line."""
+    cause = re.split(r"^Caused by: ", error, flags=re.MULTILINE)[-1]
+    lines = [line.strip() for line in cause.splitlines() if not _FRAME.match(line)]
+    text = " ".join(line for line in lines if line)
+    text = re.sub(r"^(?:[a-z][\w$]*\.)+(?=[A-Z])", "", text)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -30,6 +30,15 @@ class Ended(NamedTuple):
     error: str | None
 
 
+class Begun(NamedTuple):
+    """A query has made its first micro-batch, or found that there was nothing to do."""
+
+    query: str
+
+
+Event = Ended | Begun | None
+
+
 @dataclass(slots=True)
 class ViewProgress:
     """Of one view; counts are since this process started.
@@ -57,12 +66,13 @@ class ProgressFile(StreamingQueryListener):
         session: SparkSession,
         path: Path | None,
         views: list[str],
-        ended: SimpleQueue[Ended | None],
+        events: SimpleQueue[Event],
     ) -> None:
         self._streams = session.streams
         self._path = path
         self._views = {view: ViewProgress() for view in views}
-        self._ended = ended
+        self._events = events
+        self._begun: set[str] = set()
         self._names: dict[str, str] = {}
         self._lock = threading.Lock()
         self._write()
@@ -82,10 +92,11 @@ class ProgressFile(StreamingQueryListener):
             self._add(progress, batch=False)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        self._ended.put(Ended(self._names.get(str(event.id), ""), event.exception))
+        self._events.put(Ended(self._names.get(str(event.id), ""), event.exception))
 
     def _add(self, progress: StreamingQueryProgress, *, batch: bool) -> None:
-        name, _, dead_letters = (progress.name or "").partition("/")
+        query = progress.name or ""
+        name, _, dead_letters = query.partition("/")
         offsets: Offsets = {}
         for source in progress.sources:
             offsets |= json.loads(source.endOffset or "{}")
@@ -99,13 +110,16 @@ class ProgressFile(StreamingQueryListener):
                 view.source_offsets = offsets or view.source_offsets
                 view.input_rows += progress.numInputRows if batch else 0
             if asdict(view) != before:
-                self._write_or_end(progress.name or "")
+                self._write_or_end(query)
+        if query not in self._begun:
+            self._begun.add(query)
+            self._events.put(Begun(query))
 
     def _write_or_end(self, query: str) -> None:
         try:
             self._write()
         except OSError as error:
-            self._ended.put(Ended(query, f"cannot write {self._path}: {error.strerror or error}"))
+            self._events.put(Ended(query, f"cannot write {self._path}: {error.strerror or error}"))
 
     def _write(self) -> None:
         if self._path is None:

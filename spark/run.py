@@ -9,16 +9,16 @@ import time
 from contextlib import suppress
 from types import FrameType
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from spark.broker import Broker, check_identity
-from spark.errors import JobError, made_anew, query_failed
+from spark.errors import JobError, made_anew, query_failed, summary
 from spark.options import Settings, parse
-from spark.progress import Ended, ProgressFile
+from spark.progress import Ended, Event, ProgressFile
 from spark.session import start_session
 from spark.sinks import DEAD_LETTER_SUFFIX, dead_letters, topic_writer
 from spark.sources import raw_records
@@ -31,7 +31,7 @@ class Stop:
     """SIGTERM and SIGINT: until the queries run they end the process, then they are events."""
 
     def __init__(self) -> None:
-        self.events: queue.SimpleQueue[Ended | None] = queue.SimpleQueue()
+        self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._starting = True
 
     def install(self) -> None:
@@ -108,14 +108,22 @@ def supervise(session: SparkSession, settings: Settings, stop: Stop) -> None:
     queries: list[StreamingQuery] = []
     with Broker(session, settings.kafka) as broker:
         ids = check_topics(session, broker, settings)
-        progress = ProgressFile(session, settings.progress, names, stop.events)
+        try:
+            progress = ProgressFile(session, settings.progress, names, stop.events)
+        except OSError as error:
+            raise JobError(
+                f"cannot write {settings.progress}: {error.strerror or error}. Name another file "
+                "with --progress."
+            ) from error
         session.streams.addListener(progress)
         stop.started()
         try:
+            later = {}
             for view in settings.views:
-                queries += [writer.start() for writer in writers(session, view, settings)]
+                writer, later[view.name] = writers(session, view, settings)
+                queries.append(writer.start())
             _say(f"running {', '.join(names)}")
-            _watch(broker, settings, len(queries), stop, ids)
+            _watch(broker, settings, queries, later, stop, ids)
         finally:
             with suppress(Py4JError, PySparkException, OSError):
                 for query in queries:
@@ -126,10 +134,17 @@ def supervise(session: SparkSession, settings: Settings, stop: Stop) -> None:
 def _watch(
     broker: Broker,
     settings: Settings,
-    running: int,
+    queries: list[StreamingQuery],
+    later: dict[str, DataStreamWriter],
     stop: Stop,
     ids: dict[str, str],
 ) -> None:
+    """Until all have ended or a signal comes. ``later``: what to start behind which query.
+
+    Dead letters wait for their view's first micro-batch: readers wait for the view, and both read
+    and decode every record.
+    """
+    running = len(queries)
     next_check = time.monotonic() + _TOPIC_CHECK_SECONDS
     while running:
         try:
@@ -141,9 +156,12 @@ def _watch(
             continue
         if event is None:
             return
-        if event.error is not None:
+        if isinstance(event, Ended) and event.error is not None:
             raise _failure(event, settings)
-        running -= 1
+        if writer := later.pop(event.query, None):
+            queries.append(writer.start())
+            running += 1
+        running -= isinstance(event, Ended)
 
 
 def _check_still_there(broker: Broker, settings: Settings, ids: dict[str, str]) -> None:
@@ -183,8 +201,15 @@ def main(arguments: list[str] | None = None) -> int:
         run(settings)
     except JobError as error:
         _say(f"error: {error}")
-        return 1
-    return 0
+    except (Py4JNetworkError, ConnectionError):
+        _say("error: Spark's Java process has ended. Start again; --log-level error tells more.")
+    except (Py4JError, PySparkException) as error:
+        _say(
+            f"error: Spark: {summary(str(error))}. Check --master, --conf and JAVA_HOME (JDK 17+)."
+        )
+    else:
+        return 0
+    return 1
 
 
 if __name__ == "__main__":

@@ -36,10 +36,8 @@ _LOCAL_DEFAULTS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
-    # On few cores the threads of a concurrent collector and of the optimizing compiler compete with
-    # the tasks: without them a session starts with half the CPU time, and a million records are
-    # through before optimized code would have paid.
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    # On few cores a concurrent collector's threads would only compete with the tasks.
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
 }
 
 

@@ -30,7 +30,7 @@ from tests.system.model import Writer, history
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.system]
 
 ROOT = Path(__file__).parents[2]
-FLIGHTS = 30_000
+FLIGHTS = 12_000
 
 
 class Job:
@@ -54,8 +54,8 @@ class Job:
         assert self.process is not None
         return self.process.wait(timeout)
 
-    def wait_rows(self, count: int, source: str, view: str) -> None:
-        """Until `count` records of the raw topic are in the view topic."""
+    def wait_rows(self, count: int, source: str, view: str, of: str = "source_offsets") -> None:
+        """Until `count` records of the raw topic are in the view topic (or looked through)."""
 
         def done() -> bool:
             assert self.process is not None
@@ -63,7 +63,7 @@ class Job:
             if not self.progress_path.exists():
                 return False
             progress: dict[str, Any] = json.loads(self.progress_path.read_text())
-            return sum(progress[view]["source_offsets"].get(source, {}).values()) >= count
+            return sum(progress[view][of].get(source, {}).values()) >= count
 
         wait_until(done, 90, f"{count} records of {source}", 0.05)
 
@@ -121,13 +121,14 @@ def test_a_killed_job_goes_on_and_the_view_ends_right(servers: str, job: Job) ->
     ]
     writer = Writer(servers)
     writer.send("flights", records[: FLIGHTS // 2])
-    few = ("latest-departure", "--max-offsets-per-trigger", "3000", "--trigger", "0 seconds")
+    few = ("latest-departure", "--max-offsets-per-trigger", "1500", "--trigger", "0 seconds")
     job.start(*few)
-    job.wait_rows(3000, "flights", "latest-departure")
+    job.wait_rows(1500, "flights", "latest-departure")
     job.kill()
     writer.send("flights", records[FLIGHTS // 2 :])
-    job.start(*few)
+    job.start("latest-departure", "--max-offsets-per-trigger", "6000")
     job.wait_rows(FLIGHTS, "flights", "latest-departure")
+    job.wait_rows(FLIGHTS, "flights", "latest-departure", "dead_letter_offsets")
     assert job.process is not None
     job.process.send_signal(signal.SIGTERM)
     assert job.wait_end() == 0

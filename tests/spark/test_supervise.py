@@ -1,0 +1,252 @@
+"""The runner within this process: what it tells of its progress, and what of wrong topics."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from pyspark.sql import SparkSession
+
+from local.broker import Broker, quiet_admin
+from local.ports import free_ports
+from local.waiting import wait_until
+from spark.errors import JobError
+from spark.options import Settings
+from spark.run import Stop, supervise
+from spark.sources import Kafka
+from spark.views import VIEWS
+from tests.conftest import MakeTopic
+from tests.system.model import Writer, history
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker]
+
+
+class Runner:
+    """word-count over topics of its own; texts go to partition 0 of 1."""
+
+    def __init__(self, session: SparkSession, servers: str, make: MakeTopic, folder: Path) -> None:
+        self._session = session
+        self._make = make
+        self._writer = Writer(servers)
+        self._admin = quiet_admin(servers)
+        self._servers = servers
+        self.source, self.target = make(), make(cleanup_policy="compact")
+        self.view = replace(VIEWS["word-count"], source=self.source, topic=self.target)
+        self.settings = Settings(
+            views=[self.view],
+            kafka=Kafka(servers),
+            checkpoint_dir=str(folder / "checkpoints"),
+            progress=folder / "progress.json",
+            once=True,
+            trigger="100 milliseconds",
+            max_offsets_per_trigger=1_000_000,
+            topics_deadline=5,
+            jars=[],
+            conf={},
+            log_level="off",
+        )
+
+    def write(self, *texts: bytes) -> None:
+        self._writer.send(self.source, [(b"t", text) for text in texts])
+
+    def once(self) -> dict[str, Any]:
+        """Runs up to what the source holds; the progress file's account of the view."""
+        supervise(self._session, self.settings, Stop())
+        return self.progress()
+
+    @contextmanager
+    def stream(self) -> Iterator[threading.Thread]:
+        """Runs in another thread until the block ends, as a signal would end it."""
+        stop = Stop()
+        failed: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                supervise(self._session, replace(self.settings, once=False), stop)
+            except BaseException as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=run, name="supervise")
+        thread.start()
+        try:
+            yield thread
+        finally:
+            stop.events.put(None)
+            thread.join(60)
+        assert not thread.is_alive()
+        if failed:
+            raise failed[0]
+
+    def progress(self) -> dict[str, Any]:
+        path = self.settings.progress
+        if path is None or not path.exists():
+            return {"source_offsets": {}}
+        account: dict[str, Any] = json.loads(path.read_text())["word-count"]
+        return account
+
+    def wait_progress(self, condition: Callable[[dict[str, Any]], bool]) -> None:
+        wait_until(lambda: condition(self.progress()), 60, "the progress file", 0.02)
+
+    def counts(self) -> dict[str, int]:
+        [log] = history(self._servers, self.target, 1)
+        return {
+            key.decode(): int.from_bytes(value or b"", "big") for _, _, key, value in log.records
+        }
+
+    def truncate(self, before: int) -> None:
+        partition = TopicPartition(self.source, 0, before)
+        for future in self._admin.delete_records([partition]).values():
+            future.result(10)
+
+    def make_anew(self, topic: str) -> None:
+        self._admin.delete_topics([topic])[topic].result(10)
+        wait_until(lambda: topic not in self._admin.list_topics(timeout=5).topics, 30, "deletion")
+        self._make(name=topic)
+
+
+@pytest.fixture
+def runner(session: SparkSession, broker: Broker, make_topic: MakeTopic, tmp_path: Path) -> Runner:
+    return Runner(session, broker.bootstrap_servers, make_topic, tmp_path)
+
+
+def test_progress_says_what_is_in_the_view_topic(runner: Runner) -> None:
+    runner.write(b"one two two", b"\xff", b"two")
+    assert runner.once() == {
+        "source_offsets": {runner.source: {"0": 3}},
+        "input_rows": 3,
+        "dead_letters": 1,
+        "dead_letter_offsets": {runner.source: {"0": 3}},
+    }
+    assert runner.counts() == {"one": 1, "two": 3}
+
+
+def test_a_stream_tells_progress_batch_by_batch_and_after_a_restart(runner: Runner) -> None:
+    runner.write(b"one")
+    with runner.stream():
+        runner.wait_progress(lambda p: p["source_offsets"] == {runner.source: {"0": 1}})
+        runner.write(b"one", b"\xff")
+        runner.wait_progress(lambda p: p["source_offsets"] == {runner.source: {"0": 3}})
+        assert runner.counts() == {"one": 2}
+        runner.wait_progress(lambda p: p["dead_letters"] == 1 and p["input_rows"] == 3)
+    assert runner.settings.progress is not None
+    runner.settings.progress.unlink()
+    # with nothing new to do it still says where it stands
+    with runner.stream():
+        runner.wait_progress(lambda p: p["source_offsets"] == {runner.source: {"0": 3}})
+        runner.wait_progress(lambda p: p["dead_letter_offsets"] == {runner.source: {"0": 3}})
+        assert runner.progress()["input_rows"] == 0
+
+
+def test_a_replayed_micro_batch_counts_nothing_twice(runner: Runner) -> None:
+    runner.write(b"one two")
+    runner.once()
+    runner.write(b"two")
+    runner.once()
+    # as after a crash between writing a micro-batch and committing it
+    commits = Path(runner.settings.checkpoint(runner.view)) / "view" / "commits"
+    last = max(
+        (path for path in commits.iterdir() if path.name.isdigit()), key=lambda p: int(p.name)
+    )
+    last.unlink()
+    (commits / f".{last.name}.crc").unlink(missing_ok=True)
+    runner.write(b"three")
+    assert runner.once()["input_rows"] == 2  # the replayed one and the new one
+    assert runner.counts() == {"one": 1, "two": 2, "three": 1}
+
+
+def test_unread_records_that_are_gone_are_an_error_that_says_what_to_do(runner: Runner) -> None:
+    runner.write(b"one", b"two")
+    runner.once()
+    runner.write(b"three", b"four")
+    runner.truncate(2)
+    assert runner.once()["source_offsets"] == {runner.source: {"0": 4}}  # nothing unread was gone
+    runner.write(b"five", b"six")
+    runner.truncate(5)
+    with pytest.raises(JobError) as raised:
+        runner.once()
+    message = str(raised.value)
+    assert f"records of topic {runner.source} that were not read yet are gone" in message
+    assert runner.settings.checkpoint(runner.view) in message
+    assert "\n" not in message
+    assert len(message) < 1000
+    assert runner.counts().keys() == {"one", "two", "three", "four"}
+
+
+@pytest.mark.parametrize("which", ["source", "target"])
+def test_a_topic_made_anew_is_noticed_at_the_start(runner: Runner, which: str) -> None:
+    runner.write(b"one", b"two")
+    runner.once()
+    runner.make_anew(getattr(runner, which))
+    runner.write(*[b"new"] * 9)  # more than there was: Spark itself would go on at offset 2
+    with pytest.raises(JobError, match=f"topic {getattr(runner, which)} was deleted or made anew"):
+        runner.once()
+
+
+def test_a_topic_that_is_deleted_under_a_stream_ends_it(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark.run._TOPIC_CHECK_SECONDS", 0)
+    runner.write(b"one")
+
+    def stream_until_it_ends() -> None:
+        with runner.stream() as thread:
+            runner.wait_progress(lambda p: bool(p["source_offsets"]))
+            runner.make_anew(runner.target)
+            wait_until(lambda: not thread.is_alive(), 60, "the runner's end")
+
+    with pytest.raises(JobError, match=f"topic {runner.target} was deleted"):
+        stream_until_it_ends()
+
+
+def test_what_is_missing_is_waited_for_and_then_named(
+    runner: Runner, capfd: pytest.CaptureFixture[str]
+) -> None:
+    view = replace(runner.view, topic="no-such-topic")
+    runner.settings = replace(runner.settings, views=[view], topics_deadline=0.1)
+    with pytest.raises(JobError, match=r"no topic no-such-topic .* Create it"):
+        runner.once()
+    assert "waiting up to 0.1 s for topic no-such-topic" in capfd.readouterr().err
+
+
+def test_brokers_out_of_reach_are_named(runner: Runner, unused_port: int) -> None:
+    servers = f"127.0.0.1:{unused_port}"
+    options = {"request.timeout.ms": "300", "default.api.timeout.ms": "400"}
+    runner.settings = replace(runner.settings, kafka=Kafka(servers, options), topics_deadline=0.1)
+    with pytest.raises(JobError, match=f"the brokers at {servers} do not answer"):
+        runner.once()
+
+
+def test_a_progress_file_that_cannot_be_written_ends_the_job(
+    runner: Runner, tmp_path: Path
+) -> None:
+    runner.settings = replace(runner.settings, progress=tmp_path)
+    with pytest.raises(JobError, match="cannot write"):
+        runner.once()
+
+
+@pytest.fixture
+def unused_port() -> int:
+    return free_ports(1)[0]
+
+
+def test_without_java_it_says_so() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "spark.run", "--checkpoint-dir", "x"],
+        env={**os.environ, "JAVA_HOME": "/nonexistent"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert "JAVA_HOME (JDK 17+)" in done.stderr
+    assert "Traceback" not in done.stderr
