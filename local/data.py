@@ -117,7 +117,7 @@ DEMO_TOPICS = (
     TEXTS.topic,
     *VIEW_TOPICS,
     *(
-        Topic(f"{name}.dead-letter", 1, _COMPACT)
+        Topic(f"{name}.dead-letter", 1, {**_COMPACT, "max.message.bytes": str(2 << 20)})
         for name in ("flights", "texts", "latest-departure", "word-count")
     ),
 )

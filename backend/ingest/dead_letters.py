@@ -20,6 +20,10 @@ log = logging.getLogger(__name__)
 
 SUFFIX = ".dead-letter"
 
+# A rejected record of the greatest size is greater with its headers.
+_MAX_BYTES = 2 << 20
+_TOPIC_CONFIG = {"cleanup.policy": "compact", "max.message.bytes": str(_MAX_BYTES)}
+
 
 class DeadLetters:
     """Writes dead letters; used by the ingest thread alone."""
@@ -93,6 +97,7 @@ class DeadLetters:
                     "client.id": "queryable-dead-letters",
                     "enable.idempotence": True,
                     "linger.ms": 5,
+                    "message.max.bytes": _MAX_BYTES,
                     "message.timeout.ms": int(self._timeout * 1000),
                     "queue.buffering.max.kbytes": 65536,
                 }
@@ -100,7 +105,7 @@ class DeadLetters:
         if topic not in self._topics:
             admin = AdminClient(self._settings)
             # one partition: dead letters are few, and read in order
-            new = NewTopic(topic, num_partitions=1, config={"cleanup.policy": "compact"})
+            new = NewTopic(topic, num_partitions=1, config=_TOPIC_CONFIG)
             [future] = admin.create_topics([new], operation_timeout=self._timeout).values()
             try:
                 future.result(self._timeout + 1)
