@@ -83,27 +83,40 @@ def murmur2_batch(keys: Sequence[bytes]) -> NDArray[np.uint32]:
 
     A step of the loop hashes the same four bytes of all keys that have them.
     """
-    lengths = np.fromiter(map(len, keys), dtype=np.uint32, count=len(keys))
+    count = len(keys)
+    lengths = np.fromiter(map(len, keys), dtype=np.uint32, count=count)
     width = int(lengths.max(initial=0))
     if width > _WIDEST_IN_MATRIX:
-        return np.fromiter(map(murmur2, keys), dtype=np.uint32, count=len(keys))
+        return np.fromiter(map(murmur2, keys), dtype=np.uint32, count=count)
     words = width // 4 + 1  # one to spare: the rest of the longest key is read there too
-    matrix = np.frombuffer(b"".join([k.ljust(words * 4, b"\0") for k in keys]), dtype="<u4")
-    matrix = matrix.reshape(len(keys), words)
+    shortest = int(lengths.min(initial=width))
+    padded = keys if width == shortest and not width & 3 else None
+    if padded is None:
+        padded, row = [k.ljust(words * 4, b"\0") for k in keys], words
+    else:
+        row = width // 4  # whole words: nothing is left over, nothing to pad
+    # word by word, each in one piece of memory
+    columns = np.frombuffer(b"".join(padded), dtype="<u4").reshape(count, row).T.copy()
     m = np.uint32(_M)
     h = np.uint32(_SEED) ^ lengths
+    mixed = columns * m
+    mixed ^= mixed >> np.uint32(24)
+    mixed *= m
     whole = lengths >> np.uint32(2)
-    for i in range(words):
-        k = matrix[:, i] * m
-        k ^= k >> np.uint32(24)
-        k *= m
-        h = np.where(i < whole, (h * m) ^ k, h)
-    # the padding is zeros, so the last word holds just the one to three bytes that are left
-    rest = matrix[np.arange(len(keys)), whole]
-    h = np.where(lengths & np.uint32(3), (h ^ rest) * m, h)
+    for i in range(width // 4):
+        if i < shortest // 4:  # all keys have this word
+            h *= m
+            h ^= mixed[i]
+        else:
+            h = np.where(i < whole, (h * m) ^ mixed[i], h)
+    if row == words:
+        # the padding is zeros, so the last word holds just the one to three bytes that are left
+        rest = columns[whole, np.arange(count)]
+        h = np.where(lengths & np.uint32(3), (h ^ rest) * m, h)
     h ^= h >> np.uint32(13)
     h *= m
-    return np.asarray(h ^ (h >> np.uint32(15)), dtype=np.uint32)
+    h ^= h >> np.uint32(15)
+    return h
 
 
 def partitions_of_batch(

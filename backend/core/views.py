@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import tomllib
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -18,6 +19,7 @@ import orjson
 from backend.core.codecs import KEY_CODECS, VALUE_CODECS, Codec
 from backend.core.errors import ConfigurationError
 from backend.core.partitioner import PARTITIONERS
+from backend.core.records import ENTRY
 
 # First path segments that are the product's own.
 RESERVED_SEGMENTS = frozenset(
@@ -54,6 +56,14 @@ class View:
     @property
     def value_codec(self) -> Codec:
         return VALUE_CODECS[self.value]
+
+    @cached_property
+    def stored_key(self) -> Callable[[bytes], bytes]:
+        """A record key of this view's format, as it stands in RocksDB (`records`)."""
+        codec = self.key_codec
+        if codec.keeps_bytes:
+            return ENTRY.__add__
+        return lambda raw: ENTRY + codec.to_store(raw)
 
     @property
     def store(self) -> str:

@@ -6,14 +6,15 @@ for all records at once is checked once (the partitioner, in NumPy).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from backend.core.partitioner import partitions_of_batch
-from backend.core.records import ENTRY, entry_head
+from backend.core.records import entry_head
 from backend.core.views import View
 from backend.ingest.protocols import Batch
 
@@ -47,44 +48,48 @@ def fill(
 
     A null value deletes; an undecodable record leaves the previous value as it is.
     """
-    put, delete = batch.put, batch.delete
-    check_key, to_store = view.key_codec.check, view.key_codec.to_store
-    check_value, value_to_store = view.value_codec.check, view.value_codec.to_store
-    keep_value_bytes = view.value != "none"
+    put, delete, head = batch.put, batch.delete, entry_head
+    probe_key, probe_value = view.key_codec.probe, view.value_codec.probe
+    stored_key, keeps_value = view.stored_key, view.value != "none"
     keys: list[bytes] = []
     dead: list[DeadLetter] = []
-    for record in records:
-        offset = record.offset()
-        if offset < position:
-            continue  # fetched for another view of the same topic
-        key = record.key()
+    for record in _from(records, position):
+        key, value = record.key(), record.value()
         if key is None:
             dead.append(DeadLetter(record, "the record has no key"))
             continue
-        value = record.value()
         try:
-            check_key(key)
+            probe_key(key)
             if value is None:
-                delete(ENTRY + to_store(key))
+                delete(stored_key(key))
             else:
-                check_value(value)
-                head = entry_head(record.timestamp()[1], offset)
-                kept = value if keep_value_bytes else value_to_store(value)
-                put(ENTRY + to_store(key), head + kept)
-        except ValueError as e:
-            part = "value" if _is_sound(check_key, key) else "key"
-            dead.append(DeadLetter(record, f"{part}: {e}"))
+                probe_value(value)
+                entry = head(record.timestamp()[1], record.offset())
+                put(stored_key(key), entry + value if keeps_value else entry)
+        except ValueError:
+            dead.append(DeadLetter(record, _what_is_wrong(view, key, value)))
             continue
         keys.append(key)
     return keys, dead
 
 
-def _is_sound(check: Callable[[bytes], None], raw: bytes) -> bool:
+def _from(records: Sequence[Record], position: int) -> Sequence[Record]:
+    """Those from `position` on; before it are what was fetched for another view of the topic."""
+    if not records or records[0].offset() >= position:
+        return records
+    return records[bisect_left(records, position, key=lambda record: record.offset()) :]
+
+
+def _what_is_wrong(view: View, key: bytes, value: bytes | None) -> str:
     try:
-        check(raw)
-    except ValueError:
-        return False
-    return True
+        view.key_codec.check(key)
+    except ValueError as e:
+        return f"key: {e}"
+    try:
+        view.value_codec.check(value or b"")
+    except ValueError as e:
+        return f"value: {e}"
+    raise AssertionError(f"{view.key} key or {view.value} value: probe and check differ")
 
 
 def count_mis_partitioned(

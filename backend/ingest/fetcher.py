@@ -10,11 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from backend.ingest.apply import Record
 
 log = logging.getLogger(__name__)
+
+_GATHER = 0.01  # s that a record waits for others to be applied with
 
 Source = tuple[str, int]  # a topic and a partition of it
 
@@ -79,28 +81,42 @@ class Fetcher:
     def fetch(self, max_records: int, timeout: float) -> Fetched:
         """What is there, after `timeout` s at the latest; nothing if nothing is assigned."""
         fetched = Fetched()
+        # a call waits until it has all that it is asked for: one first, then what comes with it
+        messages = self._consume(1, timeout)
+        if messages:
+            messages += self._consume(max_records - 1, _GATHER)
+        topic, partition, run = "", -1, []
+        for message in messages:
+            error = message.error()
+            if error is not None:
+                self._note(fetched, message, error)
+                continue
+            # messages of one partition come in runs
+            if message.partition() != partition or message.topic() != topic:
+                topic, partition = source = _source(message)
+                run = fetched.records.setdefault(source, [])
+            run.append(cast(Record, message))
+        return fetched
+
+    def _consume(self, max_records: int, timeout: float) -> list[Message]:
         try:
-            messages = self._consumer.consume(max_records, timeout)
+            return self._consumer.consume(max_records, timeout)
         except KafkaException as e:
             log.warning("consuming: %s", e)
-            return fetched
-        records = fetched.records
-        for message in messages:
-            source = cast(Source, (message.topic(), message.partition()))
-            error = message.error()
-            if error is None:
-                run = records.get(source)
-                if run is None:
-                    records[source] = [cast(Record, message)]
-                else:
-                    run.append(cast(Record, message))
-            elif error.code() == KafkaError._PARTITION_EOF:
-                fetched.ends[source] = cast(int, message.offset())
-            elif error.code() in _LOST:
-                fetched.lost.append(source)
-            else:
-                log.warning("fetching %s-%s: %s", *source, error)
-        return fetched
+            return []
+
+    def _note(self, fetched: Fetched, message: Message, error: KafkaError) -> None:
+        source = _source(message)
+        if error.code() == KafkaError._PARTITION_EOF:
+            fetched.ends[source] = cast(int, message.offset())
+        elif error.code() in _LOST:
+            fetched.lost.append(source)
+        else:
+            log.warning("fetching %s-%s: %s", *source, error)
 
     def close(self) -> None:
         self._consumer.close()
+
+
+def _source(message: Message) -> Source:
+    return cast(Source, (message.topic(), message.partition()))
