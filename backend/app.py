@@ -18,6 +18,7 @@ from a2wsgi import WSGIMiddleware
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from backend.api.answer import Answer
 from backend.api.pages import create_pages
 from backend.api.serving import DRAINING, Serving
 from backend.api.shell import App, Receive, Scope, Send, Shell
@@ -260,6 +261,10 @@ class Application:
             await self._shell(scope, receive, send)
         elif scope["type"] == "lifespan":
             await self._lifespan(receive, send)
+
+    def answer_now(self, raw_path: bytes) -> Answer | None:
+        """For the worker: see Shell.answer_now."""
+        return self._shell.answer_now(raw_path)
 
     def drain(self) -> None:
         """For the worker: nothing new comes, and what is under way may end."""

@@ -77,12 +77,36 @@ class Shell:
                 self._in_flight -= 1
         await self._send(answer, scope["method"], send)
 
-    async def _send(self, answer: Answer, method: str, send: Send) -> None:
+    def answer_now(self, raw_path: bytes) -> Answer | None:
+        """The complete answer to a plain GET, if it is a point read that can be answered at once.
+
+        None leaves the request to `__call__`: all that waits, asks others, or is refused.
+        """
+        try:
+            found = self._paths.key_path(raw_path)
+            if found is None or found.rest:
+                return None
+            reads = self._reads[found.view.name]
+            answer = reads.read(reads.parse_key(found.text))
+        except (Problem, Elsewhere):
+            return None
+        except Exception:
+            log.exception("GET %r", raw_path)
+            return None
+        self._complete(answer, "GET")
+        return answer
+
+    def _complete(self, answer: Answer, method: str) -> None:
         headers = answer.headers
         if method != "HEAD" or all(name != b"content-length" for name, _ in headers):
             headers.append((b"content-length", b"%d" % len(answer.body)))
         headers.append((b"topology-epoch", self._serving.epoch_header))
-        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+
+    async def _send(self, answer: Answer, method: str, send: Send) -> None:
+        self._complete(answer, method)
+        await send(
+            {"type": "http.response.start", "status": answer.status, "headers": answer.headers}
+        )
         body = b"" if method == "HEAD" else answer.body
         await send({"type": "http.response.body", "body": body})
 

@@ -14,7 +14,7 @@ from typing import Any
 from local.ports import free_ports
 from local.processes import end, spawn
 from local.waiting import wait_until
-from tests.proxy.client import Client
+from tests.client import Client
 
 ROOT = Path(__file__).parents[2]
 MODULES = Path("/usr/lib/nginx/modules")

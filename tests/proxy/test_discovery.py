@@ -11,8 +11,8 @@ import pytest
 
 from local.ports import free_ports
 from local.waiting import wait_until
+from tests.client import Response
 from tests.proxy.backends import EPOCH, Answer, Backend, Cluster, Request
-from tests.proxy.client import Response
 from tests.proxy.conftest import StartNginx
 from tests.proxy.nginx import Nginx
 

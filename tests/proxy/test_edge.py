@@ -13,8 +13,8 @@ import pytest
 
 from local.ports import free_ports
 from local.waiting import wait_until
+from tests.client import Client, Response, raw
 from tests.proxy.backends import Cluster
-from tests.proxy.client import Client, Response, raw
 from tests.proxy.nginx import ROOT, Nginx, command, lay_out
 
 pytestmark = pytest.mark.system

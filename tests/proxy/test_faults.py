@@ -7,8 +7,8 @@ import time
 
 import pytest
 
+from tests.client import Response
 from tests.proxy.backends import Answer, Backend, Behaviour, Cluster, Request
-from tests.proxy.client import Response
 from tests.proxy.nginx import Nginx
 
 pytestmark = pytest.mark.system

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from types import TracebackType
 
-from tests.system.client import Client, Response
+from tests.client import Client, Response
 
 # What is wrong with an answer to this path, or "" if nothing is.
 Judge = Callable[[str, Response], str]

@@ -17,7 +17,7 @@ from local.errors import LocalError, tail
 from local.ports import free_ports, is_free
 from local.processes import end, how_it_ended, spawn
 from local.waiting import wait_until
-from tests.system.client import Client, Response
+from tests.client import Client, Response
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [str(Path(sys.executable).with_name("gunicorn")), "-c", "python:backend.gunicorn_conf"]

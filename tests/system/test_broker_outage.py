@@ -9,9 +9,9 @@ import pytest
 from local.broker import Broker, quiet_admin
 from local.ports import free_ports
 from local.topics import Topic, create_topics
+from tests.client import Response, key_path
 from tests.system.asking import Asking
 from tests.system.backends import views_toml
-from tests.system.client import Response, key_path
 from tests.system.conftest import Deploy
 from tests.system.model import Writer
 

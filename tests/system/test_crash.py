@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import pytest
 
 from local.broker import Broker
+from tests.client import Response, key_path
 from tests.conftest import MakeTopic
 from tests.system.asking import Asking
 from tests.system.backends import Backend, views_toml
-from tests.system.client import Response, key_path
 from tests.system.conftest import Deploy
 from tests.system.model import Writer, ends_of, fold, history, stored
 

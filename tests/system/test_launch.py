@@ -10,10 +10,10 @@ import pytest
 from backend.core.partitioner import partition_of
 from local.broker import Broker
 from local.waiting import wait_until
+from tests.client import Response, key_path
 from tests.conftest import MakeTopic
 from tests.system.asking import Asking, Judge
 from tests.system.backends import settle, views_toml
-from tests.system.client import Response, key_path
 from tests.system.conftest import Deploy
 from tests.system.model import Log, Writer, ends_of, history, table_of
 

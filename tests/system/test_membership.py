@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from local.broker import Broker
+from tests.client import Response, key_path
 from tests.conftest import MakeTopic
 from tests.system.asking import Asking
 from tests.system.backends import Backend, settle, views_toml
-from tests.system.client import Response, key_path
 from tests.system.conftest import Deploy
 from tests.system.model import Writer
 

@@ -6,9 +6,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from backend.core.partitioner import partition_of
+from tests.client import key_path
 from tests.conftest import MakeTopic
 from tests.system.backends import Backend, settle, views_toml
-from tests.system.client import key_path
 from tests.system.conftest import Deploy
 from tests.system.model import Writer
 

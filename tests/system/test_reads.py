@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import struct
 import uuid
 from collections.abc import Iterator
@@ -16,9 +17,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from local.broker import Broker
+from tests.client import Client, Response, exchange, key_path
 from tests.conftest import MakeTopic
 from tests.system.backends import Backend, views_toml
-from tests.system.client import Client, Response, key_path
 from tests.system.conftest import Deploy
 from tests.system.model import Writer, ends_of, history
 
@@ -237,6 +238,35 @@ def test_what_cannot_be_answered_is_a_problem_with_a_code(
         assert answer.headers["Topology-Epoch"]
         if status == 405:
             assert "GET" in answer.headers["Allow"]
+
+
+def wire(port: int, path: str, *headers: str) -> bytes:
+    """The response byte for byte, but for what differs between any two: Date and Staleness."""
+    lines = [f"GET {path} HTTP/1.1", "Host: t", *headers]
+    answer = exchange(port, "\r\n".join([*lines, "", ""]).encode())
+    return re.sub(rb"(?i)(date|staleness): [^\r]+", rb"\1", answer)
+
+
+def test_the_short_way_of_point_reads_gives_the_very_bytes_of_the_ordinary_one(
+    running: Running,
+) -> None:
+    # what ends the connection, has a body or a condition goes the ordinary way
+    ordinary = "Accept: text/html, */*;q=0.1"
+    for backend in running.backends:
+        for key in ("key 1", "key 2", "key 3", "missing 1", "東京", "a/b"):
+            path = key_path("v", key)
+            last = f"GET {path} HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n"
+            short = wire(backend.port, path, "\r\n" + last[:-4])
+            assert short.count(b"HTTP/1.1") == 2, short
+            assert short == wire(backend.port, path, ordinary, "\r\n" + last[:-4])
+
+
+def test_requests_sent_at_once_are_answered_in_their_order(running: Running) -> None:
+    keys = [f"key {n}" for n in range(40)]
+    requests = [f"GET {key_path('v', key)} HTTP/1.1\r\nHost: t\r\n" for key in keys]
+    requests[-1] += "Connection: close\r\n"
+    answers = exchange(running.backends[0].port, "\r\n".join([*requests, ""]).encode())
+    assert re.findall(rb'"key":"(key \d+)"', answers) == [key.encode() for key in keys]
 
 
 def test_a_request_line_beyond_all_bounds_is_refused(running: Running) -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from local.broker import Broker
 from local.ports import free_ports
+from tests.client import Client, key_path
 from tests.conftest import MakeTopic
 from tests.system.backends import settle, views_toml
-from tests.system.client import Client, key_path
 from tests.system.conftest import Deploy
 from tests.system.model import Writer, ends_of, fold, history, stored
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.client import Response, key_path
 from tests.conftest import MakeTopic
 from tests.system.asking import Asking
 from tests.system.backends import views_toml
-from tests.system.client import Response, key_path
 from tests.system.conftest import Deploy
 from tests.system.model import Writer
 

@@ -12,10 +12,10 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from backend.core.partitioner import partition_of
 from local.broker import Broker, quiet_admin
 from local.waiting import wait_until
+from tests.client import Response, key_path
 from tests.conftest import MakeTopic
 from tests.system.asking import Asking, Judge
 from tests.system.backends import Backend, settle, views_toml
-from tests.system.client import Response, key_path
 from tests.system.conftest import Deploy
 from tests.system.model import Writer, ends_of, history
 

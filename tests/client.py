@@ -1,9 +1,11 @@
-"""HTTP requests with time-outs, whose paths go out byte for byte as they are written."""
+"""HTTP requests as they are written: no path is normalised, nothing is followed or tried again."""
 
 from __future__ import annotations
 
 import http.client
 import json
+import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -52,10 +54,16 @@ class Client:
         self._connection.connect()
 
     def request(
-        self, method: str, path: str, body: bytes | None = None, **headers: str
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        **named: str,
     ) -> Response:
-        """`headers` with `_` for `-`. A failed connection is closed, the next request opens one."""
-        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        """`named` are headers with `_` for `-`. A connection that fails is closed; the next request
+        opens another."""
+        given = {name.replace("_", "-"): value for name, value in named.items()} | (headers or {})
         try:
             self._connection.request(method, path, body=body, headers=given)
             answer = self._connection.getresponse()
@@ -73,3 +81,22 @@ class Client:
 def key_path(view: str, key: str | bytes) -> str:
     """The canonical path of a text key, percent-encoded."""
     return f"/views/{view}/keys/{quote(key, safe='')}"
+
+
+def exchange(port: int, request: bytes) -> bytes:
+    """What comes back until the server closes the connection, byte for byte."""
+    with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT) as connection:
+        connection.sendall(request)
+        return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+def raw(port: int, request: bytes) -> Response:
+    """Sends the bytes as they are, on a connection of their own."""
+    with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT) as connection:
+        connection.sendall(request)
+        answer = http.client.HTTPResponse(connection)
+        try:
+            answer.begin()
+            return Response(answer.status, answer.headers, answer.read())
+        finally:
+            answer.close()
