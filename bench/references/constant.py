@@ -41,9 +41,6 @@ class Constant:
         await send(self._start)
         await send(self._body)
 
-    def drain(self) -> None:
-        """The backend's worker says so when it is about to stop."""
-
 
 def create() -> Constant:
     return Constant(json.loads(Path(os.environ["BENCH_ANSWER"]).read_text()))

@@ -1,5 +1,6 @@
-"""gunicorn for the constant application: worker, loop, parser and all just as for a backend."""
+"""gunicorn for the constant application: all as for a backend, but for its worker, which reads."""
 
 from backend.gunicorn_conf import *  # noqa: F403
 
 wsgi_app = "bench.references.constant:create()"
+worker_class = "asgi"
