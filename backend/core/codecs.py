@@ -43,6 +43,10 @@ class Codec(Protocol):
     def name(self) -> str: ...
 
     @property
+    def size(self) -> int | None:
+        """Bytes of every stored key; None where they differ."""
+
+    @property
     def keeps_bytes(self) -> bool:
         """Whether `to_store` gives back what it got."""
 
@@ -74,6 +78,7 @@ class _AsIs:
     """What the formats share whose bytes are kept as they come."""
 
     name: str
+    size: ClassVar[int | None] = None
     keeps_bytes: ClassVar[bool] = True
 
     @property
@@ -133,6 +138,8 @@ class _Json(_AsIs):
 
 
 class _Uuid(_AsIs):
+    size = 36
+
     @property
     def probe(self) -> Callable[[bytes], object]:
         return self.check
@@ -196,6 +203,7 @@ class _Integer:
 @dataclass(frozen=True)
 class _Float64:
     name: str
+    size: ClassVar[int | None] = 8
     keeps_bytes: ClassVar[bool] = False
 
     @property

@@ -1,7 +1,11 @@
 """What a store partition keeps, as bytes. Numbers are big-endian.
 
-    0x00 · name                     a note of the store itself: its position, its identity
-    0x01 · key (codec.to_store)     an entry:  record timestamp (8 B, ms) · offset (8 B) · value
+    0x00 · name               a note of the store itself: position, stream time, identity
+    0x01 · key (`layouts`)    an entry:  record timestamp (8 B, ms) · offset (8 B) · value
+    0x02 · time (8 B) · key   when an entry's time was; only where a view has a retention
+
+In a versioned store a delete is an entry too: its offset is stored as its complement (negative),
+its value is empty.
 
 The position lies in the same keyspace as the entries, so that one WriteBatch (and, after a crash,
 one write-ahead log) holds both or neither.
@@ -16,28 +20,42 @@ from typing import Any, NamedTuple
 import orjson
 
 ENTRY = b"\x01"
+EXPIRY = b"\x02"
 POSITION_KEY = b"\x00position"
+STREAM_TIME_KEY = b"\x00stream-time"
 IDENTITY_KEY = b"\x00identity"
 
 _HEAD = struct.Struct(">qq")
-_POSITION = struct.Struct(">q")
+_NUMBER = struct.Struct(">q")
 
 ENTRY_HEAD_SIZE = _HEAD.size
 entry_head = _HEAD.pack
 
 
 class Entry(NamedTuple):
-    """One entry of a view: `value` in record bytes, with the record's timestamp (ms) and offset."""
+    """One entry of a view: `value` in record bytes, with the record's timestamp (ms) and offset;
+    no value for a version that says "deleted"."""
 
     timestamp: int
     offset: int
-    value: bytes
+    value: bytes | None
 
 
 def decode_entry(stored: bytes) -> Entry:
     """An entry from its stored bytes; struct.error if they are no entry."""
     timestamp, offset = _HEAD.unpack_from(stored)
+    if offset < 0:
+        return Entry(timestamp, ~offset, None)
     return Entry(timestamp, offset, stored[ENTRY_HEAD_SIZE:])
+
+
+def deleted_version(timestamp: int, offset: int) -> bytes:
+    """The entry of a version from which on the key is not there."""
+    return _HEAD.pack(timestamp, ~offset)
+
+
+def is_deleted(stored: bytes) -> bool:
+    return stored[8] >= 0x80
 
 
 def entry_offset(stored: bytes) -> int:
@@ -45,13 +63,14 @@ def entry_offset(stored: bytes) -> int:
     return int.from_bytes(stored[8:16], "big")
 
 
-def encode_position(position: int) -> bytes:
-    return _POSITION.pack(position)
+def encode_number(number: int) -> bytes:
+    """A position, or a stream time (ms)."""
+    return _NUMBER.pack(number)
 
 
-def decode_position(stored: bytes) -> int:
-    position: int = _POSITION.unpack(stored)[0]
-    return position
+def decode_number(stored: bytes) -> int:
+    number: int = _NUMBER.unpack(stored)[0]
+    return number
 
 
 @dataclass(frozen=True)

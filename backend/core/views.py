@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import re
 import tomllib
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -18,8 +18,14 @@ import orjson
 
 from backend.core.codecs import KEY_CODECS, VALUE_CODECS, Codec
 from backend.core.errors import ConfigurationError
+from backend.core.layouts import (
+    KeyValueLayout,
+    Layout,
+    SessionLayout,
+    VersionedLayout,
+    WindowLayout,
+)
 from backend.core.partitioner import PARTITIONERS
-from backend.core.records import ENTRY
 
 # First path segments that are the product's own.
 RESERVED_SEGMENTS = frozenset(
@@ -27,10 +33,19 @@ RESERVED_SEGMENTS = frozenset(
     | {"openapi.json", "processors", "proxy", "topics", "views"}
 )
 
+STORES = ("key-value", "window", "session", "versioned")
+ANY_PARTITION = "none"
+"""The partitioner of a topic whose records may be in any partition: all are asked."""
+
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}", re.ASCII)
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)  # Kafka's own rule
 _PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+", re.ASCII)
+_DURATION = re.compile(r"(?P<number>[0-9]{1,9})(?P<unit>ms|s|m|h|d)", re.ASCII)
+_UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _TABLE = re.compile(r"^\s*\[\s*(?P<table>[^]]+?)\s*]")
+
+
+_ALWAYS_SHOWN = ("name", "topic", "path", "key", "value", "partitioner", "store")
 
 
 @dataclass(frozen=True)
@@ -43,6 +58,11 @@ class View:
     key: str
     value: str
     partitioner: str
+    store: str = "key-value"
+    window_size: int | None = None
+    window_key: str = "changelog"
+    retention: int | None = None
+    persistence: str = "rocksdb"
 
     @cached_property
     def hash(self) -> str:
@@ -58,20 +78,25 @@ class View:
         return VALUE_CODECS[self.value]
 
     @cached_property
-    def stored_key(self) -> Callable[[bytes], bytes]:
-        """A record key of this view's format, as it stands in RocksDB (`records`)."""
+    def layout(self) -> Layout:
+        """How its record keys become stored keys."""
         codec = self.key_codec
-        if codec.keeps_bytes:
-            return ENTRY.__add__
-        return lambda raw: ENTRY + codec.to_store(raw)
-
-    @property
-    def store(self) -> str:
-        return "key-value"
+        if self.store == "window":
+            return WindowLayout(codec, sequenced=self.window_key == "changelog")
+        if self.store == "session":
+            return SessionLayout(codec)
+        if self.store == "versioned":
+            return VersionedLayout(codec)
+        return KeyValueLayout(codec)
 
     def description(self) -> dict[str, Any]:
-        """What everyone may know of the view: the entry of /views and /processors."""
-        return {**asdict(self), "store": self.store}
+        """What everyone may know of the view: the entry of /views and /processors; times in ms."""
+        usual = {field.name: field.default for field in fields(self)}
+        return {
+            name: value
+            for name, value in asdict(self).items()
+            if name in _ALWAYS_SHOWN or value != usual[name]
+        }
 
 
 @dataclass(frozen=True)
@@ -94,10 +119,21 @@ _FIELDS = {
     "path": _Field("", None, 'a short path such as "/messages"'),
     "key": _Field(None, tuple(KEY_CODECS), "the format of the keys"),
     "value": _Field(None, tuple(VALUE_CODECS), "the format of the values"),
-    "store": _Field("key-value", ("key-value",), "what keeps the view"),
-    "partitioner": _Field("murmur2", PARTITIONERS, "the partitioner of the topic's producers"),
-    "persistence": _Field("rocksdb", ("rocksdb",), "where the view is kept"),
+    "store": _Field("key-value", STORES, "what keeps the view"),
+    "window_size": _Field(
+        "", None, 'how long a window is, such as "1h"; without it: points in time'
+    ),
+    "window_key": _Field(
+        "changelog", ("changelog", "topic"), "whether record keys end with a sequence, or do not"
+    ),
+    "partitioner": _Field(
+        "murmur2", (*PARTITIONERS, ANY_PARTITION), "the partitioner of the topic's producers"
+    ),
+    "persistence": _Field("rocksdb", ("rocksdb", "memory"), "where the view is kept"),
+    "retention": _Field("", None, 'how long entries are kept, by their time, such as "7d"'),
 }
+# which stores a field is for, where it is not for all
+_ONLY_FOR = {"window_size": ("window",), "window_key": ("window",)}
 
 
 def parse_views(text: str, source: str = "views.toml") -> Deployment:
@@ -167,6 +203,9 @@ def _parse_view(name: str, fields: Any, reader: _Reader) -> View:
         values[field] = value
     if not _TOPIC.fullmatch(values["topic"]) or values["topic"] in (".", ".."):
         raise reader.error(table, "topic", f'"{values["topic"]}" cannot be a topic\'s name')
+    for field, stores in _ONLY_FOR.items():
+        if field in fields and values["store"] not in stores:
+            raise reader.error(table, field, f"only for store = {_quoted(stores)}")
     return View(
         name=name,
         topic=values["topic"],
@@ -174,7 +213,31 @@ def _parse_view(name: str, fields: Any, reader: _Reader) -> View:
         key=values["key"],
         value=values["value"],
         partitioner=values["partitioner"],
+        store=values["store"],
+        window_size=_parse_duration("window_size", values, table, reader),
+        window_key=values["window_key"],
+        retention=_parse_duration("retention", values, table, reader),
+        persistence=values["persistence"],
     )
+
+
+def _quoted(words: Iterable[str]) -> str:
+    return " or ".join(f'"{word}"' for word in words)
+
+
+def _parse_duration(
+    field: str, values: dict[str, str], table: tuple[str, ...], reader: _Reader
+) -> int | None:
+    """In ms; None where none is given."""
+    text = values[field]
+    if not text:
+        return None
+    parsed = _DURATION.fullmatch(text)
+    if parsed is None or not int(parsed["number"]):
+        raise reader.error(
+            table, field, f'"{text}" is no duration such as "500ms", "30s", "5m", "12h" or "7d"'
+        )
+    return int(parsed["number"]) * _UNITS[parsed["unit"]]
 
 
 def _parse_path(path: str, table: tuple[str, ...], reader: _Reader) -> str | None:

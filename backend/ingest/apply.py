@@ -13,10 +13,13 @@ from typing import Protocol
 
 import numpy as np
 
+from backend.core import expiry
 from backend.core.partitioner import partitions_of_batch
-from backend.core.records import entry_head
-from backend.core.views import View
+from backend.core.records import ENTRY, deleted_version, entry_head
+from backend.core.views import ANY_PARTITION, View
 from backend.ingest.protocols import Batch
+
+_NO_KEY = "the record has no key"
 
 
 class Record(Protocol):
@@ -41,22 +44,47 @@ class DeadLetter:
     reason: str
 
 
+@dataclass(frozen=True)
+class Filled:
+    """What a run of records came to: the bare keys added, what was not, and the greatest time."""
+
+    keys: list[bytes]
+    dead: list[DeadLetter]
+    stream_time: int | None  # ms; as it was where the view has no retention
+
+
 def fill(
-    batch: Batch, view: View, records: Sequence[Record], position: int
-) -> tuple[list[bytes], list[DeadLetter]]:
-    """Add the records from `position` on to the batch; the keys added, and what was not.
+    batch: Batch,
+    view: View,
+    records: Sequence[Record],
+    position: int,
+    stream_time: int | None = None,
+) -> Filled:
+    """Add the records from `position` on to the batch.
 
     A null value deletes; an undecodable record leaves the previous value as it is.
     """
+    run = _from(records, position)
+    if view.store == "key-value" and view.retention is None:
+        return _fill_latest(batch, view, run, stream_time)
+    return _fill_timed(batch, view, run, stream_time)
+
+
+def _fill_latest(
+    batch: Batch, view: View, records: Sequence[Record], stream_time: int | None
+) -> Filled:
+    """One entry a key, no time to look at: the loop that most records go through."""
     put, delete, head = batch.put, batch.delete, entry_head
     probe_key, probe_value = view.key_codec.probe, view.value_codec.probe
-    stored_key, keeps_value = view.stored_key, view.value != "none"
+    keeps_value = view.value != "none"
+    # a call of C where the bytes stay as they are
+    stored_key = ENTRY.__add__ if view.key_codec.keeps_bytes else view.layout.stored_key
     keys: list[bytes] = []
     dead: list[DeadLetter] = []
-    for record in _from(records, position):
+    for record in records:
         key, value = record.key(), record.value()
         if key is None:
-            dead.append(DeadLetter(record, "the record has no key"))
+            dead.append(DeadLetter(record, _NO_KEY))
             continue
         try:
             probe_key(key)
@@ -67,10 +95,56 @@ def fill(
                 entry = head(record.timestamp()[1], record.offset())
                 put(stored_key(key), entry + value if keeps_value else entry)
         except ValueError:
-            dead.append(DeadLetter(record, _what_is_wrong(view, key, value)))
+            dead.append(DeadLetter(record, _what_is_wrong(view, key, key, value)))
             continue
         keys.append(key)
-    return keys, dead
+    return Filled(keys, dead, stream_time)
+
+
+def _fill_timed(
+    batch: Batch, view: View, records: Sequence[Record], stream_time: int | None
+) -> Filled:
+    """Entries that have a time: windows, sessions, versions, and whatever has a retention."""
+    put, delete = batch.put, batch.delete
+    probe_key, probe_value = view.key_codec.probe, view.value_codec.probe
+    layout, keeps_value, versioned = view.layout, view.value != "none", view.store == "versioned"
+    time_of, retention = expiry.time_of(view), view.retention
+    keys: list[bytes] = []
+    dead: list[DeadLetter] = []
+    for record in records:
+        key, value = record.key(), record.value()
+        if key is None:
+            dead.append(DeadLetter(record, _NO_KEY))
+            continue
+        timestamp, offset = record.timestamp()[1], record.offset()
+        bare = layout.bare_key(key)
+        try:
+            probe_key(bare)
+            stored_key = layout.stored_key(key, timestamp)
+            if value is not None:
+                probe_value(value)
+        except ValueError:
+            dead.append(DeadLetter(record, _what_is_wrong(view, key, bare, value)))
+            continue
+        keys.append(bare)
+        if retention is not None:
+            time = time_of(stored_key, timestamp)
+            stream_time = time if stream_time is None else max(stream_time, time)
+            if time < expiry.horizon(view, stream_time):
+                # late: it had expired before it came
+                if not versioned:
+                    delete(stored_key)
+                continue
+            if value is not None or versioned:
+                put(expiry.note(time, stored_key), b"")
+        if value is not None:
+            entry = entry_head(timestamp, offset)
+            put(stored_key, entry + value if keeps_value else entry)
+        elif versioned:
+            put(stored_key, deleted_version(timestamp, offset))
+        else:
+            delete(stored_key)
+    return Filled(keys, dead, stream_time)
 
 
 def _from(records: Sequence[Record], position: int) -> Sequence[Record]:
@@ -80,9 +154,10 @@ def _from(records: Sequence[Record], position: int) -> Sequence[Record]:
     return records[bisect_left(records, position, key=lambda record: record.offset()) :]
 
 
-def _what_is_wrong(view: View, key: bytes, value: bytes | None) -> str:
+def _what_is_wrong(view: View, key: bytes, bare: bytes, value: bytes | None) -> str:
     try:
-        view.key_codec.check(key)
+        view.key_codec.check(bare)
+        view.layout.stored_key(key, 0)
     except ValueError as e:
         return f"key: {e}"
     try:
@@ -99,7 +174,7 @@ def count_mis_partitioned(
 
     After partitions were added, a record is where it belongs if one of the counts puts it here.
     """
-    if not keys:
+    if not keys or view.partitioner == ANY_PARTITION:
         return 0
     misplaced = np.ones(len(keys), dtype=bool)
     for count in counts:

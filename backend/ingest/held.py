@@ -25,6 +25,7 @@ class HeldPartition:
     identity: Identity
     opened_at: float  # s, monotonic
     applied_records: int = 0
+    expired_until: int = -(1 << 63)  # ms: entries of lesser times are deleted
     damaged: str | None = None  # why it has to be rebuilt, once a read has found out
     partition_header: bytes = field(init=False)
     etag_prefix: bytes = field(init=False)

@@ -14,19 +14,20 @@ from dataclasses import replace
 from typing import Any
 
 from backend.core.errors import StoreError
+from backend.core.records import Identity
 from backend.core.views import View
 from backend.ingest.apply import Record, count_mis_partitioned, fill
 from backend.ingest.dead_letters import DeadLetters
+from backend.ingest.expired import expired
 from backend.ingest.facts import TopicFacts
 from backend.ingest.fetcher import Fetched, Fetcher
 from backend.ingest.held import Held, HeldPartition
+from backend.ingest.leftovers import Leftovers, Unit
 from backend.ingest.opening import open_partition
 from backend.ingest.protocols import Folder
 from backend.ingest.watcher import Watcher
 
 log = logging.getLogger(__name__)
-
-Unit = tuple[str, int]  # a view's name and a partition of its topic
 
 # While reads are served, a write may hold the interpreter only shortly: some 2 ms a batch.
 _BATCH = 500
@@ -65,8 +66,7 @@ class Ingestor:
         self._acceptable_recovery_lag = acceptable_recovery_lag
         self._reads_served = reads_served
         self._on_news = on_news
-        self._cleanup_delay = cleanup_delay
-        self._let_go: dict[Unit, float] = {}  # on disk, but not wanted, since
+        self._leftovers = Leftovers(folder, cleanup_delay)
         self._fetcher: Fetcher | None = None
         self._wanted: frozenset[Unit] = frozenset()
         self._opened: frozenset[Unit] = frozenset()
@@ -134,6 +134,7 @@ class Ingestor:
                 self._look_at_facts()
                 self._touch()
                 self._apply(self._fetch())
+                self._expire()
                 self.progress_at = time.monotonic()
         finally:
             for held in self._held.all():
@@ -266,14 +267,15 @@ class Ingestor:
             return
         view = held.view
         batch = held.store.new_batch()
-        keys, dead = fill(batch, view, run, held.progress.position)
+        filled = fill(batch, view, run, held.progress.position, held.store.stream_time)
+        dead = filled.dead
         identity = held.identity
         epoch = run[-1].leader_epoch()
         if epoch is not None and epoch != identity.leader_epoch:
             identity = replace(identity, leader_epoch=epoch)
         facts = self._watcher.facts(view.topic)
         counts = {identity.partitions, *([facts.partitions] if facts else [])}
-        misplaced = count_mis_partitioned(view, keys, held.partition, sorted(counts))
+        misplaced = count_mis_partitioned(view, filled.keys, held.partition, sorted(counts))
         if misplaced:
             if not identity.mis_partitioned:
                 log.warning(
@@ -292,8 +294,8 @@ class Ingestor:
         held.identity = identity
         if first_misplaced:
             self._on_news()
-        if self._write(held, batch, position, identity if changed else None):
-            held.applied_records += len(keys)
+        if self._write(held, batch, position, identity if changed else None, filled.stream_time):
+            held.applied_records += len(filled.keys)
 
     def _advance(self, held: HeldPartition, offset: int) -> None:
         """The log ends at `offset`: behind the last record there may be transaction markers, or
@@ -302,9 +304,16 @@ class Ingestor:
         if position > held.progress.position or not held.progress.answerable:
             self._write(held, held.store.new_batch(), position, None)
 
-    def _write(self, held: HeldPartition, batch: Any, position: int, identity: Any) -> bool:
+    def _write(
+        self,
+        held: HeldPartition,
+        batch: Any,
+        position: int,
+        identity: Identity | None,
+        stream_time: int | None = None,
+    ) -> bool:
         try:
-            held.store.write(batch, position, identity)
+            held.store.write(batch, position, identity, stream_time)
             if held.progress.applied(position):
                 self._say_answerable(held)
         except StoreError as e:
@@ -317,6 +326,11 @@ class Ingestor:
                 self._not_before[(held.view.name, held.partition)] = time.monotonic() + _RETRY_AFTER
             return False
         return True
+
+    def _expire(self) -> None:
+        for held in self._held.all():
+            if held.view.retention is not None and (batch := expired(held)) is not None:
+                self._write(held, batch, held.progress.position, None)
 
     def _say_rebuilt(self, view: str, partition: int, reason: str) -> None:
         self.rebuilds += 1
@@ -370,17 +384,4 @@ class Ingestor:
         for held in self._held.all():
             held.identity = replace(held.identity, alive_at=time.time_ns() // 1_000_000)
             self._write(held, held.store.new_batch(), held.progress.position, held.identity)
-        self._clean_up(now)
-
-    def _clean_up(self, now: float) -> None:
-        """A partition that moved away is kept for a while: it may well come back."""
-        unwanted = {
-            (view, partition)
-            for view, partitions in self._folder.held().items()
-            for partition in partitions
-        } - self._wanted
-        self._let_go = {unit: self._let_go.get(unit, now) for unit in unwanted}
-        for unit, since in self._let_go.items():
-            if now - since >= self._cleanup_delay:
-                log.info("view %s, partition %d is deleted: it is held elsewhere", *unit)
-                self._folder.delete(*unit)
+        self._leftovers.clean_up(self._wanted, now)

@@ -45,7 +45,7 @@ def _usable_store(
     folder: Folder, view: View, partition: int, facts: TopicFacts
 ) -> tuple[Store, str | None]:
     """A store that can be continued, or an empty one."""
-    store, reason = folder.open(view.name, partition)
+    store, reason = folder.open(view.name, partition, view.persistence == "memory")
     if store.identity is None and store.position is None:
         return store, reason
     now_ms = time.time_ns() // 1_000_000
@@ -54,5 +54,5 @@ def _usable_store(
         return store, None
     store.close()
     folder.delete(view.name, partition)
-    store, _ = folder.open(view.name, partition)
+    store, _ = folder.open(view.name, partition, view.persistence == "memory")
     return store, reason

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -20,13 +21,24 @@ class Store(Protocol):
     """One open store partition; it keeps entries and position in step through any crash."""
 
     position: int | None
+    stream_time: int | None
     identity: Identity | None
 
     def get(self, key: bytes) -> bytes | None: ...
 
+    def scan(
+        self, low: bytes, high: bytes, backwards: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]: ...
+
     def new_batch(self) -> Batch: ...
 
-    def write(self, batch: Batch, position: int, identity: Identity | None = None) -> None: ...
+    def write(
+        self,
+        batch: Batch,
+        position: int,
+        identity: Identity | None = None,
+        stream_time: int | None = None,
+    ) -> None: ...
 
     def initialise(self, position: int, identity: Identity) -> None: ...
 
@@ -42,7 +54,7 @@ class Store(Protocol):
 class Folder(Protocol):
     """Where store partitions are opened and deleted."""
 
-    def open(self, view: str, partition: int) -> tuple[Store, str | None]: ...
+    def open(self, view: str, partition: int, memory: bool = False) -> tuple[Store, str | None]: ...
 
     def set_aside(self, view: str, partition: int) -> Path: ...
 

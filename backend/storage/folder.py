@@ -10,7 +10,7 @@ import struct
 import time
 from pathlib import Path
 
-from rocksdict import Options
+from rocksdict import Env, Options
 
 from backend.core.errors import ConfigurationError
 from backend.storage.options import SharedMemory, Tuning
@@ -53,14 +53,23 @@ class DataFolder:
     def path(self, view: str, partition: int) -> Path:
         return self.root / view / str(partition)
 
-    def open(self, view: str, partition: int) -> tuple[StorePartition, str | None]:
+    def open(
+        self, view: str, partition: int, memory: bool = False
+    ) -> tuple[StorePartition, str | None]:
         """An open store partition, and why it had to be started anew, if it had to.
+
+        In `memory` it is always a new one, and its path only its name.
 
         One that does not open is kept aside for whoever wants to look into it, and replaced by an
         empty one: its records are in Kafka.
         """
         path = self.path(view, partition)
         path.parent.mkdir(parents=True, exist_ok=True)
+        if memory:
+            shutil.rmtree(path, ignore_errors=True)  # of the same view, when it was kept on disk
+            options = self._options()
+            options.set_env(Env.mem_env())
+            return StorePartition(path, options, memory=True), None
         try:
             return StorePartition(path, self._options()), None
         except Exception as e:

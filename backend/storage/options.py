@@ -31,6 +31,7 @@ class Tuning:
     max_open_files: int = 128
     max_wal: int = 64 << 20
     background_jobs: int = 2
+    deletes_window: int = 4096  # entries
 
 
 class SharedMemory:
@@ -67,4 +68,8 @@ class SharedMemory:
         options.set_keep_log_file_num(2)
         options.set_max_log_file_size(1 << 20)
         options.set_stats_dump_period_sec(0)
+        # a file most of which is deletes (of expired entries) is compacted without waiting for more
+        options.add_compact_on_deletion_collector_factory(
+            tuning.deletes_window, tuning.deletes_window // 2, 0.5
+        )
         return options

@@ -2,32 +2,48 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
-from rocksdict import Options, Rdict, WriteBatch
+from rocksdict import Options, Rdict, ReadOptions, WriteBatch, WriteOptions
 
 from backend.core.errors import StoreClosedError, StoreError
 from backend.core.records import (
     IDENTITY_KEY,
     POSITION_KEY,
+    STREAM_TIME_KEY,
     Identity,
-    decode_position,
-    encode_position,
+    decode_number,
+    encode_number,
 )
 
 
 class StorePartition:
     """An open store partition. Reads from any thread; writes from one."""
 
-    def __init__(self, path: Path, options: Options) -> None:
-        """Open or create; raises what rocksdict raises (see `DataFolder.open`)."""
+    def __init__(self, path: Path, options: Options, memory: bool = False) -> None:
+        """Open or create; raises what rocksdict raises (see `DataFolder.open`).
+
+        `memory`: the options have an environment of their own, and nothing outlives `close`.
+        """
         self.path = path
         self._closed = False
+        self._memory = memory
         self._db = Rdict(str(path), options)
+        if memory:
+            # nothing to recover; nor can this environment sync a log
+            unlogged = WriteOptions()
+            unlogged.disable_wal = True  # type: ignore[method-assign, assignment]
+            self._db.set_write_options(unlogged)
         self._read = self._db.get
         stored = self._read(POSITION_KEY)
-        self.position: int | None = None if stored is None else decode_position(stored)
+        self.position: int | None = None if stored is None else decode_number(stored)
+        stored = self._read(STREAM_TIME_KEY)
+        self.stream_time: int | None = None if stored is None else decode_number(stored)
         stored = self._read(IDENTITY_KEY)
         self.identity: Identity | None = None if stored is None else Identity.decode(stored)
 
@@ -44,13 +60,49 @@ class StorePartition:
                 raise StoreClosedError(str(self.path)) from e
             raise _store_error(f"reading {self.path}", e) from e
 
+    def scan(
+        self, low: bytes, high: bytes, backwards: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """(stored key, stored bytes) with low <= key < high, as of the call; StoreError.
+
+        Some 0.5 µs an entry; whoever takes many in the event loop has to pause.
+        """
+        if self._closed:
+            raise StoreClosedError(str(self.path))
+        bounds = ReadOptions()
+        bounds.set_iterate_lower_bound(low)
+        bounds.set_iterate_upper_bound(high)
+        start = high if backwards else low
+        try:
+            found = self._db.items(backwards=backwards, from_key=start, read_opt=bounds)
+        except Exception as e:
+            if self._closed:
+                raise StoreClosedError(str(self.path)) from e
+            raise _store_error(f"reading {self.path}", e) from e
+        return self._guarded(cast(Iterator[tuple[bytes, bytes]], found))
+
+    def _guarded(self, found: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
+        try:
+            yield from found
+        except Exception as e:
+            raise _store_error(f"reading {self.path}", e) from e
+
     def new_batch(self) -> WriteBatch:
         """A batch with `put(key, value)` and `delete(key)`, for `write`."""
         return WriteBatch(raw_mode=True)
 
-    def write(self, batch: WriteBatch, position: int, identity: Identity | None = None) -> None:
-        """Apply a batch, the position after it and, if it changed, the identity: all or nothing."""
-        batch.put(POSITION_KEY, encode_position(position))
+    def write(
+        self,
+        batch: WriteBatch,
+        position: int,
+        identity: Identity | None = None,
+        stream_time: int | None = None,
+    ) -> None:
+        """Apply a batch, the position after it and, if they changed, identity and stream time (ms):
+        all or nothing."""
+        batch.put(POSITION_KEY, encode_number(position))
+        if stream_time is not None:
+            batch.put(STREAM_TIME_KEY, encode_number(stream_time))
         if identity is not None:
             batch.put(IDENTITY_KEY, identity.encode())
         try:
@@ -58,6 +110,8 @@ class StorePartition:
         except Exception as e:
             raise _store_error(f"writing {self.path}", e) from e
         self.position = position
+        if stream_time is not None:
+            self.stream_time = stream_time
         if identity is not None:
             self.identity = identity
 
@@ -90,7 +144,12 @@ class StorePartition:
         """Idempotent. A read that comes later, or meanwhile, gets StoreClosedError."""
         if not self._closed:
             self._closed = True
-            self._db.close()
+            if not self._memory:
+                self._db.close()
+                return
+            with suppress(Exception):  # it cannot sync the log that it does not have
+                self._db.close()
+            shutil.rmtree(self.path, ignore_errors=True)
 
 
 def _store_error(what: str, error: Exception) -> StoreError:

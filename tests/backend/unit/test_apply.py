@@ -51,8 +51,8 @@ def applied(
     of: View, records: list[Rec], position: int = 0, before: dict[bytes, bytes] | None = None
 ) -> tuple[DictBatch, list[bytes], list[tuple[int, str]]]:
     batch = DictBatch(before or {})
-    keys, dead = fill(batch, of, records, position)
-    return batch, keys, [(letter.record.offset(), letter.reason) for letter in dead]
+    filled = fill(batch, of, records, position)
+    return batch, filled.keys, [(letter.record.offset(), letter.reason) for letter in filled.dead]
 
 
 def test_the_last_value_of_a_key_stays() -> None:

@@ -78,7 +78,14 @@ BROKEN = {
     "view's name": (GOOD + '[views."a/b"]\n', "line 6, [views.a/b]", "letters, digits"),
     "view named ..": (GOOD + '[views.".."]\n', "line 6, [views...]", "letters, digits"),
     "misspelt field": (with_line(4, 'keys = "string"'), "line 4, [views.orders], keys", "key,"),
-    "later issue's field": (GOOD + 'retention = "7d"', "line 6, [views.orders], retention", "path"),
+    "retention": (GOOD + 'retention = "7 days"', "line 6, [views.orders], retention", '"7d"'),
+    "no retention": (GOOD + 'retention = "0d"', "line 6, [views.orders], retention", '"7d"'),
+    "window size of others": (
+        GOOD + 'window_size = "1h"',
+        "line 6, [views.orders], window_size",
+        'store = "window"',
+    ),
+    "unknown field": (GOOD + 'standby = "1"', "line 6, [views.orders], standby", "path"),
     "no topic": (with_line(2, ""), "line 1, [views.orders]", 'topic = "…"'),
     "no key": (with_line(4, ""), "line 1, [views.orders]", 'key = "…"'),
     "no value": (with_line(5, ""), "line 1, [views.orders]", 'value = "…"'),
@@ -156,4 +163,4 @@ def test_the_hash_tells_definitions_apart(field: str) -> None:
 
 def test_the_hash_outlives_the_process() -> None:
     """It stands in every store partition: another one rebuilds them all."""
-    assert ORDERS.hash == "0d11694e14f8aac3"
+    assert ORDERS.hash == "7d062347497a48e3"

@@ -1,0 +1,62 @@
+"""Retention: which entries of a store partition are too old to be answered.
+
+The clock is the partition's own *stream time*: the greatest time of an entry that came so far,
+never the wall clock, so that a replay gives the same entries. The time of an entry is its record's
+timestamp (key-value, versioned), its window's start or its session's end. The rules are those of
+Kafka Streams' stores.
+
+Each entry leaves a note, ordered by time (`records.EXPIRY`), that ingest follows to delete it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from backend.core.layouts import Range
+from backend.core.records import EXPIRY
+from backend.core.views import View
+
+_SIGN = 1 << 63
+_LEAST = -_SIGN
+
+
+def time_of(view: View) -> Callable[[bytes, int], int]:
+    """(stored key, record timestamp) -> time of the entry, ms."""
+    if view.store == "window":
+        return lambda stored_key, timestamp: _stored_time(stored_key[-12:-4])
+    if view.store == "session":
+        return lambda stored_key, timestamp: _stored_time(stored_key[-16:-8])
+    return lambda stored_key, timestamp: timestamp
+
+
+def _stored_time(stored: bytes) -> int:
+    return int.from_bytes(stored, "big") - _SIGN
+
+
+def horizon(view: View, stream_time: int | None) -> int:
+    """The least time (ms) that is not expired yet."""
+    if view.retention is None or stream_time is None:
+        return _LEAST
+    if view.store in ("window", "session"):
+        return stream_time - view.retention + 1
+    return stream_time - view.retention
+
+
+def note(time: int, stored_key: bytes) -> bytes:
+    """The key under which an entry's time is noted."""
+    return EXPIRY + encode_unsigned(time) + stored_key[1:]
+
+
+def noted(key: bytes) -> tuple[int, bytes]:
+    """The inverse: time (ms) and stored key."""
+    return _stored_time(key[1:9]), b"\x01" + key[9:]
+
+
+def expired_notes(until: int) -> Range:
+    """The notes of entries with time < `until`."""
+    return EXPIRY, EXPIRY + encode_unsigned(max(until, _LEAST))
+
+
+def encode_unsigned(time: int) -> bytes:
+    """8 B in the order of the numbers, negative ones first."""
+    return (time + _SIGN).to_bytes(8, "big")

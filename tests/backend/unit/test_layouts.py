@@ -1,0 +1,138 @@
+"""Record keys to stored keys and back, in the order of the type, then of time."""
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.core.codecs import KEY_CODECS, Codec
+from backend.core.layouts import (
+    ALL,
+    EntryKey,
+    KeyValueLayout,
+    SessionLayout,
+    VersionedLayout,
+    WindowLayout,
+    after,
+)
+
+TIMES = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 2**42)
+# many zero and 255 bytes: these are what escaping is about
+BYTES = st.lists(st.sampled_from([0, 1, 97, 254, 255]), max_size=6).map(bytes)
+KEYS = {
+    "bytes": (BYTES, lambda raw: raw),
+    "string": (st.text("\x00ab\x7f", max_size=5).map(str.encode), lambda raw: raw),
+    "int64": (
+        st.integers(-(2**63), 2**63 - 1).map(lambda n: n.to_bytes(8, "big", signed=True)),
+        lambda raw: int.from_bytes(raw, "big", signed=True),
+    ),
+    "float64": (
+        st.floats(allow_nan=False).filter(bool).map(lambda x: struct.pack(">d", x)),
+        lambda raw: struct.unpack(">d", raw)[0],
+    ),
+}
+FORMATS = pytest.mark.parametrize("name", KEYS)
+
+
+def window(key: bytes, start: int, sequence: int = 0) -> bytes:
+    return key + struct.pack(">qi", start, sequence)
+
+
+def session(key: bytes, start: int, end: int) -> bytes:
+    return key + struct.pack(">qq", end, start)
+
+
+@FORMATS
+@given(data=st.data())
+def test_windows_are_in_the_order_of_key_start_sequence(name: str, data: st.DataObject) -> None:
+    keys, meaning = KEYS[name]
+    layout = WindowLayout(KEY_CODECS[name])
+    entry = st.tuples(keys, TIMES, st.integers(0, 2**31 - 1))
+    first, second = data.draw(entry), data.draw(entry)
+    stored = [layout.stored_key(window(*each)) for each in (first, second)]
+    assert layout.bare_key(window(*first)) == first[0]
+    assert layout.entry_key(stored[0]) == EntryKey(first[0], start=first[1], sequence=first[2])
+    ordered = (meaning(first[0]), *first[1:]) < (meaning(second[0]), *second[1:])
+    assert (stored[0] < stored[1]) == ordered
+
+
+@FORMATS
+@given(data=st.data())
+def test_sessions_and_versions_come_back_as_they_were(name: str, data: st.DataObject) -> None:
+    keys, meaning = KEYS[name]
+    one, other = data.draw(keys), data.draw(keys)
+    start, end = data.draw(TIMES), data.draw(TIMES)
+    sessions = SessionLayout(KEY_CODECS[name])
+    stored = sessions.stored_key(session(one, start, end))
+    assert sessions.entry_key(stored) == EntryKey(one, start=start, end=end)
+    assert sessions.bare_key(session(one, start, end)) == one
+    less = stored < sessions.stored_key(session(other, start, end))
+    assert less == (meaning(one) < meaning(other))
+    versions = VersionedLayout(KEY_CODECS[name])
+    stored = versions.stored_key(one, start)
+    assert versions.entry_key(stored) == EntryKey(one, start=start)
+    less = stored < versions.stored_key(other, end)
+    assert less == ((meaning(one), start) < (meaning(other), end))
+
+
+def within(stored: bytes, bounds: tuple[bytes, bytes]) -> bool:
+    return bounds[0] <= stored < bounds[1]
+
+
+@FORMATS
+@given(data=st.data())
+def test_key_ranges_hold_just_the_keys_within(name: str, data: st.DataObject) -> None:
+    keys, meaning = KEYS[name]
+    key, first, last = (data.draw(keys) for _ in range(3))
+    codec: Codec = KEY_CODECS[name]
+    time = data.draw(TIMES)
+    inside = meaning(first) <= meaning(key) <= meaning(last)
+    for layout, record_key in (
+        (KeyValueLayout(codec), key),
+        (WindowLayout(codec), window(key, time)),
+        (SessionLayout(codec), session(key, time, time)),
+        (VersionedLayout(codec), key),
+    ):
+        stored = layout.stored_key(record_key, time)
+        assert within(stored, ALL)
+        assert within(stored, layout.key_range(first, last)) == inside
+        assert within(stored, layout.key_range(first, None)) == (meaning(first) <= meaning(key))
+        assert within(stored, layout.key_range(None, last)) == (meaning(key) <= meaning(last))
+        if codec.size is None:
+            assert within(stored, layout.prefix_range(first)) == key.startswith(first)
+
+
+@given(key=BYTES, other=BYTES, start=TIMES, first=TIMES, last=TIMES)
+def test_time_ranges_of_a_key(key: bytes, other: bytes, start: int, first: int, last: int) -> None:
+    codec = KEY_CODECS["bytes"]
+    windows, sessions, versions = WindowLayout(codec), SessionLayout(codec), VersionedLayout(codec)
+    inside = key == other and first <= start <= last
+    stored = windows.stored_key(window(other, start, 7))
+    assert within(stored, windows.time_range(key, first, last)) == inside
+    assert within(stored, windows.time_range(key, None, None)) == (key == other)
+    stored = versions.stored_key(other, start)
+    assert within(stored, versions.valid_from_range(key, first, last)) == inside
+    stored = sessions.stored_key(session(other, first, start))
+    assert within(stored, sessions.ending_from(key, last)) == (key == other and start >= last)
+
+
+def test_window_keys_without_a_sequence() -> None:
+    layout = WindowLayout(KEY_CODECS["string"], sequenced=False)
+    raw = b"a" + struct.pack(">q", 60_000)
+    assert layout.bare_key(raw) == b"a"
+    assert layout.entry_key(layout.stored_key(raw)) == EntryKey(b"a", start=60_000, sequence=0)
+
+
+@pytest.mark.parametrize(
+    ("layout", "length"), [(WindowLayout, 11), (SessionLayout, 15)], ids=["window", "session"]
+)
+def test_a_record_key_that_is_too_short_is_refused(layout: type, length: int) -> None:
+    with pytest.raises(ValueError, match=f"has {length}"):
+        layout(KEY_CODECS["string"]).stored_key(b"x" * length)
+
+
+@given(prefix=BYTES.map(lambda tail: b"\x01" + tail), tail=BYTES)
+def test_after_is_behind_all_with_the_prefix(prefix: bytes, tail: bytes) -> None:
+    assert prefix + tail < after(prefix)
+    assert not after(prefix).startswith(prefix)
