@@ -8,6 +8,8 @@ from backend.core.errors import Problem
 
 Header = tuple[bytes, bytes]
 
+JSON: Header = (b"content-type", b"application/json")
+
 
 @dataclass(slots=True)
 class Answer:
@@ -21,3 +23,18 @@ class Answer:
 def problem_answer(problem: Problem, headers: list[Header] | None = None) -> Answer:
     """A Problem as an answer; `headers` are added to its own."""
     return Answer(problem.status, problem.headers() + (headers or []), problem.body())
+
+
+def unless_known(answer: Answer, request_headers: list[Header]) -> Answer:
+    """304 in place of what the asker has already (If-None-Match, RFC 9110, 13.1.2)."""
+    given = next((value for name, value in request_headers if name == b"if-none-match"), None)
+    if given is None or answer.status != 200:
+        return answer
+    etag = next((value for name, value in answer.headers if name == b"etag"), None)
+    if etag is None:
+        return answer
+    known = [tag.strip().removeprefix(b"W/") for tag in given.split(b",")]
+    if etag not in known and b"*" not in known:
+        return answer
+    headers = [header for header in answer.headers if header[0] != b"content-type"]
+    return Answer(304, headers, b"")

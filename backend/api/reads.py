@@ -7,9 +7,10 @@ than once or decode one: a JSON value was validated when it was stored, and is p
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from backend.api.answer import Answer, Header
+from backend.api.answer import JSON, Answer, Header
 from backend.api.serving import ReadCounts, Serving
 from backend.core.errors import (
     BadRequest,
@@ -20,13 +21,12 @@ from backend.core.errors import (
     StoreError,
     Unavailable,
 )
+from backend.core.expiry import horizon
 from backend.core.partitioner import partition_of
-from backend.core.records import ENTRY, ENTRY_HEAD_SIZE, entry_offset
+from backend.core.records import ENTRY_HEAD_SIZE, decode_entry, entry_offset
 from backend.core.topology import Member
 from backend.core.views import View
 from backend.ingest.held import HeldPartition
-
-_JSON = (b"content-type", b"application/json")
 
 
 class Elsewhere(Exception):
@@ -39,9 +39,20 @@ class Elsewhere(Exception):
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What a reader may ask for beside the key."""
+    """What a reader may ask for beside the key. Offsets by partition, the first that may be missing
+    is one more; staleness in s, `as_of` in ms."""
 
     stale_allowed: bool = False
+    min_offsets: Mapping[int, int] | None = None
+    max_lag: int | None = None
+    max_staleness: float | None = None
+    as_of: int | None = None
+    redirect: bool = False
+
+    @property
+    def bounded(self) -> bool:
+        bounds = (self.min_offsets, self.max_lag, self.max_staleness)
+        return any(bound is not None for bound in bounds)
 
 
 PLAIN = ReadOptions()
@@ -58,7 +69,8 @@ class ViewReads:
         self._facts = serving.watcher.latest
         self._partition_of = partition_of(view.partitioner)
         self._from_text = view.key_codec.from_text
-        self._to_store = view.key_codec.to_store
+        self._stored_key = view.layout.stored_key
+        self._expires = view.retention is not None
         self._key_json = view.key_codec.to_json
         self._value_json = view.value_codec.to_json
         self._max_key = serving.settings.max_key_bytes
@@ -99,23 +111,16 @@ class ViewReads:
         Elsewhere if another instance is active for it; Unavailable if nobody can answer now; a
         miss is NotFound.
         """
-        held = self._holder(key, options)
+        held = self.holder(key, options)
         # before the look-up: what is applied meanwhile is not in the answer, nor may Offset say so
-        headers = self._state_headers(held)
+        headers = self.state_headers(held)
         position = held.progress.position
         try:
-            stored = held.store.get(ENTRY + self._to_store(key))
-        except StoreClosedError:
-            raise Unavailable(
-                "not-here", "This instance has just let go of the key's partition."
-            ) from None
-        except StoreError as e:
-            held.damaged = str(e)
-            raise Unavailable(
-                "store-damaged", "The store partition cannot be read, and is being rebuilt."
-            ) from None
+            stored = self.look_up(held, key)
+        except (StoreClosedError, StoreError) as e:
+            raise unreadable(held, e) from None
         if stored is None:
-            self._refuse_doubtful_miss()
+            self.refuse_doubtful()
             self.counts.missed += 1
             problem = NotFound(
                 "key-not-found",
@@ -124,17 +129,30 @@ class ViewReads:
             )
             return Answer(404, problem.headers() + headers, problem.body())
         self.counts.found += 1
-        headers.append(_JSON)
-        headers.append((b"etag", b'"%b-%d-json"' % (held.etag_prefix, entry_offset(stored))))
+        headers += (JSON, self.etag(held, stored))
         value = self._value_json(stored[ENTRY_HEAD_SIZE:])
         return Answer(200, headers, b'{"key":%b,"value":%b}' % (self._key_json(key), value))
 
-    def _holder(self, key: bytes, options: ReadOptions) -> HeldPartition:
+    def etag(self, held: HeldPartition, stored: bytes) -> Header:
+        return (b"etag", b'"%b-%d-json"' % (held.etag_prefix, entry_offset(stored)))
+
+    def look_up(self, held: HeldPartition, key: bytes) -> bytes | None:
+        """The stored bytes of the key's entry; None where there is none, or it has expired."""
+        stored = held.store.get(self._stored_key(key))
+        if stored is not None and self._expires:
+            until = horizon(self.view, held.store.stream_time)
+            if decode_entry(stored).timestamp < until:
+                return None
+        return stored
+
+    def holder(self, key: bytes, options: ReadOptions) -> HeldPartition:
         """The open store partition of the key, if it may answer."""
         partition = self._partition(key)
         held = self._held.get(partition)
         if held is not None:
             if held.progress.answerable or options.stale_allowed:
+                if options.bounded:
+                    self._keep_bounds(held, options)
                 return held
             raise Unavailable(
                 "catching-up",
@@ -154,6 +172,37 @@ class ViewReads:
                 "catching-up", f"Partition {partition} of view {self.view.name} is being opened."
             )
         raise Elsewhere(active)
+
+    def _keep_bounds(self, held: HeldPartition, options: ReadOptions) -> None:
+        """Unavailable while the partition is farther behind than the reader can use."""
+        partition, position = held.partition, held.progress.position
+        wanted = (options.min_offsets or {}).get(partition, -1)
+        if position <= wanted:
+            raise Unavailable(
+                "not-up-to-offset",
+                f"Partition {partition} is at offset {position}, and {wanted} is to be in the "
+                f"answer.",
+                partition=partition,
+                position=position,
+            )
+        now = time.monotonic()
+        if options.max_lag is not None:
+            lag = held.progress.lag(now, self._trusted_for)
+            if lag is None or lag > options.max_lag:
+                raise Unavailable(
+                    "too-far-behind",
+                    f"Partition {partition} is {'unknown' if lag is None else lag} records behind; "
+                    f"max_lag is {options.max_lag}.",
+                )
+        if options.max_staleness is not None:
+            staleness = held.progress.staleness(now)
+            if staleness is None or staleness > options.max_staleness:
+                known = "of unknown age" if staleness is None else f"{staleness:.3f} s old"
+                raise Unavailable(
+                    "too-stale",
+                    f"Partition {partition} is {known}; max_staleness is "
+                    f"{options.max_staleness} s.",
+                )
 
     def _partition(self, key: bytes) -> int:
         placed = self._serving.topology.views.get(self.view.name)
@@ -183,7 +232,7 @@ class ViewReads:
                 f"its producers have written the key again.",
             )
 
-    def _refuse_doubtful_miss(self) -> None:
+    def refuse_doubtful(self) -> None:
         """A record somewhere else than the partitioner says makes every miss a guess."""
         name = self.view.name
         placed = self._serving.topology.views.get(name)
@@ -196,7 +245,7 @@ class ViewReads:
                 f"would not put them: a key that is not found may be in another partition.",
             )
 
-    def _state_headers(self, held: HeldPartition) -> list[Header]:
+    def state_headers(self, held: HeldPartition) -> list[Header]:
         progress = held.progress
         now = time.monotonic()
         lag = progress.lag(now, self._trusted_for)
@@ -208,6 +257,26 @@ class ViewReads:
             (b"staleness", b"unknown" if staleness is None else b"%d" % (staleness * 1000)),
             self._served_by,
         ]
+
+
+class WrongStoreReads(ViewReads):
+    """Point reads of a view whose keys have many entries: refused, and told where those are."""
+
+    def read(self, key: bytes, options: ReadOptions = PLAIN) -> Answer:
+        resource = f"{self.view.store}s"
+        raise BadRequest(
+            "wrong-store",
+            f"View {self.view.name} has {resource}, not one value a key: ask "
+            f"/views/{self.view.name}/keys/{{key}}/{resource}.",
+        )
+
+
+def unreadable(held: HeldPartition, error: StoreClosedError | StoreError) -> Unavailable:
+    """What a reader is told; a store that is damaged will be rebuilt by ingest."""
+    if isinstance(error, StoreClosedError):
+        return Unavailable("not-here", "This instance has just let go of the key's partition.")
+    held.damaged = str(error)
+    return Unavailable("store-damaged", "The store partition cannot be read, and is being rebuilt.")
 
 
 def count_refusal(counts: ReadCounts, problem: Problem) -> None:

@@ -9,14 +9,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
+from functools import partial
 from typing import Any
-from urllib.parse import parse_qsl
 
-from backend.api.answer import Answer, Header, problem_answer
+from backend.api.answer import Answer, Header, problem_answer, unless_known
 from backend.api.forwarding import MARK, Forwarder
-from backend.api.reads import PLAIN, Elsewhere, ReadOptions, ViewReads, count_refusal
+from backend.api.histories import HISTORIES
+from backend.api.parameters import key_bytes, point_parameters, span_parameters
+from backend.api.reads import (
+    PLAIN,
+    Elsewhere,
+    ReadOptions,
+    ViewReads,
+    WrongStoreReads,
+    count_refusal,
+)
 from backend.api.serving import Serving
-from backend.core.codecs import from_base64url
+from backend.api.versions import VersionedReads
 from backend.core.errors import BadRequest, MethodNotAllowed, NotFound, Problem, Unavailable
 from backend.core.paths import KeyPath, Paths
 
@@ -29,7 +38,13 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _WAIT_STEP = 0.02
 _MAX_BODY = 1 << 20
-_PARAMETERS = ("encoding", "stale")
+
+
+_READS: dict[str, type[ViewReads]] = {
+    "versioned": VersionedReads,
+    "window": WrongStoreReads,
+    "session": WrongStoreReads,
+}
 
 
 class Shell:
@@ -39,7 +54,15 @@ class Shell:
         self._serving = serving
         self._pages = pages
         self._paths = Paths(serving.views.values())
-        self._reads = {name: ViewReads(view, serving) for name, view in serving.views.items()}
+        self._reads = {
+            name: _READS.get(view.store, ViewReads)(view, serving)
+            for name, view in serving.views.items()
+        }
+        self._histories = {
+            name: HISTORIES[view.store](self._reads[name])
+            for name, view in serving.views.items()
+            if view.store in HISTORIES
+        }
         self._forwarder: Forwarder | None = None
         self._in_flight = 0
         self._max_in_flight = serving.settings.max_in_flight
@@ -98,7 +121,9 @@ class Shell:
 
     def _complete(self, answer: Answer, method: str) -> None:
         headers = answer.headers
-        if method != "HEAD" or all(name != b"content-length" for name, _ in headers):
+        if answer.status == 304:
+            pass  # its length would be that of the body that is not sent
+        elif method != "HEAD" or all(name != b"content-length" for name, _ in headers):
             headers.append((b"content-length", b"%d" % len(answer.body)))
         headers.append((b"topology-epoch", self._serving.epoch_header))
 
@@ -116,31 +141,53 @@ class Shell:
         try:
             if method not in ("GET", "HEAD"):
                 raise MethodNotAllowed(method, "GET, HEAD")
-            if found.rest:
-                raise NotFound("no-such-resource", "There is nothing below a key of this view.")
-            query: bytes = scope["query_string"]
-            if query:
-                key, options = self._parse(reads, found.text, query)
-            else:
-                key, options = reads.parse_key(found.text), PLAIN
+            ask, options = self._question(reads, found, scope["query_string"])
             try:
-                return reads.read(key, options)
+                answer = ask()
             except (Elsewhere, Unavailable):
-                return await self._not_here(reads, key, options, raw_path, scope)
+                answer = await self._not_here(reads, ask, options, raw_path, scope)
         except Problem as problem:
             count_refusal(reads.counts, problem)
             return problem_answer(problem)
+        return unless_known(answer, scope["headers"])
+
+    def _question(
+        self, reads: ViewReads, found: KeyPath, query: bytes
+    ) -> tuple[Callable[[], Answer], ReadOptions]:
+        """What is asked: to be called until there is an answer."""
+        if not found.rest:
+            if not query:
+                return partial(reads.read, reads.parse_key(found.text)), PLAIN
+            encoded, options = point_parameters(query, reads.view.store == "versioned")
+            return partial(reads.read, _key_of(reads, found.text, encoded), options), options
+        history = self._histories.get(found.view.name)
+        if history is None or found.rest != history.resource.encode():
+            raise NotFound(
+                "no-such-resource",
+                f"There is no such thing below a key of this view"
+                f"{'' if history is None else f'; there is /{history.resource}'}.",
+            )
+        encoded, options, span = span_parameters(query)
+        key = _key_of(reads, found.text, encoded)
+        return partial(history.read, key, options, span), options
 
     async def _not_here(
-        self, reads: ViewReads, key: bytes, options: ReadOptions, raw_path: bytes, scope: Scope
+        self,
+        reads: ViewReads,
+        ask: Callable[[], Answer],
+        options: ReadOptions,
+        raw_path: bytes,
+        scope: Scope,
     ) -> Answer:
         """Try again until the wait is over; ask the owner as soon as there is one."""
         headers: list[Header] = scope["headers"]
         marked = any(name == MARK for name, _ in headers)
         for step in range(self._wait_steps + 1):
             try:
-                return reads.read(key, options)
+                return ask()
             except Elsewhere as elsewhere:
+                if options.redirect:
+                    return _redirect(elsewhere, raw_path, scope["query_string"])
                 if not marked:
                     return await self._forward(reads, elsewhere, raw_path, scope)
                 if step == self._wait_steps:
@@ -165,28 +212,6 @@ class Shell:
         return await self._forwarder.forward(
             elsewhere.member, scope["method"], target, scope["headers"]
         )
-
-    def _parse(self, reads: ViewReads, text: bytes, query: bytes) -> tuple[bytes, ReadOptions]:
-        parameters: dict[str, str] = {}
-        for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
-            if name not in _PARAMETERS:
-                # a bound that is not kept would be a wrong answer
-                raise BadRequest(
-                    "unknown-parameter",
-                    f"{name!r} is not a parameter of a point read; known are "
-                    f"{', '.join(_PARAMETERS)}.",
-                )
-            if name in parameters:
-                raise BadRequest("repeated-parameter", f"{name!r} is given twice.")
-            parameters[name] = value
-        stale = _choice(parameters, "stale", ("never", "allow"))
-        if _choice(parameters, "encoding", ("text", "base64url")) == "text":
-            return reads.parse_key(text), ReadOptions(stale == "allow")
-        try:
-            raw = from_base64url(text)
-        except ValueError as e:
-            raise BadRequest("key-undecodable", f"The key is {e}.") from None
-        return reads.parse_raw_key(raw), ReadOptions(stale == "allow")
 
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Flask's part, with the epoch on every answer and a bound on every body."""
@@ -217,12 +242,14 @@ class Shell:
 _HOPELESS = frozenset(("mis-partitioned", "repartitioned"))
 
 
-def _choice(parameters: dict[str, str], name: str, allowed: tuple[str, ...]) -> str:
-    """The parameter's value, the first of `allowed` by default; BadRequest."""
-    value = parameters.get(name, allowed[0])
-    if value not in allowed:
-        raise BadRequest("bad-parameter", f"{name}={value}: it is one of {', '.join(allowed)}.")
-    return value
+def _key_of(reads: ViewReads, text: bytes, encoded: bool) -> bytes:
+    return reads.parse_raw_key(key_bytes(text)) if encoded else reads.parse_key(text)
+
+
+def _redirect(elsewhere: Elsewhere, raw_path: bytes, query: bytes) -> Answer:
+    member = elsewhere.member
+    origin = f"http://{member.host}:{member.port}".encode()
+    return Answer(307, [(b"location", b"%b%b?%b" % (origin, raw_path, query))], b"")
 
 
 def _overloaded(in_flight: int) -> Unavailable:

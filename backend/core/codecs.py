@@ -119,7 +119,7 @@ class _String(_AsIs):
 
 class _Bytes(_AsIs):
     def to_json(self, raw: bytes) -> bytes:
-        return b'"' + base64.urlsafe_b64encode(raw).rstrip(b"=") + b'"'
+        return b'"' + to_base64url(raw) + b'"'
 
 
 class _Json(_AsIs):
@@ -260,3 +260,8 @@ def from_base64url(text: bytes) -> bytes:
         return base64.urlsafe_b64decode(bare + b"=" * (-len(bare) % 4))
     except binascii.Error:
         raise ValueError("not base64url: one character is left over") from None
+
+
+def to_base64url(raw: bytes) -> bytes:
+    """The inverse, without padding."""
+    return base64.urlsafe_b64encode(raw).rstrip(b"=")

@@ -34,13 +34,13 @@ Range = tuple[bytes, bytes]
 
 
 class EntryKey(NamedTuple):
-    """What a stored key says. Times in ms: a window's start; a session's start and end; a version's
-    first moment is its `start`."""
+    """What a stored key says, as far as the store has it. Times in ms: a window's start; a
+    session's start and end; a version's first moment is its `start`."""
 
     key: bytes
-    start: int | None = None
-    end: int | None = None
-    sequence: int | None = None
+    start: int = 0
+    end: int = 0
+    sequence: int = 0
 
 
 class Layout(Protocol):

@@ -26,6 +26,7 @@ from backend.core.layouts import (
     WindowLayout,
 )
 from backend.core.partitioner import PARTITIONERS
+from backend.core.times import parse_duration
 
 # First path segments that are the product's own.
 RESERVED_SEGMENTS = frozenset(
@@ -40,8 +41,6 @@ ANY_PARTITION = "none"
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}", re.ASCII)
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)  # Kafka's own rule
 _PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+", re.ASCII)
-_DURATION = re.compile(r"(?P<number>[0-9]{1,9})(?P<unit>ms|s|m|h|d)", re.ASCII)
-_UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _TABLE = re.compile(r"^\s*\[\s*(?P<table>[^]]+?)\s*]")
 
 
@@ -232,12 +231,10 @@ def _parse_duration(
     text = values[field]
     if not text:
         return None
-    parsed = _DURATION.fullmatch(text)
-    if parsed is None or not int(parsed["number"]):
-        raise reader.error(
-            table, field, f'"{text}" is no duration such as "500ms", "30s", "5m", "12h" or "7d"'
-        )
-    return int(parsed["number"]) * _UNITS[parsed["unit"]]
+    try:
+        return parse_duration(text) or None
+    except ValueError as e:
+        raise reader.error(table, field, str(e)) from None
 
 
 def _parse_path(path: str, table: tuple[str, ...], reader: _Reader) -> str | None:

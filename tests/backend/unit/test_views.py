@@ -79,7 +79,6 @@ BROKEN = {
     "view named ..": (GOOD + '[views.".."]\n', "line 6, [views...]", "letters, digits"),
     "misspelt field": (with_line(4, 'keys = "string"'), "line 4, [views.orders], keys", "key,"),
     "retention": (GOOD + 'retention = "7 days"', "line 6, [views.orders], retention", '"7d"'),
-    "no retention": (GOOD + 'retention = "0d"', "line 6, [views.orders], retention", '"7d"'),
     "window size of others": (
         GOOD + 'window_size = "1h"',
         "line 6, [views.orders], window_size",

@@ -1,0 +1,216 @@
+"""The windows, the sessions or the versions of one key, from what this instance holds.
+
+The rules are those of Kafka Streams' interactive queries: bounds are inclusive, a session or a
+version is within them if it overlaps them, and what has expired is not there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain, islice, pairwise
+from typing import cast
+
+from backend.api.answer import JSON, Answer
+from backend.api.reads import ReadOptions, ViewReads, unreadable
+from backend.api.versions import validity, version_at
+from backend.core.codecs import from_base64url, to_base64url
+from backend.core.errors import BadRequest, StoreClosedError, StoreError
+from backend.core.expiry import horizon
+from backend.core.layouts import SessionLayout, VersionedLayout, WindowLayout
+from backend.core.records import ENTRY_HEAD_SIZE, is_deleted
+from backend.ingest.held import HeldPartition
+
+MAX_LIMIT = 1000
+
+Stored = tuple[bytes, bytes]
+"""A stored key, and the stored bytes there."""
+
+Item = tuple[bytes, bytes]
+"""A stored key, and the JSON of what is there."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """Which entries of a key: times in ms, both bounds within."""
+
+    first: int | None = None
+    last: int | None = None
+    descending: bool = False
+    limit: int = 100
+    cursor: str | None = None
+
+
+class History:
+    """What the three kinds share; `resource` is the last segment of the path."""
+
+    resource = ""
+
+    def __init__(self, reads: ViewReads) -> None:
+        self._reads = reads
+        self.view = reads.view
+        self._value_json = reads.view.value_codec.to_json
+
+    def read(self, key: bytes, options: ReadOptions, span: Span) -> Answer:
+        """One page; raises what `ViewReads.read` raises, but that no entry is an empty page."""
+        reads = self._reads
+        past = self._past(key, span)
+        held = reads.holder(key, options)
+        headers = reads.state_headers(held)
+        # a record elsewhere would be missing in the list
+        reads.refuse_doubtful()
+        try:
+            page = list(islice(self._items(held, key, span, past), span.limit + 1))
+        except (StoreClosedError, StoreError) as e:
+            raise unreadable(held, e) from None
+        shown = page[: span.limit]
+        following = b"null"
+        if len(page) > span.limit:
+            following = b'"%b"' % self._cursor(key, span, shown[-1][0])
+        reads.counts.found += 1
+        headers.append(JSON)
+        return Answer(
+            200,
+            headers,
+            b'{"key":%b,"items":[%b],"next":%b}'
+            % (
+                self.view.key_codec.to_json(key),
+                b",".join([item for _, item in shown]),
+                following,
+            ),
+        )
+
+    def _items(
+        self, held: HeldPartition, key: bytes, span: Span, past: bytes | None
+    ) -> Iterator[Item]:
+        """The entries in the span's order, from behind the stored key `past` on."""
+        raise NotImplementedError
+
+    def _scan(
+        self, held: HeldPartition, low: bytes, high: bytes, span: Span, past: bytes | None
+    ) -> Iterator[Item]:
+        if past is not None:
+            low, high = (low, past) if span.descending else (max(low, past + b"\0"), high)
+        return held.store.scan(low, high, backwards=span.descending)
+
+    def _cursor(self, key: bytes, span: Span, last: bytes) -> bytes:
+        return to_base64url(self._digest(key, span) + last)
+
+    def _past(self, key: bytes, span: Span) -> bytes | None:
+        if span.cursor is None:
+            return None
+        try:
+            raw = from_base64url(span.cursor.encode("latin-1"))
+        except ValueError:
+            raw = b""
+        digest = self._digest(key, span)
+        if raw[: len(digest)] != digest:
+            raise BadRequest(
+                "cursor-invalid",
+                "The cursor is not one that this query has given: ask again with the same key, "
+                "bounds and order, or without the cursor.",
+            )
+        return raw[len(digest) :]
+
+    def _digest(self, key: bytes, span: Span) -> bytes:
+        """Of all that a cursor is good for."""
+        asked = (self.view.hash, self.resource, key, span.first, span.last, span.descending)
+        return hashlib.sha256(repr(asked).encode()).digest()[:8]
+
+
+class Windows(History):
+    """By window start, then sequence."""
+
+    resource = "windows"
+
+    def _items(
+        self, held: HeldPartition, key: bytes, span: Span, past: bytes | None
+    ) -> Iterator[Item]:
+        layout = cast(WindowLayout, self.view.layout)
+        first = _later(span.first, horizon(self.view, held.store.stream_time))
+        low, high = layout.time_range(key, first, span.last)
+        size = self.view.window_size
+        for stored_key, stored in self._scan(held, low, high, span, past):
+            entry = layout.entry_key(stored_key)
+            end = b"null" if size is None else b"%d" % (entry.start + size)
+            value = self._value_json(stored[ENTRY_HEAD_SIZE:])
+            yield (
+                stored_key,
+                b'{"start":%d,"end":%b,"sequence":%d,"value":%b}'
+                % (entry.start, end, entry.sequence, value),
+            )
+
+
+class Sessions(History):
+    """By session end, then start."""
+
+    resource = "sessions"
+
+    def _items(
+        self, held: HeldPartition, key: bytes, span: Span, past: bytes | None
+    ) -> Iterator[Item]:
+        layout = cast(SessionLayout, self.view.layout)
+        low, high = layout.ending_from(
+            key, _later(span.first, horizon(self.view, held.store.stream_time))
+        )
+        for stored_key, stored in self._scan(held, low, high, span, past):
+            entry = layout.entry_key(stored_key)
+            if span.last is None or entry.start <= span.last:
+                value = self._value_json(stored[ENTRY_HEAD_SIZE:])
+                yield (
+                    stored_key,
+                    b'{"start":%d,"end":%d,"value":%b}' % (entry.start, entry.end, value),
+                )
+
+
+class Versions(History):
+    """By the time from which they are valid; a stretch without the key is not in the list."""
+
+    resource = "versions"
+
+    def _items(
+        self, held: HeldPartition, key: bytes, span: Span, past: bytes | None
+    ) -> Iterator[Item]:
+        layout = cast(VersionedLayout, self.view.layout)
+        of_key = layout.valid_from_range(key, None, None)
+        first = _later(span.first, horizon(self.view, held.store.stream_time))
+        low, high = layout.valid_from_range(key, first, span.last)
+        if first is not None and (valid_then := version_at(held, layout, key, first)):
+            low = valid_then[0]
+        if span.descending:
+            high = high if past is None else past
+            following = next(held.store.scan(high, of_key[1]), None)
+            for found in held.store.scan(low, high, backwards=True):
+                yield from self._version(layout, found, following)
+                following = found
+        else:
+            low = low if past is None else past + b"\0"
+            onwards: Iterator[Stored | None] = held.store.scan(low, of_key[1])
+            for version, following in pairwise(chain(onwards, (None,))):
+                if version is None or version[0] >= high:
+                    return
+                yield from self._version(layout, version, following)
+
+    def _version(
+        self, layout: VersionedLayout, found: Stored, following: Stored | None
+    ) -> Iterator[Item]:
+        stored_key, stored = found
+        if not is_deleted(stored):
+            yield (
+                stored_key,
+                b'{"valid_from":%d,"valid_to":%b,"value":%b}'
+                % (*validity(layout, found, following), self._value_json(stored[ENTRY_HEAD_SIZE:])),
+            )
+
+
+def _later(first: int | None, least: int) -> int:
+    return least if first is None else max(first, least)
+
+
+HISTORIES: dict[str, type[History]] = {
+    "window": Windows,
+    "session": Sessions,
+    "versioned": Versions,
+}
+"""By kind of store; a key-value store has none."""

@@ -1,0 +1,119 @@
+"""What stands behind the question mark of a read by key; BadRequest for all that is not known.
+
+A bound that is passed over would be a wrong answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TypeVar
+from urllib.parse import parse_qsl
+
+from backend.api.histories import MAX_LIMIT, Span
+from backend.api.reads import ReadOptions
+from backend.core.codecs import from_base64url
+from backend.core.errors import BadRequest
+from backend.core.times import parse_duration, parse_time
+
+_T = TypeVar("_T")
+
+_COMMON = ("encoding", "stale", "route", "min_offset", "max_lag", "max_staleness")
+_SPAN = ("from", "to", "order", "limit", "cursor")
+_OFFSETS = re.compile(r"[0-9]{1,9}:[0-9]{1,18}(,[0-9]{1,9}:[0-9]{1,18})*", re.ASCII)
+_NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
+
+
+class Parameters:
+    """The parameters of one request; each is read once, by its meaning."""
+
+    def __init__(self, query: bytes, known: tuple[str, ...]) -> None:
+        self._given: dict[str, str] = {}
+        for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
+            if name not in known:
+                raise BadRequest(
+                    "unknown-parameter",
+                    f"{name!r} is not a parameter of this request; known are {', '.join(known)}.",
+                )
+            if name in self._given:
+                raise BadRequest("repeated-parameter", f"{name!r} is given twice.")
+            self._given[name] = value
+
+    def choice(self, name: str, *allowed: str) -> str:
+        """The first of `allowed` by default."""
+        value = self._given.get(name, allowed[0])
+        if value not in allowed:
+            raise BadRequest("bad-parameter", f"{name}={value}: it is one of {', '.join(allowed)}.")
+        return value
+
+    def parsed(self, name: str, parse: Callable[[str], _T]) -> _T | None:
+        """None where it is not given; the reader is told what `parse` (ValueError) says."""
+        if name not in self._given:
+            return None
+        try:
+            return parse(self._given[name])
+        except ValueError as e:
+            raise BadRequest("bad-parameter", f"{name}: {e}.") from None
+
+
+def point_parameters(query: bytes, versioned: bool) -> tuple[bool, ReadOptions]:
+    """Those of `GET {path}/{key}`: whether the key is base64url, and the options."""
+    known = (*_COMMON, "as_of") if versioned else _COMMON
+    return _options(Parameters(query, known))
+
+
+def span_parameters(query: bytes) -> tuple[bool, ReadOptions, Span]:
+    """Those of `…/windows`, `…/sessions` and `…/versions`: the same, and the span."""
+    parameters = Parameters(query, (*_COMMON, *_SPAN))
+    encoded, options = _options(parameters)
+    span = Span(
+        first=parameters.parsed("from", parse_time),
+        last=parameters.parsed("to", parse_time),
+        descending=parameters.choice("order", "asc", "desc") == "desc",
+        limit=parameters.parsed("limit", _limit) or 100,
+        cursor=parameters.parsed("cursor", str),
+    )
+    return encoded, options, span
+
+
+def _options(parameters: Parameters) -> tuple[bool, ReadOptions]:
+    staleness = parameters.parsed("max_staleness", parse_duration)
+    return parameters.choice("encoding", "text", "base64url") == "base64url", ReadOptions(
+        stale_allowed=parameters.choice("stale", "never", "allow") == "allow",
+        redirect=parameters.choice("route", "forward", "redirect") == "redirect",
+        min_offsets=parameters.parsed("min_offset", _offsets),
+        max_lag=parameters.parsed("max_lag", _number),
+        max_staleness=None if staleness is None else staleness / 1000,
+        as_of=parameters.parsed("as_of", parse_time),
+    )
+
+
+def key_bytes(text: bytes) -> bytes:
+    """A key that the reader gave as base64url."""
+    try:
+        return from_base64url(text)
+    except ValueError as e:
+        raise BadRequest("key-undecodable", f"The key is {e}.") from None
+
+
+def _number(text: str) -> int:
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(f"{text!r} is no whole number")
+    return int(text)
+
+
+def _limit(text: str) -> int:
+    number = _number(text)
+    if not 1 <= number <= MAX_LIMIT:
+        raise ValueError(f"{number} is not within 1 to {MAX_LIMIT}")
+    return number
+
+
+def _offsets(text: str) -> dict[int, int]:
+    if not _OFFSETS.fullmatch(text):
+        raise ValueError(f"{text!r} is not partition:offset, or several with commas between")
+    pairs = [pair.split(":") for pair in text.split(",")]
+    offsets: dict[int, int] = {}
+    for partition, offset in pairs:
+        offsets[int(partition)] = max(int(offset), offsets.get(int(partition), -1))
+    return offsets

@@ -1,0 +1,36 @@
+"""Moments and durations, as people and programs write them; all in ms."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MS = timedelta(milliseconds=1)
+_WHOLE = re.compile(r"-?[0-9]{1,18}", re.ASCII)
+_DURATION = re.compile(r"(?P<number>[0-9]{1,9})(?P<unit>ms|s|m|h|d)", re.ASCII)
+_UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def parse_time(text: str) -> int:
+    """Epoch ms, or ISO 8601 with a zone (`2013-01-01T10:17:00Z`), which may not be finer than ms;
+    ValueError."""
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(
+            f"{text!r} is no time: write 2013-01-01T10:17:00Z or milliseconds since 1970"
+        ) from None
+    if moment.tzinfo is None:
+        raise ValueError(f"{text!r} has no zone: end it with Z or an offset such as %2B01:00")
+    return (moment - _EPOCH) // _MS
+
+
+def parse_duration(text: str) -> int:
+    """`500ms`, `30s`, `5m`, `12h` or `7d` in ms; ValueError."""
+    parsed = _DURATION.fullmatch(text)
+    if parsed is None:
+        raise ValueError(f'"{text}" is no duration such as "500ms", "30s", "5m", "12h" or "7d"')
+    return int(parsed["number"]) * _UNITS[parsed["unit"]]
