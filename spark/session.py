@@ -36,8 +36,9 @@ _LOCAL_DEFAULTS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
-    # On few cores a concurrent collector's threads would only compete with the tasks.
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
+    # On few cores a concurrent collector's threads, and the second compiler's, would only compete
+    # with the tasks: half the CPU time of a start is that compiler's.
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
 }
 
 

@@ -24,7 +24,6 @@ from local.topics import Topic, create_topics
 from local.waiting import wait_until
 from spark.options import parse
 from spark.views import VIEWS
-from tests.spark.conftest import QUICK
 from tests.spark.examples import flight
 from tests.system.model import Writer, history
 
@@ -49,8 +48,6 @@ class Job:
         command += ["--bootstrap-servers", self._servers]
         command += ["--checkpoint-dir", str(self._folder / "checkpoints")]
         command += ["--progress", str(self.progress_path)]
-        for name, value in QUICK.items():
-            command += ["--conf", f"{name}={value}"]
         self.process = spawn(command, self.log_path, env=dict(os.environ), cwd=ROOT)
 
     def wait_end(self, timeout: float = 90) -> int:
