@@ -22,7 +22,7 @@ def session() -> Iterator[SparkSession]:
     with warnings.catch_warnings():
         # sockets and temporary files that pyspark leaves to the garbage collector
         warnings.simplefilter("ignore", ResourceWarning)
-        running = start_session({}, spark_jars())
+        running = start_session({"spark.sql.shuffle.partitions": "1"}, spark_jars())
         yield running
         running.stop()
 
