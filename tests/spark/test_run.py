@@ -25,6 +25,7 @@ from local.waiting import wait_until
 from spark.errors import JobError
 from spark.options import Settings, parse
 from spark.run import main
+from spark.session import settings as session_settings
 from spark.views import VIEWS
 from tests.spark.examples import flight
 from tests.system.model import Writer, history
@@ -131,7 +132,7 @@ def test_a_killed_job_goes_on_and_the_view_ends_right(servers: str, job: Job) ->
     job.wait_rows(500, "flights", "latest-departure")
     job.kill()
     writer.send("flights", records[FLIGHTS // 2 :])
-    job.start("latest-departure", "--max-offsets-per-trigger", "3000")
+    job.start("latest-departure")
     job.wait_rows(FLIGHTS, "flights", "latest-departure")
     job.wait_rows(FLIGHTS, "flights", "latest-departure", "dead_letter_offsets")
     assert job.process is not None
@@ -188,6 +189,19 @@ def test_the_kafka_table_of_views_toml_reaches_the_java_client(tmp_path: Path) -
     assert client["security.protocol"] == "SASL_SSL"
     assert client["sasl.mechanism"] == "SCRAM-SHA-512"
     assert 'username="u" password="p"' in client["sasl.jaas.config"]
+
+
+def test_the_class_archive_is_used_where_there_is_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    archive = tmp_path / "spark.jsa"
+    monkeypatch.setattr("spark.session.ARCHIVE", archive)
+    name = "spark.driver.extraJavaOptions"
+    assert str(archive) not in session_settings({}, [])[name]
+    archive.touch()
+    assert str(archive) in session_settings({}, [])[name]
+    assert f"{archive} -Xfoo " in session_settings({name: "-Xfoo"}, [])[name]
+    assert str(archive) not in session_settings({"spark.master": "spark://a:1"}, [])[name]
 
 
 def test_help_has_examples() -> None:
