@@ -1,4 +1,4 @@
-"""One Spark session for the whole run: it takes some 8 s to start."""
+"""One Spark session for the whole run: it takes some seconds to start."""
 
 from __future__ import annotations
 
