@@ -5,6 +5,7 @@ PYTHON ?= python3
 # the interpreter by its absolute path: what it starts runs in other folders
 override BIN := $(abspath $(VENV))/bin
 INSTALLED := $(VENV)/.installed
+SPARK_ARCHIVE := $(VENV)/spark.jsa
 
 ifdef QUERYABLE_CACHE
 export QUERYABLE_CACHE
@@ -17,9 +18,9 @@ endif
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: packages-test $(INSTALLED) jars ## install what is missing: Debian packages, Python packages, jars
+setup: packages-test $(INSTALLED) $(SPARK_ARCHIVE) jars ## install what is missing: Debian packages, Python packages, jars
 
-setup-run: packages $(INSTALLED)
+setup-run: packages $(INSTALLED) $(SPARK_ARCHIVE)
 
 packages:
 	@PYTHON=$(PYTHON) local/install-packages run
@@ -34,6 +35,11 @@ $(INSTALLED): pyproject.toml | packages
 	@if [ -t 1 ]; then quiet=; else quiet=--quiet; fi; \
 	$(BIN)/python -m pip install --disable-pip-version-check $$quiet -e '.[dev]'
 	@touch $@
+
+# Everything works without it, slower; an empty one is passed over.
+$(SPARK_ARCHIVE): $(INSTALLED)
+	@echo "making an archive of Spark's classes (half a minute)" >&2
+	@$(BIN)/python -m spark.archive 2>/dev/null || touch $@
 
 jars: $(INSTALLED)
 	@$(BIN)/python -m local.jars

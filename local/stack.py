@@ -1,7 +1,7 @@
 """The whole stack as one object: broker, topics, data, Spark job, backends, proxy.
 
-What takes longest starts first: Spark's session needs 8 s, in which the broker starts, topics are
-created and data loaded. The order of the ending is the reverse: the broker goes last.
+What takes longest starts first: while Spark starts, the broker does, topics are created and data
+loaded. The order of the ending is the reverse: the broker goes last.
 """
 
 from __future__ import annotations

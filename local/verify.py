@@ -133,9 +133,16 @@ def _has_reached(headers: Mapping[str, str] | None, ends: Mapping[int, int]) -> 
 def _verify_dead_letters(
     bootstrap_servers: str, rows: list[dict[str, str]], findings: Findings
 ) -> None:
-    """Exactly the flights without an aircraft, each with a reason."""
-    letters = dead_letters(bootstrap_servers, "flights.dead-letter")
+    """Exactly the flights without an aircraft, each with a reason.
+
+    They are waited for: Spark writes them after the view, in a query of their own.
+    """
     wanted = sorted(_canonical(as_json(row)) for row in rows if row["tailnum"] == "NA")
+    deadline = time.monotonic() + CATCH_UP_TIMEOUT
+    letters = dead_letters(bootstrap_servers, "flights.dead-letter")
+    while len(letters) < len(wanted) and time.monotonic() < deadline:
+        time.sleep(0.2)
+        letters = dead_letters(bootstrap_servers, "flights.dead-letter")
     found = sorted(_canonical(_decoded(value)) for value, _ in letters.values())
     findings.compare("count of flights.dead-letter", len(found), len(wanted))
     findings.compare("values of flights.dead-letter differ", found != wanted, False)
@@ -153,6 +160,7 @@ def dead_letters(
             "bootstrap.servers": bootstrap_servers,
             "group.id": "unused",
             "enable.partition.eof": True,
+            "enable.auto.commit": False,
             "log_level": 0,
         }
     )

@@ -33,7 +33,7 @@ examples:
       --kafka-option 'sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule
                       required username="name" password="secret";'
 
-  # on a cluster, with this project installed on the driver
+  # on a cluster, with this project installed on driver and executors
   spark-submit --master spark://host:7077 --jars a.jar,b.jar spark/run.py \\
       --bootstrap-servers broker:9092 --checkpoint-dir hdfs:///checkpoints
 """

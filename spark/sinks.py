@@ -18,7 +18,7 @@ _MAX_REQUEST_BYTES = str(8 * 1024 * 1024)
 
 
 def dead_letters(rejected: DataFrame, by: str) -> DataFrame:
-    """RAW_RECORD rows with ``reason`` ► ``key``, ``value``, ``headers``.
+    """MALFORMED rows ► ``key``, ``value``, ``headers``.
 
     The key is ``topic:partition:offset`` of the record, so one that is written twice stays one; the
     value is the record's own. Headers: reason, source-topic, source-partition, source-offset,

@@ -6,42 +6,31 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
-from spark.schemas import once
+from spark.schemas import Decoder
 
 
 @dataclass(frozen=True, slots=True)
 class View:
     """A view topic derived from a raw topic.
 
-    ``decode`` takes RAW_RECORD rows and adds columns, ``reason`` among them (``spark.schemas``).
+    ``decoder`` says what is within the raw topic's records, and which are malformed.
     ``derive`` takes the well-formed ones and returns ``key`` and ``value`` (string or binary), and
     ``partition`` where it must not be that of the whole key. Its values are absolute, never a
     change to what was there: a micro-batch that is written twice then changes nothing.
-    ``key`` names the column that becomes the key where one does: without it a record is malformed.
     """
 
     name: str
     description: str
     source: str
     topic: str
-    key: str | None
-    decode: Callable[[DataFrame], DataFrame]
+    decoder: Decoder
     derive: Callable[[DataFrame], DataFrame]
 
     def result(self, records: DataFrame) -> DataFrame:
         """RAW_RECORD rows ► the rows of the view topic."""
-        return self.derive(self._checked(records).where("reason IS NULL"))
+        return self.derive(self.decoder.well_formed(records))
 
     def rejected(self, records: DataFrame) -> DataFrame:
         """RAW_RECORD rows ► those that are malformed, with their ``reason``."""
-        return self._checked(records).where("reason IS NOT NULL")
-
-    def _checked(self, records: DataFrame) -> DataFrame:
-        decoded = self.decode(records)
-        reason = F.col("reason")
-        if self.key is not None:
-            missing = F.coalesce(F.col(self.key), F.lit("")) == ""
-            reason = F.coalesce(reason, F.when(missing, f"{self.key}: missing"))
-        return once(decoded, "reason", reason)
+        return self.decoder.malformed(records)

@@ -15,12 +15,12 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark.schemas import decode_flights
+from spark.schemas import FLIGHTS
 from spark.view import View
 
 
 def latest_departure(flights: DataFrame) -> DataFrame:
-    """Well-formed rows of ``decode_flights`` ► ``key``, ``value``, one row an aircraft."""
+    """Well-formed rows of ``FLIGHTS`` ► ``key``, ``value``, one row an aircraft."""
     # As a 64-bit number: in 32 bits the greatest delays would overflow, which stops a query.
     left = F.unix_seconds("time_hour") + 60 * (F.col("minute").cast("long") + F.col("dep_delay"))
     departure = F.struct(
@@ -42,7 +42,6 @@ VIEW = View(
     description="the latest departure of every aircraft (tail number)",
     source="flights",
     topic="latest-departure",
-    key="tailnum",
-    decode=decode_flights,
+    decoder=FLIGHTS,
     derive=latest_departure,
 )

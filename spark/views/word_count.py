@@ -10,14 +10,14 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark.schemas import decode_texts
+from spark.schemas import TEXTS
 from spark.view import View
 
 WORD = "[a-z0-9_']+"
 
 
 def word_count(texts: DataFrame) -> DataFrame:
-    """Well-formed rows of ``decode_texts`` ► ``key``, ``value``, one row a word."""
+    """Well-formed rows of ``TEXTS`` ► ``key``, ``value``, one row a word."""
     words = F.regexp_extract_all(F.lower("text"), F.lit(WORD), F.lit(0))
     counted = texts.select(F.explode(words).alias("word")).groupBy("word").count()
     # Under ANSI rules a number cannot be cast to binary.
@@ -30,7 +30,6 @@ VIEW = View(
     description="how often every word occurs in the texts",
     source="texts",
     topic="word-count",
-    key=None,
-    decode=decode_texts,
+    decoder=TEXTS,
     derive=word_count,
 )

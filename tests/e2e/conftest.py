@@ -1,4 +1,4 @@
-"""One demo for all tests of this folder: it takes some 40 s to start."""
+"""One demo for all tests of this folder: it takes some 30 s to start."""
 
 from __future__ import annotations
 

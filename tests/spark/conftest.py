@@ -1,4 +1,4 @@
-"""One Spark session for the whole run: it takes some 8 s to start."""
+"""One Spark session for the whole run: it takes some seconds to start."""
 
 from __future__ import annotations
 
@@ -17,16 +17,12 @@ from spark.session import start_session
 Records = Callable[..., DataFrame]
 
 
-# Tests end before optimized code would pay: half the CPU time of a session's start.
-QUICK = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
-
-
 @pytest.fixture(scope="session")
 def session() -> Iterator[SparkSession]:
     with warnings.catch_warnings():
         # sockets and temporary files that pyspark leaves to the garbage collector
         warnings.simplefilter("ignore", ResourceWarning)
-        running = start_session(QUICK, spark_jars())
+        running = start_session({"spark.sql.shuffle.partitions": "1"}, spark_jars())
         yield running
         running.stop()
 

@@ -22,16 +22,18 @@ from local.expected import as_json, latest_departures
 from local.processes import end, spawn
 from local.topics import Topic, create_topics
 from local.waiting import wait_until
-from spark.options import parse
+from spark.errors import JobError
+from spark.options import Settings, parse
+from spark.run import main
+from spark.session import settings as session_settings
 from spark.views import VIEWS
-from tests.spark.conftest import QUICK
 from tests.spark.examples import flight
 from tests.system.model import Writer, history
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.system]
 
 ROOT = Path(__file__).parents[2]
-FLIGHTS = 12_000
+FLIGHTS = 6_000
 
 
 class Job:
@@ -49,8 +51,6 @@ class Job:
         command += ["--bootstrap-servers", self._servers]
         command += ["--checkpoint-dir", str(self._folder / "checkpoints")]
         command += ["--progress", str(self.progress_path)]
-        for name, value in QUICK.items():
-            command += ["--conf", f"{name}={value}"]
         self.process = spawn(command, self.log_path, env=dict(os.environ), cwd=ROOT)
 
     def wait_end(self, timeout: float = 90) -> int:
@@ -100,15 +100,20 @@ def job(servers: str, tmp_path: Path) -> Iterator[Job]:
         made.end()
 
 
-def test_a_missing_topic_is_named(servers: str, job: Job) -> None:
-    """Before any test that creates it."""
-    job.start("word-count", "--topics-deadline", "0.5")
-    assert job.wait_end() == 1
-    assert "texts" in job.log()
-    assert "Traceback" not in job.log()
+def test_what_went_wrong_is_told_with_status_1(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_: Settings) -> None:
+        raise JobError("no topic texts: create it.")
+
+    monkeypatch.setattr("spark.run.run", fail)
+    assert main(["--checkpoint-dir", "x"]) == 1
+    assert capfd.readouterr().err == "error: no topic texts: create it.\n"
 
 
 def test_a_killed_job_goes_on_and_the_view_ends_right(servers: str, job: Job) -> None:
+    few = ("latest-departure", "--max-offsets-per-trigger", "500", "--trigger", "0 seconds")
+    job.start(*few)  # its topics are made while it starts, or waits for them
     create_topics(
         quiet_admin(servers),
         [Topic("flights", 3, {}), Topic("latest-departure", 3, {"cleanup.policy": "compact"})],
@@ -124,12 +129,10 @@ def test_a_killed_job_goes_on_and_the_view_ends_right(servers: str, job: Job) ->
     ]
     writer = Writer(servers)
     writer.send("flights", records[: FLIGHTS // 2])
-    few = ("latest-departure", "--max-offsets-per-trigger", "1500", "--trigger", "0 seconds")
-    job.start(*few)
-    job.wait_rows(1500, "flights", "latest-departure")
+    job.wait_rows(500, "flights", "latest-departure")
     job.kill()
     writer.send("flights", records[FLIGHTS // 2 :])
-    job.start("latest-departure", "--max-offsets-per-trigger", "6000")
+    job.start("latest-departure")
     job.wait_rows(FLIGHTS, "flights", "latest-departure")
     job.wait_rows(FLIGHTS, "flights", "latest-departure", "dead_letter_offsets")
     assert job.process is not None
@@ -186,6 +189,19 @@ def test_the_kafka_table_of_views_toml_reaches_the_java_client(tmp_path: Path) -
     assert client["security.protocol"] == "SASL_SSL"
     assert client["sasl.mechanism"] == "SCRAM-SHA-512"
     assert 'username="u" password="p"' in client["sasl.jaas.config"]
+
+
+def test_the_class_archive_is_used_where_there_is_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    archive = tmp_path / "spark.jsa"
+    monkeypatch.setattr("spark.session.ARCHIVE", archive)
+    name = "spark.driver.extraJavaOptions"
+    assert str(archive) not in session_settings({}, [])[name]
+    archive.touch()
+    assert str(archive) in session_settings({}, [])[name]
+    assert f"{archive} -Xfoo " in session_settings({name: "-Xfoo"}, [])[name]
+    assert str(archive) not in session_settings({"spark.master": "spark://a:1"}, [])[name]
 
 
 def test_help_has_examples() -> None:

@@ -51,8 +51,8 @@ class Streams:
         )
 
     def run(self) -> None:
-        for writer in writers(self._session, self.view, self._settings):
-            query = writer.start()
+        unstarted = writers(self._session, self.view, self._settings)
+        for query in [writer.start() for writer in unstarted]:
             assert query.awaitTermination(60)
 
     def records(self) -> list[tuple[int, bytes, bytes]]:

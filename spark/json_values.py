@@ -1,0 +1,141 @@
+"""Strict JSON: values of records ► fields of a schema, as a function of Arrow batches.
+
+Runs in Spark's Python workers, and needs no session.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any
+
+import orjson
+import pyarrow as pa
+from pyspark.sql.types import DataType, IntegerType, StringType, StructType, TimestampType
+
+# What is longer cannot be meant. Without a bound a record of nearly the greatest size that Kafka
+# takes could become one that it does not take, which would stop the job, at every restart anew.
+MAX_JSON_BYTES = 100_000
+
+_ISO = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}"
+    r"(Z|[+-]((0[0-9]|1[0-7]):[0-5][0-9]|18:00))"
+)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+Fields = dict[str, Any]
+
+
+def well_formed(
+    batches: Iterable[pa.RecordBatch], schema: StructType, wrong: Callable[[Fields], str | None]
+) -> Iterator[pa.RecordBatch]:
+    """Batches with a binary ``value`` ► the fields of ``schema``, of those values that are right.
+
+    ``wrong`` says what else is wrong with fields that are of the right types.
+    """
+    types = pa.schema([(field.name, _TYPES[type(field.dataType)][1]) for field in schema])
+    decode = _decoder(schema, wrong)
+    for batch in batches:
+        decoded = map(decode, batch.column("value").to_pylist())
+        # tuples of plain values, which the garbage collector need not look through
+        rows = [tuple(fields.values()) for fields in decoded if isinstance(fields, dict)]
+        values = zip(*rows, strict=True) if rows else [()] * len(types)
+        columns = [pa.array(column, to) for column, to in zip(values, types.types, strict=True)]
+        yield pa.RecordBatch.from_arrays(columns, schema=types)
+
+
+def malformed(
+    batches: Iterable[pa.RecordBatch], schema: StructType, wrong: Callable[[Fields], str | None]
+) -> Iterator[pa.RecordBatch]:
+    """Batches with a binary ``value`` ► those rows whose value is not right, and the ``reason``."""
+    decode = _decoder(schema, wrong)
+    for batch in batches:
+        reasons = {}
+        for row, value in enumerate(batch.column("value").to_pylist()):
+            if isinstance(decoded := decode(value), str):
+                reasons[row] = decoded
+        rejected = batch.take(pa.array(reasons, pa.int32()))
+        yield rejected.append_column("reason", pa.array(reasons.values(), pa.string()))
+
+
+def _decoder(
+    schema: StructType, wrong: Callable[[Fields], str | None]
+) -> Callable[[bytes | None], Fields | str]:
+    """A function of one value: its fields, or what is wrong with it."""
+    readers = [(f.name, f.nullable, _TYPES[type(f.dataType)][0]) for f in schema]
+
+    def decode(value: bytes | None) -> Fields | str:
+        fields = {}
+        try:
+            record = _json_object(value)
+            for name, nullable, read in readers:
+                found = record.get(name)
+                if found is not None:
+                    found = read(name, found)
+                elif not nullable:
+                    return f"{name}: missing"
+                fields[name] = found
+        except ValueError as error:
+            return str(error)
+        return wrong(fields) or fields
+
+    return decode
+
+
+def _json_object(value: bytes | None) -> dict[str, Any]:
+    if value is None:
+        raise ValueError("value: null")
+    if len(value) > MAX_JSON_BYTES:
+        raise ValueError(f"value: more than {MAX_JSON_BYTES} bytes")
+    try:
+        record = orjson.loads(value)
+    except orjson.JSONDecodeError as error:
+        try:
+            value.decode()
+        except UnicodeDecodeError:
+            raise ValueError("value: not UTF-8") from None
+        raise ValueError(f"value: not JSON: {error}") from None
+    if type(record) is not dict:
+        raise ValueError("value: not a JSON object")
+    return record
+
+
+def _string(name: str, found: object) -> str:
+    if type(found) is not str:
+        raise ValueError(f"{name}: not a string")
+    return found
+
+
+def _int32(name: str, found: object) -> int:
+    if type(found) is not int or not -(2**31) <= found < 2**31:
+        raise ValueError(f"{name}: not a whole number of 32 bits")
+    return found
+
+
+def _time(name: str, found: object) -> int:
+    microseconds = _microseconds(_string(name, found))
+    if microseconds is None:
+        raise ValueError(f"{name}: not a time like 2013-01-01T10:00:00Z")
+    return microseconds
+
+
+@lru_cache(100_000)
+def _microseconds(text: str) -> int | None:
+    """Since 1970; None where it is no time."""
+    try:
+        if _ISO.fullmatch(text):
+            return (datetime.fromisoformat(text) - _EPOCH) // timedelta(microseconds=1)
+    except ValueError:
+        pass
+    return None
+
+
+_TYPES: dict[type[DataType], tuple[Callable[[str, Any], Any], pa.DataType]] = {
+    StringType: (_string, pa.string()),
+    IntegerType: (_int32, pa.int32()),
+    TimestampType: (_time, pa.timestamp("us", tz="UTC")),
+}
+"""How a field of JSON is read, and as what it goes to Spark."""
