@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from typing import cast
 
@@ -70,7 +71,6 @@ class StorePartition:
         if self._closed:
             raise StoreClosedError(str(self.path))
         bounds = ReadOptions()
-        bounds.set_iterate_lower_bound(low)
         bounds.set_iterate_upper_bound(high)
         start = high if backwards else low
         try:
@@ -79,7 +79,11 @@ class StorePartition:
             if self._closed:
                 raise StoreClosedError(str(self.path)) from e
             raise _store_error(f"reading {self.path}", e) from e
-        return self._guarded(cast(Iterator[tuple[bytes, bytes]], found))
+        # the binding does not keep a lower bound
+        entries = cast(Iterator[tuple[bytes, bytes]], found)
+        return self._guarded(
+            takewhile(lambda entry: entry[0] >= low, entries) if backwards else entries
+        )
 
     def _guarded(self, found: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
         try:

@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from rocksdict import AccessType, Options, Rdict
 
-from backend.core.records import ENTRY, IDENTITY_KEY, POSITION_KEY, Identity, decode_position
+from backend.core.records import ENTRY, IDENTITY_KEY, POSITION_KEY, Identity, decode_number
 from local.waiting import wait_until
 
 
@@ -171,7 +171,7 @@ def stored(data_dir: Path, view: str, partition: int) -> Stored:
                 offset = int.from_bytes(value[8:16], "big", signed=True)
                 entries[key[1:]] = (stamp, offset, value[16:])
             elif key == POSITION_KEY:
-                position = decode_position(value)
+                position = decode_number(value)
             elif key == IDENTITY_KEY:
                 identity = Identity.decode(value)
         assert position is not None
