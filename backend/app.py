@@ -269,6 +269,7 @@ class Application:
     def drain(self) -> None:
         """For the worker: nothing new comes, and what is under way may end."""
         self.instance.drain()
+        self._shell.drain()
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:

@@ -10,12 +10,18 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from backend.api.answer import Answer, Header, problem_answer, unless_known
+from backend.api.changes import Changes
 from backend.api.forwarding import MARK, Forwarder
 from backend.api.histories import HISTORIES
-from backend.api.parameters import key_bytes, point_parameters, span_parameters
+from backend.api.parameters import (
+    changes_parameters,
+    key_bytes,
+    point_parameters,
+    span_parameters,
+)
 from backend.api.reads import (
     PLAIN,
     Elsewhere,
@@ -25,6 +31,7 @@ from backend.api.reads import (
     count_refusal,
 )
 from backend.api.serving import Serving
+from backend.api.streams import Streams
 from backend.api.versions import VersionedReads
 from backend.core.errors import BadRequest, MethodNotAllowed, NotFound, Problem, Unavailable
 from backend.core.paths import KeyPath, Paths
@@ -35,6 +42,8 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_T = TypeVar("_T")
 
 _WAIT_STEP = 0.02
 _MAX_BODY = 1 << 20
@@ -64,6 +73,7 @@ class Shell:
             if view.store in HISTORIES
         }
         self._forwarder: Forwarder | None = None
+        self._streams = Streams(serving.settings.max_streams)
         self._in_flight = 0
         self._max_in_flight = serving.settings.max_in_flight
         self._wait_steps = round(serving.settings.wait_timeout / _WAIT_STEP)
@@ -86,6 +96,9 @@ class Shell:
             return
         if found is None:
             await self._other(scope, receive, send)
+            return
+        if found.rest == b"changes":
+            await self._changes(found, raw_path, scope, receive, send)
             return
         if self._in_flight >= self._max_in_flight:
             answer = problem_answer(_overloaded(self._in_flight))
@@ -179,17 +192,22 @@ class Shell:
         raw_path: bytes,
         scope: Scope,
     ) -> Answer:
-        """Try again until the wait is over; ask the owner as soon as there is one."""
-        headers: list[Header] = scope["headers"]
-        marked = any(name == MARK for name, _ in headers)
+        try:
+            return await self._until_here(ask, scope)
+        except Elsewhere as elsewhere:
+            if options.redirect:
+                return _redirect(elsewhere, raw_path, scope["query_string"])
+            return await self._forward(reads, elsewhere, raw_path, scope)
+
+    async def _until_here(self, ask: Callable[[], _T], scope: Scope) -> _T:
+        """Try again until the wait is over; Elsewhere as soon as there is an owner to ask."""
+        marked = any(name == MARK for name, _ in scope["headers"])
         for step in range(self._wait_steps + 1):
             try:
                 return ask()
             except Elsewhere as elsewhere:
-                if options.redirect:
-                    return _redirect(elsewhere, raw_path, scope["query_string"])
                 if not marked:
-                    return await self._forward(reads, elsewhere, raw_path, scope)
+                    raise
                 if step == self._wait_steps:
                     raise Unavailable(
                         "not-here",
@@ -201,6 +219,44 @@ class Shell:
                     raise
             await asyncio.sleep(_WAIT_STEP)
         raise AssertionError("the last step answers or raises")
+
+    async def _changes(
+        self, found: KeyPath, raw_path: bytes, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        reads = self._reads[found.view.name]
+        headers: list[Header] = scope["headers"]
+        try:
+            if scope["method"] != "GET":
+                raise MethodNotAllowed(scope["method"], "GET")
+            self._streams.check()
+            encoded = changes_parameters(scope["query_string"])
+            key = _key_of(reads, found.text, encoded)
+            last = next((value for name, value in headers if name == b"last-event-id"), None)
+            try:
+                changes = await self._until_here(partial(Changes, reads, key, last), scope)
+            except Elsewhere as elsewhere:
+                assert self._forwarder is not None
+                reads.counts.forwarded += 1
+                query: bytes = scope["query_string"]
+                target = raw_path + b"?" + query if query else raw_path
+                async with self._forwarder.stream(elsewhere.member, target, headers) as (
+                    answer,
+                    chunks,
+                ):
+                    answer.headers.append((b"topology-epoch", self._serving.epoch_header))
+                    await self._streams.run(answer, chunks, receive, send)
+                return
+        except Problem as problem:
+            count_refusal(reads.counts, problem)
+            await self._send(problem_answer(problem), scope["method"], send)
+            return
+        answer = Answer(200, changes.headers, b"")
+        answer.headers.append((b"topology-epoch", self._serving.epoch_header))
+        await self._streams.run(answer, changes.events(), receive, send)
+
+    def drain(self) -> None:
+        """Ends the streams: their clients come back to whoever holds the partition then."""
+        self._streams.end()
 
     async def _forward(
         self, reads: ViewReads, elsewhere: Elsewhere, raw_path: bytes, scope: Scope

@@ -212,6 +212,7 @@ class Ingestor:
         except Exception as e:
             log.warning("view %s, partition %d: %s", held.view.name, held.partition, e)
         held.store.close()
+        held.watches.close()
 
     def _rebuild(self, held: HeldPartition, reason: str, keep_aside: bool = False) -> None:
         """Start the store partition anew, once facts newer than now are there."""
@@ -296,6 +297,8 @@ class Ingestor:
             self._on_news()
         if self._write(held, batch, position, identity if changed else None, filled.stream_time):
             held.applied_records += len(filled.keys)
+            if held.watches:
+                held.watches.applied(run, view.layout, dead)
 
     def _advance(self, held: HeldPartition, offset: int) -> None:
         """The log ends at `offset`: behind the last record there may be transaction markers, or
