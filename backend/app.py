@@ -33,6 +33,7 @@ from backend.ingest.protocols import Folder
 from backend.ingest.watcher import Watcher
 from backend.membership.member import GroupMember
 from backend.settings import Settings
+from backend.storage.custom import load_store
 from backend.storage.folder import DataFolder
 
 log = logging.getLogger(__name__)
@@ -70,7 +71,10 @@ class Instance:
             "bootstrap.servers": settings.bootstrap_servers,
         }
         self._librdkafka = librdkafka
+        custom = {view.name: load_store(view.store) for view in deployment.views if view.is_custom}
         self._folder = DataFolder(settings.data_dir)
+        for name, store in custom.items():
+            self._folder.use(name, store)
         self._held = Held(deployment.views)
         self._watcher = Watcher(librdkafka, settings.end_offset_interval, settings.broker_timeout)
         self._ingestor = Ingestor(

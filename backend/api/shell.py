@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from backend.api.answer import Answer, Header, problem_answer, unless_known
 from backend.api.changes import Changes
+from backend.api.custom_reads import CustomReads
 from backend.api.forwarding import MARK, Forwarder
 from backend.api.histories import HISTORIES
 from backend.api.parameters import (
@@ -64,7 +65,9 @@ class Shell:
         self._pages = pages
         self._paths = Paths(serving.views.values())
         self._reads = {
-            name: _READS.get(view.store, ViewReads)(view, serving)
+            name: CustomReads(view, serving)
+            if view.is_custom
+            else _READS.get(view.store, ViewReads)(view, serving)
             for name, view in serving.views.items()
         }
         self._histories = {

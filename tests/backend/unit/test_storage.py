@@ -368,3 +368,26 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, place: Callable[[Path],
         DataFolder(place(tmp_path))
     assert str(error.value).startswith(f"the data folder {place(tmp_path)} cannot be written: ")
     assert "QUERYABLE_DATA_DIR" in str(error.value)
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_scan_is_whole_whatever_else_uses_memory(tmp_path: Path, backwards: bool) -> None:
+    """Its bounds are memory that RocksDB points to: once freed, it would end anywhere."""
+    folder = DataFolder(tmp_path)
+    store, _ = folder.open("v", 0)
+    batch = store.new_batch()
+    keys = [b"\x01%05d" % number for number in range(3000)]
+    for key in [b"\x00a", *keys, b"\x02z"]:
+        batch.put(key, b"x" * 1000)
+    store.write(batch, 1)
+    store.close()
+    store, _ = folder.open("v", 0)  # from files: reading them takes and frees memory
+    for length in range(1, 40):
+        high = b"\x02".ljust(length, b"\0")
+        found = [key for key, _ in store.scan(b"\x01", high, backwards)]
+        assert found == (keys[::-1] if backwards else keys), length
+    assert [key for key, _ in store.scan(b"\x0100010", b"\x0100013", backwards)] == (
+        keys[12:9:-1] if backwards else keys[10:13]
+    )
+    store.close()
+    folder.close()
