@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 
-import orjson
-
 from backend.api.forwarding import Forwarder
 from backend.api.reads import Elsewhere, ViewReads, count_refusal
 from backend.api.serving import Serving
@@ -46,7 +44,7 @@ class Batches:
                 items.append(b"")
             except Problem as problem:
                 count_refusal(reads.counts, problem)
-                items.append(_problem_item(orjson.dumps(value), problem))
+                items.append(_problem_item(written, problem))
         left = list(keys)
         deadline = time.monotonic() + self._serving.settings.wait_timeout
         while left:
