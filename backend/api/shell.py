@@ -1,4 +1,4 @@
-"""The ASGI application: point reads here, everything else in Flask.
+"""The ASGI application: point reads here, whole views in `queries`, everything else in Flask.
 
 Bounds what waits: requests in flight, bodies, and the time that a read waits for somebody who can
 answer it.
@@ -23,6 +23,7 @@ from backend.api.parameters import (
     point_parameters,
     span_parameters,
 )
+from backend.api.queries import Queries
 from backend.api.reads import (
     PLAIN,
     Elsewhere,
@@ -75,6 +76,7 @@ class Shell:
             for name, view in serving.views.items()
             if view.store in HISTORIES
         }
+        self._queries = Queries(serving, self._paths, self._reads)
         self._forwarder: Forwarder | None = None
         self._streams = Streams(serving.settings.max_streams)
         self._in_flight = 0
@@ -85,6 +87,7 @@ class Shell:
         """In the event loop, before the first request."""
         settings = self._serving.settings
         self._forwarder = Forwarder(settings.instance_id, settings.forward_timeout)
+        self._queries.start(self._forwarder)
 
     async def stop(self) -> None:
         if self._forwarder is not None:
@@ -273,7 +276,10 @@ class Shell:
         )
 
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Flask's part, with the epoch on every answer and a bound on every body."""
+        """Questions about whole views; and Flask's part, with the epoch on every answer and a
+        bound on every body."""
+        if await self._queries(scope, receive, send, self._send):
+            return
         length = next((v for n, v in scope["headers"] if n == b"content-length"), b"0")
         if not length.isdigit() or int(length) > _MAX_BODY:
             problem = BadRequest("body-too-large", f"A body has {_MAX_BODY} bytes at most.")

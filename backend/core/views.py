@@ -30,7 +30,7 @@ from backend.core.times import parse_duration
 
 # First path segments that are the product's own.
 RESERVED_SEGMENTS = frozenset(
-    {"admin", "api", "health", "instance", "metrics"}
+    {"admin", "api", "health", "instance", "internal", "metrics"}
     | {"openapi.json", "processors", "proxy", "topics", "views"}
 )
 
