@@ -283,7 +283,8 @@ def test_counts_go_on_where_they_ended(orders: World, monkeypatch: pytest.Monkey
 
 VALUES: dict[str, bytes] = {
     "a": b'{"x":{"y":3}}', "b": b'{"x":{"y":-2.5}}', "c": b'{"x":{"y":3.0}}',
-    "d": b'{"x":{"y":"9"}}', "e": b'{"x":{"y":true}}', "f": b'{"x":9}', "g": b"9", "h": b"[]", "i": b'{"x":{"y":null}}',
+    "d": b'{"x":{"y":"9"}}', "e": b'{"x":{"y":true}}', "f": b'{"x":9}', "g": b"9", "h": b"[]",
+    "i": b'{"x":{"y":null}}',
     "j": b'{"x":{"y":12345678901234567}}', "k": b'{"x":{"y":12345678901234568}}', "l": b'{"y":1}',
     "m": b'{"x":{"y":[9]}}', "n": b'{"x.y":9}', "o": b'{"x":{"y":1e300}}',
 }  # fmt: skip
