@@ -133,6 +133,8 @@ class Ingestor:
                 self._reconcile()
                 self._look_at_facts()
                 self._touch()
+                for resumed in self._held.resume():
+                    self._assign(resumed.view.topic, resumed.partition)
                 self._apply(self._fetch())
                 self._expire()
                 self.progress_at = time.monotonic()
@@ -229,11 +231,14 @@ class Ingestor:
     # what is fetched
 
     def _sharing(self, topic: str, partition: int) -> list[HeldPartition]:
-        """The open store partitions that are fed by a topic partition: one for each view of it."""
+        """The open store partitions that are fed by a topic partition: one for each view of it,
+        without those that wait."""
         return [
             held
             for view in self._views.values()
-            if view.topic == topic and (held := self._held.get(view.name, partition)) is not None
+            if view.topic == topic
+            and (held := self._held.get(view.name, partition)) is not None
+            and held.waiting_for is None
         ]
 
     def _assign(self, topic: str, partition: int) -> None:
@@ -268,6 +273,14 @@ class Ingestor:
         view = held.view
         batch = held.store.new_batch()
         filled = fill(batch, view, run, held.progress.position, held.store.stream_time)
+        if filled.waiting is not None:
+            # what came before is applied; from there it is read again, and the other views go on
+            held.waiting_for = filled.waiting
+            self._assign(view.topic, held.partition)
+            run = run[: filled.stopped]
+            if not run or run[-1].offset() < held.progress.position:
+                return
+            position = run[-1].offset() + 1
         dead = filled.dead
         identity = held.identity
         epoch = run[-1].leader_epoch()
