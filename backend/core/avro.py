@@ -158,8 +158,8 @@ class _Walk:
         if node["type"] == "fixed":
             return bool(node["size"] == 0)
         if node["type"] in ("record", "error"):
-            # one that is being read yet is no item of its own without an array or a union between
-            return all(self._is_empty(field["type"]) for field in node.get("fields", "x") or ())
+            # one that is being written yet holds itself, in the array that is asked about
+            return "fields" in node and all(self._is_empty(each["type"]) for each in node["fields"])
         return bool(node["type"] == "null")
 
 

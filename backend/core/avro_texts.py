@@ -125,8 +125,8 @@ def _to_ticks(text: str, digits: int) -> int:
     if found is None or len(found[4] or "") > digits:
         raise ValueError(f'not a time such as "12:03:04.{"0" * digits}"')
     seconds: int = int(found[1]) * 3600 + int(found[2]) * 60 + int(found[3])
-    second = 10**digits
-    return int(seconds * second) + int((found[4] or "0").ljust(digits, "0"))
+    second: int = 10**digits
+    return seconds * second + int((found[4] or "0").ljust(digits, "0"))
 
 
 def _to_timestamp(text: str, digits: int, zone: str) -> int:
