@@ -34,6 +34,7 @@ from backend.api.reads import (
     WrongStoreReads,
     count_refusal,
 )
+from backend.api.representations import JSON, chosen, offered
 from backend.api.serving import Serving
 from backend.api.streams import Streams
 from backend.api.versions import VersionedReads
@@ -172,7 +173,7 @@ class Shell:
         try:
             if method not in ("GET", "HEAD"):
                 raise MethodNotAllowed(method, "GET, HEAD")
-            ask, options = self._question(reads, found, scope["query_string"])
+            ask, options = self._question(reads, found, scope)
             try:
                 answer = ask()
             except (Elsewhere, Unavailable):
@@ -183,13 +184,18 @@ class Shell:
         return unless_known(answer, scope["headers"])
 
     def _question(
-        self, reads: ViewReads, found: KeyPath, query: bytes
+        self, reads: ViewReads, found: KeyPath, scope: Scope
     ) -> tuple[Callable[[], Answer], ReadOptions]:
         """What is asked: to be called until there is an answer."""
+        query: bytes = scope["query_string"]
         if not found.rest:
-            if not query:
-                return partial(reads.read, reads.parse_key(found.text)), PLAIN
-            encoded, options = point_parameters(query, reads.view.store == "versioned")
+            encoded, options = False, PLAIN
+            if query:
+                encoded, options = point_parameters(query, reads.view.store == "versioned")
+            # what was valid once is told with its times, in JSON alone
+            of = offered(reads.view) if options.as_of is None else (JSON,)
+            if (kind := chosen(scope["headers"], of)) != JSON:
+                options = replace(options, representation=kind)
             return partial(reads.read, _key_of(reads, found.text, encoded), options), options
         history = self._histories.get(found.view.name)
         if history is None or found.rest != history.resource.encode():
