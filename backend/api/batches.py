@@ -40,7 +40,7 @@ class Batches:
         keys: dict[int, bytes] = {}
         for number, (value, written) in enumerate(parse_batch(body)):
             try:
-                keys[number] = _record_key(reads, value, written)
+                keys[number] = record_key(reads, value, written)
                 items.append(b"")
             except Problem as problem:
                 count_refusal(reads.counts, problem)
@@ -140,7 +140,7 @@ def _read(reads: ViewReads, key: bytes) -> tuple[bytes, Member | None, bool]:
     return b'{"key":%b,"status":%d}' % (key_json, answer.status), None, False
 
 
-def _record_key(reads: ViewReads, value: object, written: bytes) -> bytes:
+def record_key(reads: ViewReads, value: object, written: bytes) -> bytes:
     """Record bytes of a key in JSON; BadRequest, KeyTooLong."""
     try:
         text, is_raw = key_text(reads.view, value, written)

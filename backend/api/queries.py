@@ -120,7 +120,7 @@ class Queries:
         if method != "POST":
             raise MethodNotAllowed(method, "POST")
         assert self._batches is not None
-        body = await _body(receive)
+        body = await read_body(receive)
         try:
             if raw_path == BATCH_PATH:
                 return Answer(200, [_JSON], await self._batches.asked(body))
@@ -143,7 +143,7 @@ class Queries:
             assert self._batches is not None
             refuse_store(view, KEYS)
             parse_parameters(raw_query, ())
-            items = await self._batches.answer(view, await _body(receive))
+            items = await self._batches.answer(view, await read_body(receive))
             return Answer(200, [_JSON, self._served_by], items)
         if resource == "count":
             return await self._count(view, raw_query)
@@ -303,7 +303,7 @@ def _wants_lines(headers: list[Header]) -> bool:
     return any(each.split(b";")[0].strip() == _NDJSON for each in accepted.split(b","))
 
 
-async def _body(receive: Receive) -> bytes:
+async def read_body(receive: Receive, most: int = MOST_BODY) -> bytes:
     """The whole body; BadRequest if it is too large or does not come."""
     parts, size = [], 0
     while True:
@@ -313,7 +313,7 @@ async def _body(receive: Receive) -> bytes:
         part = message.get("body", b"")
         parts.append(part)
         size += len(part)
-        if size > MOST_BODY:
-            raise BadRequest("body-too-large", f"A body has {MOST_BODY} bytes at most.")
+        if size > most:
+            raise BadRequest("body-too-large", f"A body has {most} bytes at most.")
         if not message.get("more_body"):
             return b"".join(parts)

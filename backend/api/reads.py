@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from backend.api.answer import JSON, Answer, Header
+from backend.api.representations import JSON as AS_JSON
+from backend.api.representations import VARY, represented
 from backend.api.serving import ReadCounts, Serving
 from backend.core.errors import (
     BadRequest,
@@ -48,6 +50,7 @@ class ReadOptions:
     max_staleness: float | None = None
     as_of: int | None = None
     redirect: bool = False
+    representation: str = AS_JSON
 
     @property
     def bounded(self) -> bool:
@@ -128,13 +131,24 @@ class ViewReads:
                 f"partition {held.partition}.",
             )
             return Answer(404, problem.headers() + headers, problem.body())
-        self.counts.found += 1
-        headers += (JSON, self.etag(held, stored))
+        if options.representation != AS_JSON:
+            return self._represented(held, stored, headers, options.representation)
         value = self._value_json(stored[ENTRY_HEAD_SIZE:])
+        self.counts.found += 1
+        headers += (JSON, VARY, self.etag(held, stored))
         return Answer(200, headers, b'{"key":%b,"value":%b}' % (self._key_json(key), value))
 
-    def etag(self, held: HeldPartition, stored: bytes) -> Header:
-        return (b"etag", b'"%b-%d-json"' % (held.etag_prefix, entry_offset(stored)))
+    def _represented(
+        self, held: HeldPartition, stored: bytes, headers: list[Header], kind: str
+    ) -> Answer:
+        """The value alone, as the reader asked for it."""
+        raw = stored[ENTRY_HEAD_SIZE:]
+        more, body = represented(kind, raw, self.view.value_codec)
+        self.counts.found += 1
+        return Answer(200, [*headers, *more, self.etag(held, stored, kind.encode())], body)
+
+    def etag(self, held: HeldPartition, stored: bytes, kind: bytes = b"json") -> Header:
+        return (b"etag", b'"%b-%d-%b"' % (held.etag_prefix, entry_offset(stored), kind))
 
     def look_up(self, held: HeldPartition, key: bytes) -> bytes | None:
         """The stored bytes of the key's entry; None where there is none, or it has expired."""

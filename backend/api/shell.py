@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
 from backend.api.answer import Answer, Header, problem_answer, unless_known
+from backend.api.batches import record_key
 from backend.api.changes import Changes
 from backend.api.custom_reads import CustomReads
 from backend.api.forwarding import MARK, Forwarder
@@ -24,7 +26,7 @@ from backend.api.parameters import (
     point_parameters,
     span_parameters,
 )
-from backend.api.queries import Queries
+from backend.api.queries import Queries, read_body
 from backend.api.reads import (
     PLAIN,
     Elsewhere,
@@ -33,11 +35,15 @@ from backend.api.reads import (
     WrongStoreReads,
     count_refusal,
 )
+from backend.api.representations import JSON, chosen, offered
 from backend.api.serving import Serving
 from backend.api.streams import Streams
 from backend.api.versions import VersionedReads
+from backend.core.batch import parse_search
+from backend.core.codecs import to_base64url
 from backend.core.errors import BadRequest, MethodNotAllowed, NotFound, Problem, Unavailable
 from backend.core.paths import KeyPath, Paths
+from backend.core.views import View
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +56,7 @@ _T = TypeVar("_T")
 
 _WAIT_STEP = 0.02
 _MAX_BODY = 1 << 20
+_RECORD_BYTES = (b"application/octet-stream", b"application/avro", b"avro/binary")
 
 
 _READS: dict[str, type[ViewReads]] = {
@@ -107,14 +114,20 @@ class Shell:
         if found.rest == b"changes":
             await self._changes(found, raw_path, scope, receive, send)
             return
+        await self._bounded(self._key(found, raw_path, scope), scope, send)
+
+    async def _bounded(
+        self, answering: Coroutine[Any, Any, Answer], scope: Scope, send: Send
+    ) -> None:
         if self._in_flight >= self._max_in_flight:
+            answering.close()
             answer = problem_answer(_overloaded(self._in_flight))
         else:
             self._in_flight += 1
             try:
-                answer = await self._key(found, raw_path, scope)
+                answer = await answering
             except Exception:
-                log.exception("%s %r", scope["method"], raw_path)
+                log.exception("%s %r", scope["method"], scope["raw_path"])
                 answer = problem_answer(_internal())
             finally:
                 self._in_flight -= 1
@@ -161,7 +174,7 @@ class Shell:
         try:
             if method not in ("GET", "HEAD"):
                 raise MethodNotAllowed(method, "GET, HEAD")
-            ask, options = self._question(reads, found, scope["query_string"])
+            ask, options = self._question(reads, found, scope)
             try:
                 answer = ask()
             except (Elsewhere, Unavailable):
@@ -172,13 +185,18 @@ class Shell:
         return unless_known(answer, scope["headers"])
 
     def _question(
-        self, reads: ViewReads, found: KeyPath, query: bytes
+        self, reads: ViewReads, found: KeyPath, scope: Scope
     ) -> tuple[Callable[[], Answer], ReadOptions]:
         """What is asked: to be called until there is an answer."""
+        query: bytes = scope["query_string"]
         if not found.rest:
-            if not query:
-                return partial(reads.read, reads.parse_key(found.text)), PLAIN
-            encoded, options = point_parameters(query, reads.view.store == "versioned")
+            encoded, options = False, PLAIN
+            if query:
+                encoded, options = point_parameters(query, reads.view.store == "versioned")
+            # what was valid once is told with its times, in JSON alone
+            of = offered(reads.view) if options.as_of is None else (JSON,)
+            if (kind := chosen(scope["headers"], of)) != JSON:
+                options = replace(options, representation=kind)
             return partial(reads.read, _key_of(reads, found.text, encoded), options), options
         history = self._histories.get(found.view.name)
         if history is None or found.rest != history.resource.encode():
@@ -261,6 +279,34 @@ class Shell:
         answer.headers.append((b"topology-epoch", self._serving.epoch_header))
         await self._streams.run(answer, changes.events(), receive, send)
 
+    async def _search(self, view: View, scope: Scope, receive: Receive) -> Answer:
+        """A point read whose key stands in the body."""
+        reads = self._reads[view.name]
+        try:
+            if scope["method"] != "POST":
+                raise MethodNotAllowed(scope["method"], "POST")
+            content_type = next((v for n, v in scope["headers"] if n == b"content-type"), b"")
+            body = await read_body(receive, _MAX_BODY)
+            if content_type.split(b";")[0].strip() in _RECORD_BYTES:
+                key = reads.parse_raw_key(body)
+            else:
+                key = record_key(reads, *parse_search(body))
+            _, options = point_parameters(scope["query_string"], view.store == "versioned")
+            options = replace(options, redirect=False)  # to a GET, it would take the key along
+            ask = partial(reads.read, key, options)
+            # others are asked as for any key
+            target = f"/views/{view.name}/keys/".encode() + to_base64url(key)
+            query = b"&".join(filter(None, (b"encoding=base64url", scope["query_string"])))
+            as_get = {**scope, "method": "GET", "query_string": query}
+            try:
+                answer = ask()
+            except (Elsewhere, Unavailable):
+                answer = await self._not_here(reads, ask, options, target, as_get)
+        except Problem as problem:
+            count_refusal(reads.counts, problem)
+            return problem_answer(problem)
+        return unless_known(answer, scope["headers"])
+
     def drain(self) -> None:
         """Ends the streams: their clients come back to whoever holds the partition then."""
         self._streams.end()
@@ -279,6 +325,10 @@ class Shell:
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Questions about whole views; and Flask's part, with the epoch on every answer and a
         bound on every body."""
+        found = self._paths.view_path(scope["raw_path"])
+        if found is not None and found.resource == "search":
+            await self._bounded(self._search(found.view, scope, receive), scope, send)
+            return
         if await self._queries(scope, receive, send, self._send):
             return
         length = next((v for n, v in scope["headers"] if n == b"content-length"), b"0")

@@ -1,4 +1,4 @@
-"""A batch request: its keys, as JSON values of the view's key format."""
+"""Keys in bodies of requests: JSON values of the view's key format."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from backend.core.views import View
 MAX_KEYS = 1000
 
 _BEFORE_KEYS = re.compile(r'\s*\{\s*"keys"\s*:\s*\[\s*')
+_BEFORE_QUERY = re.compile(r'\s*\{\s*"query"\s*:\s*')
 _BETWEEN = re.compile(r"\s*,?\s*")
 
 
@@ -31,6 +32,22 @@ def parse_batch(body: bytes) -> list[tuple[Any, bytes]]:
     if len(keys) > MAX_KEYS:
         raise BadRequest("too-many-keys", f"{len(keys)} keys; a batch has {MAX_KEYS} at most.")
     return list(zip(keys, _texts(body.decode(), len(keys)), strict=True))
+
+
+def parse_search(body: bytes) -> tuple[Any, bytes]:
+    """The key of `{"query": key}` as it was read and as it was written; BadRequest."""
+    try:
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError as e:
+        raise BadRequest("bad-request", f"The body is not JSON: {e}.") from None
+    text = body.decode()
+    start = _BEFORE_QUERY.match(text)
+    if not isinstance(document, dict) or list(document) != ["query"] or start is None:
+        raise BadRequest("bad-request", 'The body is {"query": key}, and nothing else.')
+    _, end = json.JSONDecoder().raw_decode(text, start.end())
+    if text[end:].strip() != "}":
+        raise BadRequest("bad-request", 'The body is {"query": key}, with "query" once.')
+    return document["query"], text[start.end() : end].encode()
 
 
 def _texts(text: str, count: int) -> list[bytes]:

@@ -8,12 +8,11 @@ with another it would leave entries out, so that this, like garbage, is refused.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 
 import orjson
 
-from backend.core.codecs import from_base64url
+from backend.core.codecs import from_base64url, to_base64url
 from backend.core.errors import BadRequest
 
 _VERSION = b"\x01"
@@ -26,7 +25,7 @@ Question = tuple[str | int | bool | None, ...]
 
 def encode_cursor(question: Question, key: bytes) -> str:
     raw = _VERSION + _digest(question, key) + key
-    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+    return to_base64url(raw).decode()
 
 
 def decode_cursor(question: Question, text: str) -> bytes:

@@ -34,7 +34,7 @@ class ViewPath:
     resource: str
 
 
-RESOURCES = ("batch", "count", "keys", "sessions", "top", "windows")
+RESOURCES = ("batch", "count", "keys", "search", "sessions", "top", "windows")
 
 
 class Paths:

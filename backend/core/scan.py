@@ -127,6 +127,10 @@ def limit_of(parameters: dict[str, bytes]) -> int:
 
 def refuse_store(view: View, kind: str) -> None:
     """BadRequest if the view's store has no such entries."""
+    if view.is_custom:
+        raise BadRequest(
+            "wrong-store", f"View {view.name} has a store of its own, which is asked by key alone."
+        )
     if view.store not in _STORES[kind]:
         raise BadRequest(
             "wrong-store",

@@ -6,16 +6,18 @@ read otherwise than it was written gives wrong answers.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import re
 import tomllib
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
 import orjson
 
+from backend.core.avro_codecs import CONFLUENT, AvroCodec, SchemaSource, avro_codec
 from backend.core.codecs import KEY_CODECS, VALUE_CODECS, Codec
 from backend.core.errors import ConfigurationError
 from backend.core.layouts import (
@@ -45,6 +47,7 @@ _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
 _TABLE = re.compile(r"^\s*\[\s*(?P<table>[^]]+?)\s*]")
 
 
+_SCHEMAS = ("key_schema", "value_schema")
 _ALWAYS_SHOWN = ("name", "topic", "path", "key", "value", "partitioner", "store")
 
 
@@ -63,18 +66,25 @@ class View:
     window_key: str = "changelog"
     retention: int | None = None
     persistence: str = "rocksdb"
+    key_schema: str | None = None  # of Avro: its JSON, or CONFLUENT
+    value_schema: str | None = None
+    schemas: SchemaSource | None = dataclasses.field(default=None, compare=False, repr=False)
 
     @cached_property
     def hash(self) -> str:
         """16 hexadecimal digits that change with the stored data or the answers."""
-        return hashlib.sha256(orjson.dumps(asdict(self))).hexdigest()[:16]
+        return hashlib.sha256(orjson.dumps(self._definition())).hexdigest()[:16]
 
     @property
     def key_codec(self) -> Codec:
+        if self.key_schema is not None:
+            return avro_codec(self.key_schema, self.schemas)
         return KEY_CODECS[self.key]
 
     @property
     def value_codec(self) -> Codec:
+        if self.value_schema is not None:
+            return avro_codec(self.value_schema, self.schemas)
         return VALUE_CODECS[self.value]
 
     @property
@@ -94,22 +104,42 @@ class View:
             return VersionedLayout(codec)
         return KeyValueLayout(codec)
 
+    def _definition(self) -> dict[str, Any]:
+        """All that makes it what it is. What was added since the first views is left out where it
+        is not said: their hashes stay."""
+        return {
+            each.name: value
+            for each in fields(self)
+            if each.compare
+            and ((value := getattr(self, each.name)) is not None or each.name not in _SCHEMAS)
+        }
+
     def description(self) -> dict[str, Any]:
-        """What everyone may know of the view: the entry of /views and /processors; times in ms."""
+        """What everyone may know of the view: the entry of /views and /processors; times in ms;
+        of a schema the fingerprint."""
         usual = {field.name: field.default for field in fields(self)}
         return {
-            name: value
-            for name, value in asdict(self).items()
+            name: fingerprint(value) if name in _SCHEMAS else value
+            for name, value in self._definition().items()
             if name in _ALWAYS_SHOWN or value != usual[name]
         }
 
 
+def fingerprint(schema: str) -> str:
+    """Of a view's `key_schema` or `value_schema`; CONFLUENT has none and stays."""
+    codec = avro_codec(schema, None)
+    return codec.schema.fingerprint if isinstance(codec, AvroCodec) else schema
+
+
 @dataclass(frozen=True)
 class Deployment:
-    """What views.toml holds: the views, and settings for all Kafka clients alike."""
+    """What views.toml holds: the views, settings for all Kafka clients alike, and where schemas
+    are had by id: a registry's URL, or a folder."""
 
     views: tuple[View, ...]
     kafka: dict[str, str]
+    registry: str | None = None
+    schema_folder: str | None = None
 
 
 @dataclass(frozen=True)
@@ -122,8 +152,8 @@ class _Field:
 _FIELDS = {
     "topic": _Field(None, None, "the topic that the view is made from"),
     "path": _Field("", None, 'a short path such as "/messages"'),
-    "key": _Field(None, tuple(KEY_CODECS), "the format of the keys"),
-    "value": _Field(None, tuple(VALUE_CODECS), "the format of the values"),
+    "key": _Field(None, (*KEY_CODECS, "avro"), "the format of the keys"),
+    "value": _Field(None, (*VALUE_CODECS, "avro"), "the format of the values"),
     "store": _Field("key-value", None, "what keeps the view"),
     "window_size": _Field(
         "", None, 'how long a window is, such as "1h"; without it: points in time'
@@ -135,13 +165,23 @@ _FIELDS = {
         "murmur2", (*PARTITIONERS, ANY_PARTITION), "the partitioner of the topic's producers"
     ),
     "persistence": _Field("rocksdb", ("rocksdb", "memory"), "where the view is kept"),
+    "key_schema": _Field("", None, 'of avro keys: a file such as "a.avsc", or "confluent"'),
+    "value_schema": _Field("", None, 'of avro values: a file such as "a.avsc", or "confluent"'),
     "retention": _Field("", None, 'how long entries are kept, by their time, such as "7d"'),
 }
 # which stores a field is for, where it is not for all
 _ONLY_FOR = {"window_size": ("window",), "window_key": ("window",)}
 
 
-def parse_views(text: str, source: str = "views.toml") -> Deployment:
+Read = Callable[[str], str]
+"""The text of a file that views.toml names; ValueError says why not."""
+
+
+def _no_files(name: str) -> str:
+    raise ValueError(f"{name} cannot be read here")
+
+
+def parse_views(text: str, source: str = "views.toml", read: Read = _no_files) -> Deployment:
     """The deployment that `text` (TOML) declares; ConfigurationError names the line."""
     try:
         document = tomllib.loads(text)
@@ -149,17 +189,24 @@ def parse_views(text: str, source: str = "views.toml") -> Deployment:
         raise ConfigurationError(f"{source}: not TOML: {e}") from None
     reader = _Reader(text, source)
     for table in document:
-        if table not in ("views", "kafka"):
-            raise reader.error((table,), None, f"unknown table; {source} has [views.*] and [kafka]")
+        if table not in ("views", "kafka", "schemas"):
+            raise reader.error(
+                (table,), None, f"unknown table; {source} has [views.*] and [kafka], [schemas]"
+            )
     views = document.get("views", {})
     if not isinstance(views, dict) or not views:
         raise ConfigurationError(
             f"{source}: no view is declared; add a table such as [views.orders] "
             f'with topic = "orders", key = "string", value = "json"'
         )
-    parsed = tuple(_parse_view(name, fields, reader) for name, fields in views.items())
+    schemas = _parse_schemas(document.get("schemas"), reader)
+    parsed = tuple(
+        _parse_view(name, fields, reader, read, "schemas" in document)
+        for name, fields in views.items()
+    )
     _refuse_shared_paths(parsed, reader)
-    return Deployment(parsed, _parse_kafka(document.get("kafka", {}), reader))
+    kafka = _parse_kafka(document.get("kafka", {}), reader)
+    return Deployment(parsed, kafka, schemas.get("registry"), schemas.get("folder"))
 
 
 class _Reader:
@@ -187,7 +234,8 @@ class _Reader:
         return found
 
 
-def _parse_view(name: str, fields: Any, reader: _Reader) -> View:
+def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool) -> View:
+    """`by_id`: whether the deployment says where schemas are had by id."""
     table = ("views", name)
     if not isinstance(fields, dict):
         raise reader.error(("views",), name, f"a view is a table: write [views.{name}]")
@@ -224,6 +272,8 @@ def _parse_view(name: str, fields: Any, reader: _Reader) -> View:
         window_key=values["window_key"],
         retention=_parse_duration("retention", values, table, reader),
         persistence=values["persistence"],
+        key_schema=_parse_schema("key", values, table, reader, read, by_id),
+        value_schema=_parse_schema("value", values, table, reader, read, by_id),
     )
 
 
@@ -245,6 +295,49 @@ def _check_store(values: dict[str, str], table: tuple[str, ...], reader: _Reader
             'a store of one\'s own has no retention, and wants persistence = "memory": it is fed '
             "anew at every start",
         )
+
+
+def _parse_schema(
+    of: str,
+    values: dict[str, str],
+    table: tuple[str, ...],
+    reader: _Reader,
+    read: Read,
+    by_id: bool,
+) -> str | None:
+    """The schema's JSON without blanks; CONFLUENT; None where the format is another."""
+    field, name = f"{of}_schema", values[f"{of}_schema"]
+    if values[of] != "avro":
+        if name:
+            raise reader.error(table, field, f'only for {of} = "avro"')
+        return None
+    if not name:
+        raise reader.error(table, of, f'{field} is missing: a file\'s name, or "{CONFLUENT}"')
+    if name == CONFLUENT:
+        if not by_id:
+            raise reader.error(table, field, '[schemas] is missing: registry = "http://…"')
+        return CONFLUENT
+    try:
+        text = read(name)
+        avro_codec(text, None)
+    except ValueError as e:
+        raise reader.error(table, field, f'"{name}": {e}') from None
+    return orjson.dumps(orjson.loads(text)).decode()
+
+
+def _parse_schemas(table: Any, reader: _Reader) -> dict[str, str]:
+    """{"registry": URL} or {"folder": name}; nothing where there is no such table."""
+    if table is None:
+        return {}
+    right = 'registry = "http://host:port", or folder = "schemas" with files <id>.avsc'
+    if not isinstance(table, dict) or len(table) != 1:
+        raise reader.error(("schemas",), None, f"one of them is to be said: {right}")
+    [(field, value)] = table.items()
+    if field not in ("registry", "folder") or not isinstance(value, str) or not value:
+        raise reader.error(("schemas",), field, f"it is {right}")
+    if field == "registry" and not re.fullmatch(r"https?://[^/@\s]+(/[^@\s?#]*)?", value):
+        raise reader.error(("schemas",), field, f'"{value}" is no URL such as "http://host:8081"')
+    return {field: value.rstrip("/") if field == "registry" else value}
 
 
 def _quoted(words: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ import pytest
 from backend.core.partitioner import partition_of
 from local.broker import Broker
 from local.waiting import wait_until
-from tests.client import Response, key_path
+from tests.client import Client, Response, key_path
 from tests.conftest import MakeTopic
 from tests.system.backends import Backend, settle, views_toml
 from tests.system.conftest import Deploy
@@ -199,12 +199,39 @@ def test_memory_and_a_store_of_ones_own(backends: list[Backend]) -> None:
         ("/views/memory/keys/a?as_of=1", 400, "unknown-parameter"),
         ("/views/memory/keys/a?min_offset=x", 400, "bad-parameter"),
         ("/views/windows/keys/a/changes", 400, "wrong-store"),
+        ("/views/member/keys", 400, "wrong-store"),
+        ("/views/member/top?by=a", 400, "wrong-store"),
+        ("/views/windows/keys", 400, "wrong-store"),
+        ("/views/memory/windows", 400, "wrong-store"),
     ],
 )
 def test_bad_requests(backends: list[Backend], path: str, status: int, code: str) -> None:
     for backend in backends:
         answer = backend.get(path)
         assert (answer.status, answer.code) == (status, code)
+
+
+def search(backend: Backend, view: str, body: bytes, kind: str = "application/json") -> Response:
+    with Client(backend.port) as client:
+        return client.request("POST", f"/views/{view}/search", body, Content_Type=kind)
+
+
+def test_a_key_in_the_body_is_answered_as_one_in_the_path(backends: list[Backend]) -> None:
+    for key in [*KEYS, "missing"]:
+        expected = ask(backends, key_path("memory", key))
+        for backend in backends:
+            answer = search(backend, "memory", json.dumps({"query": key}).encode())
+            assert (answer.status, answer.body) == (expected.status, expected.body)
+            raw = search(backend, "memory", key.encode(), "application/octet-stream")
+            assert (raw.status, raw.body) == (expected.status, expected.body)
+    for body in (b"", b"{", b"[]", b'{"query":1}', b'{"query":"a","b":1}', b'{"query":"a"} x'):
+        answer = search(backends[0], "memory", body)
+        assert answer.status == 400, body
+        assert answer.code in ("bad-request", "key-undecodable")
+    refused = backends[0].get("/views/memory/search")
+    assert (refused.status, refused.headers["Allow"]) == (405, "POST")
+    asked_of_windows = search(backends[0], "windows", b'{"query":"a"}')
+    assert (asked_of_windows.status, asked_of_windows.code) == (400, "wrong-store")
 
 
 def test_bounds_of_freshness(backends: list[Backend]) -> None:

@@ -60,6 +60,7 @@ def test_a_value(instance: Instance) -> None:
         b"offset": b"2",
         b"lag": b"5",
         b"served-by": b"b1; active",
+        b"vary": b"accept",
     }
     assert (instance.reads.counts.found, instance.reads.counts.missed) == (1, 0)
 
