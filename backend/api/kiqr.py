@@ -29,7 +29,7 @@ from backend.core.views import View
 
 PREFIX = "/api/v1"
 
-_KAFKA = "org.apache.kafka.common.serialization."
+KAFKA = "org.apache.kafka.common.serialization."
 _ALL = frozenset(("string", "bytes", "int32", "int64", "float64", "uuid", "json", "avro", "none"))
 # which formats of a view a serde of Kafka's own reads; bytes may be anything
 FITS = {
@@ -154,8 +154,8 @@ def _check_serde(parameter: str, view: View, of: str) -> None:
     name = request.args.get(parameter)
     if not name:
         raise BadRequest("missing-parameter", f"{parameter}= is missing: a Java serde class.")
-    if name.startswith(_KAFKA):
-        formats = FITS.get(name.removeprefix(_KAFKA))
+    if name.startswith(KAFKA):
+        formats = FITS.get(name.removeprefix(KAFKA))
     else:
         formats = _OWN if _CLASS.fullmatch(name) else None
     if formats is None:

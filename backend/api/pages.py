@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import Any
 
 import orjson
@@ -11,6 +12,7 @@ from werkzeug.exceptions import HTTPException
 from backend.api.admin import admin_blueprint
 from backend.api.kiqr import register_kiqr
 from backend.api.metrics import CONTENT_TYPE, Metrics
+from backend.api.openapi import openapi
 from backend.api.raw_reads import RawReads
 from backend.api.serving import Serving
 from backend.api.status import instance_document, liveness, readiness
@@ -26,6 +28,14 @@ def create_pages(serving: Serving, raw_reads: RawReads | None = None) -> Flask:
     pages = Flask("backend.api", static_folder=None)
     pages.url_map.merge_slashes = False  # an empty segment is one, here as in keys
     metrics = Metrics(serving)
+    described = orjson.dumps(
+        openapi(
+            serving.views.values(),
+            version("queryable-topics"),
+            serving.settings.max_key_bytes,
+            raw_reads is not None,
+        )
+    )
     pages.register_blueprint(admin_blueprint(serving))
     if raw_reads is not None:
         register_kiqr(pages, serving.views, raw_reads, serving.settings.max_key_bytes)
@@ -50,6 +60,10 @@ def create_pages(serving: Serving, raw_reads: RawReads | None = None) -> Flask:
         if name in serving.views:
             raise NotFound("no-such-resource", f"Nothing is at {request.path!r}.")
         return view(name)
+
+    @pages.get("/openapi.json")
+    def document() -> Response:
+        return Response(described, content_type="application/json")
 
     @pages.get("/processors")
     def processors() -> Response:
