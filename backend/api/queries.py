@@ -21,12 +21,13 @@ from backend.api.partition_scans import PartitionScans
 from backend.api.reads import ViewReads
 from backend.api.serving import Serving
 from backend.core.cursor import encode_cursor
-from backend.core.errors import BadRequest, MethodNotAllowed, Problem, Unavailable
+from backend.core.errors import BadRequest, MethodNotAllowed, NotFound, Problem, Unavailable
 from backend.core.items import Number, Ranking
 from backend.core.paths import Paths, ViewPath
 from backend.core.scan import (
     KEYS,
     PARAMETERS,
+    Page,
     Part,
     Query,
     choice,
@@ -152,6 +153,21 @@ class Queries:
             await self._stream(view, resource, raw_query, send)
             return None
         return await self._page(view, resource, raw_query)
+
+    async def point(self, view: View, key: bytes, stale_allowed: bool) -> Answer:
+        """One key, asked of all partitions; of several entries the newest. Unavailable."""
+        assert self._gatherer is not None
+        low, high = view.layout.key_range(key, key)
+        page = Page(Query(low, high, stale_allowed=stale_allowed), 1, None)
+        freshness = Freshness()
+        rows, reached = await self._gatherer.page(view, page, freshness, _PAGE_BUDGET)
+        if rows:
+            return Answer(200, self._headers(freshness), rows[0][2])
+        if reached is not None:
+            raise Unavailable("took-too-long", "Not all partitions have answered in time.")
+        problem = NotFound("key-not-found", f"No partition of view {view.name} has such a key.")
+        headers = [header for header in self._headers(freshness) if header[0] != b"content-type"]
+        return Answer(404, problem.headers() + headers, problem.body())
 
     async def _page(self, view: View, kind: str, raw_query: bytes) -> Answer:
         assert self._gatherer is not None

@@ -29,6 +29,7 @@ from backend.api.queries import Queries, read_body
 from backend.api.reads import (
     PLAIN,
     Elsewhere,
+    Everywhere,
     ReadOptions,
     ViewReads,
     WrongStoreReads,
@@ -218,6 +219,13 @@ class Shell:
     ) -> Answer:
         try:
             return await self._until_here(ask, scope)
+        except Everywhere as everywhere:
+            if not options.plain or reads.view.is_custom:
+                raise
+            answer = await self._queries.point(reads.view, everywhere.key, options.stale_allowed)
+            reads.counts.found += answer.status == 200
+            reads.counts.missed += answer.status == 404
+            return answer
         except Elsewhere as elsewhere:
             if options.redirect:
                 return _redirect(elsewhere, raw_path, scope["query_string"])
