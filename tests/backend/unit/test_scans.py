@@ -322,13 +322,14 @@ def test_a_store_that_was_closed_is_missing(orders: World) -> None:
         assert orders.code("count?exact=true", 503, instance=instance) == "not-here"
 
 
+@pytest.mark.parametrize("entries", [800, 8000])  # in one turn of the event loop, in several
 @pytest.mark.parametrize("partition", [0, 1])
 @pytest.mark.parametrize("target", ["keys?limit=1000", "count?exact=true", "top?by=n"])
 def test_a_store_that_is_let_go_under_the_scan(
-    orders: World, partition: int, target: str, monkeypatch: pytest.MonkeyPatch
+    orders: World, partition: int, target: str, entries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What RocksDB still gives of it then may be old already."""
-    orders.put_all(numbered(8000))
+    orders.put_all(numbered(entries))
     held, serving = orders.held[partition], orders.owner(partition).serving
     store, scan = held.store, held.store.scan
 
