@@ -106,7 +106,7 @@ actions = st.lists(
 )  # key number; whether it is written or deleted
 
 
-@settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.sets(st.integers(0, 30)),
     st.lists(actions, max_size=8),
@@ -146,7 +146,7 @@ def test_pages_while_records_come_in(
     assert {name(number) for number in always} <= set(seen) <= {name(number) for number in ever}
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.sets(st.text(alphabet="ab\0é\U0001f6e9", max_size=4), max_size=25),
     st.none() | st.text(alphabet="ab\0é", max_size=3),
