@@ -224,6 +224,8 @@ class Queries:
 
     async def _count(self, view: View, raw_query: bytes) -> Answer:
         assert self._gatherer is not None
+        if view.is_custom:
+            refuse_store(view, KEYS)
         parameters = parse_parameters(raw_query, PARAMETERS["count"])
         exact = choice(parameters, "exact", ("false", "true")) == "true"
         query = Query(stale_allowed=_stale(parameters))

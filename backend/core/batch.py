@@ -15,11 +15,12 @@ MAX_KEYS = 1000
 
 _BEFORE_KEYS = re.compile(r'\s*\{\s*"keys"\s*:\s*\[\s*')
 _BEFORE_QUERY = re.compile(r'\s*\{\s*"query"\s*:\s*')
+_BY_VALUE = ("string", "uuid", "bytes", "int32", "int64", "float64")
 _BETWEEN = re.compile(r"\s*,?\s*")
 
 
-def parse_batch(body: bytes) -> list[tuple[Any, bytes]]:
-    """Each key as it was read and as it was written; BadRequest."""
+def parse_batch(body: bytes, exact: bool = False) -> list[tuple[Any, bytes]]:
+    """Each key as it was read and, if `exact`, as it was written; BadRequest."""
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError as e:
@@ -31,7 +32,14 @@ def parse_batch(body: bytes) -> list[tuple[Any, bytes]]:
         raise BadRequest("bad-request", "keys is not a list.")
     if len(keys) > MAX_KEYS:
         raise BadRequest("too-many-keys", f"{len(keys)} keys; a batch has {MAX_KEYS} at most.")
-    return list(zip(keys, _texts(body.decode(), len(keys)), strict=True))
+    if exact or body.count(b"keys") != 1:  # given twice, or a key itself
+        return list(zip(keys, _texts(body.decode(), len(keys)), strict=True))
+    return [(key, b"") for key in keys]
+
+
+def needs_exact(view: View) -> bool:
+    """Whether every byte of a key in JSON matters."""
+    return view.key not in _BY_VALUE
 
 
 def parse_search(body: bytes) -> tuple[Any, bytes]:
@@ -44,7 +52,10 @@ def parse_search(body: bytes) -> tuple[Any, bytes]:
     start = _BEFORE_QUERY.match(text)
     if not isinstance(document, dict) or list(document) != ["query"] or start is None:
         raise BadRequest("bad-request", 'The body is {"query": key}, and nothing else.')
-    _, end = json.JSONDecoder().raw_decode(text, start.end())
+    try:
+        _, end = json.JSONDecoder().raw_decode(text, start.end())
+    except RecursionError:
+        raise BadRequest("bad-request", "The key is too deep.") from None
     if text[end:].strip() != "}":
         raise BadRequest("bad-request", 'The body is {"query": key}, with "query" once.')
     return document["query"], text[start.end() : end].encode()
