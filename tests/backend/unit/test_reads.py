@@ -56,6 +56,7 @@ def test_a_value(instance: Instance) -> None:
     assert headers.pop(b"etag").startswith(b'"orders-')
     assert headers == {
         b"content-type": b"application/json",
+        b"vary": b"accept",
         b"partition": b"0",
         b"offset": b"2",
         b"lag": b"5",
