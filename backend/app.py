@@ -36,6 +36,7 @@ from backend.ingest.schemas import Registry, SchemaFolder, Schemas
 from backend.ingest.watcher import Watcher
 from backend.membership.member import GroupMember
 from backend.settings import Settings
+from backend.storage.custom import load_store
 from backend.storage.folder import DataFolder
 
 log = logging.getLogger(__name__)
@@ -91,7 +92,10 @@ class Instance:
             "bootstrap.servers": settings.bootstrap_servers,
         }
         self._librdkafka = librdkafka
+        custom = {view.name: load_store(view.store) for view in self._views if view.is_custom}
         self._folder = DataFolder(settings.data_dir)
+        for name, store in custom.items():
+            self._folder.use(name, store)
         self._held = Held(self._views)
         self._watcher = Watcher(librdkafka, settings.end_offset_interval, settings.broker_timeout)
         self._ingestor = Ingestor(
@@ -294,6 +298,7 @@ class Application:
     def drain(self) -> None:
         """For the worker: nothing new comes, and what is under way may end."""
         self.instance.drain()
+        self._shell.drain()
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:

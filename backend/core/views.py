@@ -32,7 +32,7 @@ from backend.core.times import parse_duration
 
 # First path segments that are the product's own.
 RESERVED_SEGMENTS = frozenset(
-    {"admin", "api", "health", "instance", "metrics"}
+    {"admin", "api", "health", "instance", "internal", "metrics"}
     | {"openapi.json", "processors", "proxy", "topics", "views"}
 )
 
@@ -43,6 +43,7 @@ ANY_PARTITION = "none"
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}", re.ASCII)
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)  # Kafka's own rule
 _PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+", re.ASCII)
+_CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
 _TABLE = re.compile(r"^\s*\[\s*(?P<table>[^]]+?)\s*]")
 
 
@@ -85,6 +86,11 @@ class View:
         if self.value_schema is not None:
             return avro_codec(self.value_schema, self.schemas)
         return VALUE_CODECS[self.value]
+
+    @property
+    def is_custom(self) -> bool:
+        """Whether its store is a class of the user's."""
+        return self.store not in STORES
 
     @cached_property
     def layout(self) -> Layout:
@@ -148,7 +154,7 @@ _FIELDS = {
     "path": _Field("", None, 'a short path such as "/messages"'),
     "key": _Field(None, (*KEY_CODECS, "avro"), "the format of the keys"),
     "value": _Field(None, (*VALUE_CODECS, "avro"), "the format of the values"),
-    "store": _Field("key-value", STORES, "what keeps the view"),
+    "store": _Field("key-value", None, "what keeps the view"),
     "window_size": _Field(
         "", None, 'how long a window is, such as "1h"; without it: points in time'
     ),
@@ -250,6 +256,7 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
         values[field] = value
     if not _TOPIC.fullmatch(values["topic"]) or values["topic"] in (".", ".."):
         raise reader.error(table, "topic", f'"{values["topic"]}" cannot be a topic\'s name')
+    _check_store(values, table, reader)
     for field, stores in _ONLY_FOR.items():
         if field in fields and values["store"] not in stores:
             raise reader.error(table, field, f"only for store = {_quoted(stores)}")
@@ -311,6 +318,26 @@ def _parse_schemas(table: Any, reader: _Reader) -> dict[str, str]:
     if field == "registry" and not re.fullmatch(r"https?://[^/@\s]+(/[^@\s?#]*)?", value):
         raise reader.error(("schemas",), field, f'"{value}" is no URL such as "http://host:8081"')
     return {field: value.rstrip("/") if field == "registry" else value}
+
+
+def _check_store(values: dict[str, str], table: tuple[str, ...], reader: _Reader) -> None:
+    store = values["store"]
+    if store in STORES:
+        return
+    if not _CLASS.fullmatch(store):
+        raise reader.error(
+            table,
+            "store",
+            f'"{store}" is none of {", ".join(STORES)}, nor a class such as "package.module:Class"',
+        )
+    if values["retention"] or values["persistence"] != "memory":
+        field = "retention" if values["retention"] else "persistence"
+        raise reader.error(
+            table,
+            field,
+            'a store of one\'s own has no retention, and wants persistence = "memory": it is fed '
+            "anew at every start",
+        )
 
 
 def _quoted(words: Iterable[str]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from backend.core.avro_codecs import SchemaNotYet
 from backend.core.partitioner import partitions_of_batch
 from backend.core.records import ENTRY, deleted_version, entry_head
 from backend.core.views import ANY_PARTITION, View
-from backend.ingest.protocols import Batch
+from backend.ingest.protocols import Batch, RecordBatch
 
 _NO_KEY = "the record has no key"
 
@@ -69,7 +69,9 @@ def fill(
     be decoded yet ends the run.
     """
     run = _from(records, position)
-    if view.store == "key-value" and view.retention is None:
+    if view.is_custom:
+        filled = _fill_custom(cast(RecordBatch, batch), view, run)
+    elif view.store == "key-value" and view.retention is None:
         filled = _fill_latest(batch, view, run, stream_time)
     else:
         filled = _fill_timed(batch, view, run, stream_time)
@@ -159,6 +161,30 @@ def _fill_timed(
         else:
             delete(stored_key)
     return Filled(keys, dead, stream_time)
+
+
+def _fill_custom(batch: RecordBatch, view: View, records: Sequence[Record]) -> Filled:
+    """For a store of the user's own: the records themselves, if they are of the view's formats."""
+    probe_key, probe_value = view.key_codec.probe, view.value_codec.probe
+    keys: list[bytes] = []
+    dead: list[DeadLetter] = []
+    for record in records:
+        key, value = record.key(), record.value()
+        if key is None:
+            dead.append(DeadLetter(record, _NO_KEY))
+            continue
+        try:
+            probe_key(key)
+            if value is not None:
+                probe_value(value)
+        except ValueError:
+            dead.append(DeadLetter(record, _what_is_wrong(view, key, key, value)))
+            continue
+        except SchemaNotYet as not_yet:
+            return Filled(keys, dead, None, not_yet)
+        batch.apply(key, value, record.timestamp()[1], record.offset())
+        keys.append(key)
+    return Filled(keys, dead, None)
 
 
 def _from(records: Sequence[Record], position: int) -> Sequence[Record]:

@@ -10,6 +10,7 @@ from backend.core.progress import Progress
 from backend.core.records import Identity
 from backend.core.views import View
 from backend.ingest.protocols import Store
+from backend.ingest.watches import Watches
 
 
 @dataclass
@@ -28,6 +29,7 @@ class HeldPartition:
     applied_records: int = 0
     expired_until: int = -(1 << 63)  # ms: entries of lesser times are deleted
     waiting_for: SchemaNotYet | None = None  # what the record at its position needs first
+    watches: Watches = field(default_factory=Watches)
     damaged: str | None = None  # why it has to be rebuilt, once a read has found out
     partition_header: bytes = field(init=False)
     etag_prefix: bytes = field(init=False)

@@ -214,6 +214,7 @@ class Ingestor:
         except Exception as e:
             log.warning("view %s, partition %d: %s", held.view.name, held.partition, e)
         held.store.close()
+        held.watches.close()
 
     def _rebuild(self, held: HeldPartition, reason: str, keep_aside: bool = False) -> None:
         """Start the store partition anew, once facts newer than now are there."""
@@ -231,14 +232,12 @@ class Ingestor:
     # what is fetched
 
     def _sharing(self, topic: str, partition: int) -> list[HeldPartition]:
-        """The open store partitions that are fed by a topic partition: one for each view of it,
-        without those that wait."""
+        """The open store partitions that a topic partition feeds now: not those that wait."""
         return [
             held
             for view in self._views.values()
-            if view.topic == topic
-            and (held := self._held.get(view.name, partition)) is not None
-            and held.waiting_for is None
+            if view.topic == topic and (held := self._held.get(view.name, partition)) is not None
+            if held.waiting_for is None
         ]
 
     def _assign(self, topic: str, partition: int) -> None:
@@ -278,11 +277,10 @@ class Ingestor:
             held.waiting_for = filled.waiting
             self._assign(view.topic, held.partition)
             run = run[: filled.stopped]
-            if not run or run[-1].offset() < held.progress.position:
+            position = run[-1].offset() + 1 if run else 0
+            if position <= held.progress.position:
                 return
-            position = run[-1].offset() + 1
-        dead = filled.dead
-        identity = held.identity
+        dead, identity = filled.dead, held.identity
         epoch = run[-1].leader_epoch()
         if epoch is not None and epoch != identity.leader_epoch:
             identity = replace(identity, leader_epoch=epoch)
@@ -309,6 +307,8 @@ class Ingestor:
             self._on_news()
         if self._write(held, batch, position, identity if changed else None, filled.stream_time):
             held.applied_records += len(filled.keys)
+            if held.watches:
+                held.watches.applied(run, view.layout, dead)
 
     def _advance(self, held: HeldPartition, offset: int) -> None:
         """The log ends at `offset`: behind the last record there may be transaction markers, or

@@ -85,6 +85,16 @@ BROKEN = {
         "line 6, [views.orders], window_size",
         'store = "window"',
     ),
+    "own store on disk": (
+        GOOD + 'store = "a.b:C"',
+        "line 1, [views.orders], persistence",
+        'persistence = "memory"',
+    ),
+    "own store with retention": (
+        GOOD + 'store = "a.b:C"\npersistence = "memory"\nretention = "1d"',
+        "line 8, [views.orders], retention",
+        "fed anew",
+    ),
     "unknown field": (GOOD + 'standby = "1"', "line 6, [views.orders], standby", "path"),
     "no topic": (with_line(2, ""), "line 1, [views.orders]", 'topic = "…"'),
     "no key": (with_line(4, ""), "line 1, [views.orders]", 'key = "…"'),
