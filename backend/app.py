@@ -92,7 +92,7 @@ class Instance:
             "bootstrap.servers": settings.bootstrap_servers,
         }
         self._librdkafka = librdkafka
-        custom = {view.name: load_store(view.store) for view in deployment.views if view.is_custom}
+        custom = {view.name: load_store(view.store) for view in self._views if view.is_custom}
         self._folder = DataFolder(settings.data_dir)
         for name, store in custom.items():
             self._folder.use(name, store)

@@ -277,26 +277,6 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
     )
 
 
-def _check_store(values: dict[str, str], table: tuple[str, ...], reader: _Reader) -> None:
-    store = values["store"]
-    if store in STORES:
-        return
-    if not _CLASS.fullmatch(store):
-        raise reader.error(
-            table,
-            "store",
-            f'"{store}" is none of {", ".join(STORES)}, nor a class such as "package.module:Class"',
-        )
-    if values["retention"] or values["persistence"] != "memory":
-        field = "retention" if values["retention"] else "persistence"
-        raise reader.error(
-            table,
-            field,
-            'a store of one\'s own has no retention, and wants persistence = "memory": it is fed '
-            "anew at every start",
-        )
-
-
 def _parse_schema(
     of: str,
     values: dict[str, str],
@@ -338,6 +318,26 @@ def _parse_schemas(table: Any, reader: _Reader) -> dict[str, str]:
     if field == "registry" and not re.fullmatch(r"https?://[^/@\s]+(/[^@\s?#]*)?", value):
         raise reader.error(("schemas",), field, f'"{value}" is no URL such as "http://host:8081"')
     return {field: value.rstrip("/") if field == "registry" else value}
+
+
+def _check_store(values: dict[str, str], table: tuple[str, ...], reader: _Reader) -> None:
+    store = values["store"]
+    if store in STORES:
+        return
+    if not _CLASS.fullmatch(store):
+        raise reader.error(
+            table,
+            "store",
+            f'"{store}" is none of {", ".join(STORES)}, nor a class such as "package.module:Class"',
+        )
+    if values["retention"] or values["persistence"] != "memory":
+        field = "retention" if values["retention"] else "persistence"
+        raise reader.error(
+            table,
+            field,
+            'a store of one\'s own has no retention, and wants persistence = "memory": it is fed '
+            "anew at every start",
+        )
 
 
 def _quoted(words: Iterable[str]) -> str:

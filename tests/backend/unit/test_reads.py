@@ -56,11 +56,11 @@ def test_a_value(instance: Instance) -> None:
     assert headers.pop(b"etag").startswith(b'"orders-')
     assert headers == {
         b"content-type": b"application/json",
+        b"vary": b"accept",
         b"partition": b"0",
         b"offset": b"2",
         b"lag": b"5",
         b"served-by": b"b1; active",
-        b"vary": b"accept",
     }
     assert (instance.reads.counts.found, instance.reads.counts.missed) == (1, 0)
 
