@@ -27,7 +27,8 @@ from backend.api.shell import App, Receive, Scope, Send, Shell
 from backend.core.errors import ConfigurationError
 from backend.core.kafka_settings import for_kafka_python, for_librdkafka
 from backend.core.topology import Candidate, Epoch, Topology
-from backend.core.views import Deployment, parse_views
+from backend.core.views import Deployment
+from backend.core.views_toml import parse_views
 from backend.ingest.dead_letters import DeadLetters
 from backend.ingest.held import Held
 from backend.ingest.ingestor import Ingestor

@@ -7,7 +7,8 @@ import pytest
 
 from backend.core.avro_codecs import AvroCodec, ConfluentCodec, NoSchemas
 from backend.core.errors import ConfigurationError
-from backend.core.views import RESERVED_SEGMENTS, View, parse_views
+from backend.core.views import View
+from backend.core.views_toml import RESERVED_SEGMENTS, parse_views
 from tests.backend.unit.examples import ORDERS
 
 ROOT = Path(__file__).parents[3]
