@@ -29,6 +29,7 @@ from backend.core.kafka_settings import for_kafka_python, for_librdkafka
 from backend.core.topology import Candidate, Epoch, Topology
 from backend.core.views import Deployment
 from backend.core.views_toml import parse_views
+from backend.ingest.appender import Appender
 from backend.ingest.dead_letters import DeadLetters
 from backend.ingest.held import Held
 from backend.ingest.ingestor import Ingestor
@@ -123,6 +124,7 @@ class Instance:
             candidate=self._candidate,
             on_topology=self._on_topology,
         )
+        self._appender = Appender(librdkafka, settings.broker_timeout)
         self.serving = Serving(
             settings=settings,
             views={view.name: view for view in self._views},
@@ -130,6 +132,7 @@ class Instance:
             watcher=self._watcher,
             ingestor=self._ingestor,
             member=self._member,
+            appender=self._appender,
         )
 
     def check_broker(self) -> None:
@@ -164,6 +167,8 @@ class Instance:
         self._watcher.start()
         self._ingestor.start()
         self._member.start()
+        if any(view.append for view in self._views):
+            self._appender.start()
 
     def drain(self) -> None:
         """Say that this instance is about to stop, to whoever asks for /processors."""
@@ -180,6 +185,7 @@ class Instance:
             self._watcher.stop()
         if self._schemas is not None:
             self._schemas.stop()
+        self._appender.stop()
         self._folder.close()
 
     def _reads_served(self) -> int:

@@ -10,7 +10,7 @@ import orjson
 from backend.api.forwarding import Forwarder
 from backend.api.reads import Elsewhere, ViewReads, count_refusal
 from backend.api.serving import Serving
-from backend.core.batch import key_text, needs_exact, parse_batch
+from backend.core.batch import json_text, needs_exact, parse_batch
 from backend.core.codecs import from_base64url
 from backend.core.errors import BadRequest, Problem, Unavailable
 from backend.core.scan_wire import pack, unpack
@@ -145,7 +145,7 @@ def _read(reads: ViewReads, key: bytes) -> tuple[bytes, Member | None, bool]:
 def record_key(reads: ViewReads, value: object, written: bytes) -> bytes:
     """Record bytes of a key in JSON; BadRequest, KeyTooLong."""
     try:
-        text, is_raw = key_text(reads.view, value, written)
+        text, is_raw = json_text(reads.view.key, value, written)
         if is_raw:
             text = from_base64url(text)
     except ValueError as e:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from backend.api.answer import Answer, Header, problem_answer, unless_known
+from backend.api.appends import Appends
 from backend.api.batches import record_key
 from backend.api.changes import Changes
 from backend.api.custom_reads import CustomReads
@@ -85,6 +86,7 @@ class Shell:
             if view.store in HISTORIES
         }
         self._queries = Queries(serving, self._paths, self._reads)
+        self._appends = Appends(serving, self._reads)
         self._forwarder: Forwarder | None = None
         self._streams = Streams(serving.settings.max_streams)
         self._in_flight = 0
@@ -234,23 +236,25 @@ class Shell:
     async def _until_here(self, ask: Callable[[], _T], scope: Scope) -> _T:
         """Try again until the wait is over; Elsewhere as soon as there is an owner to ask."""
         marked = any(name == MARK for name, _ in scope["headers"])
-        for step in range(self._wait_steps + 1):
+        step = 0
+        while True:
             try:
                 return ask()
             except Elsewhere as elsewhere:
                 if not marked:
                     raise
-                if step == self._wait_steps:
+                if step >= self._wait_steps:
                     raise Unavailable(
                         "not-here",
                         f"Another instance sent this here, but {elsewhere.member.id} holds the "
                         f"key's partition as of epoch {self._serving.topology.epoch}.",
                     ) from None
             except Unavailable as unavailable:
-                if step == self._wait_steps or unavailable.code in _HOPELESS:
+                patience = _MORE_PATIENCE.get(unavailable.code, 1) * self._wait_steps
+                if step >= patience or unavailable.code in _HOPELESS:
                     raise
             await asyncio.sleep(_WAIT_STEP)
-        raise AssertionError("the last step answers or raises")
+            step += 1
 
     async def _changes(
         self, found: KeyPath, raw_path: bytes, scope: Scope, receive: Receive, send: Send
@@ -314,6 +318,14 @@ class Shell:
             return problem_answer(problem)
         return unless_known(answer, scope["headers"])
 
+    async def _append(self, topic: str, scope: Scope, receive: Receive) -> Answer:
+        try:
+            if scope["method"] != "POST":
+                raise MethodNotAllowed(scope["method"], "POST")
+            return await self._appends.answer(topic, await read_body(receive, _MAX_BODY))
+        except Problem as problem:
+            return problem_answer(problem)
+
     def drain(self) -> None:
         """Ends the streams: their clients come back to whoever holds the partition then."""
         self._streams.end()
@@ -332,6 +344,10 @@ class Shell:
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Questions about whole views; and Flask's part, with the epoch on every answer and a
         bound on every body."""
+        topic = self._appends.topic_of(scope["raw_path"])
+        if topic is not None:
+            await self._bounded(self._append(topic, scope, receive), scope, send)
+            return
         found = self._paths.view_path(scope["raw_path"])
         if found is not None and found.resource == "search":
             await self._bounded(self._search(found.view, scope, receive), scope, send)
@@ -361,6 +377,8 @@ class Shell:
             self._in_flight -= 1
 
 
+# A record that was written just now is on its way.
+_MORE_PATIENCE = {"not-up-to-offset": 5}
 # Waiting does not help: these need a person.
 _HOPELESS = frozenset(("mis-partitioned", "repartitioned"))
 
