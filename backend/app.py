@@ -19,9 +19,12 @@ from typing import Any, Protocol, cast
 from a2wsgi import WSGIMiddleware
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
+from flask import Flask
 
 from backend.api.answer import Answer
+from backend.api.kiqr import PREFIX
 from backend.api.pages import create_pages
+from backend.api.raw_reads import RawReads
 from backend.api.serving import DRAINING, Serving
 from backend.api.shell import App, Receive, Scope, Send, Shell
 from backend.core.errors import ConfigurationError
@@ -265,6 +268,18 @@ class Instance:
         log.info("epoch %s: %d partitions here: %s", topology.epoch, len(mine), sorted(mine))
 
 
+def _bridged(pages: Flask) -> App:
+    """Flask in threads; KIQR's clients, who wait for other instances, have threads of their own."""
+    ordinary = cast(App, WSGIMiddleware(cast(Any, pages), workers=4))
+    kiqr = cast(App, WSGIMiddleware(cast(Any, pages), workers=8))
+
+    async def bridge(scope: Scope, receive: Receive, send: Send) -> None:
+        chosen = kiqr if scope["path"].startswith(f"{PREFIX}/") else ordinary
+        await chosen(scope, receive, send)
+
+    return bridge
+
+
 class _Failing(Protocol):
     def __call__(self, reason: str) -> None: ...
 
@@ -287,8 +302,8 @@ class Application:
             # librdkafka checks its settings when a client is made
             raise ConfigurationError(f"{settings.views}, [kafka]: {e.args[0].str()}") from e
         serving = self.instance.serving
-        pages = cast(App, WSGIMiddleware(cast(Any, create_pages(serving)), workers=4))
-        self._shell = Shell(serving, pages)
+        self._raw_reads = RawReads(serving) if settings.kiqr else None
+        self._shell = Shell(serving, _bridged(create_pages(serving, self._raw_reads)))
         self._fail = fail
         self._starting: asyncio.Task[None] | None = None
 
@@ -311,7 +326,9 @@ class Application:
         while True:
             message: dict[str, Any] = dict(await receive())
             if message["type"] == "lifespan.startup":
-                self._shell.start()
+                gatherer = self._shell.start()
+                if self._raw_reads is not None:
+                    self._raw_reads.start(gatherer)
                 # answers "not yet" while it waits: a server that does not accept looks hung
                 self._starting = asyncio.create_task(self._start())
                 await send({"type": "lifespan.startup.complete"})

@@ -76,9 +76,10 @@ class Queries:
             f"{serving.settings.instance_id}; active".encode(),
         )
 
-    def start(self, forwarder: Forwarder) -> None:
+    def start(self, forwarder: Forwarder) -> Gatherer:
         self._gatherer = Gatherer(self._serving, self._scans, forwarder)
         self._batches = Batches(self._serving, self._reads, forwarder, BATCH_PATH)
+        return self._gatherer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send, respond: Respond) -> bool:
         """False: the path is not one of these, and nothing was done."""

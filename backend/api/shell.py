@@ -19,6 +19,7 @@ from backend.api.batches import record_key
 from backend.api.changes import Changes
 from backend.api.custom_reads import CustomReads
 from backend.api.forwarding import MARK, Forwarder
+from backend.api.gathering import Gatherer
 from backend.api.histories import HISTORIES
 from backend.api.parameters import (
     changes_parameters,
@@ -93,11 +94,11 @@ class Shell:
         self._max_in_flight = serving.settings.max_in_flight
         self._wait_steps = round(serving.settings.wait_timeout / _WAIT_STEP)
 
-    def start(self) -> None:
-        """In the event loop, before the first request."""
+    def start(self) -> Gatherer:
+        """In the event loop, before the first request; what asks all instances."""
         settings = self._serving.settings
         self._forwarder = Forwarder(settings.instance_id, settings.forward_timeout)
-        self._queries.start(self._forwarder)
+        return self._queries.start(self._forwarder)
 
     async def stop(self) -> None:
         if self._forwarder is not None:
