@@ -22,11 +22,12 @@ from confluent_kafka.admin import AdminClient
 from flask import Flask
 
 from backend.api.answer import Answer
+from backend.api.asgi import App, Receive, Scope, Send
 from backend.api.kiqr import PREFIX
 from backend.api.pages import create_pages
 from backend.api.raw_reads import RawReads
 from backend.api.serving import DRAINING, Serving
-from backend.api.shell import App, Receive, Scope, Send, Shell
+from backend.api.shell import Shell
 from backend.core.errors import ConfigurationError
 from backend.core.kafka_settings import for_kafka_python, for_librdkafka
 from backend.core.topology import Candidate, Epoch, Topology

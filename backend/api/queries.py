@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable
 from heapq import nsmallest
-from typing import Any
 
 import orjson
 
 from backend.api.answer import Answer, Header, problem_answer
+from backend.api.asgi import Receive, Scope, Send
 from backend.api.batches import Batches
 from backend.api.forwarding import Forwarder
 from backend.api.gathering import SCAN_PATH, Freshness, Gatherer, for_view
@@ -41,9 +41,6 @@ from backend.core.views import View
 
 log = logging.getLogger(__name__)
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Respond = Callable[[Answer, str, Send], Awaitable[None]]
 
 BATCH_PATH = b"/internal/batch"
