@@ -22,15 +22,18 @@ from confluent_kafka.admin import AdminClient
 from flask import Flask
 
 from backend.api.answer import Answer
+from backend.api.asgi import App, Receive, Scope, Send
 from backend.api.kiqr import PREFIX
 from backend.api.pages import create_pages
 from backend.api.raw_reads import RawReads
 from backend.api.serving import DRAINING, Serving
-from backend.api.shell import App, Receive, Scope, Send, Shell
+from backend.api.shell import Shell
 from backend.core.errors import ConfigurationError
 from backend.core.kafka_settings import for_kafka_python, for_librdkafka
 from backend.core.topology import Candidate, Epoch, Topology
-from backend.core.views import Deployment, parse_views
+from backend.core.views import Deployment
+from backend.core.views_toml import parse_views
+from backend.ingest.appender import Appender
 from backend.ingest.dead_letters import DeadLetters
 from backend.ingest.held import Held
 from backend.ingest.ingestor import Ingestor
@@ -95,7 +98,7 @@ class Instance:
             "bootstrap.servers": settings.bootstrap_servers,
         }
         self._librdkafka = librdkafka
-        custom = {view.name: load_store(view.store) for view in deployment.views if view.is_custom}
+        custom = {view.name: load_store(view.store) for view in self._views if view.is_custom}
         self._folder = DataFolder(settings.data_dir)
         for name, store in custom.items():
             self._folder.use(name, store)
@@ -125,6 +128,7 @@ class Instance:
             candidate=self._candidate,
             on_topology=self._on_topology,
         )
+        self._appender = Appender(librdkafka, settings.broker_timeout)
         self.serving = Serving(
             settings=settings,
             views={view.name: view for view in self._views},
@@ -132,6 +136,7 @@ class Instance:
             watcher=self._watcher,
             ingestor=self._ingestor,
             member=self._member,
+            appender=self._appender,
         )
 
     def check_broker(self) -> None:
@@ -166,6 +171,8 @@ class Instance:
         self._watcher.start()
         self._ingestor.start()
         self._member.start()
+        if any(view.append for view in self._views):
+            self._appender.start()
 
     def drain(self) -> None:
         """Say that this instance is about to stop, to whoever asks for /processors."""
@@ -182,6 +189,7 @@ class Instance:
             self._watcher.stop()
         if self._schemas is not None:
             self._schemas.stop()
+        self._appender.stop()
         self._folder.close()
 
     def _reads_served(self) -> int:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 
+import orjson
+
 from backend.api.forwarding import Forwarder
 from backend.api.reads import Elsewhere, ViewReads, count_refusal
 from backend.api.serving import Serving
-from backend.core.batch import key_text, parse_batch
+from backend.core.batch import json_text, needs_exact, parse_batch
 from backend.core.codecs import from_base64url
 from backend.core.errors import BadRequest, Problem, Unavailable
 from backend.core.scan_wire import pack, unpack
@@ -38,13 +40,13 @@ class Batches:
         reads = self._reads[view.name]
         items: list[bytes] = []
         keys: dict[int, bytes] = {}
-        for number, (value, written) in enumerate(parse_batch(body)):
+        for number, (value, written) in enumerate(parse_batch(body, needs_exact(view))):
             try:
                 keys[number] = record_key(reads, value, written)
                 items.append(b"")
             except Problem as problem:
                 count_refusal(reads.counts, problem)
-                items.append(_problem_item(written, problem))
+                items.append(_problem_item(written or orjson.dumps(value), problem))
         left = list(keys)
         deadline = time.monotonic() + self._serving.settings.wait_timeout
         while left:
@@ -143,7 +145,7 @@ def _read(reads: ViewReads, key: bytes) -> tuple[bytes, Member | None, bool]:
 def record_key(reads: ViewReads, value: object, written: bytes) -> bytes:
     """Record bytes of a key in JSON; BadRequest, KeyTooLong."""
     try:
-        text, is_raw = key_text(reads.view, value, written)
+        text, is_raw = json_text(reads.view.key, value, written)
         if is_raw:
             text = from_base64url(text)
     except ValueError as e:

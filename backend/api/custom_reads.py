@@ -25,7 +25,7 @@ class CustomReads(ViewReads):
         held = self.holder(key, options)
         headers = self.state_headers(held)
         # a record elsewhere may be what the answer lacks
-        self.refuse_doubtful()
+        self.refuse_doubtful(key)
         try:
             value = cast(_Queried, held.store).query(key)
         except StoreClosedError as e:

@@ -11,7 +11,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+
+import orjson
 
 from backend.api.forwarding import Forwarder
 from backend.api.partition_scans import PartitionScans, worst
@@ -26,6 +29,7 @@ SCAN_PATH = b"/internal/scan"
 
 _WAIT_STEP = 0.05
 _LONGEST_WAIT = 2.0  # s, for partitions that nobody answers for at first
+MOST_PAGE_BYTES = 4 << 20  # a page ends with the item that exceeds it
 _WALKS = 4  # partitions that are counted at once
 
 _WHY = {
@@ -33,6 +37,7 @@ _WHY = {
     "not-here": "is moving from one instance to another",
     "nobody": "is held by no instance now",
     "owner-unreachable": "is held by an instance that does not answer",
+    "overloaded": "is held by an instance that has too many scans under way",
     "store-damaged": "cannot be read, and is being rebuilt",
     "repartitioned": "has entries from before partitions were added: a key may be in two of them, "
     "and it cannot be told which is its latest. Rebuild the view (remove its data folder) once its "
@@ -67,7 +72,7 @@ class Freshness:
 
 @dataclass
 class _Group:
-    """Partitions that were asked together, read up to the same key; `rows` are not taken yet."""
+    """Partitions that were asked together, read up to the same key."""
 
     partitions: list[int]
     reached: bytes | None = None
@@ -161,9 +166,10 @@ class Gatherer:
         try:
             if answer.status == 200:
                 return decode_part(answer.body)
-        except ValueError:
-            pass
-        return Part(missing=dict.fromkeys(partitions, "owner-unreachable"))
+            code = str(orjson.loads(answer.body)["code"])
+        except (ValueError, KeyError, TypeError):
+            code = "owner-unreachable"
+        return Part(missing=dict.fromkeys(partitions, code))
 
     async def rows(
         self,
@@ -220,15 +226,17 @@ class Gatherer:
         found: list[Row] = []
         reached: bytes | None = None
         size = 0
-        async for rows, reached in self.rows(view, page.query, page.limit, page.after, freshness):
-            for number, row in enumerate(rows, 1):
-                found.append(row)
-                size += len(row[2])
-                if len(found) == page.limit or size > MOST_PAGE_BYTES:
-                    at_end = reached is None and number == len(rows)
-                    return found, None if at_end else row[0]
-            if time.monotonic() > deadline:
-                break
+        steps = self.rows(view, page.query, page.limit, page.after, freshness)
+        async with aclosing(steps):
+            async for rows, reached in steps:
+                for number, row in enumerate(rows, 1):
+                    found.append(row)
+                    size += len(row[2])
+                    if len(found) == page.limit or size > MOST_PAGE_BYTES:
+                        at_end = reached is None and number == len(rows)
+                        return found, None if at_end else row[0]
+                if time.monotonic() > deadline:
+                    break
         return found, reached
 
     async def walk(self, ask: Ask, budget: float, take: Callable[[Part], None]) -> None:
@@ -261,9 +269,6 @@ class Gatherer:
                 if isinstance(each, Unavailable):
                     raise each from None
             raise
-
-
-MOST_PAGE_BYTES = 4 << 20
 
 
 def _head(row: Row) -> bytes:

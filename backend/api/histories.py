@@ -12,10 +12,10 @@ from itertools import chain, islice, pairwise
 from typing import cast
 
 from backend.api.answer import JSON, Answer
-from backend.api.reads import ReadOptions, ViewReads, unreadable
+from backend.api.reads import Everywhere, ReadOptions, ViewReads, unreadable
 from backend.api.versions import validity, version_at
 from backend.core.cursor import Question, decode_cursor, encode_cursor
-from backend.core.errors import StoreClosedError, StoreError
+from backend.core.errors import StoreClosedError, StoreError, Unavailable
 from backend.core.expiry import horizon
 from backend.core.layouts import SessionLayout, VersionedLayout, WindowLayout
 from backend.core.records import ENTRY_HEAD_SIZE, is_deleted
@@ -56,10 +56,13 @@ class History:
         reads = self._reads
         question = self._question(key, span)
         past = None if span.cursor is None else decode_cursor(question, span.cursor)
-        held = reads.holder(key, options)
+        try:
+            held = reads.holder(key, options)
+            # a record elsewhere would be missing in the list
+            reads.refuse_doubtful(key)
+        except Everywhere as everywhere:
+            raise Unavailable(everywhere.code, everywhere.detail) from None
         headers = reads.state_headers(held)
-        # a record elsewhere would be missing in the list
-        reads.refuse_doubtful()
         try:
             page = list(islice(self._items(held, key, span, past), span.limit + 1))
         except (StoreClosedError, StoreError) as e:

@@ -29,7 +29,8 @@ CODES: dict[int, tuple[str, ...]] = {
     500: ("internal-error", "store-failed", "wrong-store"),
     503: (
         "catching-up", "draining", "mis-partitioned", "no-topology", "nobody", "not-here",
-        "not-up-to-offset", "overloaded", "owner-unreachable", "repartitioned", "schema-unavailable",
+        "not-up-to-offset", "overloaded", "owner-unreachable", "repartitioned",
+        "schema-unavailable",
         "store-damaged",
         "too-far-behind", "too-stale", "took-too-long", "topic-missing",
     ),

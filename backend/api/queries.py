@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable
 from heapq import nsmallest
-from typing import Any
 
 import orjson
 
 from backend.api.answer import Answer, Header, problem_answer
+from backend.api.asgi import Receive, Scope, Send
 from backend.api.batches import Batches
 from backend.api.forwarding import Forwarder
 from backend.api.gathering import SCAN_PATH, Freshness, Gatherer, for_view
@@ -21,12 +21,13 @@ from backend.api.partition_scans import PartitionScans
 from backend.api.reads import ViewReads
 from backend.api.serving import Serving
 from backend.core.cursor import encode_cursor
-from backend.core.errors import BadRequest, MethodNotAllowed, Problem, Unavailable
+from backend.core.errors import BadRequest, MethodNotAllowed, NotFound, Problem, Unavailable
 from backend.core.items import Number, Ranking
 from backend.core.paths import Paths, ViewPath
 from backend.core.scan import (
     KEYS,
     PARAMETERS,
+    Page,
     Part,
     Query,
     choice,
@@ -40,9 +41,6 @@ from backend.core.views import View
 
 log = logging.getLogger(__name__)
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Respond = Callable[[Answer, str, Send], Awaitable[None]]
 
 BATCH_PATH = b"/internal/batch"
@@ -154,6 +152,21 @@ class Queries:
             return None
         return await self._page(view, resource, raw_query)
 
+    async def point(self, view: View, key: bytes, stale_allowed: bool) -> Answer:
+        """One key, asked of all partitions; of several entries the newest. Unavailable."""
+        assert self._gatherer is not None
+        low, high = view.layout.key_range(key, key)
+        page = Page(Query(low, high, stale_allowed=stale_allowed), 1, None)
+        freshness = Freshness()
+        rows, reached = await self._gatherer.page(view, page, freshness, _PAGE_BUDGET)
+        if rows:
+            return Answer(200, self._headers(freshness), rows[0][2])
+        if reached is not None:
+            raise Unavailable("took-too-long", "Not all partitions have answered in time.")
+        problem = NotFound("key-not-found", f"No partition of view {view.name} has such a key.")
+        headers = [header for header in self._headers(freshness) if header[0] != b"content-type"]
+        return Answer(404, problem.headers() + headers, problem.body())
+
     async def _page(self, view: View, kind: str, raw_query: bytes) -> Answer:
         assert self._gatherer is not None
         page = parse_page(view, kind, raw_query)
@@ -209,6 +222,8 @@ class Queries:
 
     async def _count(self, view: View, raw_query: bytes) -> Answer:
         assert self._gatherer is not None
+        if view.is_custom:
+            refuse_store(view, KEYS)
         parameters = parse_parameters(raw_query, PARAMETERS["count"])
         exact = choice(parameters, "exact", ("false", "true")) == "true"
         query = Query(stale_allowed=_stale(parameters))

@@ -27,7 +27,7 @@ from backend.core.expiry import horizon
 from backend.core.partitioner import partition_of
 from backend.core.records import ENTRY_HEAD_SIZE, decode_entry, entry_offset
 from backend.core.topology import Member
-from backend.core.views import View
+from backend.core.views import ANY_PARTITION, View
 from backend.ingest.held import HeldPartition
 
 
@@ -37,6 +37,22 @@ class Elsewhere(Exception):
     def __init__(self, member: Member) -> None:
         super().__init__(member)
         self.member = member
+
+
+class Everywhere(Unavailable):
+    """The key may be in any partition: only all of them together can answer for it.
+
+    Whoever cannot ask them says 503.
+    """
+
+    def __init__(self, view: View, key: bytes) -> None:
+        self.key = key
+        super().__init__(
+            "mis-partitioned",
+            f'Topic {view.topic} has records where partitioner "{view.partitioner}" would not put '
+            f"them: this key may be in another partition. Set the partitioner of view "
+            f'{view.name} to that of the producers, or to "none".',
+        )
 
 
 @dataclass(frozen=True)
@@ -51,6 +67,11 @@ class ReadOptions:
     as_of: int | None = None
     redirect: bool = False
     representation: str = AS_JSON
+
+    @property
+    def plain(self) -> bool:
+        """Whether any holder of data as they are now will do, with JSON."""
+        return self == ReadOptions(self.stale_allowed)
 
     @property
     def bounded(self) -> bool:
@@ -70,7 +91,8 @@ class ViewReads:
         self._serving = serving
         self._held = serving.held.of_view(view.name)
         self._facts = serving.watcher.latest
-        self._partition_of = partition_of(view.partitioner)
+        anywhere = view.partitioner == ANY_PARTITION
+        self._partition_of = None if anywhere else partition_of(view.partitioner)
         self._from_text = view.key_codec.from_text
         self._stored_key = view.layout.stored_key
         self._expires = view.retention is not None
@@ -123,7 +145,7 @@ class ViewReads:
         except (StoreClosedError, StoreError) as e:
             raise unreadable(held, e) from None
         if stored is None:
-            self.refuse_doubtful()
+            self.refuse_doubtful(key)
             self.counts.missed += 1
             problem = NotFound(
                 "key-not-found",
@@ -228,6 +250,8 @@ class ViewReads:
         count = len(placed.active)
         if not count:
             raise Unavailable("topic-missing", f"Topic {self.view.topic} is not there yet.")
+        if self._partition_of is None or placed.mis_partitioned:
+            raise Everywhere(self.view, key)
         partition = self._partition_of(key, count)
         facts = self._facts.get(self.view.topic)
         if placed.built_partitions not in (count, 0):
@@ -238,6 +262,7 @@ class ViewReads:
 
     def _refuse_moved(self, key: bytes, partition: int, count: int, other: int) -> None:
         """Partitions were added: a key has its place if it is the same one under both counts."""
+        assert self._partition_of is not None
         if self._partition_of(key, other) != partition:
             raise Unavailable(
                 "repartitioned",
@@ -247,18 +272,16 @@ class ViewReads:
                 f"its producers have written the key again.",
             )
 
-    def refuse_doubtful(self) -> None:
-        """A record somewhere else than the partitioner says makes every miss a guess."""
-        name = self.view.name
-        placed = self._serving.topology.views.get(name)
-        if (placed is not None and placed.mis_partitioned) or any(
+    def refuse_doubtful(self, key: bytes) -> None:
+        """Everywhere: a record where the partitioner would not put it makes every miss a guess."""
+        if self._known_doubtful() or any(
             held.identity.mis_partitioned for held in list(self._held.values())
         ):
-            raise Unavailable(
-                "mis-partitioned",
-                f'Topic {self.view.topic} has records where partitioner "{self.view.partitioner}" '
-                f"would not put them: a key that is not found may be in another partition.",
-            )
+            raise Everywhere(self.view, key)
+
+    def _known_doubtful(self) -> bool:
+        placed = self._serving.topology.views.get(self.view.name)
+        return placed is not None and placed.mis_partitioned
 
     def state_headers(self, held: HeldPartition) -> list[Header]:
         progress = held.progress

@@ -24,6 +24,8 @@ _QUALITY = re.compile(r";\s*q=([01](?:\.[0-9]{0,3})?)\s*(?:;|$)", re.ASCII | re.
 
 def offered(view: View) -> tuple[str, ...]:
     """What a value of the view can be had as; the first where the reader does not mind."""
+    if view.is_custom:
+        return (JSON,)  # what its class makes of the records
     return (JSON, OCTETS, AVRO) if view.value == "avro" else (JSON, OCTETS)
 
 

@@ -1,15 +1,15 @@
 """Avro's values that JSON has no form for, as text and back again.
 
-| Avro                        | text |
-|-----------------------------|--------------------------------------------------------------------|
-| bytes, fixed                | base64url without padding |
-| float, double               | numbers; "NaN", "Infinity", "-Infinity" as text |
-| decimal                     | "12.50": all digits of the scale |
-| date                        | "2013-12-29" |
-| time-millis, -micros        | "12:03:04.005": all digits of the unit |
-| timestamp-millis, …, -nanos | "2013-12-29T00:03:00.000Z"; a year beyond 9999 as "+10000" |
-| local-timestamp-…           | the same without Z |
-| uuid                        | its 36 characters, from a string or a fixed of 16 bytes |
+| Avro                        | text                                                         |
+|-----------------------------|--------------------------------------------------------------|
+| bytes, fixed                | base64url without padding                                    |
+| float, double               | numbers; "NaN", "Infinity", "-Infinity" as text              |
+| decimal                     | "12.50": all digits of the scale                             |
+| date                        | "2013-12-29"                                                 |
+| time-millis, -micros        | "12:03:04.005": all digits of the unit                       |
+| timestamp-millis, …, -nanos | "2013-12-29T00:03:00.000Z"; a year beyond 9999 as "+10000"   |
+| local-timestamp-…           | the same without Z                                           |
+| uuid                        | its 36 characters, from a string or a fixed of 16 bytes      |
 
 The readers are fastavro's own extension point: they are registered under names that no schema
 has, which `avro.AvroSchema` writes into the schema that it reads by.
@@ -133,8 +133,8 @@ def _to_timestamp(text: str, digits: int, zone: str) -> int:
     day, t, clock = text.partition("T")
     if not t or not clock.endswith(zone):
         raise ValueError(f'not a moment such as "2013-12-29T00:03:00.{"0" * digits}{zone}"')
-    ticks_a_day: int = _DAY * 10**digits
-    return _to_days(day) * ticks_a_day + _to_ticks(clock.removesuffix(zone), digits)
+    ticks_of_a_day: int = _DAY * 10**digits
+    return _to_days(day) * ticks_of_a_day + _to_ticks(clock.removesuffix(zone), digits)
 
 
 TO_NUMBER: dict[str, Callable[[str], int]] = {"int-date": _to_days}

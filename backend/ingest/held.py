@@ -28,8 +28,8 @@ class HeldPartition:
     opened_at: float  # s, monotonic
     applied_records: int = 0
     expired_until: int = -(1 << 63)  # ms: entries of lesser times are deleted
-    watches: Watches = field(default_factory=Watches)
     waiting_for: SchemaNotYet | None = None  # what the record at its position needs first
+    watches: Watches = field(default_factory=Watches)
     damaged: str | None = None  # why it has to be rebuilt, once a read has found out
     partition_header: bytes = field(init=False)
     etag_prefix: bytes = field(init=False)

@@ -219,14 +219,12 @@ class Ingestor:
     # what is fetched
 
     def _sharing(self, topic: str, partition: int) -> list[HeldPartition]:
-        """The open store partitions that are fed by a topic partition: one for each view of it,
-        without those that wait."""
+        """The open store partitions that a topic partition feeds now: not those that wait."""
         return [
             held
             for view in self._views.values()
-            if view.topic == topic
-            and (held := self._held.get(view.name, partition)) is not None
-            and held.waiting_for is None
+            if view.topic == topic and (held := self._held.get(view.name, partition)) is not None
+            if held.waiting_for is None
         ]
 
     def _assign(self, topic: str, partition: int) -> None:
@@ -266,11 +264,10 @@ class Ingestor:
             held.waiting_for = filled.waiting
             self._assign(view.topic, held.partition)
             run = run[: filled.stopped]
-            if not run or run[-1].offset() < held.progress.position:
+            position = run[-1].offset() + 1 if run else 0
+            if position <= held.progress.position:
                 return
-            position = run[-1].offset() + 1
-        dead = filled.dead
-        identity = held.identity
+        dead, identity = filled.dead, held.identity
         epoch = run[-1].leader_epoch()
         if epoch is not None and epoch != identity.leader_epoch:
             identity = replace(identity, leader_epoch=epoch)

@@ -115,8 +115,8 @@ UTC = dt.UTC
     [
         ({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
          decimal.Decimal("-0.05"), '"-0.05"'),
-        ({"type": "bytes", "logicalType": "decimal", "precision": 9},
-         decimal.Decimal(128), '"128"'),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 9}, decimal.Decimal(128),
+         '"128"'),
         ({"type": "fixed", "name": "D", "size": 4, "logicalType": "decimal", "precision": 9,
           "scale": 3}, decimal.Decimal("-12.5"), '"-12.500"'),
         ({"type": "int", "logicalType": "date"}, dt.date(1969, 12, 31), '"1969-12-31"'),

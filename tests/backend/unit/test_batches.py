@@ -26,6 +26,7 @@ def orders(tmp_path: Path) -> Iterator[World]:
 
 def test_in_the_order_asked(orders: World) -> None:
     orders.put_all({b"%d" % n: b'{"n":%d}' % n for n in range(50)})
+    assert orders.batch(["keys", "keys"]).json["items"] == [{"key": "keys", "status": 404}] * 2
     asked = [*map(str, reversed(range(0, 50, 7))), "none", "7", ""]
     for instance in ("b1", "b2"):
         said = orders.batch(asked, instance)
@@ -37,7 +38,7 @@ def test_in_the_order_asked(orders: World) -> None:
             else {"key": key, "status": 404}
             for key in asked
         ]
-    assert orders.peers.asked == [("b2", b"/internal/batch"), ("b1", b"/internal/batch")]
+    assert orders.peers.asked[-2:] == [("b2", b"/internal/batch"), ("b1", b"/internal/batch")]
     assert orders.batch([]).json == {"items": []}
 
 
@@ -78,7 +79,7 @@ def test_key_formats(tmp_path: Path, kind: str, keys: dict[bytes, Any]) -> None:
     ("kind", "key"),
     [
         ("int64", "1"), ("int64", 1.0), ("int64", True), ("int64", None), ("int32", 2**31),
-        ("int64", 2**64), ("float64", "1"), ("float64", True), ("uuid", "x"), ("uuid", 1),
+        ("float64", "1"), ("float64", True), ("uuid", "x"), ("uuid", 1),
         ("string", 1), ("string", ["a"]), ("bytes", "+"), ("bytes", "a"), ("string", {}),
     ],
 )  # fmt: skip
@@ -181,4 +182,4 @@ def test_each_key_as_it_was_written(keys: list[Any], space: str) -> None:
     written = [orjson.dumps(key, option=orjson.OPT_INDENT_2 if space else 0) for key in keys]
     between = f"{space},{space}".encode()
     body = b'%b{"keys":[%b]}' % (space.encode(), between.join(written))
-    assert parse_batch(body) == list(zip(keys, written, strict=True))
+    assert parse_batch(body, exact=True) == list(zip(keys, written, strict=True))

@@ -55,7 +55,7 @@ spans = st.tuples(
     bounds, bounds, st.none() | st.sampled_from(KEYS), st.none() | st.sampled_from(KEYS)
 )
 quick = settings(
-    deadline=None, max_examples=40,
+    deadline=None, max_examples=25,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )  # fmt: skip
 

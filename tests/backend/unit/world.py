@@ -186,13 +186,14 @@ class World:
     def pages(self, target: str, instance: str = "b1") -> Iterator[list[Any]]:
         """The items of each page to the end."""
         cursor = ""
-        while True:
+        for _ in range(500):
             said = self.ask(target + (f"&cursor={cursor}" if cursor else ""), instance)
             assert said.status == 200, said
             yield said.json["items"]
             cursor = said.json["next"]
             if cursor is None:
                 return
+        raise AssertionError("pages without end")
 
     def close(self) -> None:
         for instance in self.instances.values():
