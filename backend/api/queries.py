@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
+from functools import partial
 from heapq import nsmallest
 from typing import Any
 
@@ -78,7 +79,8 @@ class Queries:
 
     def start(self, forwarder: Forwarder) -> None:
         self._gatherer = Gatherer(self._serving, self._scans, forwarder)
-        self._batches = Batches(self._serving, self._reads, forwarder, BATCH_PATH)
+        everywhere = partial(self.point, stale_allowed=False)
+        self._batches = Batches(self._serving, self._reads, forwarder, BATCH_PATH, everywhere)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send, respond: Respond) -> bool:
         """False: the path is not one of these, and nothing was done."""

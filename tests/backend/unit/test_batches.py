@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,22 @@ def test_what_has_moved_is_asked_for_once_more(tmp_path: Path) -> None:
             made.instances["b1"].place(0, 1, 0, 0)
             items = made.batch([key.decode() for key in keys], "b1").json["items"]
             assert {item["status"] for item in items} == {200}, instance
+
+
+@pytest.mark.parametrize("partitioner", ["none", "murmur2"])
+def test_keys_that_may_be_anywhere_are_asked_of_all(tmp_path: Path, partitioner: str) -> None:
+    with world(tmp_path, view(partitioner=partitioner)) as made:
+        for n in range(12):
+            made.put(b"%d" % n, b'{"n":1}', partition=n % 4, timestamp=n)
+            made.put(b"%d" % n, b'{"n":2}', partition=(n + 1) % 4, timestamp=n - 1 + n % 2 * 2)
+        for held in made.held.values():
+            held.identity = replace(held.identity, mis_partitioned=1)
+        made.place(0, 1, 0, 1, mis_partitioned=True)
+        for instance in ("b1", "b2"):
+            items = made.batch([*map(str, range(12)), "none"], instance).json["items"]
+            assert [item["status"] for item in items] == [200] * 12 + [404]
+            if partitioner == "none":
+                assert [item["value"]["n"] for item in items[:12]] == [1, 2] * 6
 
 
 def test_a_windowed_view_has_no_points(tmp_path: Path) -> None:
