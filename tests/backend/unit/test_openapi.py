@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from backend.api.pages import create_pages
 from backend.api.raw_reads import RawReads
 from backend.core.paths import RESOURCES, Paths
 from backend.core.scan import PARAMETERS
-from backend.core.views import RESERVED_SEGMENTS, View
+from backend.core.views import View
+from backend.core.views_toml import RESERVED_SEGMENTS
 from tests.backend.unit.examples import ORDERS, view
 from tests.backend.unit.fakes import serving
 
@@ -29,6 +31,7 @@ VIEWS = (
     view("windows", store="window", path="/w"),
     view("sessions", store="session"),
     view("versions", store="versioned", path="/v"),
+    replace(view("open"), append=True),
     view("own", store="some.module:Class"),
 )
 # whatever is below a view that does not exist is 404
@@ -91,6 +94,8 @@ def test_every_resource_that_is_routed_by_raw_path_is_in_it_and_the_reverse() ->
     expected |= {("/orders/{key}", "get"), ("/orders/{key}/changes", "get")}
     expected |= {("/w/{key}/windows", "get"), ("/v/{key}/versions", "get")}
     expected |= {("/v/{key}", "head"), ("/v/{key}", "get")}
+    assert mine - expected == {("/topics/{topic}/records", "post")}
+    mine &= expected
     assert mine == expected
     for path, _ in mine:
         raw = path.replace("{view}", "orders").replace("{key}", "k").encode()
