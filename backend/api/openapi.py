@@ -19,7 +19,7 @@ from backend.core.views import View
 def openapi(views: Iterable[View], version: str, max_key_bytes: int, kiqr: bool) -> Json:
     """The document (OpenAPI 3.1)."""
     # the first view of several has the examples
-    ordered = sorted(views, key=lambda view: view.key not in EXAMPLE_KEYS)
+    ordered = sorted(views, key=lambda view: view.key not in EXAMPLE_KEYS or view.is_custom)
     paths = KeyedOperations(ordered, max_key_bytes).paths() | WholeOperations(ordered).paths()
     paths |= own_paths([view.name for view in ordered])
     if kiqr:
