@@ -18,7 +18,8 @@ from backend.api.pages import create_pages
 from backend.api.raw_reads import RawReads
 from backend.core.paths import RESOURCES, Paths
 from backend.core.scan import PARAMETERS
-from backend.core.views import RESERVED_SEGMENTS, View
+from backend.core.views import View
+from backend.core.views_toml import RESERVED_SEGMENTS
 from tests.backend.unit.examples import ORDERS, view
 from tests.backend.unit.fakes import serving
 
