@@ -19,7 +19,8 @@ CODES: dict[int, tuple[str, ...]] = {
     400: (
         "bad-parameter", "bad-request", "body-too-large", "cursor-invalid", "key-undecodable",
         "missing-parameter", "path-undecodable", "repeated-parameter", "too-many-entries",
-        "too-many-keys", "unfit-serde", "unknown-parameter", "unknown-serde", "wrong-store",
+        "too-many-keys", "unfit-serde", "unknown-parameter", "unknown-serde", "value-undecodable",
+        "wrong-store",
     ),
     404: ("key-not-found", "no-such-resource", "view-not-found"),
     405: ("method-not-allowed",),
@@ -28,11 +29,10 @@ CODES: dict[int, tuple[str, ...]] = {
     414: ("key-too-long",),
     500: ("internal-error", "store-failed", "wrong-store"),
     503: (
-        "catching-up", "draining", "mis-partitioned", "no-topology", "nobody", "not-here",
-        "not-up-to-offset", "overloaded", "owner-unreachable", "repartitioned",
-        "schema-unavailable",
-        "store-damaged",
-        "too-far-behind", "too-stale", "took-too-long", "topic-missing",
+        "append-unconfirmed", "catching-up", "draining", "mis-partitioned", "no-topology",
+        "nobody", "not-here", "not-up-to-offset", "overloaded", "owner-unreachable",
+        "repartitioned", "schema-unavailable", "store-damaged", "too-far-behind", "too-stale",
+        "took-too-long", "topic-missing",
     ),
 }  # fmt: skip
 

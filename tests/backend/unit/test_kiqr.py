@@ -49,9 +49,16 @@ def asking(made: World) -> Iterator[FlaskClient]:
         with create_pages(served, reads).test_client() as client:
             yield client
     finally:
+        asyncio.run_coroutine_threadsafe(_settled(), loop).result(5)
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
+
+
+async def _settled() -> None:
+    """Until what was given up has ended."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 def value(client: FlaskClient, key: bytes) -> Any:

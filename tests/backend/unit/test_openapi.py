@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ VIEWS = (
     view("windows", store="window", path="/w"),
     view("sessions", store="session"),
     view("versions", store="versioned", path="/v"),
+    replace(view("open"), append=True),
     view("own", store="some.module:Class"),
 )
 # whatever is below a view that does not exist is 404
@@ -92,6 +94,8 @@ def test_every_resource_that_is_routed_by_raw_path_is_in_it_and_the_reverse() ->
     expected |= {("/orders/{key}", "get"), ("/orders/{key}/changes", "get")}
     expected |= {("/w/{key}/windows", "get"), ("/v/{key}/versions", "get")}
     expected |= {("/v/{key}", "head"), ("/v/{key}", "get")}
+    assert mine - expected == {("/topics/{topic}/records", "post")}
+    mine &= expected
     assert mine == expected
     for path, _ in mine:
         raw = path.replace("{view}", "orders").replace("{key}", "k").encode()

@@ -1,0 +1,245 @@
+"""/openapi.json against real instances: its examples lead to what they say, and of thousands of
+requests made from it by schemathesis none has an answer that it does not tell of."""
+
+from __future__ import annotations
+
+import http.client
+import itertools
+import json
+import os
+import struct
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import pytest
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.errors import Unsatisfiable
+from schemathesis import GenerationMode
+from schemathesis.checks import CheckContext
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from backend.api.openapi_views import EXAMPLE_KEYS
+from backend.core.codecs import KEY_CODECS
+from backend.core.partitioner import partition_of
+from tests.backend.unit.avro_examples import ORDER, binary
+from tests.client import Client, Response
+from tests.conftest import MakeTopic
+from tests.system.backends import Backend, settle, views_toml
+from tests.system.conftest import Deploy
+from tests.system.model import Writer
+
+pytestmark = pytest.mark.system
+
+PARTITIONS = 2
+NOW = int(time.time() * 1000) - 60_000
+STREAMS = "/changes"
+STATED = ("Partition", "Offset", "Lag", "Staleness", "Served-By", "Topology-Epoch", "Location",
+          "Retry-After", "Allow", "ETag", "Schema-Fingerprint", "Schema-Id")  # fmt: skip
+MODES = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
+# as many requests an operation and mode as there is time for
+EXAMPLES = int(os.environ.get("OPENAPI_EXAMPLES", "6"))
+SECONDS = float(os.environ.get("OPENAPI_SECONDS", "20"))
+
+
+def example_key(of: str) -> bytes:
+    return KEY_CODECS[of].from_text(str(EXAMPLE_KEYS[of]).encode())
+
+
+@pytest.fixture(scope="module")
+def backends(
+    module_deploy: Deploy,
+    make_topic: MakeTopic,
+    writer: Writer,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[list[Backend]]:
+    views: dict[str, dict[str, str]] = {}
+
+    def add(name: str, tail: bytes, stored: bytes, **fields: str) -> None:
+        topic = make_topic(PARTITIONS)
+        key = example_key(fields.get("key", "string"))
+        at = partition_of("murmur2")(key, PARTITIONS)
+        writer.send_timed(topic, [(key + tail, stored, NOW, at)])
+        views[name] = {"topic": topic, **fields}
+
+    entry = b'{"amount": 7}'
+    add("orders", b"", entry, path="/orders", append="on")
+    add("memory", b"", b"\xff", value="bytes", persistence="memory")
+    for of in EXAMPLE_KEYS:
+        add(f"by_{of}", b"", example_key("int64"), key=of, value="int64")
+    start = struct.pack(">qi", NOW, 0)
+    add("windows", start, entry, store="window", window_size="1m", path="/windows")
+    add("series", start[:8], entry, store="window", window_key="topic", retention="30d")
+    add("sessions", struct.pack(">qq", NOW + 1, NOW), entry, store="session", key="int32")
+    add("versions", b"", entry, store="versioned", path="/versions", retention="30d")
+    bloom = "backend.storage.bloom:BloomMembership"
+    add("own", b"", entry, store=bloom, persistence="memory", path="/own")
+    schema = tmp_path_factory.mktemp("schemas") / "order.avsc"
+    schema.write_text(json.dumps(ORDER))
+    order = binary(ORDER, {"id": 1, "price": 2.5, "note": None})
+    add("avro", b"", order, value="avro", value_schema=str(schema))
+    backends = module_deploy(views_toml(**views)).start(2)
+    settle(backends)
+    yield backends
+    for backend in backends:
+        assert "Traceback" not in backend.log()
+
+
+@pytest.fixture(scope="module")
+def document(backends: list[Backend]) -> Any:
+    documents = [backend.get("/openapi.json") for backend in backends]
+    assert documents[0].body == documents[1].body
+    return documents[0].json()
+
+
+def examples(document: Any) -> Iterator[tuple[str, str, str, bytes | None, int]]:
+    """Operation, method, target, body and status: with what has to be given, then also with each
+    of the other examples."""
+    for path, item in document["paths"].items():
+        for method, operation in item.items():
+            body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+            raw = body.get("examples", {}).get("200", {}).get("value")
+            content = None if raw is None else json.dumps(raw).encode()
+            usual: dict[tuple[str, str], Any] = {}
+            others: list[tuple[str, str, Any, int]] = []
+            for parameter in operation.get("parameters", []):
+                of = parameter["in"], parameter["name"]
+                for status, example in parameter.get("examples", {}).items():
+                    if parameter["required"] and status == "200":
+                        usual[of] = example["value"]
+                    else:
+                        others.append((*of, example["value"], int(status)))
+            needed = [p for p in operation.get("parameters", []) if p["required"]]
+            assert len(usual) == len(needed), (path, "a required parameter without an example")
+            least = min(int(status) for status in operation["responses"])
+            for *of, value, status in [("", "", "", least), *others]:
+                given_ = {**usual, tuple(of): value}
+                target = path
+                for (where, name), each in given_.items():
+                    if where == "path":
+                        target = target.replace(f"{{{name}}}", quote(str(each), safe=""))
+                query = {name: v for (where, name), v in given_.items() if where == "query"}
+                yield path, method, f"{target}?{urlencode(query)}", content, status
+
+
+def ask(backend: Backend, method: str, target: str, body: bytes | None) -> Response:
+    if not target.partition("?")[0].endswith(STREAMS):
+        with Client(backend.port) as client:
+            return client.request(method.upper(), target.rstrip("?"), body)
+    connection = http.client.HTTPConnection("127.0.0.1", backend.port, timeout=10)
+    try:
+        connection.request(method.upper(), target.rstrip("?"), body)
+        answer = connection.getresponse()
+        return Response(answer.status, answer.headers, answer.read(size))
+    finally:
+        connection.close()
+
+
+def test_every_example_leads_to_the_status_that_it_says(
+    backends: list[Backend], document: Any
+) -> None:
+    asked = set()
+    for path, method, target, body, status in examples(document):
+        for backend in backends:
+            answer = ask(backend, method, target, body)
+            assert answer.status == status, (method, target, answer)
+            stated = document["paths"][path][method]["responses"][str(status)]
+            if "content" in stated and method != "head":
+                kinds = stated["content"]
+                assert answer.headers["Content-Type"] in kinds, (target, answer.headers)
+            unsaid = {name for name in STATED if answer.headers[name] is not None}
+            assert unsaid <= stated["headers"].keys(), (method, target, answer.headers)
+        asked.add((path, method))
+    assert asked == {(path, m) for path, item in document["paths"].items() for m in item}
+
+
+@schemathesis.check
+def only_503_of_the_server_errors(
+    ctx: CheckContext, response: schemathesis.Response, case: schemathesis.Case
+) -> None:
+    if response.status_code < 500:
+        return
+    problem = response.json()
+    if response.status_code == 503:
+        assert response.headers["retry-after"]
+    else:
+        # KIQR's own
+        told = response.status_code == 500 and case.path.startswith("/api/v1/")
+        assert told, (response.status_code, problem)
+        assert problem["code"] == "wrong-store", problem
+
+
+CHECKS = [
+    only_503_of_the_server_errors,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+]
+
+
+def test_no_answer_is_another_than_the_document_says(
+    backends: list[Backend], document: Any
+) -> None:
+    operations = [
+        result.ok()
+        for result in schemathesis.openapi.from_dict(document).get_all_operations()
+        if not result.ok().path.endswith(STREAMS)  # these answers have no end
+    ]
+    bases = itertools.cycle(f"http://127.0.0.1:{backend.port}" for backend in backends)
+    statuses: Counter[int] = Counter()
+    seen: Counter[str] = Counter()
+    failures: list[str] = []
+    turns = [(operation, mode) for mode in MODES for operation in operations]
+    with requests.Session() as session:
+        for operation, mode in turns:
+            deadline = time.monotonic() + SECONDS / len(turns)
+
+            @settings(
+                max_examples=EXAMPLES,
+                derandomize=True,
+                database=None,
+                deadline=None,
+                phases=[Phase.generate],
+                suppress_health_check=list(HealthCheck),
+            )
+            @given(case=operation.as_strategy(generation_mode=mode))
+            def run(case: schemathesis.Case, deadline: float = deadline) -> None:
+                label = case.operation.label
+                if seen[label] and time.monotonic() > deadline:
+                    return
+                answer = case.call(base_url=next(bases), session=session)
+                statuses[answer.status_code] += 1
+                seen[label] += 1
+                case.validate_response(answer, checks=CHECKS)
+
+            try:
+                run()
+            except Unsatisfiable:
+                pass  # what has no parameters, nobody can ask wrongly
+            except Exception as e:
+                failures.append(f"{operation.label}, {mode}: {e}")
+    assert not failures, "\n\n".join(failures)
+    assert sum(statuses.values()) > 2 * len(operations), statuses
+    assert statuses.keys() >= {200, 400, 404}, statuses
+    assert len(seen) == len(operations)
+
+
+def test_methods_that_it_does_not_name_are_405(backends: list[Backend], document: Any) -> None:
+    known = {path: set(item) for path, item in document["paths"].items()}
+    for path, _, target, _, status in examples(document):
+        if status >= 300:
+            continue
+        for method in {"get", "post", "put", "patch", "delete"} - known[path]:
+            answer = ask(backends[0], method, target.partition("?")[0], b"{}")
+            assert (answer.status, answer.code) == (405, "method-not-allowed"), (method, target)
+            assert known[path] <= set(answer.headers["Allow"].lower().split(", "))
