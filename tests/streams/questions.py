@@ -1,0 +1,138 @@
+"""One question, as the application is asked and as a backend is; the answers in one form."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from tests.client import Client
+from tests.streams.replay import KeyValues, Sessions, Versions, Windows
+from tests.streams.shop import ALL_KEYS, HOUR, MINUTE, STAGES, START
+
+Replay = KeyValues | Windows | Sessions | Versions
+
+EVER = (START - 24 * HOUR, START + 24 * HOUR)
+UNKNOWN_KEYS = ["no such key", "a\0\0", "key-"]
+
+
+@dataclass(frozen=True)
+class Question:
+    store: str
+    kind: str
+    key: str
+    first: int | None = None
+    last: int | None = None
+    as_of: int | None = None
+
+    def to_application(self) -> dict[str, Any]:
+        asked = {"from": self.first, "to": self.last, "as_of": self.as_of}
+        given = {name: time for name, time in asked.items() if time is not None}
+        ask = "version" if self.kind == "latest" else self.kind
+        return {"ask": ask, "store": self.store, "key": self.key, **given}
+
+    def to_backend(self, client: Client, page: int) -> Any:
+        """Lists are asked page by page."""
+        asked = {"from": self.first, "to": self.last, "as_of": self.as_of}
+        given = {name: str(time) for name, time in asked.items() if time is not None}
+        path = f"/views/{self.store}/keys/{quote(self.key, safe='')}"
+        if self.key in (".", ".."):
+            path = f"/views/{self.store}/keys/{base64.urlsafe_b64encode(self.key.encode())}"
+            given["encoding"] = "base64url"
+        if self.kind in ("value", "latest", "version"):
+            return self._single(client, f"{path}?{urlencode(given)}")
+        items: list[list[Any]] = []
+        given["limit"] = str(page)
+        while True:
+            answer = client.get(f"{path}/{self.kind}?{urlencode(given)}")
+            assert answer.status == 200, (self, answer.status, answer.body)
+            document = answer.json()
+            assert document["key"] == self.key
+            assert len(document["items"]) <= page
+            items += [[item[name] for name in _FIELDS[self.kind]] for item in document["items"]]
+            if document["next"] is None:
+                return items
+            given["cursor"] = document["next"]
+
+    def _single(self, client: Client, path: str) -> Any:
+        answer = client.get(path)
+        if answer.status == 404:
+            return [] if self.kind == "version" else None
+        if answer.status == 410:
+            return [OUTSIDE, answer.json()["history_from"]]
+        assert answer.status == 200, (self, answer.status, answer.body)
+        if self.kind != "version":
+            return answer.json()["value"]
+        return [[answer.json()[name] for name in _FIELDS["versions"]]]
+
+    def to_replay(self, replay: Replay) -> Any:
+        if isinstance(replay, KeyValues):
+            return replay.value(self.key)
+        if isinstance(replay, Versions) and self.kind == "latest":
+            return value_of(replay.version(self.key, EVER[1]))
+        if isinstance(replay, Versions) and self.kind == "version":
+            assert self.as_of is not None
+            return replay.version(self.key, self.as_of)
+        first, last = (self.first or EVER[0], self.last or EVER[1])
+        if isinstance(replay, Windows):
+            return replay.windows(self.key, first, last)
+        if isinstance(replay, Sessions):
+            return replay.sessions(self.key, first, last)
+        return replay.versions(self.key, first, last)
+
+
+def value_of(versions: list[list[Any]]) -> Any:
+    """Of the latest version, which there may be none of."""
+    return versions[0][2] if versions else None
+
+
+OUTSIDE = "outside-history"
+_FIELDS = {
+    "windows": ("start", "sequence", "value"),
+    "sessions": ("start", "end", "value"),
+    "versions": ("valid_from", "valid_to", "value"),
+}
+
+
+def questions(store: str, kind: str, stage: int, replay: Replay) -> Iterator[Question]:
+    """For each key everything, and narrow ranges, at the store's horizon too."""
+    random = Random(f"{store} {stage}")
+    for key in (*ALL_KEYS, *UNKNOWN_KEYS):
+        if isinstance(replay, KeyValues):
+            yield Question(store, "value", key)
+            continue
+        if kind == "sessions":
+            yield Question(store, kind, key)
+        yield Question(store, kind, key, *EVER)
+        for first, last in _ranges(random, stage, replay.horizon(key)):
+            yield Question(store, kind, key, first, last)
+        if isinstance(replay, Versions):
+            yield Question(store, "latest", key)
+            for moment in _moments(random, stage, replay, key):
+                yield Question(store, "version", key, as_of=moment)
+
+
+def _ranges(random: Random, stage: int, horizon: int) -> Iterator[tuple[int, int]]:
+    last = STAGES[stage][1]
+    for _ in range(2):
+        first = last - random.randrange(3 * HOUR) // MINUTE * MINUTE
+        yield first, first + random.choice((0, MINUTE, 10 * MINUTE, HOUR))
+    if horizon > START:
+        yield horizon - HOUR, horizon
+        yield horizon - HOUR, horizon - 1
+        yield horizon, horizon
+
+
+def _moments(random: Random, stage: int, replay: Versions, key: str) -> Iterator[int]:
+    horizon = replay.horizon(key)
+    if horizon > START:
+        yield from (horizon - HOUR, horizon - 1, horizon, horizon + 1)
+    yield STAGES[stage][1] - random.randrange(2 * HOUR)
+    known = replay.versions(key, *EVER)
+    for begins, ends, _ in random.sample(known, min(2, len(known))):
+        yield from (begins - 1, begins, begins + 1)
+        if ends is not None:
+            yield from (ends - 1, ends)
