@@ -55,9 +55,8 @@ import org.apache.kafka.streams.state.WindowStoreIterator;
  * ask it: a JSON document a line on stdin, the answer a line on stdout.
  *
  * <p>{"do": "start", "guarantee": …} starts it; {"do": "consume"} answers when all input is
- * processed and committed; {"do": "stop"} ends it; {"do": "forget"} deletes its local state, so that
- * the next start restores it from the changelogs; {"ask": …, "store": …, "key": …} are interactive
- * queries.
+ * processed and committed; {"do": "stop"} ends it; {"ask": …, "store": …, "key": …} are
+ * interactive queries.
  */
 public class StreamsApplication {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -142,7 +141,6 @@ public class StreamsApplication {
             case "start" -> start(asked.get("guarantee").asText());
             case "consume" -> consume();
             case "stop" -> streams.close(Duration.ofSeconds(20));
-            case "forget" -> streams.cleanUp();
             default -> throw new IllegalArgumentException(asked.toString());
         }
         return JSON.createObjectNode().put("done", true);

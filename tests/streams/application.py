@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shutil
 import subprocess
 import threading
 from pathlib import Path
@@ -26,11 +28,12 @@ class Application:
     """`StreamsApplication.java`; its state lies in `folder`."""
 
     def __init__(self, bootstrap_servers: str, folder: Path) -> None:
+        self._state = folder / "state"
         self._log_path = folder / "application.log"
         self._log = self._log_path.open("wb")
         classes = ("-cp", streams_class_path(), str(SOURCE))
         self._process = subprocess.Popen(
-            [find_java(), *_JVM, *_LOGGING, *classes, bootstrap_servers, str(folder / "state")],
+            [find_java(), *_JVM, *_LOGGING, *classes, bootstrap_servers, str(self._state)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -60,23 +63,39 @@ class Application:
             self._log.close()
 
     def do(self, what: str, **arguments: Any) -> None:
-        assert self.ask({"do": what, **arguments}) == {"done": True}
+        assert self.ask({"do": what, **arguments}) == [{"done": True}]
 
-    def ask(self, document: dict[str, Any]) -> Any:
-        """The answer to one line."""
+    def forget(self, store: str) -> None:
+        """Deletes the local state of a stopped application's store: it will be restored."""
+        tasks = {found.parents[1] for found in self._state.glob(f"{NAME}/*/rocksdb/{store}")}
+        assert tasks
+        for task in tasks:
+            shutil.rmtree(task)
+
+    def ask(self, *documents: dict[str, Any]) -> list[Any]:
+        """The answers, a line each; all is asked at once."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
+        lines = b"".join(json.dumps(document).encode() + b"\n" for document in documents)
         watchdog = threading.Timer(_PATIENCE, self._process.kill)
+        asking = threading.Thread(target=self._write, args=(lines,))
         watchdog.start()
+        asking.start()
         try:
-            self._process.stdin.write(json.dumps(document).encode() + b"\n")
-            self._process.stdin.flush()
-            answer = self._process.stdout.readline()
+            answers = [self._process.stdout.readline() for _ in documents]
         finally:
             watchdog.cancel()
-        if not answer:
-            raise AssertionError(f"no answer to {document}:\n{self._log_tail()}")
-        return json.loads(answer)
+            asking.join()
+        if not all(answers):
+            unanswered = documents[answers.index(b"")]
+            raise AssertionError(f"no answer to {unanswered}:\n{self._log_tail()}")
+        return [json.loads(answer) for answer in answers]
+
+    def _write(self, lines: bytes) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # the reader is told why
+            self._process.stdin.write(lines)
+            self._process.stdin.flush()
 
     def _log_tail(self) -> str:
         return tail(self._log_path.read_text(errors="replace"), 40)

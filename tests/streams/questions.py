@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
@@ -27,21 +26,38 @@ class Question:
     first: int | None = None
     last: int | None = None
     as_of: int | None = None
+    horizon: int = 0  # the least time (ms) that the key's store partition has not forgotten
 
     def to_application(self) -> dict[str, Any]:
-        asked = {"from": self.first, "to": self.last, "as_of": self.as_of}
+        kind, first, last = self.kind, self.first, self.last
+        if kind == "latest":
+            kind = "version"
+        if self._is_widened:
+            assert first is not None
+            first, last = max(first, self.horizon), EVER[1]
+        asked = {"from": first, "to": last, "as_of": self.as_of}
         given = {name: time for name, time in asked.items() if time is not None}
-        ask = "version" if self.kind == "latest" else self.kind
-        return {"ask": ask, "store": self.store, "key": self.key, **given}
+        return {"ask": kind, "store": self.store, "key": self.key, **given}
+
+    def from_application(self, answer: Any) -> Any:
+        if self.kind == "latest":
+            return value_of(answer)
+        if self._is_widened:
+            return [version for version in answer if version[0] <= self.last]
+        return answer
+
+    @property
+    def _is_widened(self) -> bool:
+        """Kafka Streams 4.1 looks for the versions of a range in those segments of the store that
+        are within it, and they stand there by their ends: it misses those that end later, and shows
+        some that ended before the horizon. Asked for all that is known, it is right."""
+        return self.kind == "versions" and self.last is not None and self.last >= self.horizon
 
     def to_backend(self, client: Client, page: int) -> Any:
         """Lists are asked page by page."""
         asked = {"from": self.first, "to": self.last, "as_of": self.as_of}
         given = {name: str(time) for name, time in asked.items() if time is not None}
         path = f"/views/{self.store}/keys/{quote(self.key, safe='')}"
-        if self.key in (".", ".."):
-            path = f"/views/{self.store}/keys/{base64.urlsafe_b64encode(self.key.encode())}"
-            given["encoding"] = "base64url"
         if self.kind in ("value", "latest", "version"):
             return self._single(client, f"{path}?{urlencode(given)}")
         items: list[list[Any]] = []
@@ -104,20 +120,20 @@ def questions(store: str, kind: str, stage: int, replay: Replay) -> Iterator[Que
         if isinstance(replay, KeyValues):
             yield Question(store, "value", key)
             continue
+        horizon = replay.horizon(key)
         if kind == "sessions":
-            yield Question(store, kind, key)
-        yield Question(store, kind, key, *EVER)
-        for first, last in _ranges(random, stage, replay.horizon(key)):
-            yield Question(store, kind, key, first, last)
+            yield Question(store, kind, key, horizon=horizon)
+        for first, last in (EVER, *_ranges(random, stage, horizon)):
+            yield Question(store, kind, key, first, last, horizon=horizon)
         if isinstance(replay, Versions):
-            yield Question(store, "latest", key)
+            yield Question(store, "latest", key, horizon=horizon)
             for moment in _moments(random, stage, replay, key):
-                yield Question(store, "version", key, as_of=moment)
+                yield Question(store, "version", key, as_of=moment, horizon=horizon)
 
 
 def _ranges(random: Random, stage: int, horizon: int) -> Iterator[tuple[int, int]]:
     last = STAGES[stage][1]
-    for _ in range(2):
+    for _ in range(1):
         first = last - random.randrange(3 * HOUR) // MINUTE * MINUTE
         yield first, first + random.choice((0, MINUTE, 10 * MINUTE, HOUR))
     if horizon > START:

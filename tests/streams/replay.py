@@ -108,12 +108,12 @@ class Versions(_Timed):
         return super().horizon(key) - 1
 
     def versions(self, key: str, first: int, last: int) -> list[list[Any]]:
-        """[valid from, valid to, value] each."""
-        first = max(first, self.horizon(key))
+        """[valid from, valid to, value] each. What ended before the horizon is not known."""
+        known_from = max(first, self.horizon(key))
         return [
             [begins, ends, value]
             for begins, ends, value in self._all(key)
-            if begins <= last and (ends is None or ends > first)
+            if begins <= last and (ends is None or (known_from <= last and ends > known_from))
         ]
 
     def version(self, key: str, as_of: int) -> list[list[Any]]:

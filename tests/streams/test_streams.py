@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from itertools import cycle, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,9 @@ from local.broker import Broker
 from tests.client import Client
 from tests.conftest import MakeTopic
 from tests.streams.application import NAME, SOURCE, Application
-from tests.streams.questions import OUTSIDE, Question, Replay, questions, value_of
+from tests.streams.questions import OUTSIDE, Question, Replay, questions
 from tests.streams.replay import KeyValues, Sessions, Versions, Windows
-from tests.streams.shop import INPUTS, PARTITIONS, STAGES, send
+from tests.streams.shop import INPUTS, PARTITIONS, RESTART, STAGES, send
 from tests.system.backends import Backend, Backends
 from tests.system.model import Log, history
 
@@ -49,7 +50,6 @@ class Answered:
     application: Any
     backend: Any
     replay: Any
-    horizon: int  # ms; of the store partition in which the key is
 
 
 # by stage and store
@@ -59,7 +59,7 @@ Answers = dict[tuple[int, str], list[Answered]]
 @pytest.fixture(scope="module")
 def answers(
     broker: Broker, make_topic: MakeTopic, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Answers]:
+) -> Answers:
     folder = tmp_path_factory.mktemp("streams")
     servers = broker.bootstrap_servers
     for topic in INPUTS:
@@ -71,27 +71,25 @@ def answers(
         application.do("start", guarantee="at_least_once")
         backends = stack.enter_context(Backends(folder, servers, block("toml")))
         started = [backends.new().launch() for _ in range(2)]
-        print("launched", _t.time()-T0)
         for stage in range(len(STAGES)):
-            if stage:
+            if stage == RESTART:
+                # once with its local state, but one store is restored from its changelog
                 application.do("stop")
+                application.forget("prices")
                 send(servers, stage)
-                if stage == 2:
-                    application.do("forget")
                 application.do("start", guarantee="exactly_once_v2")
+            elif stage:
+                send(servers, stage)
             application.do("consume")
-            print("consumed", stage, _t.time()-T0)
             for backend in started:
                 backend.wait_ready(len(started))
-            print("ready", stage, _t.time()-T0)
-            with ThreadPoolExecutor() as pool:
-                all_logs = pool.map(lambda view: wait_for_end(servers, view, started), VIEWS.values())
-            for view, logs in zip(VIEWS.values(), all_logs):
-                # wait_for_end(servers, view, started)
-                print("end", view.name, _t.time()-T0)
-                found[stage, view.name] = list(ask_all(application, started, view, stage, logs))
-                print("asked", SUM,  view.name, len(found[stage, view.name]), _t.time()-T0)
-    yield found
+            with ThreadPoolExecutor(len(VIEWS)) as pool:
+                logs = pool.map(lambda view: wait_for_end(servers, view, started), VIEWS.values())
+            for view, of_view in zip(VIEWS.values(), logs, strict=True):
+                found[stage, view.name] = list(
+                    ask_all(application, started, view, stage, of_view)
+                )
+    return found
 
 
 def wait_for_end(servers: str, view: View, backends: list[Backend]) -> list[Log]:
@@ -123,9 +121,6 @@ def replay_of(view: View, logs: list[Log]) -> Replay:
     return kind(logs, decode, view.retention)
 
 
-import time as _t
-SUM=[0,0]
-T0=_t.time()
 KINDS = {"key-value": "value", "window": "windows", "session": "sessions", "versioned": "versions"}
 
 
@@ -133,31 +128,20 @@ def ask_all(
     application: Application, backends: list[Backend], view: View, stage: int, logs: list[Log]
 ) -> Iterator[Answered]:
     replay = replay_of(view, logs)
+    asked = list(questions(view.name, KINDS[view.store], stage, replay))
     with ExitStack() as stack:
-        clients = [stack.enter_context(Client(backend.port)) for backend in backends]
-        for n, question in enumerate(questions(view.name, KINDS[view.store], stage, replay)):
-            a=_t.time()
-            said = application.ask(question.to_application())
-            if question.kind == "latest":
-                said = value_of(said)
-            b=_t.time()
-            c=_t.time()
-            SUM[0]+=b-a;SUM[1]+=c-b
+        pool = stack.enter_context(ThreadPoolExecutor(1))
+        clients = cycle([stack.enter_context(Client(backend.port)) for backend in backends])
+        pages = cycle((3, 1000, 1000))
+        said = pool.submit(application.ask, *[question.to_application() for question in asked])
+        served = [question.to_backend(next(clients), next(pages)) for question in asked]
+        for question, answer, backend in zip(asked, said.result(), served, strict=True):
             yield Answered(
                 question,
-                said,
-                question.to_backend(clients[n % len(clients)], page=(3, 1000)[n % 3 == 0]),
+                question.from_application(answer),
+                backend,
                 question.to_replay(replay),
-                0 if isinstance(replay, KeyValues) else replay.horizon(question.key),
             )
-
-
-def different(found: list[Answered], one: Callable[[Answered], Any], two: str) -> list[str]:
-    return [
-        f"{a.question}: {one(a)} and not {getattr(a, two)}"
-        for a in found
-        if one(a) != getattr(a, two)
-    ][:5]
 
 
 each_store = pytest.mark.parametrize("store", VIEWS)
@@ -167,26 +151,11 @@ each_stage = pytest.mark.parametrize("stage", range(len(STAGES)))
 @each_stage
 @each_store
 def test_backends_answer_as_the_application_does(answers: Answers, store: str, stage: int) -> None:
-    found = answers[stage, store]
-
-    def answer(answered: Answered) -> Any:
-        said = answered.backend
-        if said[:1] == [OUTSIDE]:
-            # the application says "nothing" of what it has forgotten
-            assert answered.question.as_of < said[1] == answered.horizon
-            return []
-        return without_sequences(store, said)
-
-    assert different(found, answer, "application") == []
-    assert sum(bool(a.application) for a in found) > len(found) / 4
+    found = comparable(answers, stage, store)
+    assert different(found, lambda a: without_sequences(a, known(a)), said) == []
+    # and it was asked for what is there, and for what is not
+    assert sum(bool(a.application) for a in found) > 20
     assert not all(a.application for a in found)
-
-
-def without_sequences(store: str, said: Any) -> Any:
-    """The application does not tell them."""
-    if VIEWS[store].store == "window":
-        return [[start, value] for start, _, value in said]
-    return said
 
 
 @each_stage
@@ -195,23 +164,70 @@ def test_the_changelog_says_what_the_application_does(
     answers: Answers, store: str, stage: int
 ) -> None:
     """If this fails, it is the format that is not as we know it."""
-    found = answers[stage, store]
-    assert different(found, lambda a: without_sequences(store, a.replay), "application") == []
+    found = comparable(answers, stage, store)
+    assert different(found, lambda a: without_sequences(a, a.replay), said) == []
 
 
+@each_stage
 @each_store
-def test_sequences_are_those_of_the_changelog(answers: Answers, store: str) -> None:
-    if VIEWS[store].store == "window":
-        print("launched", _t.time()-T0)
-        for stage in range(len(STAGES)):
-            assert different(answers[stage, store], lambda a: a.backend, "replay") == []
+def test_backends_answer_what_the_changelog_says(answers: Answers, store: str, stage: int) -> None:
+    """With what the application does not tell: sequences, and versions when it was restarted."""
+    assert different(answers[stage, store], known, lambda a: a.replay) == []
+
+
+def comparable(answers: Answers, stage: int, store: str) -> list[Answered]:
+    """What the application can be held to.
+
+    Kafka Streams 4.1 does not open the older segments of a versioned store again, and drops records
+    when it restores one: after a restart it is right about latest values only.
+    """
+    restarted = VIEWS[store].store == "versioned" and stage >= RESTART
+    return [a for a in answers[stage, store] if not restarted or a.question.kind == "latest"]
+
+
+def said(answered: Answered) -> Any:
+    return answered.application
+
+
+def known(answered: Answered) -> Any:
+    """The backend's answer; of what it has forgotten the others say "nothing"."""
+    answer = answered.backend
+    if isinstance(answer, list) and answer[:1] == [OUTSIDE]:
+        question = answered.question
+        assert question.as_of is not None
+        assert question.as_of < answer[1] == question.horizon
+        return []
+    return answer
+
+
+def without_sequences(answered: Answered, answer: Any) -> Any:
+    """The application does not tell them."""
+    if answered.question.kind == "windows":
+        return [[start, value] for start, _, value in answer]
+    return answer
+
+
+def different(
+    found: list[Answered], one: Callable[[Answered], Any], other: Callable[[Answered], Any]
+) -> list[str]:
+    """Some of the differences."""
+    return [f"{a.question}: {one(a)}, not {other(a)}" for a in found if one(a) != other(a)][:5]
 
 
 def test_the_input_has_what_is_rare(answers: Answers) -> None:
-    """Duplicates that replaced one another, windows and versions at the very horizon, …"""
-    everything = [a for found in answers.values() for a in found]
-    duplicates = [a.replay for a in everything if a.question.store == "payments"]
-    assert any(len({item[0] for item in items}) < len(items) for items in duplicates)
+    def of(store: str, kind: str) -> list[Answered]:
+        everything = [a for stage in range(len(STAGES)) for a in answers[stage, store]]
+        return [a for a in everything if a.question.kind == kind]
+
+    # several of one start; sessions that were merged; a key that was gone between two versions
+    assert any(len({item[0] for item in a.replay}) < len(a.replay) for a in of("payments", "windows"))
+    assert any(item[2].count(";") > 3 for a in of("visits-sessions", "sessions") for item in a.replay)
+    versions = [pair for a in of("prices", "versions") for pair in pairwise(a.replay)]
+    assert any(before[1] < after[0] for before, after in versions)
+    # the past beyond the horizon: forgotten, and known because it lasts
+    past = [a for a in of("prices", "version") if a.question.as_of < a.question.horizon]
+    assert any(a.backend[:1] == [OUTSIDE] for a in past)
+    assert any(a.backend[:1] not in ([], [OUTSIDE]) for a in past)
 
 
 def test_the_document_shows_the_application() -> None:
