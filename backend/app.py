@@ -11,6 +11,8 @@ import logging
 import os
 import threading
 import time
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -25,14 +27,17 @@ from backend.api.shell import App, Receive, Scope, Send, Shell
 from backend.core.errors import ConfigurationError
 from backend.core.kafka_settings import for_kafka_python, for_librdkafka
 from backend.core.topology import Candidate, Epoch, Topology
-from backend.core.views import Deployment, parse_views
+from backend.core.views import Deployment
+from backend.core.views_toml import parse_views
 from backend.ingest.dead_letters import DeadLetters
 from backend.ingest.held import Held
 from backend.ingest.ingestor import Ingestor
 from backend.ingest.protocols import Folder
+from backend.ingest.schemas import Registry, SchemaFolder, Schemas
 from backend.ingest.watcher import Watcher
 from backend.membership.member import GroupMember
 from backend.settings import Settings
+from backend.storage.custom import load_store
 from backend.storage.folder import DataFolder
 
 log = logging.getLogger(__name__)
@@ -45,7 +50,7 @@ _STOP_TIMEOUT = 10.0
 def read_views(path: Path) -> Deployment:
     """The deployment that a file declares; ConfigurationError if it is missing or wrong."""
     try:
-        return parse_views(path.read_text(), str(path))
+        return parse_views(path.read_text(), str(path), partial(_read_beside, path))
     except OSError as e:
         raise ConfigurationError(
             f"the views cannot be read: {path}: {e.strerror}. Set QUERYABLE_VIEWS to the file "
@@ -55,13 +60,31 @@ def read_views(path: Path) -> Deployment:
         raise ConfigurationError(f"{path} is not UTF-8 text: {e}") from None
 
 
+def _read_beside(views: Path, name: str) -> str:
+    """A file whose name stands in views.toml, relative to it; ValueError."""
+    try:
+        return (views.parent / name).read_text()
+    except OSError as e:
+        raise ValueError(f"cannot be read: {e.strerror}") from None
+
+
+def _schemas(settings: Settings, deployment: Deployment) -> Schemas | None:
+    """Where schemas are had by id, if the deployment says so."""
+    if deployment.registry is not None:
+        return Schemas(Registry(deployment.registry, settings.schema_registry_auth))
+    if deployment.schema_folder is not None:
+        return Schemas(SchemaFolder(settings.views.parent / deployment.schema_folder))
+    return None
+
+
 class Instance:
     """Everything that one backend process has; started after the fork, stopped before its end."""
 
     def __init__(self, settings: Settings, deployment: Deployment) -> None:
         self.settings = settings
         self._started_at = time.time_ns() // 1_000_000
-        self._views = deployment.views
+        self._schemas = _schemas(settings, deployment)
+        self._views = tuple(replace(view, schemas=self._schemas) for view in deployment.views)
         self._highest_epoch = Epoch(0, 0)
         self._reported_built: dict[str, int] = {}
         self._stopping = threading.Event()
@@ -70,11 +93,14 @@ class Instance:
             "bootstrap.servers": settings.bootstrap_servers,
         }
         self._librdkafka = librdkafka
+        custom = {view.name: load_store(view.store) for view in self._views if view.is_custom}
         self._folder = DataFolder(settings.data_dir)
-        self._held = Held(deployment.views)
+        for name, store in custom.items():
+            self._folder.use(name, store)
+        self._held = Held(self._views)
         self._watcher = Watcher(librdkafka, settings.end_offset_interval, settings.broker_timeout)
         self._ingestor = Ingestor(
-            views=deployment.views,
+            views=self._views,
             folder=cast(Folder, self._folder),
             held=self._held,
             watcher=self._watcher,
@@ -86,7 +112,7 @@ class Instance:
             cleanup_delay=settings.cleanup_delay,
         )
         self._member = GroupMember(
-            topics=frozenset(view.topic for view in deployment.views),
+            topics=frozenset(view.topic for view in self._views),
             group_id=settings.application_id,
             client_settings={
                 **for_kafka_python(deployment.kafka),
@@ -99,7 +125,7 @@ class Instance:
         )
         self.serving = Serving(
             settings=settings,
-            views={view.name: view for view in deployment.views},
+            views={view.name: view for view in self._views},
             held=self._held,
             watcher=self._watcher,
             ingestor=self._ingestor,
@@ -133,6 +159,8 @@ class Instance:
 
     def start(self) -> None:
         """Start the threads, in the order in which they need one another."""
+        if self._schemas is not None:
+            self._schemas.start()
         self._watcher.start()
         self._ingestor.start()
         self._member.start()
@@ -150,6 +178,8 @@ class Instance:
             self._ingestor.stop(_STOP_TIMEOUT)
         if self._watcher.alive:
             self._watcher.stop()
+        if self._schemas is not None:
+            self._schemas.stop()
         self._folder.close()
 
     def _reads_served(self) -> int:
@@ -269,6 +299,7 @@ class Application:
     def drain(self) -> None:
         """For the worker: nothing new comes, and what is under way may end."""
         self.instance.drain()
+        self._shell.drain()
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:

@@ -26,6 +26,9 @@ class Settings(BaseSettings):
     advertised_port: int = Field(0, ge=0, le=65535, description="the same; port if 0")
     data_dir: Path = Field(Path("data"), description="folder of the stores; one an instance")
     views: Path = Field(Path("views.toml"), description="the file that declares the views")
+    schema_registry_auth: str = Field(
+        "", repr=False, description="user:password for the schema registry, where it asks for them"
+    )
     acceptable_recovery_lag: int = Field(
         10_000, ge=0, description="records behind the end up to which a restart answers at once"
     )
@@ -51,6 +54,8 @@ class Settings(BaseSettings):
     forward_timeout: float = Field(2.0, gt=0, description="seconds for a forwarded read")
     max_key_bytes: int = Field(8192, ge=1, description="longest key that a request may name")
     max_in_flight: int = Field(2000, ge=1, description="requests at once; more get 503 overloaded")
+
+    max_streams: int = Field(1000, ge=0, description="streams of changes at once; then the same")
 
     @model_validator(mode="after")
     def _derived(self) -> Settings:

@@ -15,6 +15,8 @@ local PROBLEMS = {
     ["bad-request"] = { 400, "Bad request",
         "The request is not valid HTTP, or its path cannot be read. Keys with a NUL byte, and keys "
         .. "that look like ../.., go as ?encoding=base64url." },
+    ["no-such-resource"] = { 404, "Not found",
+        "Nothing is here. GET /views lists the views and their paths." },
     ["request-timeout"] = { 408, "Request time-out", "The request did not arrive in time." },
     ["method-not-allowed"] = { 405, "Method not allowed",
         "The proxy does not pass on this method." },

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from backend.core.errors import ConfigurationError
 from backend.core.kafka_settings import for_java
-from backend.core.views import parse_views
+from backend.core.views_toml import parse_views
 from spark.session import jars_in, submitted
 from spark.sources import Kafka
 from spark.view import View

@@ -6,6 +6,9 @@ instances with different maps cannot send a request to and fro.
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
 import aiohttp
 from yarl import URL
 
@@ -44,13 +47,7 @@ class Forwarder:
 
         `target` is the raw path with its query, passed on byte for byte.
         """
-        url = URL(f"http://{member.host}:{member.port}{target.decode('latin-1')}", encoded=True)
-        passed = {
-            name.decode("latin-1"): value.decode("latin-1")
-            for name, value in headers
-            if name in _REQUEST_HEADERS
-        }
-        passed[MARK.decode()] = self._mark
+        url, passed = self._request(member, target, headers)
         try:
             async with self._session.request(
                 method, url, headers=passed, data=body or None, allow_redirects=False
@@ -68,12 +65,53 @@ class Forwarder:
                     content,
                 )
         except (TimeoutError, aiohttp.ClientError, OSError) as e:
-            raise Unavailable(
-                "owner-unreachable",
-                f"Instance {member.id} holds the key's partition and does not answer: "
-                f"{type(e).__name__}.",
-                instance=member.id,
-            ) from e
+            raise _unreachable(member, e) from e
+
+    @asynccontextmanager
+    async def stream(
+        self, member: Member, target: bytes, headers: list[Header]
+    ) -> AsyncIterator[tuple[Answer, AsyncGenerator[bytes]]]:
+        """The owner's answer to a GET without its body, and the body as it comes, for as long as
+        it comes; Unavailable if the answer does not begin in time."""
+        url, passed = self._request(member, target, headers)
+        # silence is broken by the stream's own keep-alives
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=0.5, sock_read=60)
+        try:
+            response = await self._session.get(
+                url, headers=passed, allow_redirects=False, timeout=timeout
+            )
+        except (TimeoutError, aiohttp.ClientError, OSError) as e:
+            raise _unreachable(member, e) from e
+        async with response:
+            kept = [(n.lower(), v) for n, v in response.raw_headers if n.lower() not in _DROPPED]
+            yield Answer(response.status, kept, b""), _chunks(response)
+
+    def _request(
+        self, member: Member, target: bytes, headers: list[Header]
+    ) -> tuple[URL, dict[str, str]]:
+        url = URL(f"http://{member.host}:{member.port}{target.decode('latin-1')}", encoded=True)
+        passed = {
+            name.decode("latin-1"): value.decode("latin-1")
+            for name, value in headers
+            if name in _REQUEST_HEADERS
+        }
+        return url, {**passed, MARK.decode(): self._mark}
 
     async def close(self) -> None:
         await self._session.close()
+
+
+async def _chunks(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:
+    """An owner that dies ends the stream, like one that stops."""
+    with suppress(TimeoutError, aiohttp.ClientError, OSError):
+        async for chunk in response.content.iter_any():
+            yield chunk
+
+
+def _unreachable(member: Member, error: Exception) -> Unavailable:
+    return Unavailable(
+        "owner-unreachable",
+        f"Instance {member.id} holds the key's partition and does not answer: "
+        f"{type(error).__name__}.",
+        instance=member.id,
+    )

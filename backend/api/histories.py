@@ -6,17 +6,16 @@ version is within them if it overlaps them, and what has expired is not there.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, islice, pairwise
 from typing import cast
 
 from backend.api.answer import JSON, Answer
-from backend.api.reads import ReadOptions, ViewReads, unreadable
+from backend.api.reads import Everywhere, ReadOptions, ViewReads, unreadable
 from backend.api.versions import validity, version_at
-from backend.core.codecs import from_base64url, to_base64url
-from backend.core.errors import BadRequest, StoreClosedError, StoreError
+from backend.core.cursor import Question, decode_cursor, encode_cursor
+from backend.core.errors import StoreClosedError, StoreError, Unavailable
 from backend.core.expiry import horizon
 from backend.core.layouts import SessionLayout, VersionedLayout, WindowLayout
 from backend.core.records import ENTRY_HEAD_SIZE, is_deleted
@@ -55,11 +54,15 @@ class History:
     def read(self, key: bytes, options: ReadOptions, span: Span) -> Answer:
         """One page; raises what `ViewReads.read` raises, but that no entry is an empty page."""
         reads = self._reads
-        past = self._past(key, span)
-        held = reads.holder(key, options)
+        question = self._question(key, span)
+        past = None if span.cursor is None else decode_cursor(question, span.cursor)
+        try:
+            held = reads.holder(key, options)
+            # a record elsewhere would be missing in the list
+            reads.refuse_doubtful(key)
+        except Everywhere as everywhere:
+            raise Unavailable(everywhere.code, everywhere.detail) from None
         headers = reads.state_headers(held)
-        # a record elsewhere would be missing in the list
-        reads.refuse_doubtful()
         try:
             page = list(islice(self._items(held, key, span, past), span.limit + 1))
         except (StoreClosedError, StoreError) as e:
@@ -67,7 +70,7 @@ class History:
         shown = page[: span.limit]
         following = b"null"
         if len(page) > span.limit:
-            following = b'"%b"' % self._cursor(key, span, shown[-1][0])
+            following = b'"%b"' % encode_cursor(question, shown[-1][0]).encode()
         reads.counts.found += 1
         headers.append(JSON)
         return Answer(
@@ -94,29 +97,10 @@ class History:
             low, high = (low, past) if span.descending else (max(low, past + b"\0"), high)
         return held.store.scan(low, high, backwards=span.descending)
 
-    def _cursor(self, key: bytes, span: Span, last: bytes) -> bytes:
-        return to_base64url(self._digest(key, span) + last)
-
-    def _past(self, key: bytes, span: Span) -> bytes | None:
-        if span.cursor is None:
-            return None
-        try:
-            raw = from_base64url(span.cursor.encode("latin-1"))
-        except ValueError:
-            raw = b""
-        digest = self._digest(key, span)
-        if raw[: len(digest)] != digest:
-            raise BadRequest(
-                "cursor-invalid",
-                "The cursor is not one that this query has given: ask again with the same key, "
-                "bounds and order, or without the cursor.",
-            )
-        return raw[len(digest) :]
-
-    def _digest(self, key: bytes, span: Span) -> bytes:
-        """Of all that a cursor is good for."""
-        asked = (self.view.hash, self.resource, key, span.first, span.last, span.descending)
-        return hashlib.sha256(repr(asked).encode()).digest()[:8]
+    def _question(self, key: bytes, span: Span) -> Question:
+        """For cursors."""
+        bounds = (span.first, span.last, span.descending)
+        return (self.view.hash, self.resource, key.hex(), *bounds)
 
 
 class Windows(History):

@@ -12,7 +12,9 @@ from backend.api.admin import admin_blueprint
 from backend.api.metrics import CONTENT_TYPE, Metrics
 from backend.api.serving import Serving
 from backend.api.status import instance_document, liveness, readiness
+from backend.core.avro_codecs import AvroCodec
 from backend.core.errors import BadRequest, MethodNotAllowed, NotFound, Problem, Unavailable
+from backend.core.views import View
 
 
 def create_pages(serving: Serving) -> Flask:
@@ -33,7 +35,7 @@ def create_pages(serving: Serving) -> Flask:
         if name not in serving.views:
             known = ", ".join(serving.views)
             raise NotFound("view-not-found", f"There is no view {name!r}; there are {known}.")
-        return _json(_view(serving, name))
+        return _json({**_view(serving, name), **_schemas(serving.views[name])})
 
     @pages.get("/views/<name>/keys/")
     @pages.get("/views/<name>/keys/<path:_key>")
@@ -82,6 +84,15 @@ def _view(serving: Serving, name: str) -> dict[str, Any]:
         "partitions": placed.partitions if placed else None,
         "hash": serving.views[name].hash,
     }
+
+
+def _schemas(view: View) -> dict[str, Any]:
+    """The schemas of one view, in full; of framed records the registry tells them."""
+    codecs = {"key": view.key_codec, "value": view.value_codec}
+    schemas = {
+        of: codec.schema.definition for of, codec in codecs.items() if isinstance(codec, AvroCodec)
+    }
+    return {"schemas": schemas} if schemas else {}
 
 
 def _json(document: Any, status: int = 200) -> Response:

@@ -76,6 +76,11 @@ def span_parameters(query: bytes) -> tuple[bool, ReadOptions, Span]:
     return encoded, options, span
 
 
+def changes_parameters(query: bytes) -> bool:
+    """Those of `…/changes`: whether the key is base64url."""
+    return Parameters(query, ("encoding",)).choice("encoding", "text", "base64url") == "base64url"
+
+
 def _options(parameters: Parameters) -> tuple[bool, ReadOptions]:
     staleness = parameters.parsed("max_staleness", parse_duration)
     return parameters.choice("encoding", "text", "base64url") == "base64url", ReadOptions(

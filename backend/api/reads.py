@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from backend.api.answer import JSON, Answer, Header
+from backend.api.representations import JSON as AS_JSON
+from backend.api.representations import VARY, represented
 from backend.api.serving import ReadCounts, Serving
 from backend.core.errors import (
     BadRequest,
@@ -25,7 +27,7 @@ from backend.core.expiry import horizon
 from backend.core.partitioner import partition_of
 from backend.core.records import ENTRY_HEAD_SIZE, decode_entry, entry_offset
 from backend.core.topology import Member
-from backend.core.views import View
+from backend.core.views import ANY_PARTITION, View
 from backend.ingest.held import HeldPartition
 
 
@@ -35,6 +37,22 @@ class Elsewhere(Exception):
     def __init__(self, member: Member) -> None:
         super().__init__(member)
         self.member = member
+
+
+class Everywhere(Unavailable):
+    """The key may be in any partition: only all of them together can answer for it.
+
+    Whoever cannot ask them says 503.
+    """
+
+    def __init__(self, view: View, key: bytes) -> None:
+        self.key = key
+        super().__init__(
+            "mis-partitioned",
+            f'Topic {view.topic} has records where partitioner "{view.partitioner}" would not put '
+            f"them: this key may be in another partition. Set the partitioner of view "
+            f'{view.name} to that of the producers, or to "none".',
+        )
 
 
 @dataclass(frozen=True)
@@ -48,6 +66,12 @@ class ReadOptions:
     max_staleness: float | None = None
     as_of: int | None = None
     redirect: bool = False
+    representation: str = AS_JSON
+
+    @property
+    def plain(self) -> bool:
+        """Whether any holder of data as they are now will do, with JSON."""
+        return self == ReadOptions(self.stale_allowed)
 
     @property
     def bounded(self) -> bool:
@@ -67,7 +91,8 @@ class ViewReads:
         self._serving = serving
         self._held = serving.held.of_view(view.name)
         self._facts = serving.watcher.latest
-        self._partition_of = partition_of(view.partitioner)
+        anywhere = view.partitioner == ANY_PARTITION
+        self._partition_of = None if anywhere else partition_of(view.partitioner)
         self._from_text = view.key_codec.from_text
         self._stored_key = view.layout.stored_key
         self._expires = view.retention is not None
@@ -120,7 +145,7 @@ class ViewReads:
         except (StoreClosedError, StoreError) as e:
             raise unreadable(held, e) from None
         if stored is None:
-            self.refuse_doubtful()
+            self.refuse_doubtful(key)
             self.counts.missed += 1
             problem = NotFound(
                 "key-not-found",
@@ -128,13 +153,24 @@ class ViewReads:
                 f"partition {held.partition}.",
             )
             return Answer(404, problem.headers() + headers, problem.body())
-        self.counts.found += 1
-        headers += (JSON, self.etag(held, stored))
+        if options.representation != AS_JSON:
+            return self._represented(held, stored, headers, options.representation)
         value = self._value_json(stored[ENTRY_HEAD_SIZE:])
+        self.counts.found += 1
+        headers += (JSON, VARY, self.etag(held, stored))
         return Answer(200, headers, b'{"key":%b,"value":%b}' % (self._key_json(key), value))
 
-    def etag(self, held: HeldPartition, stored: bytes) -> Header:
-        return (b"etag", b'"%b-%d-json"' % (held.etag_prefix, entry_offset(stored)))
+    def _represented(
+        self, held: HeldPartition, stored: bytes, headers: list[Header], kind: str
+    ) -> Answer:
+        """The value alone, as the reader asked for it."""
+        raw = stored[ENTRY_HEAD_SIZE:]
+        more, body = represented(kind, raw, self.view.value_codec)
+        self.counts.found += 1
+        return Answer(200, [*headers, *more, self.etag(held, stored, kind.encode())], body)
+
+    def etag(self, held: HeldPartition, stored: bytes, kind: bytes = b"json") -> Header:
+        return (b"etag", b'"%b-%d-%b"' % (held.etag_prefix, entry_offset(stored), kind))
 
     def look_up(self, held: HeldPartition, key: bytes) -> bytes | None:
         """The stored bytes of the key's entry; None where there is none, or it has expired."""
@@ -213,6 +249,8 @@ class ViewReads:
         count = len(placed.active)
         if not count:
             raise Unavailable("topic-missing", f"Topic {self.view.topic} is not there yet.")
+        if self._partition_of is None or placed.mis_partitioned:
+            raise Everywhere(self.view, key)
         partition = self._partition_of(key, count)
         facts = self._facts.get(self.view.topic)
         if placed.built_partitions not in (count, 0):
@@ -223,6 +261,7 @@ class ViewReads:
 
     def _refuse_moved(self, key: bytes, partition: int, count: int, other: int) -> None:
         """Partitions were added: a key has its place if it is the same one under both counts."""
+        assert self._partition_of is not None
         if self._partition_of(key, other) != partition:
             raise Unavailable(
                 "repartitioned",
@@ -232,18 +271,16 @@ class ViewReads:
                 f"its producers have written the key again.",
             )
 
-    def refuse_doubtful(self) -> None:
-        """A record somewhere else than the partitioner says makes every miss a guess."""
-        name = self.view.name
-        placed = self._serving.topology.views.get(name)
-        if (placed is not None and placed.mis_partitioned) or any(
+    def refuse_doubtful(self, key: bytes) -> None:
+        """Everywhere: a record where the partitioner would not put it makes every miss a guess."""
+        if self._known_doubtful() or any(
             held.identity.mis_partitioned for held in list(self._held.values())
         ):
-            raise Unavailable(
-                "mis-partitioned",
-                f'Topic {self.view.topic} has records where partitioner "{self.view.partitioner}" '
-                f"would not put them: a key that is not found may be in another partition.",
-            )
+            raise Everywhere(self.view, key)
+
+    def _known_doubtful(self) -> bool:
+        placed = self._serving.topology.views.get(self.view.name)
+        return placed is not None and placed.mis_partitioned
 
     def state_headers(self, held: HeldPartition) -> list[Header]:
         progress = held.progress

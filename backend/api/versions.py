@@ -64,7 +64,7 @@ class VersionedReads(ViewReads):
                 history_from=kept_from,
             )
         if found is None or is_deleted(found[1]):
-            self.refuse_doubtful()
+            self.refuse_doubtful(key)
             self.counts.missed += 1
             problem = NotFound(
                 "key-not-found", f"View {self.view.name} had no such key at {options.as_of}."

@@ -4,6 +4,7 @@
     ├── BadRequest          400  malformed path, key, parameter
     ├── NotFound            404  the key is not there, or there is no such view or route
     ├── MethodNotAllowed    405
+    ├── NotAcceptable       406  none of the forms that the reader accepts
     ├── Gone                410  it was there, and is not kept any more
     ├── KeyTooLong          414
     └── Unavailable         503  not yet, not here, nobody: always with Retry-After
@@ -73,6 +74,11 @@ class MethodNotAllowed(Problem):
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         return [*super().headers(), (b"allow", self.allow.encode())]
+
+
+class NotAcceptable(Problem):
+    status = 406
+    title = "Not acceptable"
 
 
 class Gone(Problem):

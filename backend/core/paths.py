@@ -26,12 +26,27 @@ class KeyPath:
     rest: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class ViewPath:
+    """A path that asks for something of a whole view."""
+
+    view: View
+    resource: str
+
+
+RESOURCES = ("batch", "count", "keys", "search", "sessions", "top", "windows")
+
+
 class Paths:
     """Where keys are: `{path}/{key}` of each view that has a path, `/views/{view}/keys/{key}`."""
 
     def __init__(self, views: Iterable[View]) -> None:
         self._by_prefix: dict[bytes, View] = {}
+        self._of_views: dict[bytes, ViewPath] = {}
         for view in views:
+            for resource in RESOURCES:
+                path = f"/views/{view.name}/{resource}".encode()
+                self._of_views[path] = ViewPath(view, resource)
             self._by_prefix[f"/views/{view.name}/keys/".encode()] = view
             if view.path is not None:
                 self._by_prefix[f"{view.path}/".encode()] = view
@@ -59,6 +74,14 @@ class Paths:
             key, _, rest = tail.partition(b"/")
             return KeyPath(view, _decoded(key) if b"%" in key else key, rest)
         return None
+
+    def view_path(self, raw_path: bytes) -> ViewPath | None:
+        """What `/views/{view}/{resource}` names; None for all that is no such path."""
+        if b"%" not in raw_path:
+            return self._of_views.get(raw_path)
+        decoded = unquote_to_bytes(raw_path)
+        # an encoded slash is part of a name, and no name has one
+        return self._of_views.get(decoded) if decoded.count(b"/") == raw_path.count(b"/") else None
 
 
 def _decoded(key: bytes) -> bytes:

@@ -1,23 +1,17 @@
-"""What a view is, and how views.toml says it.
-
-A file that is not right is refused with its line, the field and what would be right: a view that is
-read otherwise than it was written gives wrong answers.
-"""
+"""What a view is: a named, queryable table made from one topic."""
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
-import re
-import tomllib
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
 import orjson
 
+from backend.core.avro_codecs import AvroCodec, SchemaSource, avro_codec
 from backend.core.codecs import KEY_CODECS, VALUE_CODECS, Codec
-from backend.core.errors import ConfigurationError
 from backend.core.layouts import (
     KeyValueLayout,
     Layout,
@@ -25,25 +19,13 @@ from backend.core.layouts import (
     VersionedLayout,
     WindowLayout,
 )
-from backend.core.partitioner import PARTITIONERS
-from backend.core.times import parse_duration
-
-# First path segments that are the product's own.
-RESERVED_SEGMENTS = frozenset(
-    {"admin", "api", "health", "instance", "metrics"}
-    | {"openapi.json", "processors", "proxy", "topics", "views"}
-)
 
 STORES = ("key-value", "window", "session", "versioned")
 ANY_PARTITION = "none"
 """The partitioner of a topic whose records may be in any partition: all are asked."""
 
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}", re.ASCII)
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)  # Kafka's own rule
-_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+", re.ASCII)
-_TABLE = re.compile(r"^\s*\[\s*(?P<table>[^]]+?)\s*]")
 
-
+_SCHEMAS = ("key_schema", "value_schema")
 _ALWAYS_SHOWN = ("name", "topic", "path", "key", "value", "partitioner", "store")
 
 
@@ -62,19 +44,31 @@ class View:
     window_key: str = "changelog"
     retention: int | None = None
     persistence: str = "rocksdb"
+    key_schema: str | None = None  # of Avro: its JSON, or CONFLUENT
+    value_schema: str | None = None
+    schemas: SchemaSource | None = dataclasses.field(default=None, compare=False, repr=False)
 
     @cached_property
     def hash(self) -> str:
         """16 hexadecimal digits that change with the stored data or the answers."""
-        return hashlib.sha256(orjson.dumps(asdict(self))).hexdigest()[:16]
+        return hashlib.sha256(orjson.dumps(self._definition())).hexdigest()[:16]
 
     @property
     def key_codec(self) -> Codec:
+        if self.key_schema is not None:
+            return avro_codec(self.key_schema, self.schemas)
         return KEY_CODECS[self.key]
 
     @property
     def value_codec(self) -> Codec:
+        if self.value_schema is not None:
+            return avro_codec(self.value_schema, self.schemas)
         return VALUE_CODECS[self.value]
+
+    @property
+    def is_custom(self) -> bool:
+        """Whether its store is a class of the user's."""
+        return self.store not in STORES
 
     @cached_property
     def layout(self) -> Layout:
@@ -88,191 +82,39 @@ class View:
             return VersionedLayout(codec)
         return KeyValueLayout(codec)
 
+    def _definition(self) -> dict[str, Any]:
+        """All that makes it what it is. What was added since the first views is left out where it
+        is not said: their hashes stay."""
+        return {
+            each.name: value
+            for each in fields(self)
+            if each.compare
+            and ((value := getattr(self, each.name)) is not None or each.name not in _SCHEMAS)
+        }
+
     def description(self) -> dict[str, Any]:
-        """What everyone may know of the view: the entry of /views and /processors; times in ms."""
+        """What everyone may know of the view: the entry of /views and /processors; times in ms;
+        of a schema the fingerprint."""
         usual = {field.name: field.default for field in fields(self)}
         return {
-            name: value
-            for name, value in asdict(self).items()
+            name: fingerprint(value) if name in _SCHEMAS else value
+            for name, value in self._definition().items()
             if name in _ALWAYS_SHOWN or value != usual[name]
         }
 
 
+def fingerprint(schema: str) -> str:
+    """Of a view's `key_schema` or `value_schema`; CONFLUENT has none and stays."""
+    codec = avro_codec(schema, None)
+    return codec.schema.fingerprint if isinstance(codec, AvroCodec) else schema
+
+
 @dataclass(frozen=True)
 class Deployment:
-    """What views.toml holds: the views, and settings for all Kafka clients alike."""
+    """What views.toml holds: the views, settings for all Kafka clients alike, and where schemas
+    are had by id: a registry's URL, or a folder."""
 
     views: tuple[View, ...]
     kafka: dict[str, str]
-
-
-@dataclass(frozen=True)
-class _Field:
-    default: str | None
-    allowed: tuple[str, ...] | None
-    meaning: str
-
-
-_FIELDS = {
-    "topic": _Field(None, None, "the topic that the view is made from"),
-    "path": _Field("", None, 'a short path such as "/messages"'),
-    "key": _Field(None, tuple(KEY_CODECS), "the format of the keys"),
-    "value": _Field(None, tuple(VALUE_CODECS), "the format of the values"),
-    "store": _Field("key-value", STORES, "what keeps the view"),
-    "window_size": _Field(
-        "", None, 'how long a window is, such as "1h"; without it: points in time'
-    ),
-    "window_key": _Field(
-        "changelog", ("changelog", "topic"), "whether record keys end with a sequence, or do not"
-    ),
-    "partitioner": _Field(
-        "murmur2", (*PARTITIONERS, ANY_PARTITION), "the partitioner of the topic's producers"
-    ),
-    "persistence": _Field("rocksdb", ("rocksdb", "memory"), "where the view is kept"),
-    "retention": _Field("", None, 'how long entries are kept, by their time, such as "7d"'),
-}
-# which stores a field is for, where it is not for all
-_ONLY_FOR = {"window_size": ("window",), "window_key": ("window",)}
-
-
-def parse_views(text: str, source: str = "views.toml") -> Deployment:
-    """The deployment that `text` (TOML) declares; ConfigurationError names the line."""
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as e:
-        raise ConfigurationError(f"{source}: not TOML: {e}") from None
-    reader = _Reader(text, source)
-    for table in document:
-        if table not in ("views", "kafka"):
-            raise reader.error((table,), None, f"unknown table; {source} has [views.*] and [kafka]")
-    views = document.get("views", {})
-    if not isinstance(views, dict) or not views:
-        raise ConfigurationError(
-            f"{source}: no view is declared; add a table such as [views.orders] "
-            f'with topic = "orders", key = "string", value = "json"'
-        )
-    parsed = tuple(_parse_view(name, fields, reader) for name, fields in views.items())
-    _refuse_shared_paths(parsed, reader)
-    return Deployment(parsed, _parse_kafka(document.get("kafka", {}), reader))
-
-
-class _Reader:
-    """Finds the line of a field again: tomllib does not tell it."""
-
-    def __init__(self, text: str, source: str) -> None:
-        self._lines = text.splitlines()
-        self._source = source
-
-    def error(self, table: tuple[str, ...], field: str | None, what: str) -> ConfigurationError:
-        where = f"{self._source}, line {self._line_of(table, field)}, [{'.'.join(table)}]"
-        return ConfigurationError(f"{where}{f', {field}' if field else ''}: {what}")
-
-    def _line_of(self, table: tuple[str, ...], field: str | None) -> int:
-        found = 1
-        inside = False
-        for number, line in enumerate(self._lines, 1):
-            if header := _TABLE.match(line):
-                name = ".".join(part.strip(" \"'") for part in header["table"].split("."))
-                inside = name == ".".join(table)
-                below = found == 1 and name.startswith(".".join(table) + ".")
-                found = number if inside or below else found
-            elif inside and field and re.match(rf"\s*[\"']?{re.escape(field)}[\"']?\s*[.=]", line):
-                return number
-        return found
-
-
-def _parse_view(name: str, fields: Any, reader: _Reader) -> View:
-    table = ("views", name)
-    if not isinstance(fields, dict):
-        raise reader.error(("views",), name, f"a view is a table: write [views.{name}]")
-    if not _NAME.fullmatch(name) or name in (".", ".."):
-        raise reader.error(table, None, "a view's name has letters, digits, '.', '_' and '-' only")
-    for field in fields:
-        if field not in _FIELDS:
-            raise reader.error(table, field, f"unknown field; known are {', '.join(_FIELDS)}")
-    values: dict[str, str] = {}
-    for field, spec in _FIELDS.items():
-        value = fields.get(field, spec.default)
-        if value is None:
-            raise reader.error(table, None, f'{field} is missing: {field} = "…", {spec.meaning}')
-        if not isinstance(value, str):
-            raise reader.error(table, field, f"{value!r} is not text: {spec.meaning}")
-        if spec.allowed is not None and value not in spec.allowed:
-            raise reader.error(table, field, f'"{value}" is none of {", ".join(spec.allowed)}')
-        values[field] = value
-    if not _TOPIC.fullmatch(values["topic"]) or values["topic"] in (".", ".."):
-        raise reader.error(table, "topic", f'"{values["topic"]}" cannot be a topic\'s name')
-    for field, stores in _ONLY_FOR.items():
-        if field in fields and values["store"] not in stores:
-            raise reader.error(table, field, f"only for store = {_quoted(stores)}")
-    return View(
-        name=name,
-        topic=values["topic"],
-        path=_parse_path(values["path"], table, reader),
-        key=values["key"],
-        value=values["value"],
-        partitioner=values["partitioner"],
-        store=values["store"],
-        window_size=_parse_duration("window_size", values, table, reader),
-        window_key=values["window_key"],
-        retention=_parse_duration("retention", values, table, reader),
-        persistence=values["persistence"],
-    )
-
-
-def _quoted(words: Iterable[str]) -> str:
-    return " or ".join(f'"{word}"' for word in words)
-
-
-def _parse_duration(
-    field: str, values: dict[str, str], table: tuple[str, ...], reader: _Reader
-) -> int | None:
-    """In ms; None where none is given."""
-    text = values[field]
-    if not text:
-        return None
-    try:
-        return parse_duration(text) or None
-    except ValueError as e:
-        raise reader.error(table, field, str(e)) from None
-
-
-def _parse_path(path: str, table: tuple[str, ...], reader: _Reader) -> str | None:
-    if not path:
-        return None
-    if not _PATH.fullmatch(path) or {".", ".."} & set(path.split("/")):
-        raise reader.error(
-            table, "path", f'"{path}" is no path such as "/messages" (letters, digits, . _ ~ -)'
-        )
-    first = path.split("/")[1]
-    if first in RESERVED_SEGMENTS:
-        raise reader.error(table, "path", f'"{path}" would hide /{first}, which has a meaning')
-    return path
-
-
-def _refuse_shared_paths(views: tuple[View, ...], reader: _Reader) -> None:
-    paths: dict[str, str] = {}
-    for view in views:
-        if view.path is None:
-            continue
-        for path, other in paths.items():
-            if f"{view.path}/".startswith(f"{path}/") or f"{path}/".startswith(f"{view.path}/"):
-                raise reader.error(
-                    ("views", view.name),
-                    "path",
-                    f'"{view.path}" and "{path}" of [views.{other}] hide one another',
-                )
-        paths[view.path] = view.name
-
-
-def _parse_kafka(table: Any, reader: _Reader) -> dict[str, str]:
-    if not isinstance(table, dict):
-        raise reader.error(("kafka",), None, "settings of Kafka clients are a table: [kafka]")
-    settings: dict[str, str] = {}
-    for key, value in table.items():
-        if isinstance(value, dict):
-            raise reader.error(
-                ("kafka",), key.split(".")[0], f'write a dotted setting in quotes: "{key}.…" = "…"'
-            )
-        settings[key] = str(value).lower() if isinstance(value, bool) else str(value)
-    return settings
+    registry: str | None = None
+    schema_folder: str | None = None

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol, cast
 
 import numpy as np
 
 from backend.core import expiry
+from backend.core.avro_codecs import SchemaNotYet
 from backend.core.partitioner import partitions_of_batch
 from backend.core.records import ENTRY, deleted_version, entry_head
 from backend.core.views import ANY_PARTITION, View
-from backend.ingest.protocols import Batch
+from backend.ingest.protocols import Batch, RecordBatch
 
 _NO_KEY = "the record has no key"
 
@@ -51,6 +52,8 @@ class Filled:
     keys: list[bytes]
     dead: list[DeadLetter]
     stream_time: int | None  # ms; as it was where the view has no retention
+    waiting: SchemaNotYet | None = None
+    stopped: int = 0  # where `waiting`: which of the records given is the first that has to wait
 
 
 def fill(
@@ -62,12 +65,21 @@ def fill(
 ) -> Filled:
     """Add the records from `position` on to the batch.
 
-    A null value deletes; an undecodable record leaves the previous value as it is.
+    A null value deletes; an undecodable record leaves the previous value as it is. One that cannot
+    be decoded yet ends the run.
     """
     run = _from(records, position)
-    if view.store == "key-value" and view.retention is None:
-        return _fill_latest(batch, view, run, stream_time)
-    return _fill_timed(batch, view, run, stream_time)
+    if view.is_custom:
+        filled = _fill_custom(cast(RecordBatch, batch), view, run)
+    elif view.store == "key-value" and view.retention is None:
+        filled = _fill_latest(batch, view, run, stream_time)
+    else:
+        filled = _fill_timed(batch, view, run, stream_time)
+    if filled.waiting is None:
+        return filled
+    # each record that was looked at is among the keys or the dead
+    done = len(filled.keys) + len(filled.dead)
+    return replace(filled, stopped=len(records) - len(run) + done)
 
 
 def _fill_latest(
@@ -97,6 +109,8 @@ def _fill_latest(
         except ValueError:
             dead.append(DeadLetter(record, _what_is_wrong(view, key, key, value)))
             continue
+        except SchemaNotYet as not_yet:
+            return Filled(keys, dead, stream_time, not_yet)
         keys.append(key)
     return Filled(keys, dead, stream_time)
 
@@ -126,6 +140,8 @@ def _fill_timed(
         except ValueError:
             dead.append(DeadLetter(record, _what_is_wrong(view, key, bare, value)))
             continue
+        except SchemaNotYet as not_yet:
+            return Filled(keys, dead, stream_time, not_yet)
         keys.append(bare)
         if retention is not None:
             time = time_of(stored_key, timestamp)
@@ -145,6 +161,30 @@ def _fill_timed(
         else:
             delete(stored_key)
     return Filled(keys, dead, stream_time)
+
+
+def _fill_custom(batch: RecordBatch, view: View, records: Sequence[Record]) -> Filled:
+    """For a store of the user's own: the records themselves, if they are of the view's formats."""
+    probe_key, probe_value = view.key_codec.probe, view.value_codec.probe
+    keys: list[bytes] = []
+    dead: list[DeadLetter] = []
+    for record in records:
+        key, value = record.key(), record.value()
+        if key is None:
+            dead.append(DeadLetter(record, _NO_KEY))
+            continue
+        try:
+            probe_key(key)
+            if value is not None:
+                probe_value(value)
+        except ValueError:
+            dead.append(DeadLetter(record, _what_is_wrong(view, key, key, value)))
+            continue
+        except SchemaNotYet as not_yet:
+            return Filled(keys, dead, None, not_yet)
+        batch.apply(key, value, record.timestamp()[1], record.offset())
+        keys.append(key)
+    return Filled(keys, dead, None)
 
 
 def _from(records: Sequence[Record], position: int) -> Sequence[Record]:

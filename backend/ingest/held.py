@@ -5,10 +5,12 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass, field
 
+from backend.core.avro_codecs import SchemaNotYet
 from backend.core.progress import Progress
 from backend.core.records import Identity
 from backend.core.views import View
 from backend.ingest.protocols import Store
+from backend.ingest.watches import Watches
 
 
 @dataclass
@@ -26,6 +28,8 @@ class HeldPartition:
     opened_at: float  # s, monotonic
     applied_records: int = 0
     expired_until: int = -(1 << 63)  # ms: entries of lesser times are deleted
+    waiting_for: SchemaNotYet | None = None  # what the record at its position needs first
+    watches: Watches = field(default_factory=Watches)
     damaged: str | None = None  # why it has to be rebuilt, once a read has found out
     partition_header: bytes = field(init=False)
     etag_prefix: bytes = field(init=False)
@@ -58,6 +62,13 @@ class Held:
 
     def remove(self, held: HeldPartition) -> None:
         self._by_view[held.view.name].pop(held.partition, None)
+
+    def resume(self) -> list[HeldPartition]:
+        """Those that need not wait any more."""
+        found = [h for h in self.all() if h.waiting_for is not None and h.waiting_for.over]
+        for held in found:
+            held.waiting_for = None
+        return found
 
     def mis_partitioned(self) -> tuple[str, ...]:
         """Views in which a record was seen whose partition is not the partitioner's."""

@@ -24,14 +24,12 @@ from backend.ingest.fetcher import Fetched, Fetcher
 from backend.ingest.held import Held, HeldPartition
 from backend.ingest.leftovers import Leftovers, Unit
 from backend.ingest.opening import open_partition
+from backend.ingest.pace import Pace
 from backend.ingest.protocols import Folder
 from backend.ingest.watcher import Watcher
 
 log = logging.getLogger(__name__)
 
-# While reads are served, a write may hold the interpreter only shortly: some 2 ms a batch.
-_BATCH = 500
-_BULK_BATCH = 4000
 _FETCH_TIMEOUT = 0.1
 _TOUCH_EVERY = 30.0
 _RETRY_AFTER = 1.0
@@ -64,7 +62,7 @@ class Ingestor:
         self._dead_letters = dead_letters
         self._client_settings = client_settings
         self._acceptable_recovery_lag = acceptable_recovery_lag
-        self._reads_served = reads_served
+        self._pace = Pace(reads_served)
         self._on_news = on_news
         self._leftovers = Leftovers(folder, cleanup_delay)
         self._fetcher: Fetcher | None = None
@@ -76,7 +74,6 @@ class Ingestor:
         self._positions_before: dict[Unit, int] = {}  # when the last facts came
         self._facts_seen: dict[str, float] = {}
         self._touched_at = time.monotonic()
-        self._reads = (0, 0.0)  # served, and when that number was new
         self.failure: str | None = None
         self.rebuilds = 0
         self.progress_at = time.monotonic()
@@ -133,6 +130,8 @@ class Ingestor:
                 self._reconcile()
                 self._look_at_facts()
                 self._touch()
+                for resumed in self._held.resume():
+                    self._assign(resumed.view.topic, resumed.partition)
                 self._apply(self._fetch())
                 self._expire()
                 self.progress_at = time.monotonic()
@@ -147,17 +146,7 @@ class Ingestor:
         if not self._held.all():
             self._wake.wait(_FETCH_TIMEOUT)
             return Fetched()
-        return self._fetcher.fetch(self._batch_size(), _FETCH_TIMEOUT)
-
-    def _batch_size(self) -> int:
-        """Small while somebody reads or all is caught up; large while far behind and alone."""
-        now = time.monotonic()
-        served = self._reads_served()
-        if served != self._reads[0]:
-            self._reads = (served, now)
-        if now - self._reads[1] < 1.0:
-            return _BATCH
-        return _BATCH if all(h.progress.answerable for h in self._held.all()) else _BULK_BATCH
+        return self._fetcher.fetch(self._pace.batch_size(self._held.all()), _FETCH_TIMEOUT)
 
     # what is open
 
@@ -212,6 +201,7 @@ class Ingestor:
         except Exception as e:
             log.warning("view %s, partition %d: %s", held.view.name, held.partition, e)
         held.store.close()
+        held.watches.close()
 
     def _rebuild(self, held: HeldPartition, reason: str, keep_aside: bool = False) -> None:
         """Start the store partition anew, once facts newer than now are there."""
@@ -229,11 +219,12 @@ class Ingestor:
     # what is fetched
 
     def _sharing(self, topic: str, partition: int) -> list[HeldPartition]:
-        """The open store partitions that are fed by a topic partition: one for each view of it."""
+        """The open store partitions that a topic partition feeds now: not those that wait."""
         return [
             held
             for view in self._views.values()
             if view.topic == topic and (held := self._held.get(view.name, partition)) is not None
+            if held.waiting_for is None
         ]
 
     def _assign(self, topic: str, partition: int) -> None:
@@ -268,8 +259,15 @@ class Ingestor:
         view = held.view
         batch = held.store.new_batch()
         filled = fill(batch, view, run, held.progress.position, held.store.stream_time)
-        dead = filled.dead
-        identity = held.identity
+        if filled.waiting is not None:
+            # what came before is applied; from there it is read again, and the other views go on
+            held.waiting_for = filled.waiting
+            self._assign(view.topic, held.partition)
+            run = run[: filled.stopped]
+            position = run[-1].offset() + 1 if run else 0
+            if position <= held.progress.position:
+                return
+        dead, identity = filled.dead, held.identity
         epoch = run[-1].leader_epoch()
         if epoch is not None and epoch != identity.leader_epoch:
             identity = replace(identity, leader_epoch=epoch)
@@ -296,6 +294,8 @@ class Ingestor:
             self._on_news()
         if self._write(held, batch, position, identity if changed else None, filled.stream_time):
             held.applied_records += len(filled.keys)
+            if held.watches:
+                held.watches.applied(run, view.layout, dead)
 
     def _advance(self, held: HeldPartition, offset: int) -> None:
         """The log ends at `offset`: behind the last record there may be transaction markers, or

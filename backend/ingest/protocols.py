@@ -17,6 +17,12 @@ class Batch(Protocol):
     def delete(self, key: bytes) -> None: ...
 
 
+class RecordBatch(Protocol):
+    """Records for a store of the user's own."""
+
+    def apply(self, key: bytes, value: bytes | None, timestamp: int, offset: int) -> None: ...
+
+
 class Store(Protocol):
     """One open store partition; it keeps entries and position in step through any crash."""
 

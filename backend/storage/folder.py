@@ -13,6 +13,7 @@ from pathlib import Path
 from rocksdict import Env, Options
 
 from backend.core.errors import ConfigurationError
+from backend.storage.custom import CustomPartition, CustomStore
 from backend.storage.options import SharedMemory, Tuning
 from backend.storage.partition import StorePartition
 
@@ -30,6 +31,7 @@ class DataFolder:
         """Create and lock the folder; ConfigurationError if it cannot be used."""
         self.root = root
         self._memory = SharedMemory(tuning)
+        self._custom: dict[str, type[CustomStore]] = {}
         try:
             root.mkdir(parents=True, exist_ok=True)
             # the lock is the write test too: as root, permission bits tell nothing
@@ -50,12 +52,16 @@ class DataFolder:
         for leftover in root.glob(f"*/*{_DELETED}*"):
             shutil.rmtree(leftover, ignore_errors=True)
 
+    def use(self, view: str, store: type[CustomStore]) -> None:
+        """Keep the view's partitions in objects of this class."""
+        self._custom[view] = store
+
     def path(self, view: str, partition: int) -> Path:
         return self.root / view / str(partition)
 
     def open(
         self, view: str, partition: int, memory: bool = False
-    ) -> tuple[StorePartition, str | None]:
+    ) -> tuple[StorePartition | CustomPartition, str | None]:
         """An open store partition, and why it had to be started anew, if it had to.
 
         In `memory` it is always a new one, and its path only its name.
@@ -63,6 +69,8 @@ class DataFolder:
         One that does not open is kept aside for whoever wants to look into it, and replaced by an
         empty one: its records are in Kafka.
         """
+        if view in self._custom:
+            return CustomPartition(f"{view}/{partition}", self._custom[view]()), None
         path = self.path(view, partition)
         path.parent.mkdir(parents=True, exist_ok=True)
         if memory:
@@ -85,6 +93,8 @@ class DataFolder:
     def set_aside(self, view: str, partition: int) -> Path:
         """Move a damaged (closed) store partition out of the way; the last one aside is kept."""
         path = self.path(view, partition)
+        if not path.exists():
+            return path  # it was in memory
         for older in path.parent.glob(f"{path.name}{_ASIDE}*"):
             shutil.rmtree(older, ignore_errors=True)
         aside = path.with_name(f"{path.name}{_ASIDE}{time.time_ns() // 1_000_000}")

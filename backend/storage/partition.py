@@ -82,10 +82,14 @@ class StorePartition:
         # the binding does not keep a lower bound
         entries = cast(Iterator[tuple[bytes, bytes]], found)
         return self._guarded(
-            takewhile(lambda entry: entry[0] >= low, entries) if backwards else entries
+            takewhile(lambda entry: entry[0] >= low, entries) if backwards else entries, bounds
         )
 
-    def _guarded(self, found: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
+    def _guarded(
+        self, found: Iterator[tuple[bytes, bytes]], bounds: ReadOptions
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """`bounds` has to live as long as the iterator: RocksDB points into its memory, and ends
+        anywhere once that is used for something else."""
         try:
             yield from found
         except Exception as e:

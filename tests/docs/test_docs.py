@@ -44,7 +44,9 @@ def test_reference_has_every_problem_code() -> None:
     sources = "".join(path.read_text() for path in (ROOT / "backend").rglob("*.py"))
     raised = set(
         re.findall(
-            r"(?:BadRequest|NotFound|KeyTooLong|Unavailable|Problem)\(\s*\"([a-z-]+)\"", sources
+            r"(?:BadRequest|NotFound|NotAcceptable|Gone|KeyTooLong|Unavailable|Problem)"
+            r"\(\s*\"([a-z-]+)\"",
+            sources,
         )
     ) | {"method-not-allowed"}
     assert len(raised) > 15

@@ -72,6 +72,41 @@ def test_what_nginx_refuses_is_a_problem_too(
     assert all(backend.requests == [] for backend in cluster.backends)
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/internal/scan",
+        "/internal/batch",
+        "/internal/",
+        "/%69nternal/scan",
+        "/internal%2Fscan",
+        "/views/../internal/scan",
+        "/./internal/scan",
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_what_backends_ask_one_another_is_not_for_clients(
+    cluster: Cluster, nginx: Nginx, method: str, path: str
+) -> None:
+    with nginx.client() as client:
+        assert is_problem(client.request(method, path, b"{}"), 404, "no-such-resource")
+    assert all(backend.requests == [] for backend in cluster.backends)
+
+
+def test_a_batch_may_be_large(cluster: Cluster, nginx: Nginx) -> None:
+    body = b'{"keys":["%b"]}' % (b"x" * 7_000_000)
+    with nginx.client() as client:
+        assert client.request("POST", "/views/words/batch", body).status == 200
+    (request,) = [r for backend in cluster.backends for r in backend.requests]
+    assert request.body == body
+    too_large = b"POST /views/words/batch HTTP/1.1\r\nHost: a\r\nContent-Length: 8388609\r\n\r\n"
+    assert is_problem(raw(nginx.port, too_large), 413, "body-too-large")
+    for path in ("/views/words/keys", "/views/a/b/batch"):
+        large = f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 2000000\r\n\r\n"
+        assert is_problem(raw(nginx.port, large.encode()), 413, "body-too-large")
+    assert "[warn]" not in nginx.error_log(), "nothing is written to a file"
+
+
 def test_an_http_1_0_client_without_a_host_is_served(cluster: Cluster, nginx: Nginx) -> None:
     assert raw(nginx.port, b"GET /words/a HTTP/1.0\r\n\r\n").status == 200
     (request,) = [r for backend in cluster.backends for r in backend.requests]

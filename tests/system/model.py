@@ -47,6 +47,24 @@ class Writer:
         assert self._producer.flush(60) == 0
         assert not failed, failed[0]
 
+    def send_timed(
+        self, topic: str, records: Iterable[tuple[bytes, bytes | None, int, int]]
+    ) -> None:
+        """(key, value, timestamp in ms, partition), in this order."""
+        failed: list[KafkaError] = []
+        for key, value, timestamp, partition in records:
+            self._producer.produce(
+                topic,
+                value,
+                key,
+                partition=partition,
+                timestamp=timestamp,
+                on_delivery=lambda e, _: e and failed.append(e),
+            )
+            self._producer.poll(0)
+        assert self._producer.flush(60) == 0
+        assert not failed, failed[0]
+
     def table(self, topic: str, entries: Mapping[str, Any]) -> None:
         """String keys and JSON values; None deletes."""
         self.send(

@@ -1,7 +1,7 @@
 """From records to one batch."""
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +11,7 @@ from backend.core.partitioner import partition_of
 from backend.core.records import ENTRY, decode_entry
 from backend.core.views import View
 from backend.ingest.apply import count_mis_partitioned, fill
+from tests.backend.unit.avro_examples import FakeSchemas, framed
 from tests.backend.unit.examples import ORDERS, view
 
 
@@ -171,3 +172,33 @@ def test_after_partitions_were_added_either_count_may_have_placed_a_key() -> Non
     assert count_mis_partitioned(ORDERS, sorted(old | new), 1, [3, 6]) == 0
     assert count_mis_partitioned(ORDERS, sorted(old | new), 1, [6]) == len(old - new)
     assert count_mis_partitioned(ORDERS, keys, 1, [3, 6]) == 200 - len(old | new)
+
+
+@pytest.mark.parametrize("retention", [None, 10**6])
+@pytest.mark.parametrize("position", [0, 2])
+def test_a_record_whose_schema_is_not_there_yet_ends_the_run(
+    retention: int | None, position: int
+) -> None:
+    schemas = FakeSchemas(id7="int", id9=None)
+    of = replace(view(value="avro", value_schema="confluent"), schemas=schemas, retention=retention)
+    records = [
+        Rec(0, b"a", framed(7, "int", 1)),
+        Rec(2, b"b", framed(7, "int", 2)),
+        Rec(3, b"c", b"not framed"),
+        Rec(4, b"d", framed(9, "int", 3)),
+        Rec(6, b"e", framed(8, "int", 4)),
+        Rec(7, b"a", framed(7, "int", 5)),
+    ]
+    batch = DictBatch()
+    filled = fill(batch, of, records, position)
+    assert filled.waiting is not None
+    assert filled.waiting.schema_id == 8
+    assert records[filled.stopped].offset() == 6
+    assert [letter.record.offset() for letter in filled.dead] == [3, 4]
+    assert "knows no schema" in filled.dead[1].reason
+    assert filled.keys == [b"a", b"b"][position // 2 :]
+    assert not any(key.endswith(b"e") for key in batch)
+    schemas.by_id[8] = "int"
+    batch = DictBatch()
+    filled = fill(batch, of, records, 6)
+    assert (filled.waiting, filled.keys) == (None, [b"e", b"a"])

@@ -106,3 +106,24 @@ def test_any_key_can_be_asked_for(key: bytes, name: str) -> None:
     prefixes = [f"/views/{name}/keys/"] + ([f"{asked.path}/"] if asked.path else [])
     for prefix in prefixes:
         assert PATHS.key_path(prefix.encode() + encoded) == KeyPath(asked, key, b"")
+
+
+@pytest.mark.parametrize(
+    ("path", "resource"),
+    [
+        (b"/views/orders/keys", "keys"),
+        (b"/views/orders/windows", "windows"),
+        (b"/views/orders/batch", "batch"),
+        (b"/views/%6frders/%6Beys", "keys"),
+        (b"/views/orders/keys/", None),
+        (b"/views/orders/keys/a", None),
+        (b"/views/orders", None),
+        (b"/views/orders%2Fkeys", None),
+        (b"/views/none/keys", None),
+        (b"/views/orders/nothing", None),
+        (b"//views/orders/keys", None),
+    ],
+)
+def test_questions_about_a_whole_view(path: bytes, resource: str | None) -> None:
+    found = Paths(VIEWS.values()).view_path(path)
+    assert (found and (found.view, found.resource)) == (resource and (VIEWS["orders"], resource))

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
-from backend.api.reads import Elsewhere, ReadOptions, count_refusal
+from backend.api.reads import Elsewhere, Everywhere, ReadOptions, count_refusal
 from backend.api.serving import ReadCounts
 from backend.core.errors import BadRequest, KeyTooLong, Problem, Unavailable
 from backend.core.partitioner import partition_of
@@ -56,6 +56,7 @@ def test_a_value(instance: Instance) -> None:
     assert headers.pop(b"etag").startswith(b'"orders-')
     assert headers == {
         b"content-type": b"application/json",
+        b"vary": b"accept",
         b"partition": b"0",
         b"offset": b"2",
         b"lag": b"5",
@@ -292,8 +293,9 @@ def test_with_a_mis_partitioned_record_every_miss_is_doubtful(instance: Instance
 def test_a_mis_partitioned_record_that_another_instance_saw(instance: Instance) -> None:
     instance.hold(0, {b"a": b"1"})
     instance.place(0, mis_partitioned=True)
-    assert instance.refusal(b"b").code == "mis-partitioned"
-    assert instance.read(b"a").status == 200
+    # a newer record of a key that is here may be in another partition, too
+    for key in (b"a", b"b"):
+        assert isinstance(instance.refusal(key), Everywhere)
 
 
 @pytest.mark.parametrize("told_by", ["map", "facts"])

@@ -1,0 +1,159 @@
+"""Many point reads in one request: each key answered by whoever holds it, each owner asked once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import orjson
+
+from backend.api.forwarding import Forwarder
+from backend.api.reads import Elsewhere, ViewReads, count_refusal
+from backend.api.serving import Serving
+from backend.core.batch import key_text, needs_exact, parse_batch
+from backend.core.codecs import from_base64url
+from backend.core.errors import BadRequest, Problem, Unavailable
+from backend.core.scan_wire import pack, unpack
+from backend.core.topology import Member
+from backend.core.views import View
+
+_WAIT_STEP = 0.02
+_TURN = 250  # keys between two turns of the event loop
+_FINAL, _AGAIN = b".", b"?"
+# waiting does not help: these need a person
+_HOPELESS = frozenset(("mis-partitioned", "repartitioned"))
+
+
+class Batches:
+    """Batches of all views, on this instance's and others' part of the keys."""
+
+    def __init__(
+        self, serving: Serving, reads: dict[str, ViewReads], forwarder: Forwarder, path: bytes
+    ) -> None:
+        self._serving = serving
+        self._reads = reads
+        self._forwarder = forwarder
+        self._path = path
+
+    async def answer(self, view: View, body: bytes) -> bytes:
+        """The document that answers a client's batch; BadRequest."""
+        reads = self._reads[view.name]
+        items: list[bytes] = []
+        keys: dict[int, bytes] = {}
+        for number, (value, written) in enumerate(parse_batch(body, needs_exact(view))):
+            try:
+                keys[number] = record_key(reads, value, written)
+                items.append(b"")
+            except Problem as problem:
+                count_refusal(reads.counts, problem)
+                items.append(_problem_item(written or orjson.dumps(value), problem))
+        left = list(keys)
+        deadline = time.monotonic() + self._serving.settings.wait_timeout
+        while left:
+            left = await self._round(reads, keys, left, items)
+            if not left or time.monotonic() >= deadline:
+                break
+            await asyncio.sleep(_WAIT_STEP)
+        return b'{"items":[%b]}' % b",".join(items)
+
+    async def _round(
+        self, reads: ViewReads, keys: dict[int, bytes], left: list[int], items: list[bytes]
+    ) -> list[int]:
+        """Writes an item for each key that is left; those for which asking again may help."""
+        again: list[int] = []
+        elsewhere: dict[Member, list[int]] = {}
+        for count, number in enumerate(left, 1):
+            item, member, retry = _read(reads, keys[number])
+            if member is not None:
+                elsewhere.setdefault(member, []).append(number)
+            else:
+                items[number] = item
+                if retry:
+                    again.append(number)
+            if not count % _TURN:
+                await asyncio.sleep(0)
+        answers = await asyncio.gather(
+            *(self._ask(member, reads, keys, theirs) for member, theirs in elsewhere.items())
+        )
+        for theirs, answered in zip(elsewhere.values(), answers, strict=True):
+            for number, item in zip(theirs, answered, strict=True):
+                items[number] = item[1:]
+                if item[:1] == _AGAIN:
+                    again.append(number)
+        return again
+
+    async def _ask(
+        self, member: Member, reads: ViewReads, keys: dict[int, bytes], theirs: list[int]
+    ) -> list[bytes]:
+        """One flagged item a key."""
+        view = reads.view
+        raw = [keys[number] for number in theirs]
+        body = pack([view.name.encode(), view.hash.encode(), *raw])
+        reads.counts.forwarded += len(raw)
+        try:
+            answer = await self._forwarder.forward(member, "POST", self._path, [], body)
+            items = unpack(answer.body) if answer.status == 200 else []
+            if len(items) == len(raw):
+                return items
+            problem = Unavailable("owner-unreachable", "")
+        except ValueError:
+            problem = Unavailable("owner-unreachable", "")
+        except Unavailable as unavailable:
+            problem = unavailable
+        to_json = view.key_codec.to_json
+        return [_AGAIN + _problem_item(to_json(key), problem) for key in raw]
+
+    async def asked(self, body: bytes) -> bytes:
+        """The answer to another instance: of keys that should be held here; ValueError."""
+        name, view_hash, *keys = unpack(body)
+        reads = self._reads.get(name.decode())
+        if reads is None or reads.view.hash.encode() != view_hash:
+            raise ValueError("about a view that is not defined so here")
+        items = []
+        for count, key in enumerate(keys, 1):
+            item, member, retry = _read(reads, key)
+            if member is not None:
+                moved = Unavailable("not-here", "")
+                item, retry = _problem_item(reads.view.key_codec.to_json(key), moved), True
+            items.append((_AGAIN if retry else _FINAL) + item)
+            if not count % _TURN:
+                await asyncio.sleep(0)
+        return pack(items)
+
+
+def _read(reads: ViewReads, key: bytes) -> tuple[bytes, Member | None, bool]:
+    """The item; or else who holds the key; and whether asking again may help."""
+    try:
+        answer = reads.read(key)
+    except Elsewhere as elsewhere:
+        return b"", elsewhere.member, False
+    except Problem as problem:
+        count_refusal(reads.counts, problem)
+        retry = problem.status == 503 and problem.code not in _HOPELESS
+        return _problem_item(reads.view.key_codec.to_json(key), problem), None, retry
+    key_json = reads.view.key_codec.to_json(key)
+    if answer.status == 200:
+        # the body is {"key":…,"value":…}
+        return (
+            b'{"key":%b,"status":200%b' % (key_json, answer.body[7 + len(key_json) :]),
+            None,
+            False,
+        )
+    return b'{"key":%b,"status":%d}' % (key_json, answer.status), None, False
+
+
+def record_key(reads: ViewReads, value: object, written: bytes) -> bytes:
+    """Record bytes of a key in JSON; BadRequest, KeyTooLong."""
+    try:
+        text, is_raw = key_text(reads.view, value, written)
+        if is_raw:
+            text = from_base64url(text)
+    except ValueError as e:
+        raise BadRequest("key-undecodable", f"The key is {e}.") from None
+    return reads.parse_raw_key(text) if is_raw else reads.parse_key(text)
+
+
+def _problem_item(key_json: bytes, problem: Problem) -> bytes:
+    return b'{"key":%b,"status":%d,"code":"%b"}' % (
+        key_json, problem.status, problem.code.encode()
+    )  # fmt: skip

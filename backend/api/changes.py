@@ -1,0 +1,122 @@
+"""The changes of one key as server-sent events: what is there, then each change as it is applied.
+
+Source: the HTML standard, "Server-sent events". An event is `value` (`{"key", "value"}`) or
+`deleted` (`{"key"}`); its id is `partition:offset` of its record, or, where the key is not there,
+of the last record that was looked at. A stream ends when its partition moves or its client is too
+slow; who comes back with Last-Event-ID gets what is there if it is newer, then the changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Sequence
+
+from backend.api.answer import Header
+from backend.api.reads import ReadOptions, ViewReads, unreadable
+from backend.core.errors import BadRequest, StoreClosedError, StoreError, Unavailable
+from backend.core.records import decode_entry
+from backend.ingest.held import HeldPartition
+from backend.ingest.watches import Change
+
+_EVENT_ID = re.compile(rb"([0-9]{1,9}):(-?[0-9]{1,18})")
+_KEEP_ALIVE = 10.0  # s; shorter than what proxies wait for a silent server
+_MOST_WAITING = 1000  # changes that a slow client may leave behind
+
+HEADERS: list[Header] = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),  # nginx: pass every event on at once
+]
+
+
+class Changes:
+    """One client's stream of one key. Made, iterated and closed in the event loop."""
+
+    def __init__(self, reads: ViewReads, key: bytes, last_event_id: bytes | None) -> None:
+        """Unavailable, Elsewhere as a read; BadRequest where there is no one value of a key."""
+        view = reads.view
+        if view.store != "key-value":
+            raise BadRequest(
+                "wrong-store", f"View {view.name} is not key-value: its keys have no one value."
+            )
+        self._reads = reads
+        self._key = key
+        self._held: HeldPartition = reads.holder(key, ReadOptions())
+        self.headers = [*HEADERS, *reads.state_headers(self._held)]
+        self._seen = self._offset_of(last_event_id)
+        self._loop = asyncio.get_running_loop()
+        self._waiting: asyncio.Queue[Change | None] = asyncio.Queue()
+
+    def _offset_of(self, event_id: bytes | None) -> int:
+        """-1 where the client has seen nothing of this partition."""
+        if event_id is None:
+            return -1
+        parsed = _EVENT_ID.fullmatch(event_id)
+        if parsed is None:
+            raise BadRequest("bad-parameter", "Last-Event-ID is partition:offset, as events give.")
+        return int(parsed[2]) if int(parsed[1]) == self._held.partition else -1
+
+    async def events(self) -> AsyncGenerator[bytes]:
+        """Until the partition is let go, or the client is too far behind."""
+        watches = self._held.watches
+        watches.add(self._key, self._tell)
+        try:
+            # what is applied from here on is told; what was before is in the look-up
+            try:
+                yield self._present()
+            except Unavailable:
+                return
+            while True:
+                try:
+                    change = await asyncio.wait_for(self._waiting.get(), _KEEP_ALIVE)
+                except TimeoutError:
+                    yield b": still there\n\n"
+                    continue
+                if change is None:
+                    return
+                if change.offset > self._seen:
+                    self._seen = change.offset
+                    yield self._event(change.offset, change.value)
+        finally:
+            watches.remove(self._key, self._tell)
+
+    def end(self) -> None:
+        """No more events."""
+        self._waiting.put_nowait(None)
+
+    def _tell(self, changes: Sequence[Change] | None) -> None:
+        """In the ingest thread."""
+        self._loop.call_soon_threadsafe(self._take, changes)
+
+    def _take(self, changes: Sequence[Change] | None) -> None:
+        if changes is None or self._waiting.qsize() > _MOST_WAITING:
+            self.end()
+            return
+        for change in changes:
+            self._waiting.put_nowait(change)
+
+    def _present(self) -> bytes:
+        position = self._held.progress.position
+        try:
+            stored = self._reads.look_up(self._held, self._key)
+        except (StoreClosedError, StoreError) as e:
+            raise unreadable(self._held, e) from None
+        if stored is None:
+            offset, value = position - 1, None
+        else:
+            _, offset, value = decode_entry(stored)
+        if offset <= self._seen:
+            return b": nothing new\n\n"
+        self._seen = offset
+        return self._event(offset, value)
+
+    def _event(self, offset: int, value: bytes | None) -> bytes:
+        view = self._reads.view
+        key = view.key_codec.to_json(self._key)
+        event_id = b"%d:%d" % (self._held.partition, offset)
+        if value is None:
+            return b'id: %b\nevent: deleted\ndata: {"key":%b}\n\n' % (event_id, key)
+        # a JSON document may hold line breaks between its tokens, where a space will do
+        document = re.sub(rb"[\r\n]+", b" ", view.value_codec.to_json(value))
+        return b'id: %b\nevent: value\ndata: {"key":%b,"value":%b}\n\n' % (event_id, key, document)

@@ -1,0 +1,273 @@
+"""Asking all partitions of a view: each of its owners once, all at the same time, until every
+partition has been answered for.
+
+Any instance does it. What it holds itself it reads itself. Only the partitions of those that failed
+are asked again, of whoever has them then, until the wait is over: then the whole is 503, for an
+answer that lacks a partition would be a wrong one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+
+import orjson
+
+from backend.api.forwarding import Forwarder
+from backend.api.partition_scans import PartitionScans, worst
+from backend.api.serving import Serving
+from backend.core.errors import Unavailable
+from backend.core.scan import Page, Part, Query, Row, cut, distinct, first_of
+from backend.core.scan_wire import ROWS, Ask, decode_part, encode_ask
+from backend.core.topology import Member
+from backend.core.views import ANY_PARTITION, View
+
+SCAN_PATH = b"/internal/scan"
+
+_WAIT_STEP = 0.05
+_LONGEST_WAIT = 2.0  # s, for partitions that nobody answers for at first
+MOST_PAGE_BYTES = 4 << 20  # a page ends with the item that exceeds it
+_WALKS = 4  # partitions that are counted at once
+
+_WHY = {
+    "catching-up": "is being read in",
+    "not-here": "is moving from one instance to another",
+    "nobody": "is held by no instance now",
+    "owner-unreachable": "is held by an instance that does not answer",
+    "overloaded": "is held by an instance that has too many scans under way",
+    "store-damaged": "cannot be read, and is being rebuilt",
+    "repartitioned": "has entries from before partitions were added: a key may be in two of them, "
+    "and it cannot be told which is its latest. Rebuild the view (remove its data folder) once its "
+    "producers have written the keys again",
+}
+# waiting does not help: these need a person
+_HOPELESS = frozenset(("repartitioned",))
+
+
+@dataclass
+class Freshness:
+    """The worst of all partitions that were asked; None where one is unknown."""
+
+    lags: list[int | None] = field(default_factory=list)
+    ages: list[float | None] = field(default_factory=list)
+
+    def note(self, part: Part) -> None:
+        # of each kind the worst so far is all that is needed
+        self.lags = [worst([*self.lags, part.lag])]
+        self.ages = [worst([*self.ages, part.staleness])]
+
+    @property
+    def lag(self) -> int | None:
+        return worst(self.lags)
+
+    @property
+    def staleness(self) -> float | None:
+        return worst(self.ages)
+
+
+@dataclass
+class _Group:
+    """Partitions that were asked together, read up to the same key."""
+
+    partitions: list[int]
+    reached: bytes | None = None
+    ended: bool = False
+
+
+class Gatherer:
+    """The questions of one instance to all that hold a view."""
+
+    def __init__(self, serving: Serving, scans: PartitionScans, forwarder: Forwarder) -> None:
+        self._serving = serving
+        self._scans = scans
+        self._forwarder = forwarder
+        self._patience = min(10 * serving.settings.wait_timeout, _LONGEST_WAIT)
+
+    def total(self, view: View) -> int:
+        """The view's partition count; Unavailable where no scan of it can be right."""
+        placed = self._serving.topology.views.get(view.name)
+        if placed is None:
+            if self._serving.known:
+                raise Unavailable("nobody", f"The group has not placed view {view.name} yet.")
+            raise Unavailable("no-topology", "This instance has not joined its group yet.")
+        if not placed.active:
+            raise Unavailable("topic-missing", f"Topic {view.topic} is not there yet.")
+        count = len(placed.active)
+        facts = self._serving.watcher.latest.get(view.topic)
+        known = count if facts is None else facts.partitions
+        moved = placed.built_partitions not in (count, 0) and view.partitioner != ANY_PARTITION
+        if moved or known != count:
+            raise Unavailable("repartitioned", f"View {view.name} {_WHY['repartitioned']}.")
+        return count
+
+    def misplaced(self, view: View) -> bool:
+        """Whether a key may be in several partitions."""
+        placed = self._serving.topology.views.get(view.name)
+        return view.partitioner == ANY_PARTITION or (placed is not None and placed.mis_partitioned)
+
+    async def ask(
+        self, ask: Ask, partitions: list[int], after: bytes | None = None
+    ) -> list[tuple[list[int], Part]]:
+        """Answers that cover the partitions, each with those that it covers; Unavailable."""
+        answers: list[tuple[list[int], Part]] = []
+        left = list(partitions)
+        deadline = time.monotonic() + self._patience
+        while True:
+            by_owner: dict[Member | None, list[int]] = {}
+            missing: dict[int, str] = {}
+            for partition in left:
+                owner = self._owner(ask, partition)
+                if isinstance(owner, str):
+                    missing[partition] = owner
+                else:
+                    by_owner.setdefault(owner[0], []).append(partition)
+            parts = await asyncio.gather(
+                *(self._one(owner, ask, theirs, after) for owner, theirs in by_owner.items())
+            )
+            for theirs, part in zip(by_owner.values(), parts, strict=True):
+                missing.update(part.missing)
+                covered = [partition for partition in theirs if partition not in part.missing]
+                if covered:
+                    answers.append((covered, part))
+            if not missing:
+                return answers
+            if time.monotonic() >= deadline or _HOPELESS & set(missing.values()):
+                raise _unavailable(ask.view, missing)
+            left = sorted(missing)
+            await asyncio.sleep(_WAIT_STEP)
+
+    def _owner(self, ask: Ask, partition: int) -> tuple[Member | None] | str:
+        """Whom to ask, None being this instance itself; or the code of why nobody can be."""
+        placed = self._serving.topology.views.get(ask.view)
+        if placed is None or len(placed.active) != ask.total:
+            return "repartitioned"
+        if self._serving.held.get(ask.view, partition) is not None:
+            return (None,)
+        active = self._serving.topology.active_of(ask.view, partition)
+        if active is None:
+            return "nobody"
+        return (None,) if active == self._serving.me else (active,)
+
+    async def _one(
+        self, owner: Member | None, ask: Ask, partitions: list[int], after: bytes | None
+    ) -> Part:
+        if owner is None:
+            return await self._scans.answer(ask, partitions, after)
+        body = encode_ask(ask, partitions, after)
+        try:
+            answer = await self._forwarder.forward(owner, "POST", SCAN_PATH, [], body)
+        except Unavailable as e:
+            return Part(missing=dict.fromkeys(partitions, e.code))
+        try:
+            if answer.status == 200:
+                return decode_part(answer.body)
+            code = str(orjson.loads(answer.body)["code"])
+        except (ValueError, KeyError, TypeError):
+            code = "owner-unreachable"
+        return Part(missing=dict.fromkeys(partitions, code))
+
+    async def rows(
+        self, view: View, query: Query, size: int, after: bytes | None, freshness: Freshness
+    ) -> AsyncGenerator[tuple[list[Row], bytes | None], None]:
+        """All rows behind `after` in order, some at a time; each with the key up to which all that
+        came so far is complete (None: to the end). Asks every owner for up to `size` at a time.
+
+        The first step yields only after all partitions were asked. Unavailable at any step.
+        """
+        ask = Ask(view.name, view.hash, self.total(view), ROWS, query, size)
+        groups = [_Group(list(range(ask.total)), after)]
+        pending: list[Row] = []
+        frontier = after
+        while True:
+            behind = [g for g in groups if not g.ended and g.reached == frontier]
+            answered = await asyncio.gather(
+                *(self.ask(ask, group.partitions, group.reached) for group in behind)
+            )
+            groups = [group for group in groups if group not in behind]
+            for partitions, part in (each for answers in answered for each in answers):
+                freshness.note(part)
+                pending += part.rows
+                groups.append(_Group(partitions, part.reached, part.reached is None))
+            reached = [g.reached for g in groups if g.reached is not None and not g.ended]
+            frontier = first_of(reached, query.backwards) if reached else None
+            pending.sort(reverse=query.backwards)
+            certain = cut(pending, frontier, query.backwards)
+            ready, pending = pending[:certain], pending[certain:]
+            yield distinct(ready, _head), frontier
+            if frontier is None:
+                return
+
+    async def page(
+        self, view: View, page: Page, freshness: Freshness, budget: float
+    ) -> tuple[list[Row], bytes | None]:
+        """Up to `page.limit` rows, and the key behind which the next page begins (None: the end).
+
+        After `budget` s it has fewer rows, and there may be more.
+        """
+        assert page.limit is not None
+        deadline = time.monotonic() + budget
+        found: list[Row] = []
+        reached: bytes | None = None
+        size = 0
+        steps = self.rows(view, page.query, page.limit, page.after, freshness)
+        async with aclosing(steps):
+            async for rows, reached in steps:
+                for number, row in enumerate(rows, 1):
+                    found.append(row)
+                    size += len(row[2])
+                    if len(found) == page.limit or size > MOST_PAGE_BYTES:
+                        at_end = reached is None and number == len(rows)
+                        return found, None if at_end else row[0]
+                if time.monotonic() > deadline:
+                    break
+        return found, reached
+
+    async def walk(self, ask: Ask, budget: float, take: Callable[[Part], None]) -> None:
+        """Hands each partition's answers to `take`, slice by slice; for what needs no order.
+
+        Unavailable, also where it takes more than `budget` s.
+        """
+        deadline = time.monotonic() + budget
+        turn = asyncio.Semaphore(_WALKS)
+
+        async def whole(partition: int) -> None:
+            after: bytes | None = None
+            async with turn:
+                while True:
+                    if time.monotonic() > deadline:
+                        raise Unavailable("took-too-long", f"It took more than {budget:.0f} s.")
+                    [(_, part)] = await self.ask(ask, [partition], after)
+                    take(part)
+                    after = part.reached
+                    if after is None:
+                        return
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for partition in range(ask.total):
+                    group.create_task(whole(partition))
+        except BaseExceptionGroup as failed:
+            # of tasks of one level: a group of plain exceptions
+            for each in failed.exceptions:
+                if isinstance(each, Unavailable):
+                    raise each from None
+            raise
+
+
+def _head(row: Row) -> bytes:
+    return row[1]
+
+
+def _unavailable(view: str, missing: dict[int, str]) -> Unavailable:
+    partition = min(missing)
+    code = missing[partition]
+    why = _WHY.get(code, "cannot be answered for")
+    return Unavailable(code, f"Partition {partition} of view {view} {why}.", partition=partition)
+
+
+def for_view(view: View, total: int, what: str, query: Query, **more: object) -> Ask:
+    """A question about all of a view."""
+    return replace(Ask(view.name, view.hash, total, what, query), **more)  # type: ignore[arg-type]

@@ -1,0 +1,321 @@
+"""What this instance answers of its own partitions: rows in key order, counts, the greatest.
+
+Runs in the event loop: after every 1,000 entries others have their turn, and an answer ends after
+so many rows, bytes or entries looked at; whoever asked goes on behind the key that was reached. A
+partition that cannot be answered for is named as missing, and has no rows in the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from heapq import nsmallest
+from itertools import islice
+from operator import itemgetter
+from typing import TypeVar
+
+from backend.api.serving import Serving
+from backend.core import expiry
+from backend.core.errors import StoreClosedError, StoreError
+from backend.core.items import Number, Pair, Ranking, renderer
+from backend.core.records import ENTRY_HEAD_SIZE, is_deleted
+from backend.core.scan import Part, Query, cut, distinct, first_of
+from backend.core.scan_wire import COUNT, ESTIMATE, ROWS, Ask
+from backend.core.views import View
+from backend.ingest.held import HeldPartition
+
+PAGE_BYTES = 2 << 20  # an answer ends with the row that exceeds it
+MOST_EXAMINED = 50_000  # entries, for one answer
+_TURN = 1_000  # entries between two turns of the event loop
+_CAUTIOUS = 8  # entries to begin with: their values may be large
+_CHUNK_BYTES = 1 << 18
+
+_T = TypeVar("_T")
+_N = TypeVar("_N", int, float)
+
+_KEY, _STORED = itemgetter(0), itemgetter(1)
+
+
+class _Lost(Exception):
+    """The partition cannot be answered for, once begun."""
+
+    def __init__(self, held: HeldPartition, code: str) -> None:
+        super().__init__(code)
+        self.held = held
+        self.code = code
+
+
+class PartitionScans:
+    """Scans of the store partitions that are open here."""
+
+    def __init__(self, serving: Serving) -> None:
+        self._serving = serving
+        self._trusted_for = 3 * serving.settings.end_offset_interval + 2
+        self._renderers = {name: renderer(view) for name, view in serving.views.items()}
+
+    async def answer(self, ask: Ask, partitions: list[int], after: bytes | None) -> Part:
+        """Of the partitions asked for; those it cannot answer for stand in `missing`."""
+        view = self._serving.views.get(ask.view)
+        if view is None or view.hash != ask.view_hash:
+            return Part(missing=dict.fromkeys(partitions, "not-here"))
+        facts = self._serving.watcher.latest.get(view.topic)
+        if facts is not None and facts.partitions != ask.total:
+            return Part(missing=dict.fromkeys(partitions, "repartitioned"))
+        missing: dict[int, str] = {}
+        held = self._open(view, partitions, ask.query.stale_allowed, missing)
+        while held:
+            # before the look-up: what is applied meanwhile is not claimed
+            part = self._state(held)
+            try:
+                await self._fill(part, view, ask, held, after)
+                for each in held:
+                    self._check(each)
+                break
+            except _Lost as lost:
+                missing[lost.held.partition] = lost.code
+                held.remove(lost.held)
+        else:
+            part = Part()
+        part.missing = missing
+        return part
+
+    def _open(
+        self, view: View, partitions: list[int], stale_allowed: bool, missing: dict[int, str]
+    ) -> list[HeldPartition]:
+        found = []
+        for partition in partitions:
+            held = self._serving.held.get(view.name, partition)
+            if held is None:
+                active = self._serving.topology.active_of(view.name, partition)
+                opening = active is not None and active.id == self._serving.settings.instance_id
+                missing[partition] = "catching-up" if opening else "not-here"
+            elif not held.progress.answerable and not stale_allowed:
+                missing[partition] = "catching-up"
+            else:
+                found.append(held)
+        return found
+
+    def _state(self, held: list[HeldPartition]) -> Part:
+        now = time.monotonic()
+        lags = [each.progress.lag(now, self._trusted_for) for each in held]
+        ages = [each.progress.staleness(now) for each in held]
+        return Part(
+            lag=worst(lags),
+            staleness=worst(ages),
+            misplaced=any(each.identity.mis_partitioned for each in held),
+        )
+
+    def _check(self, held: HeldPartition) -> None:
+        """What was let go meanwhile may have been read on by somebody else since."""
+        if self._serving.held.get(held.view.name, held.partition) is not held:
+            raise _Lost(held, "not-here")
+        if held.damaged is not None:
+            raise _Lost(held, "store-damaged")
+
+    async def _fill(
+        self, part: Part, view: View, ask: Ask, held: list[HeldPartition], after: bytes | None
+    ) -> None:
+        low, high = ask.query.rest(view, after)
+        if ask.what == ESTIMATE:
+            part.counted = sum(each.store.entries() for each in held)
+            return
+        if low >= high:
+            return
+        runs = [_Run(each, ask.query, low, high) for each in held]
+        if ask.what == ROWS:
+            await self._rows(part, view, ask, runs)
+            return
+        # these need no common order: one after the other, and so one partition a question
+        assert len(runs) == 1, "a count or a ranking that goes on goes on in one partition"
+        if ask.what == COUNT:
+            await self._count(part, runs[0])
+        else:
+            await self._top(part, view, ask, runs[0])
+
+    async def _rows(self, part: Part, view: View, ask: Ask, runs: list[_Run]) -> None:
+        """Merges the runs as far as all of them have been read, until there are enough rows."""
+        backwards, render = ask.query.backwards, self._renderers[view.name]
+        share = min(_TURN, ask.limit * 5 // (4 * len(runs)) + 8)
+        pace = _Pace()
+        pending: list[Pair] = []
+        frontier: bytes | None = None
+        size = 0
+        while True:
+            for run in runs:
+                if not run.ended and (run.reached is None or run.reached == frontier):
+                    pending += run.read(min(share, pace.chunk))
+                    if pace.read(run):
+                        await asyncio.sleep(0)
+                        self._check(run.held)
+            open_ = [run for run in runs if not run.ended]
+            if any(run.reached is None for run in open_):
+                continue
+            reached = [run.reached for run in open_ if run.reached is not None]
+            frontier = first_of(reached, backwards) if reached else None
+            pending.sort(reverse=backwards)
+            certain = cut(pending, frontier, backwards)
+            ready, pending = distinct(pending[:certain], _STORED), pending[certain:]
+            taken = _taken(ready, ask.limit - len(part.rows), PAGE_BYTES - size)
+            full = taken < len(ready)
+            if full:
+                del ready[taken:]
+                frontier = ready[-1][0]
+            size += sum(len(stored) for _, stored in ready)
+            heads = [stored[:ENTRY_HEAD_SIZE] for _, stored in ready]
+            part.rows += zip(map(_KEY, ready), heads, render(ready), strict=True)
+            part.reached = frontier
+            full = full or len(part.rows) >= ask.limit or size >= PAGE_BYTES
+            if frontier is None or full or pace.examined >= MOST_EXAMINED:
+                return
+
+    async def _count(self, part: Part, run: _Run) -> None:
+        pace = _Pace()
+        while not run.ended and (pace.examined < MOST_EXAMINED or run.reached is None):
+            part.counted += len(run.read(pace.chunk))
+            if pace.read(run):
+                await asyncio.sleep(0)
+                self._check(run.held)
+        part.reached = None if run.ended else run.reached
+
+    async def _top(self, part: Part, view: View, ask: Ask, run: _Run) -> None:
+        of_value = Ranking(view, ask.by, ask.query.backwards).of_value
+        best: list[tuple[Number, bytes, bytes]] = []
+        pace = _Pace()
+        while not run.ended and (pace.examined < MOST_EXAMINED or run.reached is None):
+            found = run.read(pace.chunk)
+            ranked = [(of_value(stored[ENTRY_HEAD_SIZE:]), key, stored) for key, stored in found]
+            best = nsmallest(ask.limit, best + [r for r in ranked if r[0] is not None])  # type: ignore[misc]
+            if pace.read(run):
+                await asyncio.sleep(0)
+                self._check(run.held)
+        items = self._renderers[view.name]([(key, stored) for _, key, stored in best])
+        part.rows = [
+            (key, stored[:ENTRY_HEAD_SIZE], item)
+            for (_, key, stored), item in zip(best, items, strict=True)
+        ]
+        part.reached = None if run.ended else run.reached
+
+
+def worst(numbers: Sequence[_N | None]) -> _N | None:
+    """The greatest; None if one is unknown."""
+    known = [number for number in numbers if number is not None]
+    return max(known) if known and len(known) == len(numbers) else None
+
+
+def _taken(rows: list[Pair], room: int, space: int) -> int:
+    """How many of the rows fit: up to `room`, and up to the one that exceeds `space` bytes."""
+    taken = min(len(rows), room)
+    if sum(len(stored) for _, stored in rows[:taken]) <= space:
+        return taken
+    for number, (_, stored) in enumerate(rows[:taken], 1):
+        space -= len(stored)
+        if space < 0:
+            return number
+    return taken
+
+
+class _Pace:
+    """How much to read at a time, and when others shall have their turn."""
+
+    def __init__(self) -> None:
+        self.chunk = _CAUTIOUS
+        self.examined = 0
+        self._bytes = 0
+        self._turn = 0
+
+    def read(self, run: _Run) -> bool:
+        """After each chunk: whether to pause."""
+        self.examined += run.got
+        self._bytes += run.got_bytes
+        self._turn += run.got
+        if self.examined:
+            average = self._bytes // self.examined + 1
+            self.chunk = max(1, min(_TURN, _CHUNK_BYTES // average))
+        if self._turn < _TURN:
+            return False
+        self._turn = 0
+        return True
+
+
+class _Run:
+    """One partition's entries in the order asked for, without what is expired or filtered out."""
+
+    def __init__(self, held: HeldPartition, query: Query, low: bytes, high: bytes) -> None:
+        self.held = held
+        self.reached: bytes | None = None  # everything up to here has been read
+        self.ended = False
+        self.got = 0  # entries of the last chunk, and their bytes
+        self.got_bytes = 0
+        self._backwards = query.backwards
+        self._found = self._guarded(lambda: held.store.scan(low, high, query.backwards))
+        self._keep = _filter(held.view, query, expiry.horizon(held.view, held.store.stream_time))
+        self._versioned = held.view.store == "versioned"
+        self._carried: Pair | None = None
+
+    def read(self, count: int) -> list[Pair]:
+        """The next up to `count` entries, of those the ones that count."""
+        chunk = self._guarded(lambda: list(islice(self._found, count)))
+        self.got = len(chunk)
+        self.got_bytes = sum([len(stored) for _, stored in chunk])
+        self.ended = len(chunk) < count
+        if self._versioned:
+            return self._latest(chunk)
+        if chunk:
+            self.reached = chunk[-1][0]
+        return chunk if self._keep is None else [pair for pair in chunk if self._keep(pair)]
+
+    def _latest(self, chunk: list[Pair]) -> list[Pair]:
+        """Each key's last version, under the key without the time; no key that is deleted."""
+        latest: dict[bytes, bytes] = {}
+        if self._backwards:
+            for key, stored in chunk:
+                latest.setdefault(key[:-8], stored)
+            if self.reached is not None:
+                latest.pop(self.reached, None)  # older versions of the last chunk's last key
+            if chunk:
+                self.reached = chunk[-1][0][:-8]
+        else:
+            if self._carried is not None:
+                latest[self._carried[0]] = self._carried[1]
+                self._carried = None
+            for key, stored in chunk:
+                latest[key[:-8]] = stored
+            if latest and not self.ended:
+                self._carried = latest.popitem()  # its last version may be yet to come
+            if latest:
+                self.reached = next(reversed(latest))
+        return [pair for pair in latest.items() if not is_deleted(pair[1])]
+
+    def _guarded(self, read: Callable[[], _T]) -> _T:
+        try:
+            return read()
+        except StoreClosedError:
+            raise _Lost(self.held, "not-here") from None
+        except StoreError as e:
+            self.held.damaged = str(e)
+            raise _Lost(self.held, "store-damaged") from None
+
+
+def _filter(view: View, query: Query, horizon: int) -> Callable[[Pair], bool] | None:
+    """Which entries are answered; None: all. Times are compared as they are stored."""
+    first = horizon if query.first is None else query.first
+    if view.store == "window":
+        if query.first is None and query.last is None and view.retention is None:
+            return None
+        least = expiry.encode_unsigned(max(horizon, first))
+        greatest = _most(query.last)
+        return lambda pair: least <= pair[0][-12:-4] <= greatest
+    if view.store == "session":
+        if query.first is None and query.last is None and view.retention is None:
+            return None
+        ends_from = expiry.encode_unsigned(max(horizon, first))
+        starts_to = _most(query.last)
+        return lambda pair: pair[0][-16:-8] >= ends_from and pair[0][-8:] <= starts_to
+    if view.retention is None or view.store == "versioned":
+        return None  # of versions, the one that is valid at the horizon is valid now
+    return lambda pair: int.from_bytes(pair[1][:8], "big", signed=True) >= horizon
+
+
+def _most(last: int | None) -> bytes:
+    return b"\xff" * 8 if last is None else expiry.encode_unsigned(last)

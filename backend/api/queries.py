@@ -1,0 +1,336 @@
+"""Questions about a whole view: pages and streams in key order, counts, the greatest, batches.
+
+Parses and writes; what is asked of whom stands in `gathering` and `batches`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping
+from heapq import nsmallest
+from typing import Any
+
+import orjson
+
+from backend.api.answer import Answer, Header, problem_answer
+from backend.api.batches import Batches
+from backend.api.forwarding import Forwarder
+from backend.api.gathering import SCAN_PATH, Freshness, Gatherer, for_view
+from backend.api.partition_scans import PartitionScans
+from backend.api.reads import ViewReads
+from backend.api.serving import Serving
+from backend.core.cursor import encode_cursor
+from backend.core.errors import BadRequest, MethodNotAllowed, NotFound, Problem, Unavailable
+from backend.core.items import Number, Ranking
+from backend.core.paths import Paths, ViewPath
+from backend.core.scan import (
+    KEYS,
+    PARAMETERS,
+    Page,
+    Part,
+    Query,
+    choice,
+    limit_of,
+    parse_page,
+    parse_parameters,
+    refuse_store,
+)
+from backend.core.scan_wire import COUNT, ESTIMATE, TOP, decode_ask, encode_part
+from backend.core.views import View
+
+log = logging.getLogger(__name__)
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Respond = Callable[[Answer, str, Send], Awaitable[None]]
+
+BATCH_PATH = b"/internal/batch"
+MOST_BODY = 8 << 20
+# at once: scans hold a page of every owner, batches a body, other instances a page of our own
+_MOST = {"scan": 64, "batch": 256, "internal": 256}
+_PAGE_BUDGET = 1.0  # s, after which a page ends with what it has
+_WALK_BUDGET = 50.0  # s for a count or a ranking: less than a proxy's patience
+_STREAM_PAGE = 2_000
+_WRITE = 1 << 16
+_SLOWEST_READER = 60.0  # s without reading, then a stream ends
+
+_JSON: Header = (b"content-type", b"application/json")
+_NDJSON = b"application/x-ndjson"
+
+
+class Queries:
+    """Answers `/views/{view}/{resource}`, and other instances' questions."""
+
+    def __init__(self, serving: Serving, paths: Paths, reads: dict[str, ViewReads]) -> None:
+        self._serving = serving
+        self._paths = paths
+        self._reads = reads
+        self._scans = PartitionScans(serving)
+        self._gatherer: Gatherer | None = None
+        self._batches: Batches | None = None
+        self._under_way = dict.fromkeys(_MOST, 0)
+        self._served_by: Header = (
+            b"served-by",
+            f"{serving.settings.instance_id}; active".encode(),
+        )
+
+    def start(self, forwarder: Forwarder) -> None:
+        self._gatherer = Gatherer(self._serving, self._scans, forwarder)
+        self._batches = Batches(self._serving, self._reads, forwarder, BATCH_PATH)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send, respond: Respond) -> bool:
+        """False: the path is not one of these, and nothing was done."""
+        raw_path: bytes = scope["raw_path"]
+        internal = raw_path in (SCAN_PATH, BATCH_PATH)
+        found = None if internal else self._paths.view_path(raw_path)
+        if found is None and not internal:
+            return False
+        method = scope["method"]
+        answer: Answer | None
+        kind = "internal" if found is None else "batch" if found.resource == "batch" else "scan"
+        if self._under_way[kind] >= _MOST[kind]:
+            answer = problem_answer(
+                Unavailable("overloaded", "So many scans are under way already: ask again.")
+            )
+            await respond(answer, method, send)
+            return True
+        self._under_way[kind] += 1
+        try:
+            if found is None:
+                answer = await self._asked(raw_path, method, receive)
+            else:
+                answer = await self._answer(found, scope, receive, send)
+        except Problem as problem:
+            answer = problem_answer(problem)
+        except Exception:
+            log.exception("%s %r", method, raw_path)
+            answer = problem_answer(
+                Problem("internal-error", "This should not happen; the instance's log says more.")
+            )
+        finally:
+            self._under_way[kind] -= 1
+        if answer is not None:
+            await respond(answer, method, send)
+        return True
+
+    async def _asked(self, raw_path: bytes, method: str, receive: Receive) -> Answer:
+        """By another instance."""
+        if method != "POST":
+            raise MethodNotAllowed(method, "POST")
+        assert self._batches is not None
+        body = await read_body(receive)
+        try:
+            if raw_path == BATCH_PATH:
+                return Answer(200, [_JSON], await self._batches.asked(body))
+            ask, partitions, after = decode_ask(body)
+        except ValueError as e:
+            raise BadRequest("bad-request", f"The body is {e}.") from None
+        part = await self._scans.answer(ask, partitions, after)
+        return Answer(200, [(b"content-type", b"application/octet-stream")], encode_part(part))
+
+    async def _answer(
+        self, found: ViewPath, scope: Scope, receive: Receive, send: Send
+    ) -> Answer | None:
+        """None where it was sent already."""
+        view, resource, method = found.view, found.resource, scope["method"]
+        allowed = ("POST",) if resource == "batch" else ("GET", "HEAD")
+        if method not in allowed:
+            raise MethodNotAllowed(method, ", ".join(allowed))
+        raw_query: bytes = scope["query_string"]
+        if resource == "batch":
+            assert self._batches is not None
+            refuse_store(view, KEYS)
+            parse_parameters(raw_query, ())
+            items = await self._batches.answer(view, await read_body(receive))
+            return Answer(200, [_JSON, self._served_by], items)
+        if resource == "count":
+            return await self._count(view, raw_query)
+        if resource == "top":
+            return await self._top(view, raw_query)
+        if method == "GET" and _wants_lines(scope["headers"]):
+            await self._stream(view, resource, raw_query, send)
+            return None
+        return await self._page(view, resource, raw_query)
+
+    async def point(self, view: View, key: bytes, stale_allowed: bool) -> Answer:
+        """One key, asked of all partitions; of several entries the newest. Unavailable."""
+        assert self._gatherer is not None
+        low, high = view.layout.key_range(key, key)
+        page = Page(Query(low, high, stale_allowed=stale_allowed), 1, None)
+        freshness = Freshness()
+        rows, reached = await self._gatherer.page(view, page, freshness, _PAGE_BUDGET)
+        if rows:
+            return Answer(200, self._headers(freshness), rows[0][2])
+        if reached is not None:
+            raise Unavailable("took-too-long", "Not all partitions have answered in time.")
+        problem = NotFound("key-not-found", f"No partition of view {view.name} has such a key.")
+        headers = [header for header in self._headers(freshness) if header[0] != b"content-type"]
+        return Answer(404, problem.headers() + headers, problem.body())
+
+    async def _page(self, view: View, kind: str, raw_query: bytes) -> Answer:
+        assert self._gatherer is not None
+        page = parse_page(view, kind, raw_query)
+        freshness = Freshness()
+        rows, reached = await self._gatherer.page(view, page, freshness, _PAGE_BUDGET)
+        next_ = b"null"
+        if reached is not None:
+            next_ = b'"%b"' % encode_cursor(page.query.question(view, kind), reached).encode()
+        items = b",".join([item for _, _, item in rows])
+        return Answer(200, self._headers(freshness), b'{"items":[%b],"next":%b}' % (items, next_))
+
+    async def _stream(self, view: View, kind: str, raw_query: bytes, send: Send) -> None:
+        """A line an item. Fails before the first byte as a page does, and later by closing the
+        connection without the end of the body: a client never takes a part for the whole."""
+        assert self._gatherer is not None
+        page = parse_page(view, kind, raw_query, stream=True)
+        freshness = Freshness()
+        size = min(page.limit or _STREAM_PAGE, _STREAM_PAGE)
+        left = page.limit
+        steps = self._gatherer.rows(view, page.query, size, page.after, freshness)
+        started = False
+        lines: list[bytes] = []
+        held = 0
+        try:
+            async for rows, reached in steps:
+                if not started:
+                    epoch = (b"topology-epoch", self._serving.epoch_header)
+                    headers = [*self._headers(freshness, _NDJSON), epoch]
+                    await send({"type": "http.response.start", "status": 200, "headers": headers})
+                    started = True
+                if left is not None:
+                    rows = rows[:left]
+                    left -= len(rows)
+                lines += [item for _, _, item in rows]
+                held += sum([len(item) for _, _, item in rows])
+                last = reached is None or left == 0
+                if held >= _WRITE or last:
+                    message = {"body": _lines(lines), "more_body": not last}
+                    lines, held = [], 0
+                    async with asyncio.timeout(_SLOWEST_READER):
+                        await send({"type": "http.response.body", **message})
+                if last:
+                    return
+        except Exception as e:
+            if not started:
+                raise
+            known = isinstance(e, Problem | TimeoutError)
+            log.warning(
+                "a stream of %s of %s ends early: %r", kind, view.name, e, exc_info=not known
+            )
+        finally:
+            await steps.aclose()
+
+    async def _count(self, view: View, raw_query: bytes) -> Answer:
+        assert self._gatherer is not None
+        if view.is_custom:
+            refuse_store(view, KEYS)
+        parameters = parse_parameters(raw_query, PARAMETERS["count"])
+        exact = choice(parameters, "exact", ("false", "true")) == "true"
+        query = Query(stale_allowed=_stale(parameters))
+        gatherer, freshness = self._gatherer, Freshness()
+        ask = for_view(view, gatherer.total(view), COUNT if exact else ESTIMATE, query)
+        count = 0
+        parts: list[tuple[int, bool]] = []
+        if not exact:
+            for _, part in await gatherer.ask(ask, list(range(ask.total))):
+                freshness.note(part)
+                count += part.counted
+        elif not gatherer.misplaced(view):
+
+            def take(part: Part) -> None:
+                freshness.note(part)
+                parts.append((part.counted, part.misplaced))
+
+            await gatherer.walk(ask, _WALK_BUDGET, take)
+            count = sum(counted for counted, _ in parts)
+        if exact and (gatherer.misplaced(view) or any(misplaced for _, misplaced in parts)):
+            # a key may be in two partitions: it counts once
+            count = 0
+            async for rows, _ in gatherer.rows(view, query, _STREAM_PAGE, None, freshness):
+                count += len(rows)
+        body = orjson.dumps({"count": count, "exact": exact})
+        return Answer(200, self._headers(freshness), body)
+
+    async def _top(self, view: View, raw_query: bytes) -> Answer:
+        assert self._gatherer is not None
+        refuse_store(view, KEYS)
+        parameters = parse_parameters(raw_query, PARAMETERS["top"])
+        descending = choice(parameters, "order", ("desc", "asc")) == "desc"
+        limit = limit_of(parameters)
+        by = _text(parameters, "by")
+        of_item = Ranking(view, by, descending).of_item
+        query = Query(backwards=descending, stale_allowed=_stale(parameters))
+        gatherer, freshness = self._gatherer, Freshness()
+        ask = for_view(view, gatherer.total(view), TOP, query, limit=limit, by=by)
+        best: list[tuple[Number, bytes, bytes]] = []
+        misplaced = gatherer.misplaced(view)
+
+        def take(part: Part) -> None:
+            nonlocal best, misplaced
+            freshness.note(part)
+            misplaced = misplaced or part.misplaced
+            ranked = [(of_item(item), key, item) for key, _, item in part.rows]
+            best = nsmallest(limit, best + [r for r in ranked if r[0] is not None])  # type: ignore[misc]
+
+        if not misplaced:
+            await gatherer.walk(ask, _WALK_BUDGET, take)
+        if misplaced:
+            # a key may be in two partitions: its newest entry counts
+            best = []
+            in_order = Query(stale_allowed=query.stale_allowed)
+            async for rows, _ in gatherer.rows(view, in_order, _STREAM_PAGE, None, freshness):
+                take(Part(rows, lag=freshness.lag, staleness=freshness.staleness))
+        body = b'{"items":[%b]}' % b",".join([item for _, _, item in best])
+        return Answer(200, self._headers(freshness), body)
+
+    def _headers(self, freshness: Freshness, content_type: bytes = _JSON[1]) -> list[Header]:
+        lag, staleness = freshness.lag, freshness.staleness
+        return [
+            (b"content-type", content_type),
+            (b"lag", b"unknown" if lag is None else b"%d" % lag),
+            (b"staleness", b"unknown" if staleness is None else b"%d" % (staleness * 1000)),
+            self._served_by,
+        ]
+
+
+def _lines(items: list[bytes]) -> bytes:
+    body = b"\n".join([*items, b""])
+    if body.count(b"\n") == len(items):
+        return body
+    # within a JSON document a line break is white space
+    return b"".join([item.replace(b"\n", b" ") + b"\n" for item in items])
+
+
+def _stale(parameters: dict[str, bytes]) -> bool:
+    return choice(parameters, "stale", ("never", "allow")) == "allow"
+
+
+def _text(parameters: dict[str, bytes], name: str) -> str | None:
+    raw = parameters.get(name)
+    try:
+        return None if raw is None else raw.decode()
+    except UnicodeDecodeError:
+        raise BadRequest("bad-parameter", f"{name} is not UTF-8 text.") from None
+
+
+def _wants_lines(headers: list[Header]) -> bool:
+    accepted = b",".join(value for name, value in headers if name == b"accept").lower()
+    return any(each.split(b";")[0].strip() == _NDJSON for each in accepted.split(b","))
+
+
+async def read_body(receive: Receive, most: int = MOST_BODY) -> bytes:
+    """The whole body; BadRequest if it is too large or does not come."""
+    parts, size = [], 0
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise BadRequest("bad-request", "The body has not come to its end.")
+        part = message.get("body", b"")
+        parts.append(part)
+        size += len(part)
+        if size > most:
+            raise BadRequest("body-too-large", f"A body has {most} bytes at most.")
+        if not message.get("more_body"):
+            return b"".join(parts)

@@ -1,0 +1,178 @@
+"""Avro's values that JSON has no form for, as text and back again.
+
+| Avro                        | text                                                         |
+|-----------------------------|--------------------------------------------------------------|
+| bytes, fixed                | base64url without padding                                    |
+| float, double               | numbers; "NaN", "Infinity", "-Infinity" as text              |
+| decimal                     | "12.50": all digits of the scale                             |
+| date                        | "2013-12-29"                                                 |
+| time-millis, -micros        | "12:03:04.005": all digits of the unit                       |
+| timestamp-millis, …, -nanos | "2013-12-29T00:03:00.000Z"; a year beyond 9999 as "+10000"   |
+| local-timestamp-…           | the same without Z                                           |
+| uuid                        | its 36 characters, from a string or a fixed of 16 bytes      |
+
+The readers are fastavro's own extension point: they are registered under names that no schema
+has, which `avro.AvroSchema` writes into the schema that it reads by.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import uuid
+from collections.abc import Callable
+from datetime import date, timedelta
+from typing import Any
+
+from fastavro.read import LOGICAL_READERS
+
+PREFIX = "queryable-"
+
+_ERA = 146_097  # days of 400 years, after which the calendar repeats
+_EPOCH = date(1970, 1, 1)
+_DAY = 86_400
+_DIGITS = {"millis": 3, "micros": 6, "nanos": 9}
+_TEXT_OF_FLOAT = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+
+_DATE = re.compile(r"([+-]\d{4,18}|\d{4})-(\d\d)-(\d\d)", re.ASCII)
+_TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d):([0-5]\d)(?:\.(\d{1,9}))?", re.ASCII)
+_DECIMAL = re.compile(r"(-?)(\d{1,4000})(?:\.(\d{1,4000}))?", re.ASCII)
+
+
+def base64url(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def _number(number: float) -> float | str:
+    if number != number:
+        return "NaN"
+    if number in (float("inf"), float("-inf")):
+        return "Infinity" if number > 0 else "-Infinity"
+    return number
+
+
+def _decimal(raw: bytes, scale: int) -> str:
+    unscaled = int.from_bytes(raw, "big", signed=True)
+    digits = str(abs(unscaled)).zfill(scale + 1)  # ValueError beyond 4300 digits
+    whole, fraction = digits[: len(digits) - scale], digits[len(digits) - scale :]
+    return f"{'-' if unscaled < 0 else ''}{whole}{'.' if scale else ''}{fraction}"
+
+
+def _date(days: int) -> str:
+    eras, day = divmod(days, _ERA)
+    found = _EPOCH + timedelta(day)
+    year = found.year + 400 * eras
+    sign = "" if 0 <= year <= 9999 else "-" if year < 0 else "+"
+    return f"{sign}{abs(year):04}-{found.month:02}-{found.day:02}"
+
+
+def _clock(ticks: int, digits: int) -> str:
+    seconds, fraction = divmod(ticks, 10**digits)
+    return (
+        f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}."
+        f"{str(fraction).zfill(digits)}"
+    )
+
+
+def _time(ticks: int, digits: int) -> str:
+    if not 0 <= ticks < _DAY * 10**digits:
+        raise ValueError(f"{ticks} is no time of a day")
+    return _clock(ticks, digits)
+
+
+def _timestamp(ticks: int, digits: int) -> str:
+    days, rest = divmod(ticks, _DAY * 10**digits)
+    return f"{_date(days)}T{_clock(rest, digits)}"
+
+
+# and back
+
+
+def from_base64(text: str) -> bytes:
+    raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    if base64url(raw) != text:
+        raise ValueError("not base64url without padding")
+    return raw
+
+
+def to_float(value: Any) -> float:
+    """From a JSON number, or one of the three texts."""
+    if isinstance(value, str) and value in _TEXT_OF_FLOAT:
+        return _TEXT_OF_FLOAT[value]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError('not a number, "NaN", "Infinity" or "-Infinity"')
+    return float(value)
+
+
+def to_unscaled(text: str, scale: int) -> int:
+    found = _DECIMAL.fullmatch(text)
+    if found is None or len(found[3] or "") > scale:
+        raise ValueError(f"not a decimal number with {scale} digits after the point, as text")
+    return int(found[1] + found[2] + (found[3] or "").ljust(scale, "0"))
+
+
+def _to_days(text: str) -> int:
+    found = _DATE.fullmatch(text)
+    if found is None:
+        raise ValueError('not a date such as "2013-12-29"')
+    eras, year = divmod(int(found[1]) - 1970, 400)
+    day = date(1970 + year, int(found[2]), int(found[3]))
+    return int(eras) * _ERA + (day - _EPOCH).days
+
+
+def _to_ticks(text: str, digits: int) -> int:
+    found = _TIME.fullmatch(text)
+    if found is None or len(found[4] or "") > digits:
+        raise ValueError(f'not a time such as "12:03:04.{"0" * digits}"')
+    seconds: int = int(found[1]) * 3600 + int(found[2]) * 60 + int(found[3])
+    second: int = 10**digits
+    return seconds * second + int((found[4] or "0").ljust(digits, "0"))
+
+
+def _to_timestamp(text: str, digits: int, zone: str) -> int:
+    day, t, clock = text.partition("T")
+    if not t or not clock.endswith(zone):
+        raise ValueError(f'not a moment such as "2013-12-29T00:03:00.{"0" * digits}{zone}"')
+    ticks_of_a_day: int = _DAY * 10**digits
+    return _to_days(day) * ticks_of_a_day + _to_ticks(clock.removesuffix(zone), digits)
+
+
+TO_NUMBER: dict[str, Callable[[str], int]] = {"int-date": _to_days}
+"""Kind of an int or a long, such as "int-date" -> from its text to the number."""
+
+
+def _register(kind: str, text_of: Callable[[Any, Any], object]) -> None:
+    base, _, name = kind.partition("-")
+
+    def read(data: Any, writer_schema: Any = None, reader_schema: Any = None) -> object:
+        return text_of(data, writer_schema)
+
+    LOGICAL_READERS[f"{base}-{PREFIX}{name}"] = read
+
+
+def _register_times() -> None:
+    for unit, digits in _DIGITS.items():
+        base = "int" if unit == "millis" else "long"
+        if unit != "nanos":
+            kind = f"{base}-time-{unit}"
+            _register(kind, lambda data, _, digits=digits: _time(data, digits))  # type: ignore[misc]
+            TO_NUMBER[kind] = lambda text, digits=digits: _to_ticks(text, digits)  # type: ignore[misc]
+        for local, zone in (("", "Z"), ("local-", "")):
+            kind = f"long-{local}timestamp-{unit}"
+            _register(
+                kind,
+                lambda data, _, digits=digits, zone=zone: _timestamp(data, digits) + zone,  # type: ignore[misc]
+            )
+            TO_NUMBER[kind] = lambda text, digits=digits, zone=zone: _to_timestamp(  # type: ignore[misc]
+                text, digits, zone
+            )
+
+
+_register("int-date", lambda data, _: _date(data))
+_register_times()
+for _base in ("bytes", "fixed"):
+    _register(f"{_base}-base64", lambda data, _: base64url(data))
+    _register(f"{_base}-decimal", lambda data, schema: _decimal(data, schema.get("scale", 0)))
+for _base in ("float", "double"):
+    _register(f"{_base}-number", lambda data, _: _number(data))
+_register("fixed-uuid", lambda data, _: str(uuid.UUID(bytes=data)))

@@ -1,0 +1,102 @@
+"""Avro schemas with values of them, framed records, and a registry to ask for schemas."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import fastavro
+
+from backend.core.avro import AvroSchema
+from backend.core.avro_codecs import SchemaNotYet
+
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "namespace": "shop",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "price", "type": "double"},
+        {"name": "note", "type": ["null", "string"], "default": None},
+    ],
+}
+
+
+def binary(schema: Any, value: Any) -> bytes:
+    """As fastavro writes it."""
+    written = io.BytesIO()
+    fastavro.schemaless_writer(written, fastavro.parse_schema(schema), value)
+    return written.getvalue()
+
+
+def framed(schema_id: int, schema: Any, value: Any) -> bytes:
+    """As Confluent's serializers write it."""
+    return b"\0" + schema_id.to_bytes(4, "big") + binary(schema, value)
+
+
+class FakeSchemas:
+    """Has what a test puts into it; an id with None is one that there is not."""
+
+    state = "asked for."
+
+    def __init__(self, **schemas: Any) -> None:
+        self.by_id = {int(name.removeprefix("id")): schema for name, schema in schemas.items()}
+
+    def schema(self, schema_id: int) -> AvroSchema:
+        if schema_id not in self.by_id:
+            raise SchemaNotYet(schema_id, self)
+        found = self.by_id[schema_id]
+        if found is None:
+            raise ValueError("the registry knows no schema of this id")
+        return AvroSchema(json.dumps(found))
+
+
+class FakeRegistry:
+    """Answers paths by what a test puts into `answers`: (status, document or bytes)."""
+
+    def __init__(self, port: int = 0) -> None:
+        self.answers: dict[str, tuple[int, Any]] = {}
+        self.asked: list[tuple[str, str | None]] = []
+        registry = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                registry.asked.append((self.path, self.headers["Authorization"]))
+                not_found = {"error_code": 40403, "message": "Schema not found"}
+                status, document = registry.answers.get(self.path, (404, not_found))
+                body = document if isinstance(document, bytes) else json.dumps(document).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        self.port = self._server.server_address[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
+        self._thread.start()
+
+    def add(self, schema_id: int, schema: Any, **more: Any) -> None:
+        self.answers[f"/schemas/ids/{schema_id}"] = (200, {"schema": json.dumps(schema), **more})
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+@contextmanager
+def registry(port: int = 0) -> Iterator[FakeRegistry]:
+    running = FakeRegistry(port)
+    try:
+        yield running
+    finally:
+        running.close()

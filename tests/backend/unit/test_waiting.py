@@ -1,0 +1,88 @@
+"""A partition that waits for a schema: nothing of it is skipped, and others are not held up."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from backend.core.progress import Progress
+from backend.core.records import ENTRY, decode_entry
+from backend.ingest.fetcher import Fetched
+from backend.ingest.held import Held, HeldPartition
+from backend.ingest.ingestor import Ingestor
+from backend.storage.folder import DataFolder
+from tests.backend.unit.avro_examples import FakeSchemas, framed
+from tests.backend.unit.examples import identity, view
+from tests.backend.unit.fakes import FakeWatcher
+from tests.backend.unit.test_apply import Rec
+
+SOURCE = ("t", 0)
+
+
+class FakeFetcher:
+    """Notes from where it shall read."""
+
+    reads_from: int | None = None
+
+    def assign(self, source: Any, position: int, leader_epoch: int) -> None:
+        self.reads_from = position
+
+    def unassign(self, source: Any) -> None:
+        self.reads_from = None
+
+
+class FakeLetters:
+    def __init__(self) -> None:
+        self.offsets: list[int] = []
+
+    def send(self, view: Any, partition: int, letters: Any) -> None:
+        self.offsets += [letter.record.offset() for letter in letters]
+
+
+def test_what_waits_is_not_skipped_and_does_not_hold_up_others(tmp_path: Path) -> None:
+    schemas = FakeSchemas(id7="int")
+    framed_view = replace(
+        view("v", topic="t", value="avro", value_schema="confluent", partitioner="none"),
+        schemas=schemas,
+    )
+    views = (framed_view, view("other", topic="t", value="bytes", partitioner="none"))
+    folder, held, letters = DataFolder(tmp_path), Held(views), FakeLetters()
+    for each in views:
+        store, _ = folder.open(each.name, 0)
+        store.initialise(0, identity(each))
+        held.add(HeldPartition(each, 0, store, Progress(0, 6, False), identity(each), 0.0))
+    ingestor = Ingestor(
+        views, cast(Any, folder), held, cast(Any, FakeWatcher()), cast(Any, letters), {}, 0,
+        lambda: 0, lambda: None, 0,
+    )  # fmt: skip
+    fetcher = FakeFetcher()
+    ingestor._fetcher = cast(Any, fetcher)
+    waits, other = held.get("v", 0), held.get("other", 0)
+    assert waits is not None
+    assert other is not None
+    log: list[Any] = [
+        Rec(1, b"a", framed(7, "int", 1)),
+        Rec(2, b"b", framed(8, "int", 2)),
+        Rec(4, b"a", framed(7, "int", 3)),
+    ]
+
+    # the end of the log comes with the records
+    ingestor._apply(Fetched({SOURCE: log}, {SOURCE: 6}))
+    assert (waits.progress.position, waits.progress.answerable) == (2, False)
+    assert waits.waiting_for is not None
+    assert (other.progress.position, other.progress.answerable) == (6, True)
+    ingestor._assign(*SOURCE)
+    assert fetcher.reads_from == 6, "the other goes on from where it is"
+    ingestor._apply(Fetched({SOURCE: [Rec(7, b"c", framed(7, "int", 4))]}, {SOURCE: 8}))
+    assert (waits.progress.position, other.progress.position) == (2, 8)
+    assert held.resume() == []
+
+    schemas.by_id[8] = None
+    assert held.resume() == [waits]
+    ingestor._assign(*SOURCE)
+    assert fetcher.reads_from == 2
+    ingestor._apply(Fetched({SOURCE: [*log[1:], Rec(7, b"c", framed(7, "int", 4))]}, {SOURCE: 8}))
+    assert (waits.progress.position, waits.progress.answerable) == (8, True)
+    assert letters.offsets == [2]
+    offsets = {key: decode_entry(stored).offset for key, stored in waits.store.scan(b"\1", b"\2")}
+    assert offsets == {ENTRY + b"a": 4, ENTRY + b"c": 7}
+    folder.close()

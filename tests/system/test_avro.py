@@ -1,0 +1,116 @@
+"""Avro framed as Confluent's serializers do, with a registry that is away now and then."""
+
+from __future__ import annotations
+
+import pytest
+
+from local.broker import Broker
+from local.ports import free_ports
+from tests.backend.unit.avro_examples import ORDER, framed, registry
+from tests.client import key_path
+from tests.conftest import MakeTopic
+from tests.system.backends import Backend, settle, views_toml
+from tests.system.conftest import Deploy
+from tests.system.model import Writer, ends_of, history
+from tests.system.test_dead_letters import letters
+
+pytestmark = pytest.mark.system
+
+NEWER = {**ORDER, "fields": [*ORDER["fields"][:2], {"name": "by", "type": "string"}]}  # type: ignore[misc]
+
+
+def order(number: int) -> dict[str, object]:
+    return {"id": 2**60 + number, "price": number / 4, "note": None}
+
+
+def waiting(backend: Backend) -> list[str]:
+    return [p["waiting_for"] for p in backend.partitions("v") if p.get("waiting_for")]
+
+
+def values(backend: Backend, keys: int) -> list[object]:
+    """What is answered of each key: the value, or the code."""
+    answers = [backend.get(key_path("v", str(i))) for i in range(keys)]
+    return [a.json()["value"] if a.status == 200 else a.code for a in answers]
+
+
+def test_records_wait_for_a_registry_that_is_away(
+    deploy: Deploy, broker: Broker, make_topic: MakeTopic, writer: Writer
+) -> None:
+    topic = make_topic(2)
+    [port] = free_ports(1)
+    writer.send(topic, [(str(i).encode(), framed(7, ORDER, order(i))) for i in range(20)])
+    # an id that the registry will not know, and bytes that are not of the schema
+    writer.send(topic, [(b"0", framed(9, ORDER, order(0))), (b"1", framed(7, "int", 1))])
+    views = views_toml(
+        v={"topic": topic, "value": "avro", "value_schema": "confluent"},
+        other={"topic": topic, "value": "bytes"},
+    )
+    deployment = deploy(f'{views}[schemas]\nregistry = "http://127.0.0.1:{port}"\n')
+    first, second = started = [deployment.new().launch() for _ in range(2)]
+    ends = ends_of(history(broker.bootstrap_servers, topic, 2))
+
+    # the other view of the topic is read in; this one waits, and says so
+    for backend in started:
+        backend.wait_listening()
+        backend.wait(
+            lambda backend=backend: any("does not answer" in w for w in waiting(backend)),
+            "a partition that waits",
+        )
+
+    def other_is_there() -> bool:
+        held = [p for b in started for p in b.partitions("other")]
+        return {p["partition"]: p.get("position") for p in held} == ends
+
+    first.wait(other_is_there, "the other view")
+    assert set(values(first, 20)) == {"catching-up"}
+    assert sum(p["dead_letters"] for b in started for p in b.partitions("v")) == 0
+    assert all(p["position"] == 0 for b in started for p in b.partitions("v"))
+
+    with registry(port) as running:
+        running.add(7, ORDER)
+        settle(started)
+        assert values(first, 20) == values(second, 20) == [order(i) for i in range(20)]
+        found = letters(broker, f"{topic}.dead-letter", 2)
+        reasons = sorted(dict(letter.headers() or [])["reason"].decode() for letter in found)
+        assert "knows no schema" in reasons[1]
+        assert "of schema 7" in reasons[0]
+        for backend in started:
+            answer = backend.get(key_path("v", "3"), accept="application/avro")
+            assert answer.body == framed(7, ORDER, order(3))[5:]
+            assert answer.headers["Schema-Id"] == "7"
+            assert len(answer.headers["Schema-Fingerprint"]) == 16
+            answer = backend.get(key_path("v", "3"), accept="application/octet-stream")
+            assert answer.body == framed(7, ORDER, order(3))
+            assert backend.get(key_path("v", "3"), accept="text/html").code == "not-acceptable"
+
+    # away again: what is known is served, and what needs a new schema waits in its place
+    changed = [(str(i).encode(), framed(7, ORDER, order(100 + i))) for i in range(10)]
+    new = {"id": 1, "price": 0.5, "by": "me"}
+    writer.send(topic, changed)
+    writer.send(topic, [(str(i).encode(), framed(8, NEWER, new)) for i in range(20)])
+    writer.send(topic, [(b"0", framed(7, ORDER, order(500)))])
+    expected = [order(100 + i) for i in range(10)] + [order(i) for i in range(10, 20)]
+    for backend in started:
+        backend.wait(lambda backend=backend: waiting(backend), "a partition that waits")
+    first.wait(lambda: values(first, 20) == expected, "all that came before")
+    with registry(port) as running:
+        running.add(8, NEWER)
+        running.add(7, ORDER)
+        expected = [order(500)] + [new] * 19
+        first.wait(lambda: values(second, 20) == expected, "the rest")
+        assert not [w for b in started for w in waiting(b)]
+        second.stop()
+        first.wait_ready(1)
+
+    # a restart without the registry: the bytes are there, what they mean is not known yet
+    first.stop()
+    first.start()
+    assert set(values(first, 20)) == {"schema-unavailable"}
+    assert first.get(key_path("v", "0"), accept="application/octet-stream").status == 200
+    assert first.get(key_path("v", "missing")).status == 404
+    with registry(port) as running:
+        running.add(7, ORDER)
+        running.add(8, NEWER)
+        first.wait(lambda: values(first, 20) == expected, "all values again")
+    assert first.log().count("cannot be had") == 1
+    assert sum(p["dead_letters"] for p in first.partitions("v")) == 2

@@ -1,0 +1,301 @@
+"""Questions about whole views, to three real instances: whichever is asked, nothing is missing."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.core.partitioner import partition_of
+from local.waiting import wait_until
+from tests.client import Client, Response
+from tests.conftest import MakeTopic
+from tests.proxy.nginx import Nginx
+from tests.system.backends import Backend, settle, views_toml
+from tests.system.conftest import Deploy
+from tests.system.model import Writer
+
+pytestmark = pytest.mark.system
+
+PARTITIONS = 7
+KEYS = sorted([*(f"key {n:04}" for n in range(1200)), "", "\x00", "é", "東京", "🛩"], key=str.encode)
+WINDOWS = [(f"w{n % 40}", n * 1000) for n in range(400)]
+
+
+@dataclass(frozen=True)
+class Running:
+    backends: list[Backend]
+    nginx: Nginx
+
+    @property
+    def ports(self) -> list[int]:
+        return [*(backend.port for backend in self.backends), self.nginx.port]
+
+
+@pytest.fixture(scope="module")
+def running(
+    module_deploy: Deploy,
+    make_topic: MakeTopic,
+    writer: Writer,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Running]:
+    words, windows = make_topic(PARTITIONS), make_topic(PARTITIONS)
+    writer.table(words, {key: {"n": number} for number, key in enumerate(KEYS)})
+    writer.table(words, {"deleted": 1})
+    writer.table(words, {"deleted": None})
+    # Kafka Streams' changelogs: the partition is that of the bare key; here all is in one
+    for key, start in WINDOWS:
+        record_key = key.encode() + struct.pack(">qi", start, 0)
+        writer.send(windows, [(record_key, b"%d" % start)], partition=_partition(key))
+    views = views_toml(
+        v={"topic": words, "path": "/messages"},
+        w={"topic": windows, "store": "window", "window_size": "1s"},
+    )
+    backends = module_deploy(views).start(3)
+    prefix = tmp_path_factory.mktemp("nginx") / "prefix"
+    addresses = ",".join(f"127.0.0.1:{backend.port}" for backend in backends)
+    nginx = Nginx(prefix, addresses, {})
+    try:
+        wait_until(lambda: nginx.health()["status"] == "ok", 10, "the proxy to have a map")
+        yield Running(backends, nginx)
+        for backend in backends:
+            assert "Traceback" not in backend.log()
+    finally:
+        nginx.stop()
+
+
+def _partition(key: str) -> int:
+    return partition_of("murmur2")(key.encode(), PARTITIONS)
+
+
+def ask(port: int, target: str, **headers: str) -> Response:
+    with Client(port) as client:
+        return client.get(f"/views/{target}", **headers)
+
+
+def batch(port: int, keys: list[str]) -> Response:
+    with Client(port) as client:
+        return client.request("POST", "/views/v/batch", json.dumps({"keys": keys}).encode())
+
+
+def pages(port: int, target: str) -> Iterator[list[Any]]:
+    cursor = ""
+    while True:
+        answer = ask(port, f"{target}{f'&cursor={cursor}' if cursor else ''}")
+        assert answer.status == 200, answer
+        assert answer.headers["Topology-Epoch"]
+        yield answer.json()["items"]
+        cursor = answer.json()["next"]
+        if cursor is None:
+            return
+
+
+def test_all_keys_through_each(running: Running) -> None:
+    owners = running.backends[0].processors()["processors"]
+    assert sorted(len(owner["topicPartitions"]["v"]) for owner in owners) == [2, 2, 3]
+    for port in running.ports:
+        for order in ("asc", "desc"):
+            found = list(pages(port, f"v/keys?limit=500&order={order}"))
+            assert [len(page) for page in found] == [500, 500, 205]
+            items = [item for page in found for item in page]
+            expected = [{"key": key, "value": {"n": n}} for n, key in enumerate(KEYS)]
+            assert items == (expected if order == "asc" else expected[::-1])
+
+
+def test_headers_and_bounds_through_each(running: Running) -> None:
+    for port in running.ports:
+        answer = ask(port, "v/keys?prefix=key%20&from=key%200100&to=key%200102")
+        assert [item["key"] for item in answer.json()["items"]] == [
+            "key 0100", "key 0101", "key 0102",
+        ]  # fmt: skip
+        assert answer.headers["Lag"] == "0"
+        assert int(answer.headers["Staleness"]) < 30_000
+        assert answer.headers["Served-By"].endswith("; active")
+        assert answer.headers["Content-Type"] == "application/json"
+        assert ask(port, "v/windows").code == "wrong-store"
+        assert ask(port, "v/keys?cursor=AAAA").code == "cursor-invalid"
+
+
+def test_a_stream_through_each(running: Running) -> None:
+    for port in running.ports:
+        answer = ask(port, "v/keys", Accept="application/x-ndjson")
+        assert answer.headers["Content-Type"] == "application/x-ndjson"
+        assert answer.headers["Topology-Epoch"]
+        found = [json.loads(line) for line in answer.body.split(b"\n")[:-1]]
+        assert found == [{"key": key, "value": {"n": n}} for n, key in enumerate(KEYS)]
+
+
+def test_windows_through_each(running: Running) -> None:
+    for port in running.ports:
+        found = [
+            i for page in pages(port, "w/windows?from=100000&to=299000&limit=77") for i in page
+        ]
+        assert found == [
+            {"key": key, "start": start, "end": start + 1000, "sequence": 0, "value": start}
+            for key, start in sorted(WINDOWS)
+            if 100_000 <= start <= 299_000
+        ]
+        found = ask(port, "w/windows?key_from=w7&key_to=w7&order=desc&limit=2").json()["items"]
+        assert [(item["key"], item["start"]) for item in found] == [("w7", 367000), ("w7", 327000)]
+        assert ask(port, "w/keys").code == "wrong-store"
+
+
+def test_counts_and_the_greatest_through_each(running: Running) -> None:
+    for port in running.ports:
+        assert ask(port, "v/count?exact=true").json() == {"count": len(KEYS), "exact": True}
+        assert ask(port, "w/count?exact=true").json() == {"count": len(WINDOWS), "exact": True}
+        assert ask(port, "v/count").json()["exact"] is False
+        top = ask(port, "v/top?by=n&limit=3").json()["items"]
+        assert top == [{"key": KEYS[n], "value": {"n": n}} for n in (1204, 1203, 1202)]
+
+
+def test_batches_through_each(running: Running) -> None:
+    asked = [*KEYS[::2], "deleted", "missing"]
+    for port in running.ports:
+        answer = batch(port, asked)
+        assert answer.status == 200
+        assert answer.json()["items"] == [
+            {"key": key, "status": 200, "value": {"n": 2 * n}} for n, key in enumerate(KEYS[::2])
+        ] + [{"key": key, "status": 404} for key in ("deleted", "missing")]
+
+
+def test_the_proxy_keeps_to_itself_what_instances_ask(running: Running) -> None:
+    with Client(running.nginx.port) as client:
+        assert client.request("POST", "/internal/scan", b"{}").status == 404
+    with Client(running.backends[0].port) as client:
+        assert client.request("POST", "/internal/scan", b"{}").status == 400
+
+
+def test_a_page_after_another_while_an_instance_comes_and_goes(
+    deploy: Deploy, make_topic: MakeTopic, writer: Writer
+) -> None:
+    """No key twice, and none left out that was there all along."""
+    topic = make_topic(6)
+    keys = [f"{n:05}" for n in range(3000)]
+    writer.table(topic, {key: 1 for key in keys if key[-1] != "7"})
+    first, second, third = backends = deploy(views_toml(v={"topic": topic})).start(3)
+    asked = [first, third]
+    cursor, seen, refused, page = "", [], 0, 0
+    while cursor is not None:
+        backend = asked[page % len(asked)]
+        answer = ask(backend.port, f"v/keys?limit=40{f'&cursor={cursor}' if cursor else ''}")
+        if answer.status == 503:
+            assert answer.headers["Retry-After"] == "1"
+            refused += 1
+            assert refused < 400, answer.body
+            backend.wait(lambda: True, "a moment")
+            continue
+        assert answer.status == 200, answer
+        items = answer.json()["items"]
+        assert items or answer.json()["next"] is None
+        seen += [item["key"] for item in items]
+        cursor = answer.json()["next"]
+        page += 1
+        if page == 10:
+            writer.table(topic, {key: 1 for key in keys if key[-1] == "7"})
+            second.terminate()
+        if page == 30:
+            second.wait_end()
+            second.start()
+            asked = backends
+        if page == 50:
+            third.kill()
+            asked = [first, second]
+    assert seen == sorted(seen)
+    assert len(set(seen)) == len(seen)
+    assert {key for key in keys if key[-1] != "7"} <= set(seen) <= set(keys)
+
+
+def test_with_an_instance_that_died(deploy: Deploy, make_topic: MakeTopic, writer: Writer) -> None:
+    topic = make_topic(PARTITIONS)
+    keys = [f"k{n}" for n in range(300)]
+    writer.table(topic, dict.fromkeys(keys, 1))
+    deployment = deploy(views_toml(v={"topic": topic}), session_timeout_ms="30000")
+    *alive, victim = deployment.start(3)
+    lost = next(
+        set(one["topicPartitions"]["v"])
+        for one in alive[0].processors()["processors"]
+        if one["id"] == victim.id
+    )
+    assert 0 < len(lost) < PARTITIONS
+    victim.kill()
+    for backend in alive:
+        items = batch(backend.port, keys).json()["items"]
+        for key, item in zip(keys, items, strict=True):
+            if _partition(key) in lost:
+                assert item == {"key": key, "status": 503, "code": "owner-unreachable"}
+            else:
+                assert item == {"key": key, "status": 200, "value": 1}
+        for target in ("v/keys", "v/count", "v/count?exact=true", "v/top?by=n"):
+            answer = ask(backend.port, target, Accept="application/x-ndjson")
+            assert (answer.status, answer.code) == (503, "owner-unreachable"), target
+            assert answer.headers["Retry-After"] == "1"
+            assert answer.json()["partition"] in lost
+
+
+@pytest.mark.parametrize("by_proxy", [False, True])
+def test_a_stream_that_loses_an_owner_breaks_off(
+    deploy: Deploy, make_topic: MakeTopic, writer: Writer, tmp_path: Path, by_proxy: bool
+) -> None:
+    """Its end would say that this is all."""
+    topic = make_topic(3)
+    writer.table(topic, {f"{n:06}": "x" * 1500 for n in range(30_000)})
+    deployment = deploy(views_toml(v={"topic": topic}), session_timeout_ms="30000")
+    first, _, victim = deployment.start(3)
+    nginx = Nginx(tmp_path / "prefix", f"127.0.0.1:{first.port}", {}) if by_proxy else None
+    try:
+        if nginx:
+            wait_until(lambda: nginx.health()["status"] == "ok", 10, "the proxy to have a map")
+        port = nginx.port if nginx else first.port
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection.request("GET", "/views/v/keys", headers={"Accept": "application/x-ndjson"})
+        answer = connection.getresponse()
+        assert answer.status == 200
+        got = answer.read(100_000)
+        victim.kill()
+        with pytest.raises(http.client.IncompleteRead) as broken:
+            answer.read()
+        got += broken.value.partial
+        connection.close()
+        found = [json.loads(line)["key"] for line in got.split(b"\n")[:-1]]
+        assert 0 < len(found) < 30_000
+        assert found == [f"{n:06}" for n in range(len(found))]
+        if nginx is None:
+            first.wait_log("a stream of keys of v ends early")
+    finally:
+        if nginx:
+            nginx.stop()
+
+
+def test_a_slow_reader_costs_no_memory_and_gets_all(
+    deploy: Deploy, make_topic: MakeTopic, writer: Writer
+) -> None:
+    topic = make_topic(3)
+    writer.table(topic, {f"{n:06}": "x" * 1500 for n in range(40_000)})
+    backends = deploy(views_toml(v={"topic": topic})).start(2)
+    settle(backends)
+    [worker] = backends[0].workers()
+
+    def resident() -> int:
+        status = Path(f"/proc/{worker}/status").read_text()
+        return next(int(x.split()[1]) for x in status.splitlines() if x.startswith("VmRSS"))
+
+    # fills RocksDB's caches
+    assert ask(backends[0].port, "v/keys", Accept="application/x-ndjson").status == 200
+    before = resident()
+    connection = http.client.HTTPConnection("127.0.0.1", backends[0].port, timeout=30)
+    connection.request("GET", "/views/v/keys", headers={"Accept": "application/x-ndjson"})
+    answer = connection.getresponse()
+    greatest, lines = 0, 0
+    while chunk := answer.read(1 << 20):
+        lines += chunk.count(b"\n")
+        greatest = max(greatest, resident())
+    assert lines == 40_000
+    assert greatest - before < 20_000, "kB; all of it are 60,000"
+    connection.close()
