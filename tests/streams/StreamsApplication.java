@@ -213,7 +213,7 @@ public class StreamsApplication {
             case "value" -> {
                 return value(open(store, QueryableStoreTypes.keyValueStore()).get(key));
             }
-            case "all" -> {
+            case "all-values" -> {
                 try (KeyValueIterator<String, Object> all =
                         open(store, QueryableStoreTypes.<String, Object>keyValueStore()).all()) {
                     all.forEachRemaining(
@@ -251,6 +251,15 @@ public class StreamsApplication {
                                 .add(value(session.value));
                         }
                     });
+                }
+            }
+            case "all-sessions" -> {
+                try (KeyValueIterator<Windowed<String>, Object> sessions =
+                        open(store, QueryableStoreTypes.<String, Object>sessionStore())
+                            .fetch(null, null)) {
+                    sessions.forEachRemaining(session -> items.addArray()
+                        .add(session.key.key()).add(session.key.window().start())
+                        .add(session.key.window().end()).add(value(session.value)));
                 }
             }
             case "version" -> {

@@ -42,6 +42,8 @@ class Question:
     def from_application(self, answer: Any) -> Any:
         if self.kind == "latest":
             return value_of(answer)
+        if self.kind.startswith("all-"):
+            return sorted(answer)  # it is in no order that means anything
         if self._is_widened:
             return [version for version in answer if version[0] <= self.last]
         return answer
@@ -57,16 +59,22 @@ class Question:
         """Lists are asked page by page."""
         asked = {"from": self.first, "to": self.last, "as_of": self.as_of}
         given = {name: str(time) for name, time in asked.items() if time is not None}
+        if self.kind.startswith("all-"):
+            resource = self.kind.removeprefix("all-").replace("values", "keys")
+            return self._list(client, f"/views/{self.store}/{resource}", given, max(page, 60))
         path = f"/views/{self.store}/keys/{quote(self.key, safe='')}"
         if self.kind in ("value", "latest", "version"):
             return self._single(client, f"{path}?{urlencode(given)}")
+        return self._list(client, f"{path}/{self.kind}", given, page)
+
+    def _list(self, client: Client, path: str, given: dict[str, str], page: int) -> Any:
         items: list[list[Any]] = []
         given["limit"] = str(page)
         while True:
-            answer = client.get(f"{path}/{self.kind}?{urlencode(given)}")
+            answer = client.get(f"{path}?{urlencode(given)}")
             assert answer.status == 200, (self, answer.status, answer.body)
             document = answer.json()
-            assert document["key"] == self.key
+            assert document.get("key") == (self.key or None)
             assert len(document["items"]) <= page
             items += [[item[name] for name in _FIELDS[self.kind]] for item in document["items"]]
             if document["next"] is None:
@@ -86,7 +94,7 @@ class Question:
 
     def to_replay(self, replay: Replay) -> Any:
         if isinstance(replay, KeyValues):
-            return replay.value(self.key)
+            return replay.all() if self.kind == "all-values" else replay.value(self.key)
         if isinstance(replay, Versions) and self.kind == "latest":
             return value_of(replay.version(self.key, EVER[1]))
         if isinstance(replay, Versions) and self.kind == "version":
@@ -94,8 +102,13 @@ class Question:
             return replay.version(self.key, self.as_of)
         first, last = (self.first or EVER[0], self.last or EVER[1])
         if isinstance(replay, Windows):
+            if self.kind == "all-windows":
+                return [[k, *w] for k in replay.keys() for w in replay.windows(k, first, last)]
             return replay.windows(self.key, first, last)
         if isinstance(replay, Sessions):
+            if self.kind == "all-sessions":
+                whole = [(k, s) for k in replay.keys() for s in replay.sessions(k, first, last)]
+                return [[k, *s] for k, s in whole]
             return replay.sessions(self.key, first, last)
         return replay.versions(self.key, first, last)
 
@@ -110,12 +123,23 @@ _FIELDS = {
     "windows": ("start", "sequence", "value"),
     "sessions": ("start", "end", "value"),
     "versions": ("valid_from", "valid_to", "value"),
+    "all-values": ("key", "value"),
+    "all-windows": ("key", "start", "sequence", "value"),
+    "all-sessions": ("key", "start", "end", "value"),
 }
 
 
 def questions(store: str, kind: str, stage: int, replay: Replay) -> Iterator[Question]:
-    """For each key everything, and narrow ranges, at the store's horizon too."""
+    """For each key everything, and narrow ranges, at the store's horizon too; and all keys."""
     random = Random(f"{store} {stage}")
+    if isinstance(replay, KeyValues):
+        yield Question(store, "all-values", "")
+    elif isinstance(replay, Windows):
+        least = replay.horizon(ALL_KEYS[0])
+        for first, last in (EVER, *_ranges(random, stage, least)):
+            yield Question(store, "all-windows", "", first, last)
+    elif isinstance(replay, Sessions):
+        yield Question(store, "all-sessions", "")
     for key in (*ALL_KEYS, *UNKNOWN_KEYS):
         if isinstance(replay, KeyValues):
             yield Question(store, "value", key)

@@ -29,6 +29,10 @@ class KeyValues:
     def value(self, key: str) -> Any:
         return self._values.get(key)
 
+    def all(self) -> list[list[Any]]:
+        """[key, value] each, in the order of the keys."""
+        return [[key, value] for key, value in sorted(self._values.items()) if value is not None]
+
 
 class _Timed:
     """Stores that forget: each partition by the greatest time that it has seen."""
@@ -61,6 +65,10 @@ class _Timed:
             if key in partition:
                 return sorted(partition[key].items()), seen - self._retention + 1
         return [], _LEAST
+
+    def keys(self) -> list[str]:
+        """In order."""
+        return sorted({key for partition in self._partitions for key in partition})
 
     def horizon(self, key: str) -> int:
         """The least time that is not forgotten."""
