@@ -19,16 +19,21 @@ from typing import Any, Protocol, cast
 from a2wsgi import WSGIMiddleware
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
+from flask import Flask
 
 from backend.api.answer import Answer
+from backend.api.asgi import App, Receive, Scope, Send
+from backend.api.kiqr import PREFIX
 from backend.api.pages import create_pages
+from backend.api.raw_reads import RawReads
 from backend.api.serving import DRAINING, Serving
-from backend.api.shell import App, Receive, Scope, Send, Shell
+from backend.api.shell import Shell
 from backend.core.errors import ConfigurationError
 from backend.core.kafka_settings import for_kafka_python, for_librdkafka
 from backend.core.topology import Candidate, Epoch, Topology
 from backend.core.views import Deployment
 from backend.core.views_toml import parse_views
+from backend.ingest.appender import Appender
 from backend.ingest.dead_letters import DeadLetters
 from backend.ingest.held import Held
 from backend.ingest.ingestor import Ingestor
@@ -123,6 +128,7 @@ class Instance:
             candidate=self._candidate,
             on_topology=self._on_topology,
         )
+        self._appender = Appender(librdkafka, settings.broker_timeout)
         self.serving = Serving(
             settings=settings,
             views={view.name: view for view in self._views},
@@ -130,6 +136,7 @@ class Instance:
             watcher=self._watcher,
             ingestor=self._ingestor,
             member=self._member,
+            appender=self._appender,
         )
 
     def check_broker(self) -> None:
@@ -164,6 +171,8 @@ class Instance:
         self._watcher.start()
         self._ingestor.start()
         self._member.start()
+        if any(view.append for view in self._views):
+            self._appender.start()
 
     def drain(self) -> None:
         """Say that this instance is about to stop, to whoever asks for /processors."""
@@ -180,6 +189,7 @@ class Instance:
             self._watcher.stop()
         if self._schemas is not None:
             self._schemas.stop()
+        self._appender.stop()
         self._folder.close()
 
     def _reads_served(self) -> int:
@@ -259,6 +269,18 @@ class Instance:
         log.info("epoch %s: %d partitions here: %s", topology.epoch, len(mine), sorted(mine))
 
 
+def _bridged(pages: Flask) -> App:
+    """Flask in threads; KIQR's clients, who wait for other instances, have threads of their own."""
+    ordinary = cast(App, WSGIMiddleware(cast(Any, pages), workers=4))
+    kiqr = cast(App, WSGIMiddleware(cast(Any, pages), workers=8))
+
+    async def bridge(scope: Scope, receive: Receive, send: Send) -> None:
+        chosen = kiqr if scope["path"].startswith(f"{PREFIX}/") else ordinary
+        await chosen(scope, receive, send)
+
+    return bridge
+
+
 class _Failing(Protocol):
     def __call__(self, reason: str) -> None: ...
 
@@ -281,8 +303,8 @@ class Application:
             # librdkafka checks its settings when a client is made
             raise ConfigurationError(f"{settings.views}, [kafka]: {e.args[0].str()}") from e
         serving = self.instance.serving
-        pages = cast(App, WSGIMiddleware(cast(Any, create_pages(serving)), workers=4))
-        self._shell = Shell(serving, pages)
+        self._raw_reads = RawReads(serving) if settings.kiqr else None
+        self._shell = Shell(serving, _bridged(create_pages(serving, self._raw_reads)))
         self._fail = fail
         self._starting: asyncio.Task[None] | None = None
 
@@ -305,7 +327,9 @@ class Application:
         while True:
             message: dict[str, Any] = dict(await receive())
             if message["type"] == "lifespan.startup":
-                self._shell.start()
+                gatherer = self._shell.start()
+                if self._raw_reads is not None:
+                    self._raw_reads.start(gatherer)
                 # answers "not yet" while it waits: a server that does not accept looks hung
                 self._starting = asyncio.create_task(self._start())
                 await send({"type": "lifespan.startup.complete"})

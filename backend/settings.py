@@ -55,6 +55,7 @@ class Settings(BaseSettings):
     max_key_bytes: int = Field(8192, ge=1, description="longest key that a request may name")
     max_in_flight: int = Field(2000, ge=1, description="requests at once; more get 503 overloaded")
 
+    kiqr: bool = Field(True, description="whether KIQR's REST dialect is served under /api/v1")
     max_streams: int = Field(1000, ge=0, description="streams of changes at once; then the same")
 
     @model_validator(mode="after")

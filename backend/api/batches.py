@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 
 import orjson
 
+from backend.api.answer import Answer
 from backend.api.forwarding import Forwarder
-from backend.api.reads import Elsewhere, ViewReads, count_refusal
+from backend.api.reads import Elsewhere, Everywhere, ViewReads, count_refusal
 from backend.api.serving import Serving
-from backend.core.batch import key_text, needs_exact, parse_batch
+from backend.core.batch import json_text, needs_exact, parse_batch
 from backend.core.codecs import from_base64url
 from backend.core.errors import BadRequest, Problem, Unavailable
 from backend.core.scan_wire import pack, unpack
@@ -19,7 +21,8 @@ from backend.core.views import View
 
 _WAIT_STEP = 0.02
 _TURN = 250  # keys between two turns of the event loop
-_FINAL, _AGAIN = b".", b"?"
+_FINAL, _AGAIN, _ALL = b".", b"?", b"*"  # of an item: it stands, ask again, ask all partitions
+_AT_ONCE = 8  # keys that all partitions are asked for
 # waiting does not help: these need a person
 _HOPELESS = frozenset(("mis-partitioned", "repartitioned"))
 
@@ -28,8 +31,15 @@ class Batches:
     """Batches of all views, on this instance's and others' part of the keys."""
 
     def __init__(
-        self, serving: Serving, reads: dict[str, ViewReads], forwarder: Forwarder, path: bytes
+        self,
+        serving: Serving,
+        reads: dict[str, ViewReads],
+        forwarder: Forwarder,
+        path: bytes,
+        everywhere: Callable[[View, bytes], Awaitable[Answer]],
     ) -> None:
+        """`everywhere` asks all partitions for a key; Problem."""
+        self._everywhere = everywhere
         self._serving = serving
         self._reads = reads
         self._forwarder = forwarder
@@ -47,39 +57,56 @@ class Batches:
             except Problem as problem:
                 count_refusal(reads.counts, problem)
                 items.append(_problem_item(written or orjson.dumps(value), problem))
-        left = list(keys)
+        left, anywhere = list(keys), list[int]()
         deadline = time.monotonic() + self._serving.settings.wait_timeout
         while left:
-            left = await self._round(reads, keys, left, items)
+            left = await self._round(reads, keys, left, items, anywhere)
             if not left or time.monotonic() >= deadline:
                 break
             await asyncio.sleep(_WAIT_STEP)
+        turn = asyncio.Semaphore(_AT_ONCE)
+
+        async def ask_all(number: int) -> None:
+            async with turn:
+                items[number] = await self._anywhere(view, keys[number])
+
+        await asyncio.gather(*map(ask_all, anywhere))
         return b'{"items":[%b]}' % b",".join(items)
 
     async def _round(
-        self, reads: ViewReads, keys: dict[int, bytes], left: list[int], items: list[bytes]
+        self,
+        reads: ViewReads,
+        keys: dict[int, bytes],
+        left: list[int],
+        items: list[bytes],
+        anywhere: list[int],
     ) -> list[int]:
-        """Writes an item for each key that is left; those for which asking again may help."""
+        """Writes an item for each key that is left; those for which asking again may help.
+
+        Keys that may be in any partition are added to `anywhere`.
+        """
         again: list[int] = []
+        answered: list[tuple[int, bytes]] = []
         elsewhere: dict[Member, list[int]] = {}
         for count, number in enumerate(left, 1):
-            item, member, retry = _read(reads, keys[number])
-            if member is not None:
-                elsewhere.setdefault(member, []).append(number)
+            found = _read(reads, keys[number])
+            if isinstance(found, Member):
+                elsewhere.setdefault(found, []).append(number)
             else:
-                items[number] = item
-                if retry:
-                    again.append(number)
+                answered.append((number, found))
             if not count % _TURN:
                 await asyncio.sleep(0)
         answers = await asyncio.gather(
             *(self._ask(member, reads, keys, theirs) for member, theirs in elsewhere.items())
         )
-        for theirs, answered in zip(elsewhere.values(), answers, strict=True):
-            for number, item in zip(theirs, answered, strict=True):
-                items[number] = item[1:]
-                if item[:1] == _AGAIN:
-                    again.append(number)
+        for theirs, of_member in zip(elsewhere.values(), answers, strict=True):
+            answered += zip(theirs, of_member, strict=True)
+        for number, item in answered:
+            items[number] = item[1:]
+            if item[:1] == _AGAIN:
+                again.append(number)
+            elif item[:1] == _ALL:
+                anywhere.append(number)
         return again
 
     async def _ask(
@@ -103,6 +130,12 @@ class Batches:
         to_json = view.key_codec.to_json
         return [_AGAIN + _problem_item(to_json(key), problem) for key in raw]
 
+    async def _anywhere(self, view: View, key: bytes) -> bytes:
+        try:
+            return _item(view, key, await self._everywhere(view, key))
+        except Problem as problem:
+            return _problem_item(view.key_codec.to_json(key), problem)
+
     async def asked(self, body: bytes) -> bytes:
         """The answer to another instance: of keys that should be held here; ValueError."""
         name, view_hash, *keys = unpack(body)
@@ -111,41 +144,43 @@ class Batches:
             raise ValueError("about a view that is not defined so here")
         items = []
         for count, key in enumerate(keys, 1):
-            item, member, retry = _read(reads, key)
-            if member is not None:
+            found = _read(reads, key)
+            if isinstance(found, Member):
                 moved = Unavailable("not-here", "")
-                item, retry = _problem_item(reads.view.key_codec.to_json(key), moved), True
-            items.append((_AGAIN if retry else _FINAL) + item)
+                found = _AGAIN + _problem_item(reads.view.key_codec.to_json(key), moved)
+            items.append(found)
             if not count % _TURN:
                 await asyncio.sleep(0)
         return pack(items)
 
 
-def _read(reads: ViewReads, key: bytes) -> tuple[bytes, Member | None, bool]:
-    """The item; or else who holds the key; and whether asking again may help."""
+def _read(reads: ViewReads, key: bytes) -> bytes | Member:
+    """A flagged item; or who holds the key."""
     try:
-        answer = reads.read(key)
+        return _FINAL + _item(reads.view, key, reads.read(key))
     except Elsewhere as elsewhere:
-        return b"", elsewhere.member, False
+        return elsewhere.member
+    except Everywhere as everywhere:
+        return _ALL + _problem_item(reads.view.key_codec.to_json(key), everywhere)
     except Problem as problem:
         count_refusal(reads.counts, problem)
-        retry = problem.status == 503 and problem.code not in _HOPELESS
-        return _problem_item(reads.view.key_codec.to_json(key), problem), None, retry
-    key_json = reads.view.key_codec.to_json(key)
+        again = problem.status == 503 and problem.code not in _HOPELESS
+        item = _problem_item(reads.view.key_codec.to_json(key), problem)
+        return (_AGAIN if again else _FINAL) + item
+
+
+def _item(view: View, key: bytes, answer: Answer) -> bytes:
+    key_json = view.key_codec.to_json(key)
     if answer.status == 200:
         # the body is {"key":…,"value":…}
-        return (
-            b'{"key":%b,"status":200%b' % (key_json, answer.body[7 + len(key_json) :]),
-            None,
-            False,
-        )
-    return b'{"key":%b,"status":%d}' % (key_json, answer.status), None, False
+        return b'{"key":%b,"status":200%b' % (key_json, answer.body[7 + len(key_json) :])
+    return b'{"key":%b,"status":%d}' % (key_json, answer.status)
 
 
 def record_key(reads: ViewReads, value: object, written: bytes) -> bytes:
     """Record bytes of a key in JSON; BadRequest, KeyTooLong."""
     try:
-        text, is_raw = key_text(reads.view, value, written)
+        text, is_raw = json_text(reads.view.key, value, written)
         if is_raw:
             text = from_base64url(text)
     except ValueError as e:

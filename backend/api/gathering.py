@@ -53,11 +53,13 @@ class Freshness:
 
     lags: list[int | None] = field(default_factory=list)
     ages: list[float | None] = field(default_factory=list)
+    misplaced: bool = False  # a key may be in several partitions
 
     def note(self, part: Part) -> None:
         # of each kind the worst so far is all that is needed
         self.lags = [worst([*self.lags, part.lag])]
         self.ages = [worst([*self.ages, part.staleness])]
+        self.misplaced = self.misplaced or part.misplaced
 
     @property
     def lag(self) -> int | None:
@@ -170,15 +172,27 @@ class Gatherer:
         return Part(missing=dict.fromkeys(partitions, code))
 
     async def rows(
-        self, view: View, query: Query, size: int, after: bytes | None, freshness: Freshness
+        self,
+        view: View,
+        query: Query,
+        size: int,
+        after: bytes | None,
+        freshness: Freshness,
+        what: str = ROWS,
+        only: int | None = None,
     ) -> AsyncGenerator[tuple[list[Row], bytes | None], None]:
         """All rows behind `after` in order, some at a time; each with the key up to which all that
         came so far is complete (None: to the end). Asks every owner for up to `size` at a time.
 
         The first step yields only after all partitions were asked. Unavailable at any step.
+        `what` is ROWS or RAW; `only` one partition is asked if the caller knows that it has all.
         """
-        ask = Ask(view.name, view.hash, self.total(view), ROWS, query, size)
-        groups = [_Group(list(range(ask.total)), after)]
+        if only is None:
+            total = self.total(view)
+        else:
+            total = len(self._serving.topology.views[view.name].active)
+        ask = Ask(view.name, view.hash, total, what, query, size)
+        groups = [_Group(list(range(total)) if only is None else [only], after)]
         pending: list[Row] = []
         frontier = after
         while True:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import Any
 
 import orjson
@@ -9,19 +10,35 @@ from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
 from backend.api.admin import admin_blueprint
+from backend.api.kiqr import register_kiqr
 from backend.api.metrics import CONTENT_TYPE, Metrics
+from backend.api.openapi import openapi
+from backend.api.raw_reads import RawReads
 from backend.api.serving import Serving
 from backend.api.status import instance_document, liveness, readiness
 from backend.core.avro_codecs import AvroCodec
 from backend.core.errors import BadRequest, MethodNotAllowed, NotFound, Problem, Unavailable
 from backend.core.views import View
 
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
-def create_pages(serving: Serving) -> Flask:
-    """The Flask application of one instance."""
-    pages = Flask("backend.api")
+
+def create_pages(serving: Serving, raw_reads: RawReads | None = None) -> Flask:
+    """The Flask application of one instance; KIQR's dialect is left off without `raw_reads`."""
+    pages = Flask("backend.api", static_folder=None)
+    pages.url_map.merge_slashes = False  # an empty segment is one, here as in keys
     metrics = Metrics(serving)
+    described = orjson.dumps(
+        openapi(
+            serving.views.values(),
+            version("queryable-topics"),
+            serving.settings.max_key_bytes,
+            raw_reads is not None,
+        )
+    )
     pages.register_blueprint(admin_blueprint(serving))
+    if raw_reads is not None:
+        register_kiqr(pages, serving.views, raw_reads, serving.settings.max_key_bytes)
     pages.register_error_handler(Problem, _problem)
     pages.register_error_handler(HTTPException, _http_exception)
     pages.register_error_handler(Exception, _unexpected)
@@ -37,11 +54,16 @@ def create_pages(serving: Serving) -> Flask:
             raise NotFound("view-not-found", f"There is no view {name!r}; there are {known}.")
         return _json({**_view(serving, name), **_schemas(serving.views[name])})
 
-    @pages.get("/views/<name>/keys/")
-    @pages.get("/views/<name>/keys/<path:_key>")
-    def keys_of_no_view(name: str, _key: str = "") -> Response:
-        # keys of views that exist are answered before Flask
+    @pages.route("/views/<name>/<path:_rest>", methods=_METHODS)
+    def nothing_there(name: str, _rest: str) -> Response:
+        # what there is below views that exist is answered before Flask
+        if name in serving.views:
+            raise NotFound("no-such-resource", f"Nothing is at {request.path!r}.")
         return view(name)
+
+    @pages.get("/openapi.json")
+    def document() -> Response:
+        return Response(described, content_type="application/json")
 
     @pages.get("/processors")
     def processors() -> Response:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from heapq import nsmallest
 from itertools import islice
 from operator import itemgetter
@@ -21,7 +21,7 @@ from backend.core.errors import StoreClosedError, StoreError
 from backend.core.items import Number, Pair, Ranking, renderer
 from backend.core.records import ENTRY_HEAD_SIZE, is_deleted
 from backend.core.scan import Part, Query, cut, distinct, first_of
-from backend.core.scan_wire import COUNT, ESTIMATE, ROWS, Ask
+from backend.core.scan_wire import COUNT, ESTIMATE, RAW, ROWS, Ask
 from backend.core.views import View
 from backend.ingest.held import HeldPartition
 
@@ -123,7 +123,7 @@ class PartitionScans:
         if low >= high:
             return
         runs = [_Run(each, ask.query, low, high) for each in held]
-        if ask.what == ROWS:
+        if ask.what in (ROWS, RAW):
             await self._rows(part, view, ask, runs)
             return
         # these need no common order: one after the other, and so one partition a question
@@ -135,7 +135,8 @@ class PartitionScans:
 
     async def _rows(self, part: Part, view: View, ask: Ask, runs: list[_Run]) -> None:
         """Merges the runs as far as all of them have been read, until there are enough rows."""
-        backwards, render = ask.query.backwards, self._renderers[view.name]
+        backwards = ask.query.backwards
+        render = self._renderers[view.name] if ask.what == ROWS else _values
         share = min(_TURN, ask.limit * 5 // (4 * len(runs)) + 8)
         pace = _Pace()
         pending: list[Pair] = []
@@ -201,6 +202,10 @@ def worst(numbers: Sequence[_N | None]) -> _N | None:
     """The greatest; None if one is unknown."""
     known = [number for number in numbers if number is not None]
     return max(known) if known and len(known) == len(numbers) else None
+
+
+def _values(pairs: Iterable[Pair]) -> list[bytes]:
+    return [stored[ENTRY_HEAD_SIZE:] for _, stored in pairs]
 
 
 def _taken(rows: list[Pair], room: int, space: int) -> int:

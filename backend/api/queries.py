@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+<<<<<<< HEAD
+from collections.abc import Awaitable, Callable
+=======
 from collections.abc import Awaitable, Callable, MutableMapping
+from functools import partial
+>>>>>>> a46fb604cfc21713c3c174205994595afb7073c9
 from heapq import nsmallest
-from typing import Any
 
 import orjson
 
 from backend.api.answer import Answer, Header, problem_answer
+from backend.api.asgi import Receive, Scope, Send
 from backend.api.batches import Batches
 from backend.api.forwarding import Forwarder
 from backend.api.gathering import SCAN_PATH, Freshness, Gatherer, for_view
@@ -41,9 +46,6 @@ from backend.core.views import View
 
 log = logging.getLogger(__name__)
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Respond = Callable[[Answer, str, Send], Awaitable[None]]
 
 BATCH_PATH = b"/internal/batch"
@@ -76,9 +78,15 @@ class Queries:
             f"{serving.settings.instance_id}; active".encode(),
         )
 
-    def start(self, forwarder: Forwarder) -> None:
+    def start(self, forwarder: Forwarder) -> Gatherer:
         self._gatherer = Gatherer(self._serving, self._scans, forwarder)
+<<<<<<< HEAD
         self._batches = Batches(self._serving, self._reads, forwarder, BATCH_PATH)
+        return self._gatherer
+=======
+        everywhere = partial(self.point, stale_allowed=False)
+        self._batches = Batches(self._serving, self._reads, forwarder, BATCH_PATH, everywhere)
+>>>>>>> a46fb604cfc21713c3c174205994595afb7073c9
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send, respond: Respond) -> bool:
         """False: the path is not one of these, and nothing was done."""

@@ -183,7 +183,7 @@ class ViewReads:
 
     def holder(self, key: bytes, options: ReadOptions) -> HeldPartition:
         """The open store partition of the key, if it may answer."""
-        partition = self._partition(key)
+        partition = self.partition(key)
         held = self._held.get(partition)
         if held is not None:
             if held.progress.answerable or options.stale_allowed:
@@ -240,7 +240,8 @@ class ViewReads:
                     f"{options.max_staleness} s.",
                 )
 
-    def _partition(self, key: bytes) -> int:
+    def partition(self, key: bytes) -> int:
+        """Where the key belongs; Unavailable where that cannot be told."""
         placed = self._serving.topology.views.get(self.view.name)
         if placed is None:
             if self._serving.known:

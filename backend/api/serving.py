@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from backend.core.topology import Member, Topology
 from backend.core.views import View
+from backend.ingest.appender import Appender
 from backend.ingest.held import Held
 from backend.ingest.ingestor import Ingestor
 from backend.ingest.watcher import Watcher
@@ -43,6 +44,7 @@ class Serving:
     watcher: Watcher
     ingestor: Ingestor
     member: GroupMember
+    appender: Appender
     topology: Topology = field(default_factory=Topology)
     state: str = STARTING
     epoch_header: bytes = b"0-0"

@@ -1,101 +1,51 @@
-"""The ASGI application: point reads here, whole views in `queries`, everything else in Flask.
+"""The ASGI application: keys in `keyed`, whole views in `queries`, everything else in Flask.
 
-Bounds what waits: requests in flight, bodies, and the time that a read waits for somebody who can
-answer it.
+Bounds requests in flight and bodies.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
-from dataclasses import replace
-from functools import partial
-from typing import Any, TypeVar
+from collections.abc import Coroutine, MutableMapping
+from typing import Any
 
-from backend.api.answer import Answer, Header, problem_answer, unless_known
-from backend.api.batches import record_key
-from backend.api.changes import Changes
-from backend.api.custom_reads import CustomReads
-from backend.api.forwarding import MARK, Forwarder
-from backend.api.histories import HISTORIES
-from backend.api.parameters import (
-    changes_parameters,
-    key_bytes,
-    point_parameters,
-    span_parameters,
-)
+from backend.api.answer import Answer, problem_answer
+from backend.api.appends import Appends
+from backend.api.asgi import App, Receive, Scope, Send
+from backend.api.forwarding import Forwarder
+from backend.api.gathering import Gatherer
+from backend.api.keyed import MAX_BODY, KeyedRequests
 from backend.api.queries import Queries, read_body
-from backend.api.reads import (
-    PLAIN,
-    Elsewhere,
-    Everywhere,
-    ReadOptions,
-    ViewReads,
-    WrongStoreReads,
-    count_refusal,
-)
-from backend.api.representations import JSON, chosen, offered
+from backend.api.reads import Elsewhere
 from backend.api.serving import Serving
-from backend.api.streams import Streams
-from backend.api.versions import VersionedReads
-from backend.core.batch import parse_search
-from backend.core.codecs import to_base64url
-from backend.core.errors import BadRequest, MethodNotAllowed, NotFound, Problem, Unavailable
-from backend.core.paths import KeyPath, Paths
-from backend.core.views import View
+from backend.api.stores import reads_of
+from backend.core.errors import BadRequest, MethodNotAllowed, Problem, Unavailable
+from backend.core.paths import Paths
 
 log = logging.getLogger(__name__)
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
-
-_T = TypeVar("_T")
-
-_WAIT_STEP = 0.02
-_MAX_BODY = 1 << 20
-_RECORD_BYTES = (b"application/octet-stream", b"application/avro", b"avro/binary")
-
-
-_READS: dict[str, type[ViewReads]] = {
-    "versioned": VersionedReads,
-    "window": WrongStoreReads,
-    "session": WrongStoreReads,
-}
-
 
 class Shell:
-    """Answers key paths itself and hands the rest to `pages`."""
+    """Finds out who answers a path, and writes the answer; `pages` gets what is nobody else's."""
 
     def __init__(self, serving: Serving, pages: App) -> None:
         self._serving = serving
         self._pages = pages
         self._paths = Paths(serving.views.values())
-        self._reads = {
-            name: CustomReads(view, serving)
-            if view.is_custom
-            else _READS.get(view.store, ViewReads)(view, serving)
-            for name, view in serving.views.items()
-        }
-        self._histories = {
-            name: HISTORIES[view.store](self._reads[name])
-            for name, view in serving.views.items()
-            if view.store in HISTORIES
-        }
+        self._reads = {name: reads_of(view, serving) for name, view in serving.views.items()}
         self._queries = Queries(serving, self._paths, self._reads)
+        self._keyed = KeyedRequests(serving, self._reads, self._queries)
+        self._appends = Appends(serving, self._reads)
         self._forwarder: Forwarder | None = None
-        self._streams = Streams(serving.settings.max_streams)
         self._in_flight = 0
         self._max_in_flight = serving.settings.max_in_flight
-        self._wait_steps = round(serving.settings.wait_timeout / _WAIT_STEP)
 
-    def start(self) -> None:
-        """In the event loop, before the first request."""
+    def start(self) -> Gatherer:
+        """In the event loop, before the first request; what asks all instances."""
         settings = self._serving.settings
         self._forwarder = Forwarder(settings.instance_id, settings.forward_timeout)
-        self._queries.start(self._forwarder)
+        self._keyed.start(self._forwarder)
+        return self._queries.start(self._forwarder)
 
     async def stop(self) -> None:
         if self._forwarder is not None:
@@ -112,9 +62,11 @@ class Shell:
             await self._other(scope, receive, send)
             return
         if found.rest == b"changes":
-            await self._changes(found, raw_path, scope, receive, send)
+            refusal = await self._keyed.changes(found, raw_path, scope, receive, send)
+            if refusal is not None:
+                await self._send(refusal, scope["method"], send)
             return
-        await self._bounded(self._key(found, raw_path, scope), scope, send)
+        await self._bounded(self._keyed.answer(found, raw_path, scope), scope, send)
 
     async def _bounded(
         self, answering: Coroutine[Any, Any, Answer], scope: Scope, send: Send
@@ -168,179 +120,34 @@ class Shell:
         body = b"" if method == "HEAD" else answer.body
         await send({"type": "http.response.body", "body": body})
 
-    async def _key(self, found: KeyPath, raw_path: bytes, scope: Scope) -> Answer:
-        reads = self._reads[found.view.name]
-        method = scope["method"]
-        try:
-            if method not in ("GET", "HEAD"):
-                raise MethodNotAllowed(method, "GET, HEAD")
-            ask, options = self._question(reads, found, scope)
-            try:
-                answer = ask()
-            except (Elsewhere, Unavailable):
-                answer = await self._not_here(reads, ask, options, raw_path, scope)
-        except Problem as problem:
-            count_refusal(reads.counts, problem)
-            return problem_answer(problem)
-        return unless_known(answer, scope["headers"])
-
-    def _question(
-        self, reads: ViewReads, found: KeyPath, scope: Scope
-    ) -> tuple[Callable[[], Answer], ReadOptions]:
-        """What is asked: to be called until there is an answer."""
-        query: bytes = scope["query_string"]
-        if not found.rest:
-            encoded, options = False, PLAIN
-            if query:
-                encoded, options = point_parameters(query, reads.view.store == "versioned")
-            # what was valid once is told with its times, in JSON alone
-            of = offered(reads.view) if options.as_of is None else (JSON,)
-            if (kind := chosen(scope["headers"], of)) != JSON:
-                options = replace(options, representation=kind)
-            return partial(reads.read, _key_of(reads, found.text, encoded), options), options
-        history = self._histories.get(found.view.name)
-        if history is None or found.rest != history.resource.encode():
-            raise NotFound(
-                "no-such-resource",
-                f"There is no such thing below a key of this view"
-                f"{'' if history is None else f'; there is /{history.resource}'}.",
-            )
-        encoded, options, span = span_parameters(query)
-        key = _key_of(reads, found.text, encoded)
-        return partial(history.read, key, options, span), options
-
-    async def _not_here(
-        self,
-        reads: ViewReads,
-        ask: Callable[[], Answer],
-        options: ReadOptions,
-        raw_path: bytes,
-        scope: Scope,
-    ) -> Answer:
-        try:
-            return await self._until_here(ask, scope)
-        except Everywhere as everywhere:
-            if not options.plain or reads.view.is_custom:
-                raise
-            answer = await self._queries.point(reads.view, everywhere.key, options.stale_allowed)
-            reads.counts.found += answer.status == 200
-            reads.counts.missed += answer.status == 404
-            return answer
-        except Elsewhere as elsewhere:
-            if options.redirect:
-                return _redirect(elsewhere, raw_path, scope["query_string"])
-            return await self._forward(reads, elsewhere, raw_path, scope)
-
-    async def _until_here(self, ask: Callable[[], _T], scope: Scope) -> _T:
-        """Try again until the wait is over; Elsewhere as soon as there is an owner to ask."""
-        marked = any(name == MARK for name, _ in scope["headers"])
-        for step in range(self._wait_steps + 1):
-            try:
-                return ask()
-            except Elsewhere as elsewhere:
-                if not marked:
-                    raise
-                if step == self._wait_steps:
-                    raise Unavailable(
-                        "not-here",
-                        f"Another instance sent this here, but {elsewhere.member.id} holds the "
-                        f"key's partition as of epoch {self._serving.topology.epoch}.",
-                    ) from None
-            except Unavailable as unavailable:
-                if step == self._wait_steps or unavailable.code in _HOPELESS:
-                    raise
-            await asyncio.sleep(_WAIT_STEP)
-        raise AssertionError("the last step answers or raises")
-
-    async def _changes(
-        self, found: KeyPath, raw_path: bytes, scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        reads = self._reads[found.view.name]
-        headers: list[Header] = scope["headers"]
-        try:
-            if scope["method"] != "GET":
-                raise MethodNotAllowed(scope["method"], "GET")
-            self._streams.check()
-            encoded = changes_parameters(scope["query_string"])
-            key = _key_of(reads, found.text, encoded)
-            last = next((value for name, value in headers if name == b"last-event-id"), None)
-            try:
-                changes = await self._until_here(partial(Changes, reads, key, last), scope)
-            except Elsewhere as elsewhere:
-                assert self._forwarder is not None
-                reads.counts.forwarded += 1
-                query: bytes = scope["query_string"]
-                target = raw_path + b"?" + query if query else raw_path
-                async with self._forwarder.stream(elsewhere.member, target, headers) as (
-                    answer,
-                    chunks,
-                ):
-                    answer.headers.append((b"topology-epoch", self._serving.epoch_header))
-                    await self._streams.run(answer, chunks, receive, send)
-                return
-        except Problem as problem:
-            count_refusal(reads.counts, problem)
-            await self._send(problem_answer(problem), scope["method"], send)
-            return
-        answer = Answer(200, changes.headers, b"")
-        answer.headers.append((b"topology-epoch", self._serving.epoch_header))
-        await self._streams.run(answer, changes.events(), receive, send)
-
-    async def _search(self, view: View, scope: Scope, receive: Receive) -> Answer:
-        """A point read whose key stands in the body."""
-        reads = self._reads[view.name]
+    async def _append(self, topic: str, scope: Scope, receive: Receive) -> Answer:
         try:
             if scope["method"] != "POST":
                 raise MethodNotAllowed(scope["method"], "POST")
-            content_type = next((v for n, v in scope["headers"] if n == b"content-type"), b"")
-            body = await read_body(receive, _MAX_BODY)
-            if content_type.split(b";")[0].strip() in _RECORD_BYTES:
-                key = reads.parse_raw_key(body)
-            else:
-                key = record_key(reads, *parse_search(body))
-            _, options = point_parameters(scope["query_string"], view.store == "versioned")
-            options = replace(options, redirect=False)  # to a GET, it would take the key along
-            ask = partial(reads.read, key, options)
-            # others are asked as for any key
-            target = f"/views/{view.name}/keys/".encode() + to_base64url(key)
-            query = b"&".join(filter(None, (b"encoding=base64url", scope["query_string"])))
-            as_get = {**scope, "method": "GET", "query_string": query}
-            try:
-                answer = ask()
-            except (Elsewhere, Unavailable):
-                answer = await self._not_here(reads, ask, options, target, as_get)
+            return await self._appends.answer(topic, await read_body(receive, MAX_BODY))
         except Problem as problem:
-            count_refusal(reads.counts, problem)
             return problem_answer(problem)
-        return unless_known(answer, scope["headers"])
 
     def drain(self) -> None:
         """Ends the streams: their clients come back to whoever holds the partition then."""
-        self._streams.end()
-
-    async def _forward(
-        self, reads: ViewReads, elsewhere: Elsewhere, raw_path: bytes, scope: Scope
-    ) -> Answer:
-        assert self._forwarder is not None
-        reads.counts.forwarded += 1
-        query: bytes = scope["query_string"]
-        target = raw_path + b"?" + query if query else raw_path
-        return await self._forwarder.forward(
-            elsewhere.member, scope["method"], target, scope["headers"]
-        )
+        self._keyed.drain()
 
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Questions about whole views; and Flask's part, with the epoch on every answer and a
         bound on every body."""
+        topic = self._appends.topic_of(scope["raw_path"])
+        if topic is not None:
+            await self._bounded(self._append(topic, scope, receive), scope, send)
+            return
         found = self._paths.view_path(scope["raw_path"])
         if found is not None and found.resource == "search":
-            await self._bounded(self._search(found.view, scope, receive), scope, send)
+            await self._bounded(self._keyed.search(found.view, scope, receive), scope, send)
             return
         if await self._queries(scope, receive, send, self._send):
             return
         length = next((v for n, v in scope["headers"] if n == b"content-length"), b"0")
-        if not length.isdigit() or int(length) > _MAX_BODY:
-            problem = BadRequest("body-too-large", f"A body has {_MAX_BODY} bytes at most.")
+        if not length.isdigit() or int(length) > MAX_BODY:
+            problem = BadRequest("body-too-large", f"A body has {MAX_BODY} bytes at most.")
             await self._send(problem_answer(problem), scope["method"], send)
             return
         if self._in_flight >= self._max_in_flight:
@@ -359,20 +166,6 @@ class Shell:
             await self._pages(scope, receive, send_with_epoch)
         finally:
             self._in_flight -= 1
-
-
-# Waiting does not help: these need a person.
-_HOPELESS = frozenset(("mis-partitioned", "repartitioned"))
-
-
-def _key_of(reads: ViewReads, text: bytes, encoded: bool) -> bytes:
-    return reads.parse_raw_key(key_bytes(text)) if encoded else reads.parse_key(text)
-
-
-def _redirect(elsewhere: Elsewhere, raw_path: bytes, query: bytes) -> Answer:
-    member = elsewhere.member
-    origin = f"http://{member.host}:{member.port}".encode()
-    return Answer(307, [(b"location", b"%b%b?%b" % (origin, raw_path, query))], b"")
 
 
 def _overloaded(in_flight: int) -> Unavailable:

@@ -14,7 +14,7 @@ from backend.core.views import View
 MAX_KEYS = 1000
 
 _BEFORE_KEYS = re.compile(r'\s*\{\s*"keys"\s*:\s*\[\s*')
-_BEFORE_QUERY = re.compile(r'\s*\{\s*"query"\s*:\s*')
+_MEMBER = re.compile(r'\s*[{,]\s*"(\w+)"\s*:\s*')
 _BY_VALUE = ("string", "uuid", "bytes", "int32", "int64", "float64")
 _BETWEEN = re.compile(r"\s*,?\s*")
 
@@ -44,21 +44,38 @@ def needs_exact(view: View) -> bool:
 
 def parse_search(body: bytes) -> tuple[Any, bytes]:
     """The key of `{"query": key}` as it was read and as it was written; BadRequest."""
+    return parse_members(body, required=("query",))["query"]
+
+
+def parse_members(
+    body: bytes, required: tuple[str, ...], optional: tuple[str, ...] = ()
+) -> dict[str, tuple[Any, bytes]]:
+    """The members of a JSON object, each as it was read and as it was written; BadRequest."""
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError as e:
         raise BadRequest("bad-request", f"The body is not JSON: {e}.") from None
-    text = body.decode()
-    start = _BEFORE_QUERY.match(text)
-    if not isinstance(document, dict) or list(document) != ["query"] or start is None:
-        raise BadRequest("bad-request", 'The body is {"query": key}, and nothing else.')
-    try:
-        _, end = json.JSONDecoder().raw_decode(text, start.end())
-    except RecursionError:
-        raise BadRequest("bad-request", "The key is too deep.") from None
-    if text[end:].strip() != "}":
-        raise BadRequest("bad-request", 'The body is {"query": key}, with "query" once.')
-    return document["query"], text[start.end() : end].encode()
+    known = "{" + ", ".join(f'"{name}": …' for name in (*required, *optional)) + "}"
+    if not isinstance(document, dict) or not set(required) <= document.keys() <= {
+        *required,
+        *optional,
+    }:
+        raise BadRequest("bad-request", f"The body is {known}, and nothing else.")
+    text, at = body.decode(), 0
+    members: dict[str, tuple[Any, bytes]] = {}
+    scan = json.JSONDecoder().raw_decode
+    while name := _MEMBER.match(text, at):
+        try:
+            _, end = scan(text, name.end())
+        except (ValueError, RecursionError):
+            raise BadRequest("bad-request", f"{name[1]} is nested too deep.") from None
+        if name[1] not in document or name[1] in members:
+            break
+        members[name[1]] = document[name[1]], text[name.end() : end].encode()
+        at = end
+    if len(members) != len(document) or text[at:].strip() != "}":
+        raise BadRequest("bad-request", f"The body is {known}, each once and without escapes.")
+    return members
 
 
 def _texts(text: str, count: int) -> list[bytes]:
@@ -82,21 +99,21 @@ def _texts(text: str, count: int) -> list[bytes]:
     return found
 
 
-def key_text(view: View, value: Any, written: bytes) -> tuple[bytes, bool]:
-    """The key for the codec, and whether it is base64url of record bytes; ValueError."""
-    kind = view.key
+def json_text(kind: str, value: Any, written: bytes) -> tuple[bytes, bool]:
+    """A key or value of a format, in JSON, as text for its codec; and whether this is base64url of
+    record bytes; ValueError."""
     if kind in ("int32", "int64"):
         if type(value) is not int:
-            raise ValueError(f"no number: {kind} keys are whole JSON numbers")
+            raise ValueError(f"no number: {kind} is a whole JSON number")
         return b"%d" % value, False
     if kind == "float64":
         if type(value) in (int, float):
             return repr(float(value)).encode(), False
         if value not in ("NaN", "Infinity", "-Infinity"):
-            raise ValueError("no number: float64 keys are JSON numbers, or NaN, Infinity as text")
+            raise ValueError("no number: float64 is a JSON number, or NaN, Infinity as text")
         return str(value).encode(), False
     if kind in ("string", "uuid", "bytes"):
         if not isinstance(value, str):
-            raise ValueError(f"no text: {kind} keys are JSON strings")
+            raise ValueError(f"no text: {kind} is a JSON string")
         return value.encode(), kind == "bytes"
     return written, False

@@ -19,6 +19,8 @@ from backend.core.records import ENTRY_HEAD_SIZE
 from backend.core.scan import Part, Query
 
 ROWS, COUNT, ESTIMATE, TOP = "rows", "count", "estimate", "top"
+RAW = "raw"
+"""As ROWS, with record values in place of JSON items."""
 
 
 @dataclass(frozen=True)

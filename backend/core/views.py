@@ -46,6 +46,7 @@ class View:
     persistence: str = "rocksdb"
     key_schema: str | None = None  # of Avro: its JSON, or CONFLUENT
     value_schema: str | None = None
+    append: bool = dataclasses.field(default=False, compare=False)  # clients may, over HTTP
     schemas: SchemaSource | None = dataclasses.field(default=None, compare=False, repr=False)
 
     @cached_property

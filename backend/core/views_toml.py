@@ -57,12 +57,17 @@ _FIELDS = {
         "murmur2", (*PARTITIONERS, ANY_PARTITION), "the partitioner of the topic's producers"
     ),
     "persistence": _Field("rocksdb", ("rocksdb", "memory"), "where the view is kept"),
+    "append": _Field("off", ("off", "on"), "whether clients may append records over HTTP"),
     "key_schema": _Field("", None, 'of avro keys: a file such as "a.avsc", or "confluent"'),
     "value_schema": _Field("", None, 'of avro values: a file such as "a.avsc", or "confluent"'),
     "retention": _Field("", None, 'how long entries are kept, by their time, such as "7d"'),
 }
 # which stores a field is for, where it is not for all
-_ONLY_FOR = {"window_size": ("window",), "window_key": ("window",)}
+_ONLY_FOR = {
+    "window_size": ("window",),
+    "window_key": ("window",),
+    "append": ("key-value", "versioned"),
+}
 
 
 Read = Callable[[str], str]
@@ -164,6 +169,7 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
         window_key=values["window_key"],
         retention=_parse_duration("retention", values, table, reader),
         persistence=values["persistence"],
+        append=values["append"] == "on",
         key_schema=_parse_schema("key", values, table, reader, read, by_id),
         value_schema=_parse_schema("value", values, table, reader, read, by_id),
     )

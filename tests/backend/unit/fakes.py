@@ -61,6 +61,7 @@ def serving(views: Iterable[View] = (ORDERS,), **settings: Any) -> Serving:
         watcher=cast(Any, FakeWatcher()),
         ingestor=cast(Any, FakeIngestor()),
         member=cast(Any, FakeMember()),
+        appender=cast(Any, None),
     )
 
 

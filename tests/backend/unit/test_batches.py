@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -150,17 +152,39 @@ def test_an_owner_that_does_not_answer_fails_its_keys_only(orders: World) -> Non
 
 
 def test_what_has_moved_is_asked_for_once_more(tmp_path: Path) -> None:
-    with world(tmp_path, ORDERS, wait_timeout=0.2) as made:
+    """b2 has let go of partition 3, and b1 has it a moment later."""
+    with world(tmp_path, ORDERS, wait_timeout=5) as made:
         keys = [b"%d" % n for n in range(40)]
         made.put_all(dict.fromkeys(keys, b"1"))
         made.instances["b2"].serving.held.remove(made.held[3])
-        items = made.batch([key.decode() for key in keys]).json["items"]
-        assert {item.get("code") for item in items} == {None, "catching-up"}
-        made.instances["b1"].serving.held.add(made.held[3])
-        for instance in ("b1", "b2"):  # b2 has a map that is too old
-            made.instances["b1"].place(0, 1, 0, 0)
-            items = made.batch([key.decode() for key in keys], "b1").json["items"]
-            assert {item["status"] for item in items} == {200}, instance
+        made.instances["b2"].place(0, 1, 0, 0)
+        body = orjson.dumps({"keys": [key.decode() for key in keys]})
+
+        async def ask() -> Any:
+            asked = asyncio.ensure_future(made.request("b1", "POST", "/views/orders/batch", body))
+            while not made.peers.asked:
+                await asyncio.sleep(0)
+            made.instances["b1"].serving.held.add(made.held[3])
+            return await asked
+
+        said = asyncio.run(ask())
+        assert {item["status"] for item in said.json["items"]} == {200}
+
+
+@pytest.mark.parametrize("partitioner", ["none", "murmur2"])
+def test_keys_that_may_be_anywhere_are_asked_of_all(tmp_path: Path, partitioner: str) -> None:
+    with world(tmp_path, view(partitioner=partitioner)) as made:
+        for n in range(12):
+            made.put(b"%d" % n, b'{"n":1}', partition=n % 4, timestamp=n)
+            made.put(b"%d" % n, b'{"n":2}', partition=(n + 1) % 4, timestamp=n - 1 + n % 2 * 2)
+        for held in made.held.values():
+            held.identity = replace(held.identity, mis_partitioned=1)
+        made.place(0, 1, 0, 1, mis_partitioned=True)
+        for instance in ("b1", "b2"):
+            items = made.batch([*map(str, range(12)), "none"], instance).json["items"]
+            assert [item["status"] for item in items] == [200] * 12 + [404]
+            if partitioner == "none":
+                assert [item["value"]["n"] for item in items[:12]] == [1, 2] * 6
 
 
 def test_a_windowed_view_has_no_points(tmp_path: Path) -> None:

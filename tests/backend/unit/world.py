@@ -18,7 +18,7 @@ from backend.core.partitioner import partition_of
 from backend.core.paths import Paths
 from backend.core.records import deleted_version, entry_head
 from backend.core.topology import Member
-from backend.core.views import View
+from backend.core.views import ANY_PARTITION, View
 from backend.ingest.held import HeldPartition
 from backend.storage.folder import DataFolder
 from tests.backend.unit.fakes import Instance
@@ -78,7 +78,8 @@ class World:
         self.held: dict[int, HeldPartition] = {}
         for partition in range(PARTITIONS):
             self.held[partition] = self.owner(partition).hold(partition)
-        self._partition_of = partition_of(view.partitioner)
+        anywhere = view.partitioner == ANY_PARTITION
+        self._partition_of = partition_of("murmur2" if anywhere else view.partitioner)
 
     def place(self, *active: int, **more: Any) -> None:
         for instance in self.instances.values():

@@ -1,0 +1,236 @@
+"""Requests that name a key: what is there, its history, its changes; wherever it is held."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+
+from backend.api.answer import Answer, Header, problem_answer, unless_known
+from backend.api.asgi import Receive, Scope, Send
+from backend.api.batches import record_key
+from backend.api.changes import Changes
+from backend.api.forwarding import MARK, Forwarder
+from backend.api.histories import HISTORIES
+from backend.api.parameters import (
+    changes_parameters,
+    key_bytes,
+    point_parameters,
+    span_parameters,
+)
+from backend.api.queries import Queries, read_body
+from backend.api.reads import PLAIN, Elsewhere, Everywhere, ReadOptions, ViewReads, count_refusal
+from backend.api.representations import JSON, chosen, offered
+from backend.api.serving import Serving
+from backend.api.streams import Streams
+from backend.core.batch import parse_search
+from backend.core.codecs import to_base64url
+from backend.core.errors import MethodNotAllowed, NotFound, Problem, Unavailable
+from backend.core.paths import KeyPath
+from backend.core.views import View
+
+_T = TypeVar("_T")
+
+MAX_BODY = 1 << 20
+_WAIT_STEP = 0.02
+_RECORD_BYTES = (b"application/octet-stream", b"application/avro", b"avro/binary")
+# A record that was written just now is on its way.
+_MORE_PATIENCE = {"not-up-to-offset": 5}
+# Waiting does not help: these need a person.
+_HOPELESS = frozenset(("mis-partitioned", "repartitioned"))
+
+
+class KeyedRequests:
+    """All that stands below `{path}/{key}`, and `search`; waits for who can answer, asks owners."""
+
+    def __init__(self, serving: Serving, reads: dict[str, ViewReads], queries: Queries) -> None:
+        self._serving = serving
+        self._reads = reads
+        self._queries = queries
+        self._histories = {
+            name: HISTORIES[view.store](reads[name])
+            for name, view in serving.views.items()
+            if view.store in HISTORIES
+        }
+        self._streams = Streams(serving.settings.max_streams)
+        self._forwarder: Forwarder | None = None
+        self._wait_steps = round(serving.settings.wait_timeout / _WAIT_STEP)
+
+    def start(self, forwarder: Forwarder) -> None:
+        self._forwarder = forwarder
+
+    def drain(self) -> None:
+        """Ends the streams: their clients come back to whoever holds the partition then."""
+        self._streams.end()
+
+    async def answer(self, found: KeyPath, raw_path: bytes, scope: Scope) -> Answer:
+        reads = self._reads[found.view.name]
+        method = scope["method"]
+        try:
+            if method not in ("GET", "HEAD"):
+                raise MethodNotAllowed(method, "GET, HEAD")
+            ask, options = self._question(reads, found, scope)
+            try:
+                answer = ask()
+            except (Elsewhere, Unavailable):
+                answer = await self._not_here(reads, ask, options, raw_path, scope)
+        except Problem as problem:
+            count_refusal(reads.counts, problem)
+            return problem_answer(problem)
+        return unless_known(answer, scope["headers"])
+
+    def _question(
+        self, reads: ViewReads, found: KeyPath, scope: Scope
+    ) -> tuple[Callable[[], Answer], ReadOptions]:
+        """What is asked: to be called until there is an answer."""
+        query: bytes = scope["query_string"]
+        if not found.rest:
+            encoded, options = False, PLAIN
+            if query:
+                encoded, options = point_parameters(query, reads.view.store == "versioned")
+            # what was valid once is told with its times, in JSON alone
+            of = offered(reads.view) if options.as_of is None else (JSON,)
+            if (kind := chosen(scope["headers"], of)) != JSON:
+                options = replace(options, representation=kind)
+            return partial(reads.read, _key_of(reads, found.text, encoded), options), options
+        history = self._histories.get(found.view.name)
+        if history is None or found.rest != history.resource.encode():
+            raise NotFound(
+                "no-such-resource",
+                f"There is no such thing below a key of this view"
+                f"{'' if history is None else f'; there is /{history.resource}'}.",
+            )
+        encoded, options, span = span_parameters(query)
+        key = _key_of(reads, found.text, encoded)
+        return partial(history.read, key, options, span), options
+
+    async def _not_here(
+        self,
+        reads: ViewReads,
+        ask: Callable[[], Answer],
+        options: ReadOptions,
+        raw_path: bytes,
+        scope: Scope,
+    ) -> Answer:
+        try:
+            return await self._until_here(ask, scope)
+        except Everywhere as everywhere:
+            if not options.plain or reads.view.is_custom:
+                raise
+            answer = await self._queries.point(reads.view, everywhere.key, options.stale_allowed)
+            reads.counts.found += answer.status == 200
+            reads.counts.missed += answer.status == 404
+            return answer
+        except Elsewhere as elsewhere:
+            if options.redirect:
+                return _redirect(elsewhere, raw_path, scope["query_string"])
+            return await self._forward(reads, elsewhere, raw_path, scope)
+
+    async def _until_here(self, ask: Callable[[], _T], scope: Scope) -> _T:
+        """Try again until the wait is over; Elsewhere as soon as there is an owner to ask."""
+        marked = any(name == MARK for name, _ in scope["headers"])
+        step = 0
+        while True:
+            try:
+                return ask()
+            except Elsewhere as elsewhere:
+                if not marked:
+                    raise
+                if step >= self._wait_steps:
+                    raise Unavailable(
+                        "not-here",
+                        f"Another instance sent this here, but {elsewhere.member.id} holds the "
+                        f"key's partition as of epoch {self._serving.topology.epoch}.",
+                    ) from None
+            except Unavailable as unavailable:
+                patience = _MORE_PATIENCE.get(unavailable.code, 1) * self._wait_steps
+                if step >= patience or unavailable.code in _HOPELESS:
+                    raise
+            await asyncio.sleep(_WAIT_STEP)
+            step += 1
+
+    async def changes(
+        self, found: KeyPath, raw_path: bytes, scope: Scope, receive: Receive, send: Send
+    ) -> Answer | None:
+        """None where a stream was sent."""
+        reads = self._reads[found.view.name]
+        headers: list[Header] = scope["headers"]
+        try:
+            if scope["method"] != "GET":
+                raise MethodNotAllowed(scope["method"], "GET")
+            self._streams.check()
+            encoded = changes_parameters(scope["query_string"])
+            key = _key_of(reads, found.text, encoded)
+            last = next((value for name, value in headers if name == b"last-event-id"), None)
+            try:
+                changes = await self._until_here(partial(Changes, reads, key, last), scope)
+            except Elsewhere as elsewhere:
+                assert self._forwarder is not None
+                reads.counts.forwarded += 1
+                query: bytes = scope["query_string"]
+                target = raw_path + b"?" + query if query else raw_path
+                async with self._forwarder.stream(elsewhere.member, target, headers) as (
+                    answer,
+                    chunks,
+                ):
+                    answer.headers.append((b"topology-epoch", self._serving.epoch_header))
+                    await self._streams.run(answer, chunks, receive, send)
+                return None
+        except Problem as problem:
+            count_refusal(reads.counts, problem)
+            return problem_answer(problem)
+        answer = Answer(200, changes.headers, b"")
+        answer.headers.append((b"topology-epoch", self._serving.epoch_header))
+        await self._streams.run(answer, changes.events(), receive, send)
+        return None
+
+    async def search(self, view: View, scope: Scope, receive: Receive) -> Answer:
+        """A point read whose key stands in the body."""
+        reads = self._reads[view.name]
+        try:
+            if scope["method"] != "POST":
+                raise MethodNotAllowed(scope["method"], "POST")
+            content_type = next((v for n, v in scope["headers"] if n == b"content-type"), b"")
+            body = await read_body(receive, MAX_BODY)
+            if content_type.split(b";")[0].strip() in _RECORD_BYTES:
+                key = reads.parse_raw_key(body)
+            else:
+                key = record_key(reads, *parse_search(body))
+            _, options = point_parameters(scope["query_string"], view.store == "versioned")
+            options = replace(options, redirect=False)  # to a GET, it would take the key along
+            ask = partial(reads.read, key, options)
+            # others are asked as for any key
+            target = f"/views/{view.name}/keys/".encode() + to_base64url(key)
+            query = b"&".join(filter(None, (b"encoding=base64url", scope["query_string"])))
+            as_get = {**scope, "method": "GET", "query_string": query}
+            try:
+                answer = ask()
+            except (Elsewhere, Unavailable):
+                answer = await self._not_here(reads, ask, options, target, as_get)
+        except Problem as problem:
+            count_refusal(reads.counts, problem)
+            return problem_answer(problem)
+        return unless_known(answer, scope["headers"])
+
+    async def _forward(
+        self, reads: ViewReads, elsewhere: Elsewhere, raw_path: bytes, scope: Scope
+    ) -> Answer:
+        assert self._forwarder is not None
+        reads.counts.forwarded += 1
+        query: bytes = scope["query_string"]
+        target = raw_path + b"?" + query if query else raw_path
+        return await self._forwarder.forward(
+            elsewhere.member, scope["method"], target, scope["headers"]
+        )
+
+
+def _key_of(reads: ViewReads, text: bytes, encoded: bool) -> bytes:
+    return reads.parse_raw_key(key_bytes(text)) if encoded else reads.parse_key(text)
+
+
+def _redirect(elsewhere: Elsewhere, raw_path: bytes, query: bytes) -> Answer:
+    member = elsewhere.member
+    origin = f"http://{member.host}:{member.port}".encode()
+    return Answer(307, [(b"location", b"%b%b?%b" % (origin, raw_path, query))], b"")

@@ -1,0 +1,136 @@
+"""Entries as record bytes, for threads: questions that the event loop asks of all instances.
+
+The look-ups are those of the queries about whole views; a key that has one partition is asked of
+that one alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from concurrent.futures import TimeoutError as TooLate
+from contextlib import aclosing
+from typing import Any, NamedTuple, TypeVar
+
+from backend.api.gathering import Freshness, Gatherer, for_view
+from backend.api.reads import ViewReads
+from backend.api.serving import Serving
+from backend.core.errors import BadRequest, Unavailable
+from backend.core.layouts import EntryKey
+from backend.core.scan import Query
+from backend.core.scan_wire import COUNT, ESTIMATE, RAW
+from backend.core.views import ANY_PARTITION, View
+
+MOST_ENTRIES = 10_000
+MOST_BYTES = 16 << 20
+MOST_COUNTED = 100_000  # one by one; of more an estimate is given
+_PATIENCE = 20.0  # s for one question
+_PAGE = 2_000
+
+_T = TypeVar("_T")
+
+
+class RawEntry(NamedTuple):
+    """Key and times, and the record's value."""
+
+    key: EntryKey
+    value: bytes
+
+
+class RawReads:
+    """Blocking questions; to be asked from any thread but the event loop's, once it is started."""
+
+    def __init__(self, serving: Serving) -> None:
+        self._serving = serving
+        self._reads = {
+            name: ViewReads(view, serving)
+            for name, view in serving.views.items()
+            if not view.is_custom and view.partitioner != ANY_PARTITION
+        }
+        self._gatherer: Gatherer | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def start(self, gatherer: Gatherer) -> None:
+        """In the event loop."""
+        self._gatherer = gatherer
+        self._loop = asyncio.get_running_loop()
+
+    def of_key(
+        self, view: View, key: bytes, first: int | None = None, last: int | None = None
+    ) -> list[RawEntry]:
+        """All entries of a key whose time is within first..last (ms); BadRequest, Unavailable."""
+        low, high = view.layout.key_range(key, key)
+        return self._ask(self._of_key(view, key, Query(low, high, first=first, last=last)))
+
+    def scan(self, view: View, first: bytes | None, last: bytes | None) -> list[RawEntry]:
+        """All entries with first <= key <= last in the keys' order; BadRequest, Unavailable."""
+        low, high = view.layout.key_range(first, last)
+        return self._ask(self._entries(view, Query(low, high), Freshness()))
+
+    def count(self, view: View) -> int:
+        """How many entries the view has, of many about; Unavailable."""
+        return self._ask(self._count(view))
+
+    def _ask(self, question: Coroutine[Any, Any, _T]) -> _T:
+        if self._loop is None:
+            question.close()
+            raise Unavailable("no-topology", "This instance is being started.")
+        asked = asyncio.run_coroutine_threadsafe(question, self._loop)
+        try:
+            return asked.result(_PATIENCE)
+        except TooLate:
+            asked.cancel()
+            raise Unavailable("took-too-long", f"It took more than {_PATIENCE:.0f} s.") from None
+
+    async def _of_key(self, view: View, key: bytes, query: Query) -> list[RawEntry]:
+        assert self._gatherer is not None
+        reads = self._reads.get(view.name)
+        freshness = Freshness(misplaced=reads is None or self._gatherer.misplaced(view))
+        found: list[RawEntry] = []
+        if reads is not None and not freshness.misplaced:
+            found = await self._entries(view, query, freshness, reads.partition(key))
+        if freshness.misplaced:
+            # the newest of all partitions
+            found = await self._entries(view, query, freshness)
+        counts = self._serving.counts[view.name]
+        counts.found += bool(found)
+        counts.missed += not found
+        return found
+
+    async def _entries(
+        self, view: View, query: Query, freshness: Freshness, only: int | None = None
+    ) -> list[RawEntry]:
+        assert self._gatherer is not None
+        entry_key = view.layout.entry_key
+        no_time = b"\0" * 8 if view.store == "versioned" else b""
+        found: list[RawEntry] = []
+        size = 0
+        steps = self._gatherer.rows(view, query, _PAGE, None, freshness, RAW, only)
+        async with aclosing(steps):
+            async for rows, _ in steps:
+                size += sum([len(key) + len(value) for key, _, value in rows])
+                if len(found) + len(rows) > MOST_ENTRIES or size > MOST_BYTES:
+                    raise BadRequest(
+                        "too-many-entries",
+                        f"The answer has more than {MOST_ENTRIES} entries or {MOST_BYTES >> 20} "
+                        f"MiB: narrow its bounds, or stream it: GET /views/{view.name}/"
+                        f"{_RESOURCE[view.store]} with Accept: application/x-ndjson.",
+                    )
+                found += [RawEntry(entry_key(key + no_time), value) for key, _, value in rows]
+        return found
+
+    async def _count(self, view: View) -> int:
+        assert self._gatherer is not None
+        total = self._gatherer.total(view)
+        ask = for_view(view, total, ESTIMATE, Query())
+        answers = await self._gatherer.ask(ask, list(range(total)))
+        estimate = sum(part.counted for _, part in answers)
+        if estimate > MOST_COUNTED or self._gatherer.misplaced(view):
+            return estimate
+        counted: list[int] = []
+        exact = for_view(view, total, COUNT, Query())
+        await self._gatherer.walk(exact, _PATIENCE, lambda part: counted.append(part.counted))
+        return sum(counted)
+
+
+_RESOURCE = {"key-value": "keys", "versioned": "keys", "window": "windows", "session": "sessions"}

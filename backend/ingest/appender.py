@@ -1,0 +1,69 @@
+"""Appending records to topics for clients that have no Kafka client of their own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from confluent_kafka import KafkaError, Message, Producer
+
+Done = Callable[[int | None, str], None]
+"""Called in the appender's thread: the record's offset, or None and why there is none."""
+
+_MOST_WAITING = 10_000
+
+
+class QueueFull(Exception):
+    """So many records wait for the broker already."""
+
+
+class Appender:
+    """An idempotent producer and the thread that serves it."""
+
+    def __init__(self, client_settings: Mapping[str, Any], timeout: float) -> None:
+        """`timeout`: s until a record that the broker has not confirmed is given up."""
+        self._settings = {
+            **client_settings,
+            "client.id": "queryable-append",
+            "enable.idempotence": True,
+            "linger.ms": 2,
+            "delivery.timeout.ms": int(timeout * 1000),
+            "queue.buffering.max.messages": _MOST_WAITING,
+        }
+        self._producer: Producer | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="append", daemon=True)
+
+    def start(self) -> None:
+        self._producer = Producer(self._settings)
+        self._thread.start()
+
+    def append(
+        self, topic: str, partition: int, key: bytes, value: bytes | None, done: Done
+    ) -> None:
+        """Returns at once; QueueFull."""
+        assert self._producer is not None
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                done(message.offset(), "")
+            else:
+                done(None, error.str())
+
+        try:
+            self._producer.produce(topic, value, key, partition=partition, on_delivery=delivered)
+        except BufferError:
+            raise QueueFull from None
+
+    def stop(self) -> None:
+        """Sends what is waiting, for as long as the time-out says."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(10)
+
+    def _serve(self) -> None:
+        assert self._producer is not None
+        while not self._stop.is_set():
+            self._producer.poll(0.1)
+        self._producer.flush(5)

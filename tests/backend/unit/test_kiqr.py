@@ -1,0 +1,175 @@
+"""KIQR's dialect without other instances: which serdes fit, and what is asked of whom."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from flask.testing import FlaskClient
+
+from backend.api import raw_reads
+from backend.api.gathering import Gatherer
+from backend.api.kiqr import FITS, KAFKA
+from backend.api.pages import create_pages
+from backend.api.partition_scans import PartitionScans
+from backend.api.raw_reads import RawReads
+from backend.core.views import View
+from tests.backend.unit.examples import ORDERS, view
+from tests.backend.unit.fakes import serving
+from tests.backend.unit.world import World, world
+
+STRINGS = {"keySerde": f"{KAFKA}Serdes$StringSerde", "valueSerde": f"{KAFKA}Serdes$StringSerde"}
+
+
+def b64(raw: bytes) -> str:
+    return base64.b64encode(raw).decode()
+
+
+@contextmanager
+def asking(made: World) -> Iterator[FlaskClient]:
+    """A client of b1, whose event loop is another thread's."""
+    served = made.instances["b1"].serving
+    reads = RawReads(served)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    async def start() -> None:
+        scans = PartitionScans(served)
+        reads.start(Gatherer(served, scans, cast(Any, made.peers)))
+
+    try:
+        asyncio.run_coroutine_threadsafe(start(), loop).result(5)
+        with create_pages(served, reads).test_client() as client:
+            yield client
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def value(client: FlaskClient, key: bytes) -> Any:
+    return client.get(f"/api/v1/kv/orders/values/{b64(key)}", query_string=STRINGS)
+
+
+def test_a_key_is_asked_of_its_owner_alone(tmp_path: Path) -> None:
+    with world(tmp_path, ORDERS) as made, asking(made) as client:
+        keys = [b"%d" % n for n in range(20)]
+        made.put_all({key: b'"%b"' % key for key in keys})
+        for key in keys:
+            made.peers.asked.clear()
+            assert value(client, key).json == {"value": b64(b'"%b"' % key)}
+            elsewhere = made.partition(key) % 2
+            assert [id_ for id_, _ in made.peers.asked] == ["b2"] * elsewhere
+        counts = made.instances["b1"].serving.counts["orders"]
+        assert (counts.found, counts.missed) == (20, 0)
+        assert value(client, b"x").status_code == 404
+        assert counts.missed == 1
+
+
+def test_a_key_in_another_partition_than_its_own_is_found_the_newest_of_all(tmp_path: Path) -> None:
+    with world(tmp_path, ORDERS) as made, asking(made) as client:
+        home = made.partition(b"k")
+        made.put(b"k", b"1", timestamp=5, partition=home)
+        made.put(b"k", b"2", timestamp=6, partition=(home + 1) % 4)
+        assert value(client, b"k").json == {"value": b64(b"1")}
+        made.place(0, 1, 0, 1, mis_partitioned=True)
+        assert value(client, b"k").json == {"value": b64(b"2")}
+
+
+def test_whoever_does_not_answer_makes_it_unavailable(tmp_path: Path) -> None:
+    with world(tmp_path, ORDERS) as made, asking(made) as client:
+        made.put_all({b"%d" % n: b"1" for n in range(9)})
+        made.peers.down.add("b2")
+        statuses = {made.partition(b"%d" % n) % 2: value(client, b"%d" % n) for n in range(9)}
+        assert statuses[0].status_code == 200
+        assert (statuses[1].status_code, statuses[1].json["code"]) == (503, "owner-unreachable")
+        assert statuses[1].headers["Retry-After"] == "1"
+        assert client.get("/api/v1/kv/orders", query_string=STRINGS).status_code == 503
+        assert client.get("/api/v1/kv/orders/count").status_code == 503
+
+
+def test_before_the_event_loop_runs_it_is_unavailable() -> None:
+    served = serving()
+    with create_pages(served, RawReads(served)).test_client() as client:
+        answer = value(client, b"k")
+        assert (answer.status_code, answer.json["code"]) == (503, "no-topology")
+
+
+@pytest.mark.parametrize("bound", ["MOST_ENTRIES", "MOST_BYTES"])
+def test_all_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
+    with world(tmp_path, ORDERS) as made, asking(made) as client:
+        made.put_all({b"%d" % n: b"1" for n in range(9)})
+        whole = client.get("/api/v1/kv/orders", query_string=STRINGS)
+        assert len(whole.json["results"]) == 9
+        monkeypatch.setattr(raw_reads, bound, 8)
+        refused = client.get("/api/v1/kv/orders", query_string=STRINGS)
+        assert (refused.status_code, refused.json["code"]) == (400, "too-many-entries")
+
+
+def test_of_many_entries_the_count_is_an_estimate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with world(tmp_path, ORDERS) as made, asking(made) as client:
+        made.put_all({b"%d" % n: b"1" for n in range(9)})
+        assert client.get("/api/v1/kv/orders/count").json == {"count": 9}
+        monkeypatch.setattr(raw_reads, "MOST_COUNTED", 0)
+        assert client.get("/api/v1/kv/orders/count").json["count"] >= 9
+
+
+def test_a_question_that_takes_too_long_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with world(tmp_path, ORDERS) as made, asking(made) as client:
+
+        async def forever(*_: Any) -> Any:
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(made.peers, "forward", forever)
+        monkeypatch.setattr(raw_reads, "_PATIENCE", 0.05)
+        answer = client.get("/api/v1/kv/orders", query_string=STRINGS)
+        assert (answer.status_code, answer.json["code"]) == (503, "took-too-long")
+
+
+@pytest.mark.parametrize(
+    ("of", "fit"),
+    [
+        ("string", {"String"}), ("json", {"String"}), ("uuid", {"UUID", "String"}),
+        ("int32", {"Integer"}), ("int64", {"Long"}), ("float64", {"Double"}),
+        ("none", {"Void"}),
+        ("bytes", {"String", "UUID", "Integer", "Long", "Double", "Short", "Float", "Boolean"}),
+    ],
+)  # fmt: skip
+def test_which_serdes_fit(of: str, fit: set[str]) -> None:
+    fitting = {name for name, formats in FITS.items() if of in formats}
+    always = {"ByteArray", "Bytes", "ByteBuffer"}
+    assert fitting == {f"Serdes${name}Serde" for name in fit | always}
+
+
+@pytest.mark.parametrize(
+    ("serde", "of", "code"),
+    [
+        ("com.acme.OrderSerde", "json", ""),
+        ("com.acme.Serdes$Order", "bytes", ""),
+        ("com.acme.OrderSerde", "string", "unfit-serde"),
+        ("OrderSerde", "json", "unknown-serde"),
+        (f"{KAFKA}OrderSerde", "json", "unknown-serde"),
+        ("", "json", "missing-parameter"),
+    ],
+)
+def test_serdes_of_the_clients_own(tmp_path: Path, serde: str, of: str, code: str) -> None:
+    of_view: View = view("orders", value=of)
+    with world(tmp_path, of_view) as made, asking(made) as client:
+        made.put(b"k", b"1")
+        given = {**STRINGS, "valueSerde": serde}
+        answer = client.get(f"/api/v1/kv/orders/values/{b64(b'k')}", query_string=given)
+        if code:
+            assert (answer.status_code, answer.json["code"]) == (400, code)
+        else:
+            assert answer.json == {"value": b64(b"1")}
