@@ -60,13 +60,13 @@ class _Timed:
             entries[where] = self._decode(value)
 
     def _of(self, key: str) -> tuple[list[tuple[tuple[int, ...], Any]], int]:
-        """The entries of a key in order, and the least time that its partition has not forgotten."""
+        """The entries of a key in order, and the least time that is not forgotten there."""
         for partition, seen in zip(self._partitions, self._seen, strict=True):
             if key in partition:
                 return sorted(partition[key].items()), seen - self._retention + 1
         return [], _LEAST
 
-    def keys(self) -> list[str]:
+    def all_keys(self) -> list[str]:
         """In order."""
         return sorted({key for partition in self._partitions for key in partition})
 

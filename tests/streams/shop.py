@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import NamedTuple
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Message, Producer
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE
@@ -94,6 +94,12 @@ def _around(random: Random, now: int) -> int:
 
 def send(bootstrap_servers: str, stage: int) -> None:
     """Most producers are Java's; the one of prices is librdkafka as it is by default."""
+    failed: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            failed.append(error)
+
     for partitioner, topics in (("murmur2_random", INPUTS[:3]), ("consistent_random", INPUTS[3:])):
         producer = Producer(
             {
@@ -103,7 +109,6 @@ def send(bootstrap_servers: str, stage: int) -> None:
                 "linger.ms": 5,
             }
         )
-        failed: list[object] = []
         for topic in topics:
             for key, timestamp, value in inputs(topic, stage):
                 producer.produce(
@@ -111,7 +116,7 @@ def send(bootstrap_servers: str, stage: int) -> None:
                     None if value is None else value.encode(),
                     key.encode(),
                     timestamp=timestamp,
-                    on_delivery=lambda error, _: error and failed.append(error),
+                    on_delivery=delivered,
                 )
         assert producer.flush(30) == 0
         assert not failed, failed[0]
