@@ -123,7 +123,6 @@ def replay_of(view: View, logs: list[Log]) -> Replay:
     return Versions(logs, decode, view.retention)
 
 
-
 KINDS = {"key-value": "value", "window": "windows", "session": "sessions", "versioned": "versions"}
 
 
