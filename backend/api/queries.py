@@ -7,12 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-<<<<<<< HEAD
 from collections.abc import Awaitable, Callable
-=======
-from collections.abc import Awaitable, Callable, MutableMapping
 from functools import partial
->>>>>>> a46fb604cfc21713c3c174205994595afb7073c9
 from heapq import nsmallest
 
 import orjson
@@ -80,13 +76,9 @@ class Queries:
 
     def start(self, forwarder: Forwarder) -> Gatherer:
         self._gatherer = Gatherer(self._serving, self._scans, forwarder)
-<<<<<<< HEAD
-        self._batches = Batches(self._serving, self._reads, forwarder, BATCH_PATH)
-        return self._gatherer
-=======
         everywhere = partial(self.point, stale_allowed=False)
         self._batches = Batches(self._serving, self._reads, forwarder, BATCH_PATH, everywhere)
->>>>>>> a46fb604cfc21713c3c174205994595afb7073c9
+        return self._gatherer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send, respond: Respond) -> bool:
         """False: the path is not one of these, and nothing was done."""

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from backend.api import partition_scans
@@ -90,6 +90,7 @@ def windows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     st.booleans(),
     st.integers(0, 45),
 )
+@example({("a", -3, 0), ("a", 3, 0)}, (0, None, None, None), 1, False, 5)
 def test_windows(
     windows: World,
     small_chunks: None,
@@ -135,6 +136,7 @@ def sessions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     st.booleans(),
     st.integers(0, 45),
 )
+@example({("a", -3, 0), ("a", 3, 0)}, (0, None, None, None), 1, False, 5)
 def test_sessions(
     sessions: World,
     small_chunks: None,
