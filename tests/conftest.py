@@ -12,13 +12,6 @@ from local.broker import Broker, quiet_admin
 from local.topics import Topic, create_topics
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """For several workers: a file's tests stay together, for their fixtures; so does all that runs
-    Spark, of which there is to be one at a time."""
-    spark = item.path.parent.name in ("spark", "e2e")
-    item.add_marker(pytest.mark.xdist_group("spark" if spark else str(item.path)))
-
-
 class MakeTopic(Protocol):
     """``make_topic(partitions=3, cleanup_policy="compact")`` creates a topic, returns its name."""
 
