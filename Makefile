@@ -48,7 +48,7 @@ demo: setup-run ## run everything on http://127.0.0.1:8080 until Ctrl-C; DEMO_ON
 	@$(BIN)/python -m local demo
 
 test: setup lint types ## all checks and tests, ending with pytest's closing line
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: setup
 	@$(BIN)/ruff check --quiet .
@@ -61,7 +61,7 @@ types: setup
 
 unit: setup ## lint, types, and the tests that need no Kafka broker, Spark or other processes
 unit: lint types
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m 'not broker and not spark and not system'
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not broker and not spark and not system'
 
 up: setup-run ## start everything in the background; ready when the command returns
 	@$(BIN)/python -m local up

@@ -1,4 +1,4 @@
-"""The jars of the embedded broker and of Spark's Kafka source, fetched once by Maven.
+"""The jars of the embedded broker, of Spark's Kafka source and of tests, fetched once by Maven.
 
 A jar set is a folder ``<cache>/jars/<name>``. It is filled beside its place and renamed into it,
 with its stamp (a digest of the POM) inside: a folder with the right stamp is complete, everything
@@ -85,6 +85,13 @@ SPARK = JarSet(
     transitive=False,
 )
 
+# For tests that run a Kafka Streams application, beside the broker's.
+STREAMS = JarSet(
+    "streams",
+    ("org.apache.kafka:kafka-streams:4.1.0", "org.rocksdb:rocksdbjni:9.7.3"),
+    transitive=False,
+)
+
 
 def cache_dir() -> Path:
     """``$QUERYABLE_CACHE``, else ``queryable-topics`` in the user's cache folder."""
@@ -102,6 +109,12 @@ def kafka_jars(cache: Path | None = None) -> Path:
 def spark_jars(cache: Path | None = None) -> list[Path]:
     """The jars for ``spark.jars``."""
     return sorted(resolve(SPARK, cache or cache_dir()).glob("*.jar"))
+
+
+def streams_class_path(cache: Path | None = None) -> str:
+    """What a Kafka Streams application needs."""
+    folders = (kafka_jars(cache), resolve(STREAMS, cache or cache_dir()))
+    return os.pathsep.join(f"{folder}/*" for folder in folders)
 
 
 def resolve(jar_set: JarSet, cache: Path) -> Path:

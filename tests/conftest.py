@@ -12,15 +12,6 @@ from local.broker import Broker, quiet_admin
 from local.topics import Topic, create_topics
 
 
-@pytest.hookimpl(tryfirst=True)  # before the groups are read
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """For several workers: a file's tests stay together, for their fixtures; so does all that runs
-    Spark, of which there is to be one at a time."""
-    for item in items:
-        spark = item.get_closest_marker("spark") or item.path.parent.name == "e2e"
-        item.add_marker(pytest.mark.xdist_group("spark" if spark else str(item.path)))
-
-
 class MakeTopic(Protocol):
     """``make_topic(partitions=3, cleanup_policy="compact")`` creates a topic, returns its name."""
 

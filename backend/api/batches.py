@@ -157,7 +157,11 @@ class Batches:
 def _read(reads: ViewReads, key: bytes) -> bytes | Member:
     """A flagged item; or who holds the key."""
     try:
-        return _FINAL + _item(reads.view, key, reads.read(key))
+        value = reads.value(key)
+        key_json = reads.view.key_codec.to_json(key)
+        if value is None:
+            return b'%b{"key":%b,"status":404}' % (_FINAL, key_json)
+        return b'%b{"key":%b,"status":200,"value":%b}' % (_FINAL, key_json, value)
     except Elsewhere as elsewhere:
         return elsewhere.member
     except Everywhere as everywhere:

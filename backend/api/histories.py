@@ -159,8 +159,12 @@ class Versions(History):
         layout = cast(VersionedLayout, self.view.layout)
         of_key = layout.valid_from_range(key, None, None)
         first = _later(span.first, horizon(self.view, held.store.stream_time))
+        if span.last is not None and span.last < first:
+            if past is None and (span.first is None or span.first <= span.last):
+                yield from self._before_horizon(held, layout, key, span.last)
+            return
         low, high = layout.valid_from_range(key, first, span.last)
-        if first is not None and (valid_then := version_at(held, layout, key, first)):
+        if valid_then := version_at(held, layout, key, first):
             low = valid_then[0]
         if span.descending:
             high = high if past is None else past
@@ -175,6 +179,14 @@ class Versions(History):
                 if version is None or version[0] >= high:
                     return
                 yield from self._version(layout, version, following)
+
+    def _before_horizon(
+        self, held: HeldPartition, layout: VersionedLayout, key: bytes, last: int
+    ) -> Iterator[Item]:
+        """What is valid since then; nothing else is known, as for `as_of`."""
+        latest = version_at(held, layout, key, None)
+        if latest is not None and layout.entry_key(latest[0]).start <= last:
+            yield from self._version(layout, latest, None)
 
     def _version(
         self, layout: VersionedLayout, found: Stored, following: Stored | None

@@ -75,8 +75,11 @@ class ReadOptions:
 
     @property
     def bounded(self) -> bool:
-        bounds = (self.min_offsets, self.max_lag, self.max_staleness)
-        return any(bound is not None for bound in bounds)
+        return (
+            self.min_offsets is not None
+            or self.max_lag is not None
+            or self.max_staleness is not None
+        )
 
 
 PLAIN = ReadOptions()
@@ -140,13 +143,8 @@ class ViewReads:
         # before the look-up: what is applied meanwhile is not in the answer, nor may Offset say so
         headers = self.state_headers(held)
         position = held.progress.position
-        try:
-            stored = self.look_up(held, key)
-        except (StoreClosedError, StoreError) as e:
-            raise unreadable(held, e) from None
+        stored = self._stored(held, key)
         if stored is None:
-            self.refuse_doubtful(key)
-            self.counts.missed += 1
             problem = NotFound(
                 "key-not-found",
                 f"View {self.view.name} has no such key, as of offset {position} of "
@@ -156,9 +154,27 @@ class ViewReads:
         if options.representation != AS_JSON:
             return self._represented(held, stored, headers, options.representation)
         value = self._value_json(stored[ENTRY_HEAD_SIZE:])
-        self.counts.found += 1
         headers += (JSON, VARY, self.etag(held, stored))
         return Answer(200, headers, b'{"key":%b,"value":%b}' % (self._key_json(key), value))
+
+    def value(self, key: bytes) -> bytes | None:
+        """What `read` says of a plain question, without all that stands around it: the value as
+        JSON, or None."""
+        stored = self._stored(self.holder(key, PLAIN), key)
+        return None if stored is None else self._value_json(stored[ENTRY_HEAD_SIZE:])
+
+    def _stored(self, held: HeldPartition, key: bytes) -> bytes | None:
+        """The key's entry, or the certainty that there is none; counts both."""
+        try:
+            stored = self.look_up(held, key)
+        except (StoreClosedError, StoreError) as e:
+            raise unreadable(held, e) from None
+        if stored is None:
+            self.refuse_doubtful(key)
+            self.counts.missed += 1
+        else:
+            self.counts.found += 1
+        return stored
 
     def _represented(
         self, held: HeldPartition, stored: bytes, headers: list[Header], kind: str
@@ -166,7 +182,6 @@ class ViewReads:
         """The value alone, as the reader asked for it."""
         raw = stored[ENTRY_HEAD_SIZE:]
         more, body = represented(kind, raw, self.view.value_codec)
-        self.counts.found += 1
         return Answer(200, [*headers, *more, self.etag(held, stored, kind.encode())], body)
 
     def etag(self, held: HeldPartition, stored: bytes, kind: bytes = b"json") -> Header:

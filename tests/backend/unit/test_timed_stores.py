@@ -84,7 +84,9 @@ class Model:
         began = [*self.of_key(key), None]
         for version, following in pairwise(began):
             until = None if following is None else following[0]
-            overlaps = until is None or until > max(first, self.horizon)
+            # of what ended before the horizon nothing is known
+            known_from = first if until is None else max(first, self.horizon)
+            overlaps = known_from <= last and (until is None or until > known_from)
             if overlaps and version[0] <= last and version[2] is not None:
                 found.append({"valid_from": version[0], "valid_to": until, "value": version[2]})
         return found
