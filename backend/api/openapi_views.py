@@ -17,7 +17,7 @@ from backend.api.openapi_parts import (
 from backend.core.views import View
 
 NDJSON = "application/x-ndjson"
-EVENTS = "text/event-stream"
+EVENTS = "text/event-stream; charset=utf-8"
 OCTETS, AVRO = "application/octet-stream", "application/avro"
 BINARY: Json = {"type": "string", "format": "binary"}
 
