@@ -111,6 +111,7 @@ def serving(
             opening=lambda: [(ORDERS.name, partition) for partition in opening], rebuilds=2
         ),
         "member": None,
+        "appender": None,
     }
     made = Serving(views={ORDERS.name: ORDERS}, **parts)
     if members:
