@@ -47,8 +47,8 @@ STATED = ("Partition", "Offset", "Lag", "Staleness", "Served-By", "Topology-Epoc
           "Retry-After", "Allow", "ETag", "Schema-Fingerprint", "Schema-Id")  # fmt: skip
 MODES = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
 # as many requests an operation and mode as there is time for
-EXAMPLES = int(os.environ.get("OPENAPI_EXAMPLES", "6"))
-SECONDS = float(os.environ.get("OPENAPI_SECONDS", "12"))
+EXAMPLES = int(os.environ.get("OPENAPI_EXAMPLES", "5"))
+SECONDS = float(os.environ.get("OPENAPI_SECONDS", "6"))
 
 
 def example_key(of: str) -> bytes:

@@ -113,6 +113,7 @@ def serving(
             opening=lambda: [(ORDERS.name, partition) for partition in opening], rebuilds=2
         ),
         "member": None,
+        "appender": None,
     }
     made = Serving(views={ORDERS.name: ORDERS}, appender=NOBODY, **parts)
     if members:
