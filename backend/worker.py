@@ -52,7 +52,10 @@ _clock = _Clock()
 
 
 def _plain(headers: list[tuple[bytes, bytes]]) -> bool:
-    return all(name not in _CONDITIONS or value in _ANY for name, value in headers)
+    for name, value in headers:  # noqa: SIM110 - a generator costs four times as much
+        if name in _CONDITIONS and value not in _ANY:
+            return False
+    return True
 
 
 def _response(answer: Answer) -> bytes:
