@@ -77,9 +77,13 @@ def load_settings() -> Settings:
     try:
         return Settings()
     except ValidationError as e:
-        problems = "; ".join(
-            f"QUERYABLE_{'_'.join(map(str, error['loc'])).upper()}: {error['msg']}"
-            f" (it is {error['input']!r})"
-            for error in e.errors()
-        )
-        raise ConfigurationError(problems) from None
+        raise ConfigurationError(problems_of(e)) from None
+
+
+def problems_of(error: ValidationError) -> str:
+    """The variables that are wrong, and how, in one line."""
+    return "; ".join(
+        f"QUERYABLE_{'_'.join(map(str, each['loc'])).upper()}: {each['msg']}"
+        f" (it is {each['input']!r})"
+        for each in error.errors()
+    )

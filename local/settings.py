@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from backend.settings import problems_of
 from local.errors import LocalError
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -56,9 +57,4 @@ def load_settings() -> StackSettings:
     try:
         return StackSettings()
     except ValidationError as error:
-        problems = "; ".join(
-            f"QUERYABLE_{'_'.join(map(str, each['loc'])).upper()}: {each['msg']} "
-            f"(it is {each['input']!r})"
-            for each in error.errors()
-        )
-        raise LocalError(problems) from None
+        raise LocalError(problems_of(error)) from None
