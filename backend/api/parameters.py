@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from typing import TypeVar
-from urllib.parse import parse_qsl
 
 from backend.api.histories import MAX_LIMIT, Span
 from backend.api.reads import ReadOptions
 from backend.core.codecs import from_base64url
 from backend.core.errors import BadRequest
+from backend.core.scan import choice, parse_parameters
 from backend.core.times import parse_duration, parse_time
 
 _T = TypeVar("_T")
@@ -28,30 +28,18 @@ class Parameters:
     """The parameters of one request; each is read once, by its meaning."""
 
     def __init__(self, query: bytes, known: tuple[str, ...]) -> None:
-        self._given: dict[str, str] = {}
-        for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
-            if name not in known:
-                raise BadRequest(
-                    "unknown-parameter",
-                    f"{name!r} is not a parameter of this request; known are {', '.join(known)}.",
-                )
-            if name in self._given:
-                raise BadRequest("repeated-parameter", f"{name!r} is given twice.")
-            self._given[name] = value
+        self._given = parse_parameters(query, known)
 
     def choice(self, name: str, *allowed: str) -> str:
         """The first of `allowed` by default."""
-        value = self._given.get(name, allowed[0])
-        if value not in allowed:
-            raise BadRequest("bad-parameter", f"{name}={value}: it is one of {', '.join(allowed)}.")
-        return value
+        return choice(self._given, name, allowed)
 
     def parsed(self, name: str, parse: Callable[[str], _T]) -> _T | None:
         """None where it is not given; the reader is told what `parse` (ValueError) says."""
         if name not in self._given:
             return None
         try:
-            return parse(self._given[name])
+            return parse(self._given[name].decode("latin-1"))
         except ValueError as e:
             raise BadRequest("bad-parameter", f"{name}: {e}.") from None
 
