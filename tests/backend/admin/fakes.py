@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 from backend.api.serving import RUNNING, Serving
 from backend.core.progress import Progress
@@ -22,8 +22,6 @@ from backend.settings import Settings
 
 ORDERS = View("orders", "orders-topic", "/orders", "string", "json", "murmur2")
 EPOCH = Epoch(1_700_000_000_000, 7)
-
-NOBODY = cast(Any, None)  # takes no part in what is tested here
 
 
 @contextlib.contextmanager
@@ -115,7 +113,7 @@ def serving(
         "member": None,
         "appender": None,
     }
-    made = Serving(views={ORDERS.name: ORDERS}, appender=NOBODY, **parts)
+    made = Serving(views={ORDERS.name: ORDERS}, **parts)
     if members:
         view = PlacedView(ORDERS.description(), placed.pop("hash", ORDERS.hash), active, **placed)
         made.topology = Topology(EPOCH, members, {ORDERS.name: view})
