@@ -154,6 +154,7 @@ class ViewReads:
         if options.representation != AS_JSON:
             return self._represented(held, stored, headers, options.representation)
         value = self._value_json(stored[ENTRY_HEAD_SIZE:])
+        self.counts.found += 1
         headers += (JSON, VARY, self.etag(held, stored))
         return Answer(200, headers, b'{"key":%b,"value":%b}' % (self._key_json(key), value))
 
@@ -161,10 +162,14 @@ class ViewReads:
         """What `read` says of a plain question, without all that stands around it: the value as
         JSON, or None."""
         stored = self._stored(self.holder(key, PLAIN), key)
-        return None if stored is None else self._value_json(stored[ENTRY_HEAD_SIZE:])
+        if stored is None:
+            return None
+        value = self._value_json(stored[ENTRY_HEAD_SIZE:])
+        self.counts.found += 1
+        return value
 
     def _stored(self, held: HeldPartition, key: bytes) -> bytes | None:
-        """The key's entry, or the certainty that there is none; counts both."""
+        """The key's entry, or the certainty that there is none, which is counted."""
         try:
             stored = self.look_up(held, key)
         except (StoreClosedError, StoreError) as e:
@@ -172,8 +177,6 @@ class ViewReads:
         if stored is None:
             self.refuse_doubtful(key)
             self.counts.missed += 1
-        else:
-            self.counts.found += 1
         return stored
 
     def _represented(
@@ -182,6 +185,7 @@ class ViewReads:
         """The value alone, as the reader asked for it."""
         raw = stored[ENTRY_HEAD_SIZE:]
         more, body = represented(kind, raw, self.view.value_codec)
+        self.counts.found += 1
         return Answer(200, [*headers, *more, self.etag(held, stored, kind.encode())], body)
 
     def etag(self, held: HeldPartition, stored: bytes, kind: bytes = b"json") -> Header:
