@@ -154,7 +154,7 @@ class Ingestor:
         wanted = self._wanted
         for held in self._held.all():
             if (held.view.name, held.partition) not in wanted:
-                self._close(held)
+                self._let_go(held)
             elif held.damaged is not None:
                 self._rebuild(held, held.damaged, keep_aside=True)
         if wanted == self._opened:
@@ -191,6 +191,13 @@ class Ingestor:
         self._assign(view.topic, partition)
         self._on_news()
         return True
+
+    def _let_go(self, held: HeldPartition) -> None:
+        """Somebody else answers from now on, of newer records: if it comes back, it has to reach
+        the end first, however near that is."""
+        held.identity = replace(held.identity, answerable=False)
+        if self._write(held, held.store.new_batch(), held.progress.position, held.identity):
+            self._close(held)
 
     def _close(self, held: HeldPartition) -> None:
         self._held.remove(held)

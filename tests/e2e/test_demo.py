@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from local import http
 from local.data import flight_rows
 from local.expected import latest_departures
-from local.ports import LOOPBACK, is_free
+from local.ports import LOOPBACK, free_ports, is_free
 from local.processes import spawn
 from local.verify import verify
 from local.waiting import wait_until
@@ -129,7 +129,7 @@ def test_the_readmes_examples_answer_as_it_says(demo: Demo) -> None:
 def test_the_proxy_follows_a_backend_that_comes_and_one_that_goes(
     demo: Demo, aircraft: list[str]
 ) -> None:
-    [port] = (p for p in (demo.backend_ports[-1] + 1,) if is_free(p))
+    [port] = free_ports(1)
     before = demo.topology()["epoch"]
     false_answers: list[tuple[str, int, bytes]] = []
     stop = threading.Event()
