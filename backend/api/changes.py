@@ -81,17 +81,15 @@ class Changes:
         finally:
             watches.remove(self._key, self._tell)
 
-    def end(self) -> None:
-        """No more events."""
-        self._waiting.put_nowait(None)
-
     def _tell(self, changes: Sequence[Change] | None) -> None:
         """In the ingest thread."""
         self._loop.call_soon_threadsafe(self._take, changes)
 
     def _take(self, changes: Sequence[Change] | None) -> None:
         if changes is None or self._waiting.qsize() > _MOST_WAITING:
-            self.end()
+            # nothing more is to queue behind the end
+            self._held.watches.remove(self._key, self._tell)
+            self._waiting.put_nowait(None)
             return
         for change in changes:
             self._waiting.put_nowait(change)

@@ -7,8 +7,8 @@ for all records at once is checked once (the partitioner, in NumPy).
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol, cast
 
 import numpy as np
@@ -45,7 +45,7 @@ class DeadLetter:
     reason: str
 
 
-@dataclass(frozen=True)
+@dataclass
 class Filled:
     """What a run of records came to: the bare keys added, what was not, and the greatest time."""
 
@@ -79,7 +79,8 @@ def fill(
         return filled
     # each record that was looked at is among the keys or the dead
     done = len(filled.keys) + len(filled.dead)
-    return replace(filled, stopped=len(records) - len(run) + done)
+    filled.stopped = len(records) - len(run) + done
+    return filled
 
 
 def _fill_latest(
@@ -120,33 +121,16 @@ def _fill_timed(
 ) -> Filled:
     """Entries that have a time: windows, sessions, versions, and whatever has a retention."""
     put, delete = batch.put, batch.delete
-    probe_key, probe_value = view.key_codec.probe, view.value_codec.probe
-    layout, keeps_value, versioned = view.layout, view.value != "none", view.store == "versioned"
+    keeps_value, versioned = view.value != "none", view.store == "versioned"
     time_of, retention = expiry.time_of(view), view.retention
-    keys: list[bytes] = []
-    dead: list[DeadLetter] = []
-    for record in records:
-        key, value = record.key(), record.value()
-        if key is None:
-            dead.append(DeadLetter(record, _NO_KEY))
-            continue
-        timestamp, offset = record.timestamp()[1], record.offset()
-        bare = layout.bare_key(key)
-        try:
-            probe_key(bare)
-            stored_key = layout.stored_key(key, timestamp)
-            if value is not None:
-                probe_value(value)
-        except ValueError:
-            dead.append(DeadLetter(record, _what_is_wrong(view, key, bare, value)))
-            continue
-        except SchemaNotYet as not_yet:
-            return Filled(keys, dead, stream_time, not_yet)
-        keys.append(bare)
+    filled = Filled([], [], stream_time)
+    for bare, stored_key, value, timestamp, offset in _sound(view, records, filled):
+        filled.keys.append(bare)
         if retention is not None:
             time = time_of(stored_key, timestamp)
-            stream_time = time if stream_time is None else max(stream_time, time)
-            if time < expiry.horizon(view, stream_time):
+            latest = filled.stream_time
+            filled.stream_time = time if latest is None else max(latest, time)
+            if time < expiry.horizon(view, filled.stream_time):
                 # late: it had expired before it came
                 if not versioned:
                     delete(stored_key)
@@ -160,31 +144,45 @@ def _fill_timed(
             put(stored_key, deleted_version(timestamp, offset))
         else:
             delete(stored_key)
-    return Filled(keys, dead, stream_time)
+    return filled
 
 
 def _fill_custom(batch: RecordBatch, view: View, records: Sequence[Record]) -> Filled:
     """For a store of the user's own: the records themselves, if they are of the view's formats."""
+    filled = Filled([], [], None)
+    for key, _, value, timestamp, offset in _sound(view, records, filled):
+        batch.apply(key, value, timestamp, offset)
+        filled.keys.append(key)
+    return filled
+
+
+def _sound(
+    view: View, records: Sequence[Record], filled: Filled
+) -> Iterator[tuple[bytes, bytes, bytes | None, int, int]]:
+    """Bare key, stored key, value, timestamp (ms) and offset of the records that are of the view's
+    formats. The others are added to `filled`; a schema that is not there yet ends it, and is too.
+    """
     probe_key, probe_value = view.key_codec.probe, view.value_codec.probe
-    keys: list[bytes] = []
-    dead: list[DeadLetter] = []
+    layout = view.layout
     for record in records:
         key, value = record.key(), record.value()
         if key is None:
-            dead.append(DeadLetter(record, _NO_KEY))
+            filled.dead.append(DeadLetter(record, _NO_KEY))
             continue
+        timestamp = record.timestamp()[1]
+        bare = layout.bare_key(key)
         try:
-            probe_key(key)
+            probe_key(bare)
+            stored_key = layout.stored_key(key, timestamp)
             if value is not None:
                 probe_value(value)
         except ValueError:
-            dead.append(DeadLetter(record, _what_is_wrong(view, key, key, value)))
+            filled.dead.append(DeadLetter(record, _what_is_wrong(view, key, bare, value)))
             continue
         except SchemaNotYet as not_yet:
-            return Filled(keys, dead, None, not_yet)
-        batch.apply(key, value, record.timestamp()[1], record.offset())
-        keys.append(key)
-    return Filled(keys, dead, None)
+            filled.waiting = not_yet
+            return
+        yield bare, stored_key, value, timestamp, record.offset()
 
 
 def _from(records: Sequence[Record], position: int) -> Sequence[Record]:

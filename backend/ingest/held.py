@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import zlib
 from dataclasses import dataclass, field
 
@@ -11,6 +12,8 @@ from backend.core.records import Identity
 from backend.core.views import View
 from backend.ingest.protocols import Store
 from backend.ingest.watches import Watches
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -39,6 +42,15 @@ class HeldPartition:
         # a topic made anew has the same offsets with other records
         made = zlib.crc32(self.identity.topic_id.encode())
         self.etag_prefix = b"%b-%08x-%d" % (self.view.topic.encode(), made, self.partition)
+
+    def warn_of_misplaced(self, offset: int) -> None:
+        """The first record in the wrong partition has come, up to `offset`."""
+        log.warning(
+            'view %s, partition %d has records that partitioner "%s" puts elsewhere, the first up '
+            "to offset %d: all partitions are asked for each key of this view. Set the view's "
+            "partitioner to that of the topic's producers",
+            self.view.name, self.partition, self.view.partitioner, offset,
+        )  # fmt: skip
 
 
 class Held:

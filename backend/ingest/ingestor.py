@@ -283,12 +283,7 @@ class Ingestor:
         misplaced = count_mis_partitioned(view, filled.keys, held.partition, sorted(counts))
         if misplaced:
             if not identity.mis_partitioned:
-                log.warning(
-                    'view %s, partition %d has records that partitioner "%s" puts elsewhere, the '
-                    "first up to offset %d: misses of this view are answered 503. Set the view's "
-                    "partitioner to that of the topic's producers",
-                    view.name, held.partition, view.partitioner, position - 1,
-                )  # fmt: skip
+                held.warn_of_misplaced(position - 1)
             identity = replace(identity, mis_partitioned=identity.mis_partitioned + misplaced)
         if dead:
             self._dead_letters.send(view, held.partition, dead)
@@ -324,20 +319,30 @@ class Ingestor:
             if held.progress.applied(position):
                 self._say_answerable(held)
         except StoreError as e:
-            if e.damaged:
-                self._rebuild(held, str(e), keep_aside=True)
-            else:
-                # a full disk, say: what is stored is in step; open it again and go on from there
-                log.error("view %s, partition %d: %s", held.view.name, held.partition, e)
-                self._close(held)
-                self._not_before[(held.view.name, held.partition)] = time.monotonic() + _RETRY_AFTER
+            self._failed(held, e)
             return False
         return True
 
+    def _failed(self, held: HeldPartition, error: StoreError) -> None:
+        """Rebuild what is damaged; else a full disk, say: what is stored is in step, so open it
+        again and go on from there."""
+        if error.damaged:
+            self._rebuild(held, str(error), keep_aside=True)
+        else:
+            unit = (held.view.name, held.partition)
+            log.error("view %s, partition %d: %s", *unit, error)
+            self._close(held)
+            self._not_before[unit] = time.monotonic() + _RETRY_AFTER
+
     def _expire(self) -> None:
         for held in self._held.all():
-            if held.view.retention is not None and (batch := expired(held)) is not None:
-                self._write(held, batch, held.progress.position, None)
+            try:
+                batch = expired(held)
+            except StoreError as e:
+                self._failed(held, e)
+            else:
+                if batch is not None:
+                    self._write(held, batch, held.progress.position, None)
 
     def _say_rebuilt(self, view: str, partition: int, reason: str) -> None:
         self.rebuilds += 1
