@@ -25,6 +25,8 @@ from tests.backend.unit.fakes import Instance
 
 PARTITIONS = 4
 
+NDJSON = "application/x-ndjson"
+
 
 class Peers:
     """A Forwarder without a network: `down` are ids of those that do not answer."""
@@ -209,3 +211,7 @@ def world(folder: Path, view: View, **settings: Any) -> Iterator[World]:
         yield made
     finally:
         made.close()
+
+
+def numbered(count: int) -> dict[bytes, bytes]:
+    return {b"key-%05d" % n: b'{"n":%d}' % n for n in range(count)}
