@@ -58,6 +58,11 @@ class Settings(BaseSettings):
     kiqr: bool = Field(True, description="whether KIQR's REST dialect is served under /api/v1")
     max_streams: int = Field(1000, ge=0, description="streams of changes at once; then the same")
 
+    @property
+    def ends_trusted_for(self) -> float:
+        """Seconds for which an end of a log that was fetched tells the lag: some looks may fail."""
+        return 3 * self.end_offset_interval + 2
+
     @model_validator(mode="after")
     def _derived(self) -> Settings:
         derived = {

@@ -20,6 +20,14 @@ class Answer:
     body: bytes
 
 
+def freshness_headers(lag: int | None, staleness: float | None) -> tuple[Header, Header]:
+    """Lag (records) and Staleness (ms; given in s); None: unknown."""
+    return (
+        (b"lag", b"unknown" if lag is None else b"%d" % lag),
+        (b"staleness", b"unknown" if staleness is None else b"%d" % (staleness * 1000)),
+    )
+
+
 def problem_answer(problem: Problem, headers: list[Header] | None = None) -> Answer:
     """A Problem as an answer; `headers` are added to its own."""
     return Answer(problem.status, problem.headers() + (headers or []), problem.body())

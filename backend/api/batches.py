@@ -10,7 +10,7 @@ import orjson
 
 from backend.api.answer import Answer
 from backend.api.forwarding import Forwarder
-from backend.api.reads import Elsewhere, Everywhere, ViewReads, count_refusal
+from backend.api.reads import HOPELESS, Elsewhere, Everywhere, ViewReads, count_refusal
 from backend.api.serving import Serving
 from backend.core.batch import json_text, needs_exact, parse_batch
 from backend.core.codecs import from_base64url
@@ -23,8 +23,6 @@ _WAIT_STEP = 0.02
 _TURN = 250  # keys between two turns of the event loop
 _FINAL, _AGAIN, _ALL = b".", b"?", b"*"  # of an item: it stands, ask again, ask all partitions
 _AT_ONCE = 8  # keys that all partitions are asked for
-# waiting does not help: these need a person
-_HOPELESS = frozenset(("mis-partitioned", "repartitioned"))
 
 
 class Batches:
@@ -168,7 +166,7 @@ def _read(reads: ViewReads, key: bytes) -> bytes | Member:
         return _ALL + _problem_item(reads.view.key_codec.to_json(key), everywhere)
     except Problem as problem:
         count_refusal(reads.counts, problem)
-        again = problem.status == 503 and problem.code not in _HOPELESS
+        again = problem.status == 503 and problem.code not in HOPELESS
         item = _problem_item(reads.view.key_codec.to_json(key), problem)
         return (_AGAIN if again else _FINAL) + item
 

@@ -90,13 +90,7 @@ class Gatherer:
 
     def total(self, view: View) -> int:
         """The view's partition count; Unavailable where no scan of it can be right."""
-        placed = self._serving.topology.views.get(view.name)
-        if placed is None:
-            if self._serving.known:
-                raise Unavailable("nobody", f"The group has not placed view {view.name} yet.")
-            raise Unavailable("no-topology", "This instance has not joined its group yet.")
-        if not placed.active:
-            raise Unavailable("topic-missing", f"Topic {view.topic} is not there yet.")
+        placed = self._serving.placed(view)
         count = len(placed.active)
         facts = self._serving.watcher.latest.get(view.topic)
         known = count if facts is None else facts.partitions
@@ -107,8 +101,7 @@ class Gatherer:
 
     def misplaced(self, view: View) -> bool:
         """Whether a key may be in several partitions."""
-        placed = self._serving.topology.views.get(view.name)
-        return view.partitioner == ANY_PARTITION or (placed is not None and placed.mis_partitioned)
+        return self._serving.misplaced(view)
 
     async def ask(
         self, ask: Ask, partitions: list[int], after: bytes | None = None

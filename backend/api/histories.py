@@ -13,7 +13,7 @@ from typing import cast
 
 from backend.api.answer import JSON, Answer
 from backend.api.reads import Everywhere, ReadOptions, ViewReads, unreadable
-from backend.api.versions import validity, version_at
+from backend.api.versions import Stored, validity, version_at
 from backend.core.cursor import Question, decode_cursor, encode_cursor
 from backend.core.errors import StoreClosedError, StoreError, Unavailable
 from backend.core.expiry import horizon
@@ -22,9 +22,6 @@ from backend.core.records import ENTRY_HEAD_SIZE, is_deleted
 from backend.ingest.held import HeldPartition
 
 MAX_LIMIT = 1000
-
-Stored = tuple[bytes, bytes]
-"""A stored key, and the stored bytes there."""
 
 Item = tuple[bytes, bytes]
 """A stored key, and the JSON of what is there."""

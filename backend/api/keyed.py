@@ -21,7 +21,15 @@ from backend.api.parameters import (
     span_parameters,
 )
 from backend.api.queries import Queries, read_body
-from backend.api.reads import PLAIN, Elsewhere, Everywhere, ReadOptions, ViewReads, count_refusal
+from backend.api.reads import (
+    HOPELESS,
+    PLAIN,
+    Elsewhere,
+    Everywhere,
+    ReadOptions,
+    ViewReads,
+    count_refusal,
+)
 from backend.api.representations import JSON, chosen, offered
 from backend.api.serving import Serving
 from backend.api.streams import Streams
@@ -38,8 +46,6 @@ _WAIT_STEP = 0.02
 _RECORD_BYTES = (b"application/octet-stream", b"application/avro", b"avro/binary")
 # A record that was written just now is on its way.
 _MORE_PATIENCE = {"not-up-to-offset": 5}
-# Waiting does not help: these need a person.
-_HOPELESS = frozenset(("mis-partitioned", "repartitioned"))
 
 
 class KeyedRequests:
@@ -72,14 +78,10 @@ class KeyedRequests:
             if method not in ("GET", "HEAD"):
                 raise MethodNotAllowed(method, "GET, HEAD")
             ask, options = self._question(reads, found, scope)
-            try:
-                answer = ask()
-            except (Elsewhere, Unavailable):
-                answer = await self._not_here(reads, ask, options, raw_path, scope)
+            return await self._told(reads, ask, options, raw_path, scope)
         except Problem as problem:
             count_refusal(reads.counts, problem)
             return problem_answer(problem)
-        return unless_known(answer, scope["headers"])
 
     def _question(
         self, reads: ViewReads, found: KeyPath, scope: Scope
@@ -106,7 +108,7 @@ class KeyedRequests:
         key = _key_of(reads, found.text, encoded)
         return partial(history.read, key, options, span), options
 
-    async def _not_here(
+    async def _told(
         self,
         reads: ViewReads,
         ask: Callable[[], Answer],
@@ -114,19 +116,20 @@ class KeyedRequests:
         raw_path: bytes,
         scope: Scope,
     ) -> Answer:
+        """The answer, from wherever it is to be had; Problem."""
         try:
-            return await self._until_here(ask, scope)
+            answer = await self._until_here(ask, scope)
         except Everywhere as everywhere:
             if not options.plain or reads.view.is_custom:
                 raise
             answer = await self._queries.point(reads.view, everywhere.key, options.stale_allowed)
             reads.counts.found += answer.status == 200
             reads.counts.missed += answer.status == 404
-            return answer
         except Elsewhere as elsewhere:
             if options.redirect:
                 return _redirect(elsewhere, raw_path, scope["query_string"])
-            return await self._forward(reads, elsewhere, raw_path, scope)
+            answer = await self._forward(reads, elsewhere, raw_path, scope)
+        return unless_known(answer, scope["headers"])
 
     async def _until_here(self, ask: Callable[[], _T], scope: Scope) -> _T:
         """Try again until the wait is over; Elsewhere as soon as there is an owner to ask."""
@@ -146,7 +149,7 @@ class KeyedRequests:
                     ) from None
             except Unavailable as unavailable:
                 patience = _MORE_PATIENCE.get(unavailable.code, 1) * self._wait_steps
-                if step >= patience or unavailable.code in _HOPELESS:
+                if step >= patience or unavailable.code in HOPELESS:
                     raise
             await asyncio.sleep(_WAIT_STEP)
             step += 1
@@ -205,14 +208,10 @@ class KeyedRequests:
             target = f"/views/{view.name}/keys/".encode() + to_base64url(key)
             query = b"&".join(filter(None, (b"encoding=base64url", scope["query_string"])))
             as_get = {**scope, "method": "GET", "query_string": query}
-            try:
-                answer = ask()
-            except (Elsewhere, Unavailable):
-                answer = await self._not_here(reads, ask, options, target, as_get)
+            return await self._told(reads, ask, options, target, as_get)
         except Problem as problem:
             count_refusal(reads.counts, problem)
             return problem_answer(problem)
-        return unless_known(answer, scope["headers"])
 
     async def _forward(
         self, reads: ViewReads, elsewhere: Elsewhere, raw_path: bytes, scope: Scope

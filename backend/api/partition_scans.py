@@ -19,7 +19,7 @@ from backend.api.serving import Serving
 from backend.core import expiry
 from backend.core.errors import StoreClosedError, StoreError
 from backend.core.items import Number, Pair, Ranking, renderer
-from backend.core.records import ENTRY_HEAD_SIZE, is_deleted
+from backend.core.records import ENTRY_HEAD_SIZE, is_deleted, ordered_time
 from backend.core.scan import Part, Query, cut, distinct, first_of
 from backend.core.scan_wire import COUNT, ESTIMATE, RAW, ROWS, Ask
 from backend.core.views import View
@@ -51,7 +51,7 @@ class PartitionScans:
 
     def __init__(self, serving: Serving) -> None:
         self._serving = serving
-        self._trusted_for = 3 * serving.settings.end_offset_interval + 2
+        self._trusted_for = serving.settings.ends_trusted_for
         self._renderers = {name: renderer(view) for name, view in serving.views.items()}
 
     async def answer(self, ask: Ask, partitions: list[int], after: bytes | None) -> Part:
@@ -308,13 +308,13 @@ def _filter(view: View, query: Query, horizon: int) -> Callable[[Pair], bool] | 
     if view.store == "window":
         if query.first is None and query.last is None and view.retention is None:
             return None
-        least = expiry.encode_unsigned(max(horizon, first))
+        least = ordered_time(max(horizon, first))
         greatest = _most(query.last)
         return lambda pair: least <= pair[0][-12:-4] <= greatest
     if view.store == "session":
         if query.first is None and query.last is None and view.retention is None:
             return None
-        ends_from = expiry.encode_unsigned(max(horizon, first))
+        ends_from = ordered_time(max(horizon, first))
         starts_to = _most(query.last)
         return lambda pair: pair[0][-16:-8] >= ends_from and pair[0][-8:] <= starts_to
     if view.retention is None or view.store == "versioned":
@@ -323,4 +323,4 @@ def _filter(view: View, query: Query, horizon: int) -> Callable[[Pair], bool] | 
 
 
 def _most(last: int | None) -> bytes:
-    return b"\xff" * 8 if last is None else expiry.encode_unsigned(last)
+    return b"\xff" * 8 if last is None else ordered_time(last)

@@ -13,7 +13,7 @@ from heapq import nsmallest
 
 import orjson
 
-from backend.api.answer import Answer, Header, problem_answer
+from backend.api.answer import JSON, Answer, Header, freshness_headers, problem_answer
 from backend.api.asgi import Receive, Scope, Send
 from backend.api.batches import Batches
 from backend.api.forwarding import Forwarder
@@ -54,7 +54,6 @@ _STREAM_PAGE = 2_000
 _WRITE = 1 << 16
 _SLOWEST_READER = 60.0  # s without reading, then a stream ends
 
-_JSON: Header = (b"content-type", b"application/json")
 _NDJSON = b"application/x-ndjson"
 
 
@@ -123,7 +122,7 @@ class Queries:
         body = await read_body(receive)
         try:
             if raw_path == BATCH_PATH:
-                return Answer(200, [_JSON], await self._batches.asked(body))
+                return Answer(200, [JSON], await self._batches.asked(body))
             ask, partitions, after = decode_ask(body)
         except ValueError as e:
             raise BadRequest("bad-request", f"The body is {e}.") from None
@@ -144,7 +143,7 @@ class Queries:
             refuse_store(view, KEYS)
             parse_parameters(raw_query, ())
             items = await self._batches.answer(view, await read_body(receive))
-            return Answer(200, [_JSON, self._served_by], items)
+            return Answer(200, [JSON, self._served_by], items)
         if resource == "count":
             return await self._count(view, raw_query)
         if resource == "top":
@@ -285,12 +284,10 @@ class Queries:
         body = b'{"items":[%b]}' % b",".join([item for _, _, item in best])
         return Answer(200, self._headers(freshness), body)
 
-    def _headers(self, freshness: Freshness, content_type: bytes = _JSON[1]) -> list[Header]:
-        lag, staleness = freshness.lag, freshness.staleness
+    def _headers(self, freshness: Freshness, content_type: bytes = JSON[1]) -> list[Header]:
         return [
             (b"content-type", content_type),
-            (b"lag", b"unknown" if lag is None else b"%d" % lag),
-            (b"staleness", b"unknown" if staleness is None else b"%d" % (staleness * 1000)),
+            *freshness_headers(freshness.lag, freshness.staleness),
             self._served_by,
         ]
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from backend.api.answer import JSON, Answer, Header
+from backend.api.answer import JSON, Answer, Header, freshness_headers
 from backend.api.representations import JSON as AS_JSON
 from backend.api.representations import VARY, represented
 from backend.api.serving import ReadCounts, Serving
@@ -37,6 +37,10 @@ class Elsewhere(Exception):
     def __init__(self, member: Member) -> None:
         super().__init__(member)
         self.member = member
+
+
+# Waiting does not help: these need a person.
+HOPELESS = frozenset(("mis-partitioned", "repartitioned"))
 
 
 class Everywhere(Unavailable):
@@ -102,7 +106,7 @@ class ViewReads:
         self._key_json = view.key_codec.to_json
         self._value_json = view.value_codec.to_json
         self._max_key = serving.settings.max_key_bytes
-        self._trusted_for = 3 * serving.settings.end_offset_interval + 2
+        self._trusted_for = serving.settings.ends_trusted_for
         me = serving.settings.instance_id
         self._served_by = (b"served-by", f"{me}; active".encode())
 
@@ -261,14 +265,8 @@ class ViewReads:
 
     def partition(self, key: bytes) -> int:
         """Where the key belongs; Unavailable where that cannot be told."""
-        placed = self._serving.topology.views.get(self.view.name)
-        if placed is None:
-            if self._serving.known:
-                raise Unavailable("nobody", f"The group has not placed view {self.view.name} yet.")
-            raise Unavailable("no-topology", "This instance has not joined its group yet.")
+        placed = self._serving.placed(self.view)
         count = len(placed.active)
-        if not count:
-            raise Unavailable("topic-missing", f"Topic {self.view.topic} is not there yet.")
         if self._partition_of is None or placed.mis_partitioned:
             raise Everywhere(self.view, key)
         partition = self._partition_of(key, count)
@@ -293,14 +291,10 @@ class ViewReads:
 
     def refuse_doubtful(self, key: bytes) -> None:
         """Everywhere: a record where the partitioner would not put it makes every miss a guess."""
-        if self._known_doubtful() or any(
+        if self._serving.misplaced(self.view) or any(
             held.identity.mis_partitioned for held in list(self._held.values())
         ):
             raise Everywhere(self.view, key)
-
-    def _known_doubtful(self) -> bool:
-        placed = self._serving.topology.views.get(self.view.name)
-        return placed is not None and placed.mis_partitioned
 
     def state_headers(self, held: HeldPartition) -> list[Header]:
         progress = held.progress
@@ -310,8 +304,7 @@ class ViewReads:
         return [
             (b"partition", held.partition_header),
             (b"offset", b"%d" % progress.position),
-            (b"lag", b"unknown" if lag is None else b"%d" % lag),
-            (b"staleness", b"unknown" if staleness is None else b"%d" % (staleness * 1000)),
+            *freshness_headers(lag, staleness),
             self._served_by,
         ]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field
 
-from backend.core.topology import Member, Topology
-from backend.core.views import View
+from backend.core.errors import Unavailable
+from backend.core.topology import Member, PlacedView, Topology
+from backend.core.views import ANY_PARTITION, View
 from backend.ingest.appender import Appender
 from backend.ingest.held import Held
 from backend.ingest.ingestor import Ingestor
@@ -71,6 +72,22 @@ class Serving:
         """The state belongs to /processors without being part of an epoch: it counts a revision."""
         self.state = state
         self.revision = next(self._revisions) + 1
+
+    def placed(self, view: View) -> PlacedView:
+        """The view in the map, with at least one partition; Unavailable."""
+        placed = self.topology.views.get(view.name)
+        if placed is None:
+            if self.known:
+                raise Unavailable("nobody", f"The group has not placed view {view.name} yet.")
+            raise Unavailable("no-topology", "This instance has not joined its group yet.")
+        if not placed.active:
+            raise Unavailable("topic-missing", f"Topic {view.topic} is not there yet.")
+        return placed
+
+    def misplaced(self, view: View) -> bool:
+        """Whether the map knows that a key of the view may be in several partitions."""
+        placed = self.topology.views.get(view.name)
+        return view.partitioner == ANY_PARTITION or (placed is not None and placed.mis_partitioned)
 
     @property
     def known(self) -> bool:

@@ -14,7 +14,7 @@ _STUCK_AFTER = 30.0  # s without a turn of the ingest loop
 def instance_document(serving: Serving) -> dict[str, Any]:
     """The document of /instance."""
     now = time.monotonic()
-    trusted_for = 3 * serving.settings.end_offset_interval + 2
+    trusted_for = serving.settings.ends_trusted_for
     return {
         "id": serving.settings.instance_id,
         "state": serving.state,

@@ -13,24 +13,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from backend.core.layouts import Range
-from backend.core.records import EXPIRY
+from backend.core.records import ENTRY, EXPIRY, from_ordered_time, ordered_time
 from backend.core.views import View
 
-_SIGN = 1 << 63
-_LEAST = -_SIGN
+_LEAST = -(1 << 63)
 
 
 def time_of(view: View) -> Callable[[bytes, int], int]:
     """(stored key, record timestamp) -> time of the entry, ms."""
     if view.store == "window":
-        return lambda stored_key, timestamp: _stored_time(stored_key[-12:-4])
+        return lambda stored_key, timestamp: from_ordered_time(stored_key[-12:-4])
     if view.store == "session":
-        return lambda stored_key, timestamp: _stored_time(stored_key[-16:-8])
+        return lambda stored_key, timestamp: from_ordered_time(stored_key[-16:-8])
     return lambda stored_key, timestamp: timestamp
-
-
-def _stored_time(stored: bytes) -> int:
-    return int.from_bytes(stored, "big") - _SIGN
 
 
 def horizon(view: View, stream_time: int | None) -> int:
@@ -44,19 +39,14 @@ def horizon(view: View, stream_time: int | None) -> int:
 
 def note(time: int, stored_key: bytes) -> bytes:
     """The key under which an entry's time is noted."""
-    return EXPIRY + encode_unsigned(time) + stored_key[1:]
+    return EXPIRY + ordered_time(time) + stored_key[1:]
 
 
 def noted(key: bytes) -> tuple[int, bytes]:
     """The inverse: time (ms) and stored key."""
-    return _stored_time(key[1:9]), b"\x01" + key[9:]
+    return from_ordered_time(key[1:9]), ENTRY + key[9:]
 
 
 def expired_notes(until: int) -> Range:
     """The notes of entries with time < `until`."""
-    return EXPIRY, EXPIRY + encode_unsigned(max(until, _LEAST))
-
-
-def encode_unsigned(time: int) -> bytes:
-    """8 B in the order of the numbers, negative ones first."""
-    return (time + _SIGN).to_bytes(8, "big")
+    return EXPIRY, EXPIRY + ordered_time(max(until, _LEAST))

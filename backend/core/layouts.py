@@ -22,10 +22,9 @@ import struct
 from typing import NamedTuple, Protocol
 
 from backend.core.codecs import Codec
-from backend.core.records import ENTRY
+from backend.core.records import ENTRY, from_ordered_time, ordered_time
 
 _START_SEQUENCE = struct.Struct(">Qi")
-_TIME = struct.Struct(">Q")
 _TWO_TIMES = struct.Struct(">QQ")
 _SIGN = 1 << 63
 
@@ -152,8 +151,8 @@ class WindowLayout(_TimedLayout):
     def time_range(self, key: bytes, first: int | None, last: int | None) -> Range:
         """The entries of `key` with first <= start <= last (ms); None: no bound."""
         head = self._head(key)
-        low = head if first is None else head + _time(first)
-        return low, after(head if last is None else head + _time(last))
+        low = head if first is None else head + ordered_time(first)
+        return low, after(head if last is None else head + ordered_time(last))
 
 
 class SessionLayout(_TimedLayout):
@@ -179,7 +178,7 @@ class SessionLayout(_TimedLayout):
     def ending_from(self, key: bytes, end: int | None) -> Range:
         """The sessions of `key` that end at `end` (ms) or later."""
         head = self._head(key)
-        return head if end is None else head + _time(end), after(head)
+        return head if end is None else head + ordered_time(end), after(head)
 
 
 class VersionedLayout(_TimedLayout):
@@ -189,22 +188,18 @@ class VersionedLayout(_TimedLayout):
         return record_key
 
     def stored_key(self, record_key: bytes, timestamp: int = 0) -> bytes:
-        return self._head(record_key) + _time(timestamp)
+        return self._head(record_key) + ordered_time(timestamp)
 
     def entry_key(self, stored_key: bytes) -> EntryKey:
         key, tail = self._split(stored_key, 8)
-        return EntryKey(key, start=_TIME.unpack(tail)[0] - _SIGN)
+        return EntryKey(key, start=from_ordered_time(tail))
 
     def valid_from_range(self, key: bytes, first: int | None, last: int | None) -> Range:
         """The versions of `key` with first <= valid from <= last (ms); None: no bound."""
         head = self._head(key)
-        low = head if first is None else head + _time(first)
-        return low, after(head if last is None else head + _time(last))
+        low = head if first is None else head + ordered_time(first)
+        return low, after(head if last is None else head + ordered_time(last))
 
 
 def _escape(stored: bytes) -> bytes:
     return stored.replace(b"\0", b"\0\xff")
-
-
-def _time(ms: int) -> bytes:
-    return _TIME.pack(ms + _SIGN)

@@ -26,6 +26,7 @@ STREAM_TIME_KEY = b"\x00stream-time"
 IDENTITY_KEY = b"\x00identity"
 
 _HEAD = struct.Struct(">qq")
+_SIGN = 1 << 63
 _NUMBER = struct.Struct(">q")
 
 ENTRY_HEAD_SIZE = _HEAD.size
@@ -61,6 +62,16 @@ def is_deleted(stored: bytes) -> bool:
 def entry_offset(stored: bytes) -> int:
     """The record offset of an entry, without the rest of it."""
     return int.from_bytes(stored[8:16], "big")
+
+
+def ordered_time(ms: int) -> bytes:
+    """A time as 8 B in the order of the numbers, negative ones first."""
+    return (ms + _SIGN).to_bytes(8, "big")
+
+
+def from_ordered_time(stored: bytes) -> int:
+    """The inverse, ms."""
+    return int.from_bytes(stored, "big") - _SIGN
 
 
 def encode_number(number: int) -> bytes:
