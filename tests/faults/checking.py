@@ -11,7 +11,7 @@ import json
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 # of a log: offset, key, value (None deletes)
@@ -109,13 +109,12 @@ def wrong(read: Read, eras: Sequence[Era]) -> str:
         return ""
     if not read.good or (read.status == 404 and read.code != "key-not-found"):
         return f"a refusal: {read.status} {read.code}"
-    said = "no era"
-    for era in eras:
-        if read.answered >= era.since and read.sent <= era.until:
-            said = _wrong_in(read, era)
-            if not said:
-                break
-    return said
+    possible = [era for era in eras if read.answered >= era.since and read.sent <= era.until]
+    if len(possible) > 1:
+        # what its reader has seen may be of either
+        read = replace(read, floor=-1, seen=-1)
+    said = [_wrong_in(read, era) for era in possible]
+    return "" if "" in said else " / ".join(said)
 
 
 def _wrong_in(read: Read, era: Era) -> str:
@@ -168,9 +167,13 @@ def _wrong_miss(read: Read, era: Era) -> str:
     return ""
 
 
-def longest_silence(reads: Sequence[Read], began: float, ended: float) -> tuple[float, int]:
-    """The longest time (s) in which a partition had no good answer, and which one; requests go to
-    all partitions all the while."""
+def longest_silence(
+    reads: Sequence[Read], began: float, ended: float, stalls: Sequence[tuple[float, float]] = ()
+) -> tuple[float, int]:
+    """The longest time (s) in which a partition had no good answer, and which one.
+
+    All are asked all the while, but for `stalls` (from, to; in order), which do not count.
+    """
     good: dict[int, list[float]] = {read.home: [began] for read in reads}
     for read in reads:
         if read.good:
@@ -179,8 +182,13 @@ def longest_silence(reads: Sequence[Read], began: float, ended: float) -> tuple[
     for partition, times in good.items():
         times.append(ended)
         times.sort()
-        gap = max(after - before for before, after in pairwise(times))
-        longest = max(longest, (gap, partition))
+        for before, after in pairwise(times):
+            # the shorter ones need no look at the stalls
+            if after - before > longest[0]:
+                held_up = sum(
+                    max(0.0, min(after, end) - max(before, begin)) for begin, end in stalls
+                )
+                longest = max(longest, (after - before - held_up, partition))
     return longest
 
 
@@ -198,7 +206,13 @@ class Findings:
     examples: list[str] = field(default_factory=list)
 
 
-def check(reads: Sequence[Read], eras: Sequence[Era], began: float, ended: float) -> Findings:
+def check(
+    reads: Sequence[Read],
+    eras: Sequence[Era],
+    began: float,
+    ended: float,
+    stalls: Sequence[tuple[float, float]] = (),
+) -> Findings:
     """Every single answer. `failed`: 5xx, and requests without an answer."""
     found = Findings(requests=len(reads))
     for read in reads:
@@ -213,5 +227,5 @@ def check(reads: Sequence[Read], eras: Sequence[Era], began: float, ended: float
             if len(found.examples) < _SHOWN:
                 at = read.sent - began
                 found.examples.append(f"{at:.3f} s: {read.key} by {read.served_by}: {said}")
-    found.silence, found.silent = longest_silence(reads, began, ended)
+    found.silence, found.silent = longest_silence(reads, began, ended, stalls)
     return found

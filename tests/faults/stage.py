@@ -1,4 +1,4 @@
-"""One scenario, run: a cluster with its load and writer, a fault, and what became of the answers."""
+"""One scenario, run: a cluster with its load and writer, a fault, and how it was answered."""
 
 from __future__ import annotations
 
@@ -82,6 +82,7 @@ class Stage:
         self.redundancy_s: float | None = None
         self.eras: list[Era] = []  # that are over
         self.since = float("-inf")  # of the present one
+        self.kept = frozenset(cluster.keys.kept)  # what is never deleted, in the present one
         self._fault_at = time.monotonic()
         self._never = threading.Event()
 
@@ -113,9 +114,14 @@ class Stage:
 
     def era_ends(self) -> Era:
         """What was in the topic until now, to be judged by as well; the caller sets its `until`."""
-        ended = era(self.cluster, self.writing, self.cluster.partitions, self.since)
+        ended = self.era()
         self.eras.append(ended)
+        self.since = time.monotonic()
         return ended
+
+    def era(self) -> Era:
+        """The present one."""
+        return era(self.cluster, self.writing, self.cluster.partitions, self.kept, self.since)
 
 
 def play(
@@ -161,10 +167,10 @@ def _play(
         writing.stop()
         if said := unlike(cluster):
             result.error = result.error or f"it never became as the topic is: {said}"
-    eras = [*stage.eras, era(cluster, writing, cluster.partitions, stage.since)]
-    found = check(load.reads, eras, load.began, load.ended)
+    eras = [*stage.eras, stage.era()]
+    found = check(load.reads, eras, load.began, load.ended, load.stalls)
     result.redundancy_s = None if stage.redundancy_s is None else round(stage.redundancy_s, 2)
-    result.stalled_ms = round(load.longest_stall * 1000)
+    result.stalled_ms = round(1000 * max((end - begin for begin, end in load.stalls), default=0.0))
     _fill(result, found)
     result.missed = _missed(result, scenario.target)
 

@@ -107,6 +107,10 @@ def test_an_answer_of_a_former_topic_is_right_only_for_a_while() -> None:
     assert "is b'{\"n\": 0}'" in wrong(early, [former, anew])
     missing = replace(MISS, key="a", offset=0, sent=16.0, answered=16.1, staleness=-1.0)
     assert wrong(missing, [former, anew]) == ""
+    # a reader that saw the former one must not expect the same of the new one
+    assert wrong(replace(missing, floor=6, seen=5), [former, anew]) == ""
+    remembering = replace(missing, sent=21.0, answered=21.1, floor=6)
+    assert "went back: 0 after 6" in wrong(remembering, [former, anew])
 
 
 def test_silence_counts_from_the_beginning_to_the_end_and_by_partition() -> None:
@@ -121,6 +125,9 @@ def test_silence_counts_from_the_beginning_to_the_end_and_by_partition() -> None
     assert longest_silence(even, 0.0, 3.0)[0] == pytest.approx(2.1)
     assert longest_silence(even, -1.0, 1.0)[0] == pytest.approx(1.1)
     assert longest_silence([at(0.5, 0, 0)], 0.0, 1.0) == (1.0, 0)
+    # when the load itself was held up, nobody was asked
+    held_up = [(0.1, 0.15), (0.4, 0.6), (0.75, 2.0)]
+    assert longest_silence(refused, 0.0, 1.0, held_up) == (pytest.approx(0.35), 1)
 
 
 def test_everything_is_counted() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from local.errors import LocalError
@@ -21,8 +22,8 @@ def era(
     cluster: Cluster,
     writing: Writing,
     partitions: int,
-    since: float = float("-inf"),
-    until: float = float("inf"),
+    kept: Iterable[str],
+    since: float,
 ) -> Era:
     """The topic as it is now, with `partitions` of those that it has, and what was compacted away.
 
@@ -53,10 +54,9 @@ def era(
     return Era(
         found,
         lambda key: cluster.keys.home(key, partitions),
-        frozenset(cluster.keys.kept),
+        frozenset(kept),
         acknowledged,
         since,
-        until,
     )
 
 
