@@ -25,10 +25,14 @@ _NOTICED = 8.0  # s, after which every instance knows of a change of the topic
 
 
 def scenario(
-    name: str, what: str, setup: Setup | None = None, target: Target | None = None
+    name: str,
+    what: str,
+    setup: Setup | None = None,
+    target: Target | None = None,
+    heals: bool = True,
 ) -> Callable[[Callable[[Stage], None]], Callable[[Stage], None]]:
     def register(run: Callable[[Stage], None]) -> Callable[[Stage], None]:
-        SCENARIOS[name] = Scenario(name, what, run, setup or Setup(), target or Target())
+        SCENARIOS[name] = Scenario(name, what, run, setup or Setup(), target or Target(), heals)
         return run
 
     return register
@@ -204,8 +208,19 @@ def topic_anew(stage: Stage) -> None:
     stage.hold()
 
 
-@scenario("partitions-added", "two partitions added to six")
+@scenario("partitions-added", "two partitions added to six; then producers go on")
 def partitions_added(stage: Stage) -> None:
+    _add_partitions(stage, pause=2.0)
+
+
+@scenario("partitions-unnoticed", "the same, unnoticed by producers for half a second", heals=False)
+def partitions_unnoticed(stage: Stage) -> None:
+    _add_partitions(stage, pause=0.0)
+
+
+def _add_partitions(stage: Stage, pause: float) -> None:
+    """`pause`: of the producers, who look for new partitions twice a second (Kafka's default: once
+    in five minutes)."""
     cluster = stage.cluster
     admin = quiet_admin(cluster.broker.bootstrap_servers)
     with stage.writing.paused():
@@ -214,6 +229,7 @@ def partitions_added(stage: Stage) -> None:
         [future] = admin.create_partitions([NewPartitions(cluster.topic, before + 2)]).values()
         future.result(20)
         cluster.partitions += 2
+        stage.hold(pause)
     stage.fault()
     stage.regained()
     stage.hold(_NOTICED)

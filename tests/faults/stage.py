@@ -42,6 +42,7 @@ class Scenario:
     run: Callable[[Stage], None]
     setup: Setup = field(default_factory=Setup)
     target: Target = field(default_factory=Target)
+    heals: bool = True  # whether every partition is answered in the end
 
 
 @dataclass
@@ -136,18 +137,16 @@ def play(
 ) -> Result:
     """Runs it; `settings` of the backends in place of what tests have. What does not come back in
     time is `error`, what cannot be done here `skipped`."""
-    result = Result(scenario.name)
     try:
         with Cluster(broker, folder, scenario.setup, detour, **settings) as cluster:
-            _play(scenario, cluster, result, seconds, rate)
+            return perform(scenario, cluster, seconds, rate)
     except NotHere as reason:
-        result.skipped = str(reason)
-    return result
+        return Result(scenario.name, skipped=str(reason))
 
 
-def _play(
-    scenario: Scenario, cluster: Cluster, result: Result, seconds: float, rate: float
-) -> None:
+def perform(scenario: Scenario, cluster: Cluster, seconds: float, rate: float) -> Result:
+    """The same on a cluster that is there already, and whole."""
+    result = Result(scenario.name)
     load = Load(cluster.nginx.port, VIEW, cluster.keys.of, rate)
     writing = Writing(
         cluster.broker.bootstrap_servers,
@@ -162,7 +161,8 @@ def _play(
             stage.hold(_QUIET)
             with _told(result):
                 scenario.run(stage)
-                stage.wait_answers()
+                if scenario.heals:
+                    stage.wait_answers()
             stage.hold(_QUIET)
         writing.stop()
         if said := unlike(cluster):
@@ -173,6 +173,7 @@ def _play(
     result.stalled_ms = round(1000 * max((end - begin for begin, end in load.stalls), default=0.0))
     _fill(result, found)
     result.missed = _missed(result, scenario.target)
+    return result
 
 
 @contextmanager
