@@ -46,19 +46,22 @@ def main(
     folder = (run_dir / "faults").absolute()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    results = _play(names or list(SCENARIOS), folder, seconds, rate)
-    report.write(results, run_dir / "faults.json")
+    json_path = run_dir / "faults.json"
+    results = _play(names or list(SCENARIOS), folder, json_path, seconds, rate)
     console = Console(width=None if sys.stdout.isatty() else 190)
     console.print(report.table(results))
     for each in results:
         for example in each.examples:
             console.print(f"{each.scenario}: WRONG {example}", highlight=False)
-    console.print(f"{run_dir / 'faults.json'} has all of it.", highlight=False)
+    console.print(f"{json_path} has all of it.", highlight=False)
     if not all(each.ok for each in results):
         raise typer.Exit(1)
 
 
-def _play(names: Sequence[str], folder: Path, seconds: float, rate: float) -> list[Result]:
+def _play(
+    names: Sequence[str], folder: Path, json_path: Path, seconds: float, rate: float
+) -> list[Result]:
+    """`json_path` is written after each, so that an interrupted run has said something."""
     results: list[Result] = []
     with ExitStack() as stack, bar("faults", len(names)) as update:
         detour = stack.enter_context(TcpFaults())
@@ -78,6 +81,7 @@ def _play(names: Sequence[str], folder: Path, seconds: float, rate: float) -> li
                 seconds=seconds, rate=rate, detour=detour, **AS_SHIPPED,
             )  # fmt: skip
             results.append(result)
+            report.write(results, json_path)
             update(len(results))
             print(f"{name}: {report.remark(result) or 'ok'}", file=sys.stderr, flush=True)
             if not broker.is_running:

@@ -12,10 +12,12 @@ from confluent_kafka.admin import NewPartitions
 from local.broker import quiet_admin
 from local.errors import LocalError
 from local.waiting import wait_until
+from tests.faults.checking import Era
 from tests.faults.cluster import VIEW, Setup
 from tests.faults.faults import damage, fill_disk, largest, other_version
 from tests.faults.stage import Scenario, Stage, Target
 from tests.faults.tcp import SILENT, Link, TcpFaults
+from tests.faults.truth import era
 from tests.system.backends import views_toml
 
 SCENARIOS: dict[str, Scenario] = {}
@@ -184,7 +186,9 @@ def topic_anew(stage: Stage) -> None:
     cluster, load = stage.cluster, stage.load
     admin = quiet_admin(cluster.broker.bootstrap_servers)
     with stage.writing.paused():
-        former = stage.era_ends()
+        former = stage.era()
+        stage.eras.append(lambda: former)
+        stage.since = time.monotonic()
         stage.kept = frozenset()  # a topic is empty at first
         [future] = admin.delete_topics([cluster.topic], operation_timeout=20).values()
         future.result(20)
@@ -200,9 +204,8 @@ def topic_anew(stage: Stage) -> None:
         cluster.create_topic()
         cluster.seed()
     load.forget()
-    stage.fault()
-    stage.regained()
     stage.hold(_NOTICED)
+    stage.cluster.wait_whole(living=stage.backends)
     load.forget()
     former.until = time.monotonic()
     stage.hold()
@@ -224,8 +227,8 @@ def _add_partitions(stage: Stage, pause: float) -> None:
     cluster = stage.cluster
     admin = quiet_admin(cluster.broker.bootstrap_servers)
     with stage.writing.paused():
-        former = stage.era_ends()
         before = cluster.partitions
+        stage.since = time.monotonic()
         [future] = admin.create_partitions([NewPartitions(cluster.topic, before + 2)]).values()
         future.result(20)
         cluster.partitions += 2
@@ -233,7 +236,13 @@ def _add_partitions(stage: Stage, pause: float) -> None:
     stage.fault()
     stage.regained()
     stage.hold(_NOTICED)
-    former.until = time.monotonic()
+    until = time.monotonic()
+
+    def former() -> Era:
+        """With what was written later to where the keys had been."""
+        return era(cluster, stage.writing, before, stage.kept, until=until)
+
+    stage.eras.append(former)
     stage.hold()
 
 
@@ -293,6 +302,7 @@ def other_views(stage: Stage) -> None:
         views_toml(v={"topic": topic, "retention": "1d"}, w={"topic": topic, "value": "bytes"})
     )
     stranger = deployment.new("stranger", views=str(path)).launch()
+    stranger.wait_listening()
     stage.hold(_OUTAGE * stage.seconds)
     status = stranger.stop()
     deployment.all.remove(stranger)
@@ -307,7 +317,7 @@ def other_version_(stage: Stage) -> None:
     newcomer = stage.cluster.backends.new("newcomer")
     newcomer.settings["PYTHONPATH"] = str(folder)
     newcomer.cwd = folder
-    newcomer.launch()
+    newcomer.launch().wait_listening()
     stage.hold(_OUTAGE * stage.seconds)
     newcomer.stop()
     stage.cluster.all.remove(newcomer)

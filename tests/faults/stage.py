@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -20,6 +21,8 @@ from tests.faults.tcp import TcpFaults
 from tests.faults.truth import era, unlike
 from tests.faults.writing import Writing
 from tests.system.backends import Backend
+
+log = logging.getLogger(__name__)
 
 _QUIET = 1.0  # s of load before the fault, and after all is whole again
 _WHOLE = 60.0  # s
@@ -81,9 +84,9 @@ class Stage:
         self.writing = writing
         self.seconds = seconds  # how long a fault lasts that does not end by itself
         self.redundancy_s: float | None = None
-        self.eras: list[Era] = []  # that are over
-        self.since = float("-inf")  # of the present one
-        self.kept = frozenset(cluster.keys.kept)  # what is never deleted, in the present one
+        self.eras: list[Callable[[], Era]] = []  # beside the last one; asked in the end
+        self.since = float("-inf")  # of the last one
+        self.kept = frozenset(cluster.keys.kept)  # what is never deleted, in the last one
         self._fault_at = time.monotonic()
         self._never = threading.Event()
 
@@ -113,15 +116,8 @@ class Stage:
                 raise LocalError(f"in {timeout:g} s only partitions {answered} were answered")
             self._never.wait(0.1)
 
-    def era_ends(self) -> Era:
-        """What was in the topic until now, to be judged by as well; the caller sets its `until`."""
-        ended = self.era()
-        self.eras.append(ended)
-        self.since = time.monotonic()
-        return ended
-
     def era(self) -> Era:
-        """The present one."""
+        """The topic as it is, by which answers are judged."""
         return era(self.cluster, self.writing, self.cluster.partitions, self.kept, self.since)
 
 
@@ -142,6 +138,9 @@ def play(
             return perform(scenario, cluster, seconds, rate)
     except NotHere as reason:
         return Result(scenario.name, skipped=str(reason))
+    except Exception as error:  # the others shall be played all the same
+        log.exception("scenario %s", scenario.name)
+        return Result(scenario.name, error=repr(error))
 
 
 def perform(scenario: Scenario, cluster: Cluster, seconds: float, rate: float) -> Result:
@@ -167,7 +166,7 @@ def perform(scenario: Scenario, cluster: Cluster, seconds: float, rate: float) -
         writing.stop()
         if said := unlike(cluster):
             result.error = result.error or f"it never became as the topic is: {said}"
-    eras = [*stage.eras, stage.era()]
+    eras = [*(former() for former in stage.eras), stage.era()]
     found = check(load.reads, eras, load.began, load.ended, load.stalls)
     result.redundancy_s = None if stage.redundancy_s is None else round(stage.redundancy_s, 2)
     result.stalled_ms = round(1000 * max((end - begin for begin, end in load.stalls), default=0.0))

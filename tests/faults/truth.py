@@ -23,7 +23,8 @@ def era(
     writing: Writing,
     partitions: int,
     kept: Iterable[str],
-    since: float,
+    since: float = float("-inf"),
+    until: float = float("inf"),
 ) -> Era:
     """The topic as it is now, with `partitions` of those that it has, and what was compacted away.
 
@@ -46,7 +47,10 @@ def era(
             raise LocalError(f"the broker has lost offset {offset} of partition {partition}")
         if partition < partitions:
             add(partition, offset, key, value)
-            acknowledged[partition].append((moment, offset))
+            # of a committed transaction it is not told when readers can see it: the coordinator
+            # answers before its markers are in the partitions
+            if not cluster.setup.transactional:
+                acknowledged[partition].append((moment, offset))
     found: dict[int, list[Record]] = {
         partition: [(offset, *record) for offset, record in sorted(records.items())]
         for partition, records in logs.items()
@@ -57,6 +61,7 @@ def era(
         frozenset(kept),
         acknowledged,
         since,
+        until,
     )
 
 

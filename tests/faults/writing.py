@@ -123,6 +123,8 @@ class Writing:
                     now = time.monotonic()
                     self.confirmed += [(p, record, now) for p, record, _ in self._unsettled]
                 else:
+                    # what is aborted shall be in the log, too
+                    self._producer.flush(30)
                     self._producer.abort_transaction(30)
                 self._unsettled.clear()
 
