@@ -109,12 +109,17 @@ class Worker(gasgi.ASGIWorker):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.connections: set[_Connection] = set()
+        self._drains = False
         # the worker's serve loop makes its connections by this name
         gasgi.ASGIProtocol = _Connection
 
     def handle_exit_signal(self) -> None:
-        self.asgi.drain()
-        super().handle_exit_signal()
+        """Answers on until proxies and peers have heard of it; a second signal ends that."""
+        if self._drains:
+            super().handle_exit_signal()
+            return
+        self._drains = True
+        self.loop.call_later(self.asgi.drain(), super().handle_exit_signal)
 
     async def _shutdown(self) -> None:
         for server in self.servers:

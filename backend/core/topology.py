@@ -114,6 +114,17 @@ class Topology:
             return []
         return [self.members[index] for index in placed.holders(partition)]
 
+    def neighbours(self, member_id: str) -> list[Member]:
+        """The other members that have something of what this one has."""
+        found: set[int] = set()
+        for placed in self.views.values():
+            warming = dict(placed.warming)
+            for partition in range(placed.partitions):
+                those = {*placed.holders(partition), warming.get(partition, NOBODY)}
+                if any(i != NOBODY and self.members[i].id == member_id for i in those):
+                    found |= those
+        return [m for i, m in enumerate(self.members) if i in found and m.id != member_id]
+
     def partitions_of(self, member_id: str, view: str) -> list[int]:
         """The partitions of `view` for which the member is active."""
         return self.roles_of(member_id, view)[ACTIVE]

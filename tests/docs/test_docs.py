@@ -87,3 +87,10 @@ def test_readme_names_make_targets_that_exist() -> None:
 def test_links_lead_to_files(page: Path) -> None:
     for target in LINK.findall(page.read_text()):
         assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_every_test_that_consistency_names_is_there() -> None:
+    named = set(re.findall(r"`(test_[a-z_0-9]+)`", (ROOT / "docs" / "consistency.md").read_text()))
+    tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    assert len(named) > 15
+    assert named <= set(re.findall(r"def (test_[a-z_0-9]+)\(", tests))

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from types import TracebackType
 
+from local.waiting import wait_until
 from tests.client import Client, Response
 
 # What is wrong with an answer to this path, or "" if nothing is.
@@ -64,6 +65,15 @@ class Asking:
     def rounds(self) -> int:
         """Passes over all paths that every thread has finished without a 503."""
         return min(self._rounds)
+
+    def all_again(self, timeout: float = 20.0) -> None:
+        """Until every thread has asked for everything once more from now on."""
+        begun = self.rounds()
+        wait_until(
+            lambda: self.failures or self.wrong or self.rounds() > begun + 1,
+            timeout, "every path to be answered again", 0.02,
+        )  # fmt: skip
+        self.check()
 
     def check(self) -> None:
         assert not self.failures, self.failures[0]
