@@ -123,9 +123,11 @@ def test_the_proxys_health_names_the_backends(cluster: Cluster, nginx: Nginx) ->
             "address": f"127.0.0.1:{backend.port}",
             "state": "running",
             "usable": True,
+            "left_out": None,
         }
         for backend in cluster.backends
     ]
+    assert report["retries"] == {"tokens": 100, "denied": 0}
 
 
 def test_the_access_log_says_who_answered(cluster: Cluster, nginx: Nginx) -> None:
