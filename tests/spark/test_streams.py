@@ -51,7 +51,7 @@ class Streams:
         )
 
     def run(self) -> None:
-        unstarted = writers(self._session, self.view, self._settings)
+        unstarted = writers(self._session, self.view, self._settings, 3)
         for query in [writer.start() for writer in unstarted]:
             assert query.awaitTermination(60)
 
