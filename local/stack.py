@@ -11,7 +11,7 @@ import fcntl
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import IO, Self
 
@@ -28,8 +28,17 @@ from local.progress import bar
 from local.settings import REPOSITORY, StackSettings
 from local.topics import create_topics
 
-SPARK_VIEWS = {"latest-departure": "flights", "word-count": "texts"}
-"""View: the raw topic that Spark derives it from."""
+FIRST_VIEWS = {"latest-departure": "flights", "word-count": "texts"}
+"""View: the raw topic that Spark derives it from. These are derived first."""
+
+MORE_VIEWS = {"airports": "flights", "departures": "flights"}
+LIVE_VIEWS = {
+    "requests-per-host": "weblog",
+    "requests-per-minute": "weblog",
+    "bytes-per-host": "weblog",
+    "visits": "weblog",
+}
+SPARK_VIEWS = FIRST_VIEWS | MORE_VIEWS | LIVE_VIEWS
 
 READY_TIMEOUT = 90.0
 SPARK_TIMEOUT = 300.0
@@ -72,6 +81,7 @@ class Stack:
             say(f"starting {self.settings.instances} backends and nginx")
             self._start_backends()
             self._start_nginx()
+            self._start_tailer()
             for dataset in DATASETS:
                 load(self.settings.servers, dataset)
             say("waiting until the backends are ready")
@@ -87,11 +97,11 @@ class Stack:
         self._children.stop(obituaries)
         return obituaries
 
-    def wait_for_spark(self) -> None:
+    def wait_for_spark(self, views: Mapping[str, str]) -> None:
         """Returns when the views hold everything that the raw topics held when this was called."""
-        ends = {view: end_offsets(self.settings.servers, t) for view, t in SPARK_VIEWS.items()}
+        ends = {view: end_offsets(self.settings.servers, t) for view, t in views.items()}
         total = sum(sum(offsets.values()) for offsets in ends.values())
-        with bar("deriving views (Spark)", total) as update:
+        with bar(f"deriving {' and '.join(views)}", total) as update:
 
             def is_done() -> bool:
                 done = self._spark_offsets()
@@ -220,6 +230,18 @@ class Stack:
         command = nginx.lay_out(self._run_dir / "nginx", self.settings.proxy_port)
         backends = [f"{ports.LOOPBACK}:{port}" for port in self.settings.backend_ports]
         self._children.start("nginx", command, env={"QUERYABLE_BACKENDS": ",".join(backends)})
+
+    def _start_tailer(self) -> None:
+        self._children.start(
+            "tailer",
+            [
+                *(sys.executable, "-m", "local.tailer"),
+                *("--log", str(self._run_dir / "nginx" / "logs" / "access.log")),
+                *("--position", str(self.settings.state_dir / "weblog-position.json")),
+                *("--bootstrap-servers", self.settings.servers),
+            ],
+            cwd=REPOSITORY,
+        )
 
     def _is_ready(self) -> bool:
         urls = [f"http://127.0.0.1:{port}/health/ready" for port in self.settings.backend_ports]

@@ -50,8 +50,8 @@ class ViewProgress:
     """Of one view; counts are since this process started.
 
     ``source_offsets``: topic ► partition ► next offset; what is before it is in the view topic.
-    ``input_rows``: records read. ``late_rows``: those that came too late for the view, and were left
-    out. ``dead_letters``: records written to the dead-letter topic, found before
+    ``input_rows``: records read. ``late_rows``: those that came too late, and were left out.
+    ``dead_letters``: records written to the dead-letter topic, found before
     ``dead_letter_offsets``.
     """
 
