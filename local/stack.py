@@ -47,11 +47,19 @@ SPARK_TIMEOUT = 300.0
 class Stack:
     """A running stack in ``settings.run_dir``; only one can run in a folder at a time.
 
-    With ``background`` its processes outlive this one, and ``stop_background`` ends them.
+    Spark derives ``spark_views``. With ``background`` its processes outlive this one, and
+    ``stop_background`` ends them.
     """
 
-    def __init__(self, settings: StackSettings, *, background: bool = False) -> None:
+    def __init__(
+        self,
+        settings: StackSettings,
+        *,
+        spark_views: Iterable[str] = SPARK_VIEWS,
+        background: bool = False,
+    ) -> None:
         self.settings = settings
+        self._spark_views = tuple(spark_views)
         self._run_dir = settings.run_dir.absolute()
         self._background = background
         self._children = supervisor.Supervisor(self._run_dir, die_with_parent=not background)
@@ -179,7 +187,7 @@ class Stack:
 
     def _start_spark(self) -> None:
         self._progress_file.unlink(missing_ok=True)
-        job = [sys.executable, "-m", "spark.run", *SPARK_VIEWS]
+        job = [sys.executable, "-m", "spark.run", *self._spark_views]
         self._children.start(
             "spark",
             [
@@ -257,6 +265,7 @@ class Stack:
         offsets = {
             view: content[view]["source_offsets"].get(topic, {})
             for view, topic in SPARK_VIEWS.items()
+            if view in content
         }
         return {view: {int(p): int(o) for p, o in each.items()} for view, each in offsets.items()}
 

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -61,6 +62,9 @@ class Tailer:
         while not stop.is_set():
             if not self.step():
                 stop.wait(INTERVAL)
+
+    def close(self) -> None:
+        """The file; what was read is delivered already."""
         self._reader.close()
 
     def step(self) -> int:
@@ -93,7 +97,7 @@ class Tailer:
             except BufferError:  # its queue is full
                 self._producer.poll(0.1)
 
-    def _on_delivery(self, error: KafkaError | None, _: Message) -> None:
+    def _on_delivery(self, error: KafkaError | None, _: Message | None) -> None:
         self._failed = error or self._failed
 
 
@@ -121,7 +125,8 @@ def main(
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    Tailer(log, position, bootstrap_servers, topic).run(stop)
+    with closing(Tailer(log, position, bootstrap_servers, topic)) as tailer:
+        tailer.run(stop)
 
 
 if __name__ == "__main__":

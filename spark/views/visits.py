@@ -11,6 +11,7 @@ longer visit, and deletes the one that it replaces, or those that a late request
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +70,8 @@ def _followed(
     elif state.exists:
         state.remove()
     changed = [each for each in after if each not in before]
+    # of Spark's own joining of frames
+    warnings.filterwarnings("ignore", "The behavior of DataFrame concat", FutureWarning)
     yield _frame(client, gone(before, after), changed)
 
 
