@@ -1,8 +1,8 @@
 """gunicorn's asgi worker, made to stop well, to bound its connections and to read by a short way.
 
 As it comes, SIGTERM leaves idle keep-alive connections open until the arbiter kills the worker,
-before the application's shutdown has run; `worker_connections` is not enforced; a client that never
-reads its answer keeps it, and its place, for as long as it likes; what is no valid request is refused
+before the application's shutdown has run; `worker_connections` is not enforced; a client that
+never reads its answer keeps its place for as long as it likes; what is no valid request is refused
 in plain text; and the scope, the task and the messages of an ASGI call cost more than a point read.
 """
 
@@ -121,7 +121,7 @@ class _Connection(ASGIProtocol):  # type: ignore[misc]
             return
         self._next_look = None
         log.warning(
-            "a client has read nothing for %g s, and %d bytes wait for it: its connection is closed",
+            "a client has read nothing for %g s, %d bytes wait for it: its connection is closed",
             self.worker.asgi.send_timeout,
             self._unread,
         )
