@@ -89,7 +89,7 @@ class Asking:
             raise
         finally:
             for client in clients:
-                client.__exit__(None, None, None)
+                client.close()
 
     def _ask(self, client: Client, path: str) -> bool:
         try:

@@ -127,13 +127,10 @@ def console(
     home = tmp_path_factory.mktemp("home")
     (home / ".curlrc").write_text("silent\nshow-error\nmax-time = 15\n")
     addresses = ",".join(f"127.0.0.1:{backend.port}" for backend in backends)
-    nginx = Nginx(home / "nginx", addresses, {})
-    try:
+    with Nginx(home / "nginx", addresses, {}) as nginx:
         nginx.wait_for_map(backends[0].processors()["epoch"])
         ports = {BACKEND_PORT + n: backend.port for n, backend in enumerate(backends)}
         yield Console({PROXY_PORT: nginx.port, **ports}, home)
-    finally:
-        nginx.stop()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -179,12 +179,9 @@ def test_every_example_leads_to_the_status_that_it_says(
 @pytest.fixture(scope="module")
 def nginx(backends: list[Backend], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nginx]:
     addresses = ",".join(f"127.0.0.1:{backend.port}" for backend in backends)
-    nginx = Nginx(tmp_path_factory.mktemp("nginx") / "prefix", addresses, {})
-    try:
+    with Nginx(tmp_path_factory.mktemp("nginx") / "prefix", addresses, {}) as nginx:
         nginx.wait_for_map(backends[0].processors()["epoch"])
         yield nginx
-    finally:
-        nginx.stop()
 
 
 def told(path: str, method: str, answer: Response) -> tuple[Any, ...]:
