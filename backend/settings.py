@@ -74,7 +74,9 @@ class Settings(BaseSettings):
     )
     max_key_bytes: int = Field(8192, ge=1, description="longest key that a request may name")
     max_in_flight: int = Field(2000, ge=1, description="requests at once; more get 503 overloaded")
-
+    send_timeout: float = Field(
+        60.0, gt=0, description="seconds for which a client may take nothing of what is sent to it"
+    )
     kiqr: bool = Field(True, description="whether KIQR's REST dialect is served under /api/v1")
     max_streams: int = Field(1000, ge=0, description="streams of changes at once; then the same")
 

@@ -99,7 +99,7 @@ class Asking:
             raise
         finally:
             for client in clients:
-                client.__exit__(None, None, None)
+                client.close()
 
     def _ask(self, client: Client, path: str) -> bool:
         try:
