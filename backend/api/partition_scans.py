@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
-from heapq import nsmallest
 from itertools import islice
 from operator import itemgetter
 from typing import TypeVar
@@ -18,7 +17,8 @@ from typing import TypeVar
 from backend.api.serving import Serving
 from backend.core import expiry
 from backend.core.errors import StoreClosedError, StoreError
-from backend.core.items import Number, Pair, Ranking, renderer
+from backend.core.items import Pair, renderer
+from backend.core.ranking import MOST_RANKED_BYTES, Best, Ranking
 from backend.core.records import ENTRY_HEAD_SIZE, is_deleted, ordered_time
 from backend.core.scan import Part, Query, cut, distinct, first_of
 from backend.core.scan_wire import COUNT, ESTIMATE, RAW, ROWS, Ask
@@ -180,21 +180,30 @@ class PartitionScans:
         part.reached = None if run.ended else run.reached
 
     async def _top(self, part: Part, view: View, ask: Ask, run: _Run) -> None:
-        of_value = Ranking(view, ask.by, ask.query.backwards).of_value
-        best: list[tuple[Number, bytes, bytes]] = []
+        ranks_of = Ranking(view, ask.by, ask.descending).of_values
+        best = Best(ask.limit, MOST_RANKED_BYTES)
         pace = _Pace()
         while not run.ended and (pace.examined < MOST_EXAMINED or run.reached is None):
             found = run.read(pace.chunk)
-            ranked = [(of_value(stored[ENTRY_HEAD_SIZE:]), key, stored) for key, stored in found]
-            best = nsmallest(ask.limit, best + [r for r in ranked if r[0] is not None])  # type: ignore[misc]
+            ranks = ranks_of([stored[ENTRY_HEAD_SIZE:] for _, stored in found])
+            worst = best.worst
+            # keys come in their order: of a rank that is reached already, none comes in any more
+            best.add(
+                [
+                    (rank, key, stored)
+                    for rank, (key, stored) in zip(ranks, found, strict=True)
+                    if rank is not None and (worst is None or rank < worst)
+                ]
+            )
             if pace.read(run):
                 await asyncio.sleep(0)
                 self._check(run.held)
-        items = self._renderers[view.name]([(key, stored) for _, key, stored in best])
+        items = self._renderers[view.name]([(key, stored) for _, key, stored in best.entries])
         part.rows = [
             (key, stored[:ENTRY_HEAD_SIZE], item)
-            for (_, key, stored), item in zip(best, items, strict=True)
+            for (_, key, stored), item in zip(best.entries, items, strict=True)
         ]
+        part.complete = best.end is None
         part.reached = None if run.ended else run.reached
 
 

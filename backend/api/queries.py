@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from heapq import nsmallest
 
 import orjson
 
@@ -23,8 +22,8 @@ from backend.api.reads import ViewReads
 from backend.api.serving import Serving
 from backend.core.cursor import encode_cursor
 from backend.core.errors import BadRequest, MethodNotAllowed, NotFound, Problem, Unavailable
-from backend.core.items import Number, Ranking
 from backend.core.paths import Paths, ViewPath
+from backend.core.ranking import MOST_RANKED_BYTES, Best, Ranking
 from backend.core.scan import (
     KEYS,
     PARAMETERS,
@@ -259,29 +258,41 @@ class Queries:
         descending = choice(parameters, "order", ("desc", "asc")) == "desc"
         limit = limit_of(parameters)
         by = _text(parameters, "by")
-        of_item = Ranking(view, by, descending).of_item
-        query = Query(backwards=descending, stale_allowed=_stale(parameters))
+        ranks_of = Ranking(view, by, descending).of_items
+        query = Query(stale_allowed=_stale(parameters))
         gatherer, freshness = self._gatherer, Freshness()
-        ask = for_view(view, gatherer.total(view), TOP, query, limit=limit, by=by)
-        best: list[tuple[Number, bytes, bytes]] = []
+        ask = for_view(
+            view, gatherer.total(view), TOP, query, limit=limit, by=by, descending=descending
+        )
+        best = Best(limit, MOST_RANKED_BYTES)
         misplaced = gatherer.misplaced(view)
 
         def take(part: Part) -> None:
-            nonlocal best, misplaced
+            nonlocal misplaced
             freshness.note(part)
             misplaced = misplaced or part.misplaced
-            ranked = [(of_item(item), key, item) for key, _, item in part.rows]
-            best = nsmallest(limit, best + [r for r in ranked if r[0] is not None])  # type: ignore[misc]
+            ranks = ranks_of([item for _, _, item in part.rows])
+            ranked = [
+                (rank, key, item)
+                for rank, (key, _, item) in zip(ranks, part.rows, strict=True)
+                if rank is not None
+            ]
+            best.add(ranked, part.complete)
 
         if not misplaced:
             await gatherer.walk(ask, _WALK_BUDGET, take)
         if misplaced:
             # a key may be in two partitions: its newest entry counts
-            best = []
-            in_order = Query(stale_allowed=query.stale_allowed)
-            async for rows, _ in gatherer.rows(view, in_order, _STREAM_PAGE, None, freshness):
+            best = Best(limit, MOST_RANKED_BYTES)
+            async for rows, _ in gatherer.rows(view, query, _STREAM_PAGE, None, freshness):
                 take(Part(rows, lag=freshness.lag, staleness=freshness.staleness))
-        body = b'{"items":[%b]}' % b",".join([item for _, _, item in best])
+        if best.short:
+            raise BadRequest(
+                "too-many-entries",
+                f"The first {limit} have more than {MOST_RANKED_BYTES >> 20} MiB together: ask for "
+                f"limit={len(best.entries)}, or stream the view.",
+            )
+        body = b'{"items":[%b]}' % b",".join([item for _, _, item in best.entries])
         return Answer(200, self._headers(freshness), body)
 
     def _headers(self, freshness: Freshness, content_type: bytes = JSON[1]) -> list[Header]:

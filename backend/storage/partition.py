@@ -61,6 +61,15 @@ class StorePartition:
                 raise StoreClosedError(str(self.path)) from e
             raise _store_error(f"reading {self.path}", e) from e
 
+    def get_many(self, keys: list[bytes]) -> list[bytes | None]:
+        """`get` of each; where one of them fails, all do."""
+        try:
+            return self._read(keys)  # type: ignore[arg-type, return-value]
+        except Exception as e:
+            if self._closed:
+                raise StoreClosedError(str(self.path)) from e
+            raise _store_error(f"reading {self.path}", e) from e
+
     def scan(
         self, low: bytes, high: bytes, backwards: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
