@@ -123,22 +123,25 @@ class PartitionScans:
         if low >= high:
             return
         runs = [_Run(each, ask.query, low, high) for each in held]
-        if ask.what in (ROWS, RAW):
-            await self._rows(part, view, ask, runs)
-            return
-        # these need no common order: one after the other, and so one partition a question
-        assert len(runs) == 1, "a count or a ranking that goes on goes on in one partition"
-        if ask.what == COUNT:
-            await self._count(part, runs[0])
-        else:
-            await self._top(part, view, ask, runs[0])
+        pace = _Pace()
+        try:
+            if ask.what in (ROWS, RAW):
+                await self._rows(part, view, ask, runs, pace)
+                return
+            # these need no common order: one after the other, and so one partition a question
+            assert len(runs) == 1, "a count or a ranking that goes on goes on in one partition"
+            if ask.what == COUNT:
+                await self._count(part, runs[0], pace)
+            else:
+                await self._top(part, view, ask, runs[0], pace)
+        finally:
+            self._serving.scans[view.name].entries += pace.examined
 
-    async def _rows(self, part: Part, view: View, ask: Ask, runs: list[_Run]) -> None:
+    async def _rows(self, part: Part, view: View, ask: Ask, runs: list[_Run], pace: _Pace) -> None:
         """Merges the runs as far as all of them have been read, until there are enough rows."""
         backwards = ask.query.backwards
         render = self._renderers[view.name] if ask.what == ROWS else _values
         share = min(_TURN, ask.limit * 5 // (4 * len(runs)) + 8)
-        pace = _Pace()
         pending: list[Pair] = []
         frontier: bytes | None = None
         size = 0
@@ -170,8 +173,7 @@ class PartitionScans:
             if frontier is None or full or pace.examined >= MOST_EXAMINED:
                 return
 
-    async def _count(self, part: Part, run: _Run) -> None:
-        pace = _Pace()
+    async def _count(self, part: Part, run: _Run, pace: _Pace) -> None:
         while not run.ended and (pace.examined < MOST_EXAMINED or run.reached is None):
             part.counted += len(run.read(pace.chunk))
             if pace.read(run):
@@ -179,10 +181,9 @@ class PartitionScans:
                 self._check(run.held)
         part.reached = None if run.ended else run.reached
 
-    async def _top(self, part: Part, view: View, ask: Ask, run: _Run) -> None:
+    async def _top(self, part: Part, view: View, ask: Ask, run: _Run, pace: _Pace) -> None:
         ranks_of = Ranking(view, ask.by, ask.descending).of_values
         best = Best(ask.limit, MOST_RANKED_BYTES)
-        pace = _Pace()
         while not run.ended and (pace.examined < MOST_EXAMINED or run.reached is None):
             found = run.read(pace.chunk)
             ranks = ranks_of([stored[ENTRY_HEAD_SIZE:] for _, stored in found])

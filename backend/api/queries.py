@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -143,14 +144,22 @@ class Queries:
             parse_parameters(raw_query, ())
             items = await self._batches.answer(view, await read_body(receive))
             return Answer(200, [JSON, self._served_by], items)
-        if resource == "count":
-            return await self._count(view, raw_query)
-        if resource == "top":
-            return await self._top(view, raw_query)
-        if method == "GET" and _wants_lines(scope["headers"]):
+        kind = resource if resource in ("count", "top") else "page"
+        if kind == "page" and method == "GET" and _wants_lines(scope["headers"]):
+            kind = "stream"
+        scans, began = self._serving.scans[view.name], time.monotonic()
+        try:
+            if kind == "count":
+                return await self._count(view, raw_query)
+            if kind == "top":
+                return await self._top(view, raw_query)
+            if kind == "page":
+                return await self._page(view, resource, raw_query)
             await self._stream(view, resource, raw_query, send)
             return None
-        return await self._page(view, resource, raw_query)
+        finally:
+            scans.asked[kind] += 1
+            scans.seconds[kind] += time.monotonic() - began
 
     async def point(self, view: View, key: bytes, stale_allowed: bool) -> Answer:
         """One key, asked of all partitions; of several entries the newest. Unavailable."""
