@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -30,7 +31,6 @@ SCAN_PATH = b"/internal/scan"
 _WAIT_STEP = 0.05
 _LONGEST_WAIT = 2.0  # s, for partitions that nobody answers for at first
 MOST_PAGE_BYTES = 4 << 20  # a page ends with the item that exceeds it
-_WALKS = 4  # partitions that are counted at once
 
 _WHY = {
     "catching-up": "is being read in",
@@ -152,10 +152,13 @@ class Gatherer:
         placed = serving.topology.views.get(ask.view)
         if placed is None or len(placed.active) != ask.total:
             return "repartitioned"
-        holders: list[Member | None] = [*serving.others(ask.view, partition)]
+        others = serving.others(ask.view, partition)
+        holders: list[Member | None] = [*others]
         held = serving.held.get(ask.view, partition)
         if held is not None and (held.progress.answerable or ask.query.stale_allowed):
-            holders.insert(0, None)
+            # the active first, so that the work is everybody's; then the shortest way
+            active = serving.topology.active_of(ask.view, partition)
+            holders.insert(int(bool(others) and others[0] == active), None)
         elif held is not None or serving.me in serving.topology.holders_of(ask.view, partition):
             holders.append(None)  # it says best why not
         return holders or "nobody"
@@ -250,14 +253,16 @@ class Gatherer:
     async def walk(self, ask: Ask, budget: float, take: Callable[[Part], None]) -> None:
         """Hands each partition's answers to `take`, slice by slice; for what needs no order.
 
-        Unavailable, also where it takes more than `budget` s.
+        All owners at once, and each one's partitions in turn: two at a time would be no faster
+        there, and others' reads would wait for both. Unavailable, also where it takes more than
+        `budget` s.
         """
         deadline = time.monotonic() + budget
-        turn = asyncio.Semaphore(_WALKS)
+        turns: defaultdict[object, asyncio.Lock] = defaultdict(asyncio.Lock)
 
         async def whole(partition: int) -> None:
             after: bytes | None = None
-            async with turn:
+            async with turns[self._holders(ask, partition)[0]]:
                 while True:
                     if time.monotonic() > deadline:
                         raise Unavailable("took-too-long", f"It took more than {budget:.0f} s.")

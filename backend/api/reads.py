@@ -24,8 +24,8 @@ from backend.core.errors import (
     Unavailable,
 )
 from backend.core.expiry import horizon
-from backend.core.partitioner import partition_of
-from backend.core.records import ENTRY_HEAD_SIZE, decode_entry, entry_offset
+from backend.core.partitioner import partition_of, partitions_of_batch
+from backend.core.records import ENTRY, ENTRY_HEAD_SIZE, decode_entry, entry_offset
 from backend.core.topology import ACTIVE, ROLES, Member
 from backend.core.views import ANY_PARTITION, View
 from backend.ingest.held import HeldPartition
@@ -110,20 +110,22 @@ class ViewReads:
         anywhere = view.partitioner == ANY_PARTITION
         self._partition_of = None if anywhere else partition_of(view.partitioner)
         self._from_text = view.key_codec.from_text
-        self._stored_key = view.layout.stored_key
+        plain = view.store == "key-value" and view.key_codec.keeps_bytes
+        self._stored_key = ENTRY.__add__ if plain else view.layout.stored_key
         self._expires = view.retention is not None
         self._key_json = view.key_codec.to_json
-        self._value_json = view.value_codec.to_json
-        self._max_key = serving.settings.max_key_bytes
+        self.value_json = view.value_codec.to_json
+        self.max_key_bytes = serving.settings.max_key_bytes
         self._trusted_for = serving.settings.ends_trusted_for
         me = serving.settings.instance_id
         self._served_by = {role: (b"served-by", f"{me}; {role}".encode()) for role in ROLES}
 
     def parse_key(self, text: bytes) -> bytes:
         """Percent-decoded text of a URL as record bytes; BadRequest, KeyTooLong."""
-        if len(text) > self._max_key:
+        if len(text) > self.max_key_bytes:
             raise KeyTooLong(
-                "key-too-long", f"The key has {len(text)} bytes; at most {self._max_key} are read."
+                "key-too-long",
+                f"The key has {len(text)} bytes; at most {self.max_key_bytes} are read.",
             )
         try:
             return self._from_text(text)
@@ -135,7 +137,7 @@ class ViewReads:
 
     def parse_raw_key(self, raw: bytes) -> bytes:
         """Record bytes that the reader gave as such; BadRequest, KeyTooLong."""
-        if len(raw) > self._max_key:
+        if len(raw) > self.max_key_bytes:
             return self.parse_key(raw)
         try:
             self.view.key_codec.check(raw)
@@ -166,7 +168,7 @@ class ViewReads:
             return Answer(404, problem.headers() + headers, problem.body())
         if options.representation != AS_JSON:
             return self._represented(held, stored, headers, options.representation)
-        value = self._value_json(stored[ENTRY_HEAD_SIZE:])
+        value = self.value_json(stored[ENTRY_HEAD_SIZE:])
         self.counts.found += 1
         headers += (JSON, VARY, self.etag(held, stored))
         return Answer(200, headers, b'{"key":%b,"value":%b}' % (self._key_json(key), value))
@@ -177,7 +179,7 @@ class ViewReads:
         stored = self._stored(self.holder(key, PLAIN), key)
         if stored is None:
             return None
-        value = self._value_json(stored[ENTRY_HEAD_SIZE:])
+        value = self.value_json(stored[ENTRY_HEAD_SIZE:])
         self.counts.found += 1
         return value
 
@@ -213,9 +215,20 @@ class ViewReads:
                 return None
         return stored
 
+    def look_up_many(self, held: HeldPartition, keys: Sequence[bytes]) -> list[bytes | None]:
+        """`look_up` of each; where one of them fails, all do."""
+        found = held.store.get_many(list(map(self._stored_key, keys)))
+        if self._expires:
+            until = horizon(self.view, held.store.stream_time)
+            return [s if s is None or decode_entry(s).timestamp >= until else None for s in found]
+        return found
+
     def holder(self, key: bytes, options: ReadOptions) -> HeldPartition:
         """The open store partition of the key, if it may answer."""
-        partition = self.partition(key)
+        return self.holder_of(self.partition(key), options)
+
+    def holder_of(self, partition: int, options: ReadOptions) -> HeldPartition:
+        """The open store partition, if it may answer; else Elsewhere or Unavailable."""
         held = self._held.get(partition)
         if (
             held is not None
@@ -316,6 +329,21 @@ class ViewReads:
         if facts is not None and facts.partitions != count:
             self._refuse_moved(key, partition, count, facts.partitions)
         return partition
+
+    def partitions(self, keys: Sequence[bytes]) -> list[int] | None:
+        """Where each key belongs; None where only `partition` can tell, key by key. Unavailable."""
+        placed = self._serving.placed(self.view)
+        count = len(placed.active)
+        facts = self._facts.get(self.view.topic)
+        if (
+            self._partition_of is None
+            or placed.mis_partitioned
+            or placed.built_partitions not in (count, 0)
+            or (facts is not None and facts.partitions != count)
+        ):
+            return None
+        found: list[int] = partitions_of_batch(self.view.partitioner, keys, count).tolist()
+        return found
 
     def _refuse_moved(self, key: bytes, partition: int, count: int, other: int) -> None:
         """Partitions were added: a key has its place if it is the same one under both counts."""

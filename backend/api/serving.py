@@ -35,6 +35,22 @@ class ReadCounts:
         return self.found + self.missed
 
 
+SCANS = ("page", "stream", "count", "top")
+
+
+@dataclass
+class ScanCounts:
+    """Questions about the whole of one view since the start; written by the event loop alone.
+
+    By kind: what clients asked this instance, and how long it took (s, with the reader's own time).
+    `entries`: what was looked at in this instance's own partitions, whoever asked.
+    """
+
+    asked: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SCANS, 0))
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(SCANS, 0.0))
+    entries: int = 0
+
+
 @dataclass
 class Serving:
     """The instance as requests see it. `topology` and `state` are replaced, never changed."""
@@ -52,12 +68,14 @@ class Serving:
     state: str = STARTING
     epoch_header: bytes = b"0-0"
     counts: dict[str, ReadCounts] = field(default_factory=dict)
+    scans: dict[str, ScanCounts] = field(default_factory=dict)
     _revisions: itertools.count[int] = field(default_factory=itertools.count)
     revision: int = 0
 
     def __post_init__(self) -> None:
         self.peers.on_change = self.revise
         self.counts = {name: ReadCounts() for name in self.views}
+        self.scans = {name: ScanCounts() for name in self.views}
 
     def others(self, view: str, partition: int) -> list[Member]:
         """The partition's other holders: the active first, and last those that seem to be dead."""

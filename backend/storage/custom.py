@@ -87,8 +87,11 @@ class CustomPartition:
     def get(self, key: bytes) -> bytes | None:
         return None
 
+    def get_many(self, keys: list[bytes]) -> list[bytes | None]:
+        return [None] * len(keys)
+
     def scan(
-        self, low: bytes, high: bytes, backwards: bool = False
+        self, low: bytes, high: bytes, backwards: bool = False, once: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
         return iter(())
 
