@@ -24,7 +24,7 @@ from bench.load import find_wrk
 from bench.plan import FULL, QUICK, Plan
 from bench.proc import busy_seconds
 from bench.report import Report
-from bench.rows import ingest, latency, launch, proxy, reads
+from bench.rows import batch, ingest, latency, launch, ndjson, proxy, reads, top
 from bench.stack import Stack
 from local.errors import LocalError, friendly
 from local.progress import bar
@@ -37,6 +37,9 @@ class RowName(StrEnum):
     launch = "launch"
     reads = "reads"
     proxy = "proxy"
+    batch = "batch"
+    ndjson = "ndjson"
+    top = "top"
     latency = "latency"
 
 
@@ -46,18 +49,23 @@ _ROWS: dict[RowName, ModuleType] = {
     RowName.launch: launch,
     RowName.reads: reads,
     RowName.proxy: proxy,
+    RowName.batch: batch,
+    RowName.ndjson: ndjson,
+    RowName.top: top,
     RowName.latency: latency,
 }
 
-_HELP = """Measure reads, ingest and launch, each beside a reference that runs in turn with it.
+_HELP = """Measure reads, scans, ingest and launch, each beside a reference run in turn with it.
 
-Takes under 5 minutes; load on the machine from elsewhere spoils it, and is reported.
+Takes some 6 minutes; load on the machine from elsewhere spoils it, and is reported.
 
 \b
 Examples:
   python -m bench                     all of it
   python -m bench --only reads        what a point read costs, nothing else
   python -m bench --only ingest --only launch --rounds 5
+  python -m bench --only ndjson --rounds 1 --entries 10000000
+                                      a stream of 10 million entries, and the memory it takes
   python -m bench --quick             a minute: shows that it works, measures nothing well
 """
 
@@ -69,6 +77,9 @@ def main(
     rounds: Annotated[
         int | None, typer.Option(min=1, help="How often each is measured (3).")
     ] = None,
+    entries: Annotated[
+        int | None, typer.Option(min=1000, max=10_000_000, help="Records of the topic (1,000,000).")
+    ] = None,
     run_dir: Annotated[Path, typer.Option(help="Logs, data and results.json.")] = Path(
         ".run/bench"
     ),
@@ -76,7 +87,9 @@ def main(
     # SIGTERM as Ctrl-C: whatever was started is ended
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     size = QUICK if quick else FULL
-    plan = Plan(**{**_fields(size), "rounds": rounds or size.rounds})
+    plan = Plan(
+        **{**_fields(size), "rounds": rounds or size.rounds, "records": entries or size.records}
+    )
     chosen = [name for name in RowName if not only or name in only]
     find_wrk()
     # a table that goes into a file or a log is as wide as it needs to be

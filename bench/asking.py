@@ -26,9 +26,16 @@ class Answer:
 
 def get(port: int, path: str) -> Answer | None:
     """An answer on a connection of its own; None where nobody answers within 5 s."""
-    connection = HTTPConnection("127.0.0.1", port, timeout=5)
+    return ask(port, path)
+
+
+def ask(
+    port: int, path: str, method: str = "GET", body: bytes | None = None, timeout: float = 5.0
+) -> Answer | None:
+    """The same of any request, within `timeout` s."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=timeout)
     try:
-        connection.request("GET", path)
+        connection.request(method, path, body)
         response = connection.getresponse()
         headers = [(name.lower(), text) for name, text in response.getheaders()]
         return Answer(response.status, headers, response.read())

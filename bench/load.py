@@ -12,7 +12,8 @@ from pathlib import Path
 from bench.proc import cpu_seconds
 from local.errors import LocalError, tail
 
-_SCRIPT = Path(__file__).with_name("keys.lua")
+_READS = Path(__file__).with_name("keys.lua")
+_BATCHES = Path(__file__).with_name("batch.lua")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +61,21 @@ def find_wrk() -> str:
     raise LocalError("wrk is not installed: run `make bench`, or install Debian's package wrk.")
 
 
-def run(port: int, path: str, keys: int, connections: int, seconds: int, think_ms: int = 0) -> Load:
-    """Point reads of `keys` random keys below `path`; LocalError if one was not answered 200."""
-    command = [find_wrk(), "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(_SCRIPT)]
+def run(
+    port: int,
+    path: str,
+    keys: int,
+    connections: int,
+    seconds: int,
+    think_ms: int = 0,
+    batch: int = 0,
+) -> Load:
+    """Point reads of `keys` random keys below `path`, or batches of `batch` of them to it;
+    LocalError if one was not answered 200."""
+    script = _BATCHES if batch else _READS
+    command = [find_wrk(), "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(script)]
     command += [f"http://127.0.0.1:{port}", "--", path, str(keys)]
-    command += [str(random.randrange(2**31)), str(think_ms)]
+    command += [str(random.randrange(2**31)), str(batch or think_ms)]
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, timeout=seconds + 30
     )
@@ -82,9 +93,15 @@ def run(port: int, path: str, keys: int, connections: int, seconds: int, think_m
 
 
 def measure(
-    leaders: tuple[int, ...], port: int, path: str, keys: int, connections: int, seconds: int
+    leaders: tuple[int, ...],
+    port: int,
+    path: str,
+    keys: int,
+    connections: int,
+    seconds: int,
+    batch: int = 0,
 ) -> Served:
     """`run`, and the CPU time of the sessions of the processes `leaders` meanwhile."""
     before = cpu_seconds(*leaders)
-    load = run(port, path, keys, connections, seconds)
+    load = run(port, path, keys, connections, seconds, batch=batch)
     return Served(load, (cpu_seconds(*leaders) - before) / load.requests * 1e6)

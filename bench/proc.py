@@ -68,6 +68,12 @@ def peak_rss_mb(leader: int) -> float:
     return max(_kb(path / "status", "VmHWM") for path, _ in _session(leader)) * 1024 / 1e6
 
 
+def forget_peak_rss(leader: int) -> None:
+    """The peaks of a session's processes begin anew with what they have now."""
+    for path, _ in _session(leader):
+        (path / "clear_refs").write_text("5")
+
+
 def pss_mb(leader: int) -> float:
     """Resident memory in MB of all processes of a session now, shared pages counted once."""
     return sum(_kb(path / "smaps_rollup", "Pss") for path, _ in _session(leader)) * 1024 / 1e6

@@ -33,10 +33,18 @@ def key(number: int) -> bytes:
 
 def value(number: int) -> bytes:
     """84 bytes of JSON, most of which do not compress."""
-    digest = hashlib.blake2b(b"%d" % number, digest_size=32)
-    document = b'{"id":%d,"balance":%d,"note":"' % (number, digest.digest()[0] * 1000)
-    noise = digest.hexdigest().encode()
+    document = b'{"id":%d,"balance":%d,"note":"' % (number, balance(number))
+    noise = _digest(number).hex().encode()
     return document + noise[: SIZE - _KEY_SIZE - len(document) - 2] + b'"}'
+
+
+def balance(number: int) -> int:
+    """What the record's value says there: one of 256 numbers."""
+    return _digest(number)[0] * 1000
+
+
+def _digest(number: int) -> bytes:
+    return hashlib.blake2b(b"%d" % number, digest_size=32).digest()
 
 
 def in_log_order(position: int, count: int) -> int:

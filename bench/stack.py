@@ -24,6 +24,7 @@ from local.supervisor import Child, Supervisor
 from local.topics import Topic, create_topics
 
 _START = 60.0  # s until whatever was started must answer
+_SLOWEST = 15_000  # records/s of a backend that reads them in, on a machine that has other work
 _IDLE = 0.1  # CPU seconds a second of a backend that has only its own housekeeping to do
 _GUNICORN = str(Path(sys.executable).with_name("gunicorn"))
 
@@ -110,7 +111,8 @@ class Stack:
                     return False
             return True
 
-        self._supervisor.wait_until(ready, _START, "the backends to be ready", 0.05)
+        timeout = max(_START, self.count / _SLOWEST)
+        self._supervisor.wait_until(ready, timeout, "the backends to be ready", 0.05)
 
     def filled_backend(self) -> Server:
         """The backend that holds all records and has nothing left to do for them: one a run."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, TypeVar
 
 import orjson
 
 from backend.api.answer import Answer
 from backend.api.forwarding import Forwarder
+from backend.api.many_reads import outcomes
 from backend.api.reads import HOPELESS, Elsewhere, Everywhere, ViewReads, count_refusal
 from backend.api.serving import Serving
 from backend.core.batch import json_text, needs_exact, parse_batch
@@ -21,8 +23,13 @@ from backend.core.views import View
 
 _WAIT_STEP = 0.02
 _TURN = 250  # keys between two turns of the event loop
-_FINAL, _AGAIN, _ALL = b".", b"?", b"*"  # of an item: it stands, ask again, ask all partitions
+_FINAL, _AGAIN, _ALL = b".", b"?", b"*"  # marks: it stands, ask again, ask all partitions
 _AT_ONCE = 8  # keys that all partitions are asked for
+
+_T = TypeVar("_T")
+
+_Open = Elsewhere | bytes
+"""Who holds the key; or the mark of its item."""
 
 
 class Batches:
@@ -46,19 +53,23 @@ class Batches:
     async def answer(self, view: View, body: bytes) -> bytes:
         """The document that answers a client's batch; BadRequest."""
         reads = self._reads[view.name]
-        items: list[bytes] = []
-        keys: dict[int, bytes] = {}
-        for number, (value, written) in enumerate(parse_batch(body, needs_exact(view))):
-            try:
-                keys[number] = record_key(reads, value, written)
-                items.append(b"")
-            except Problem as problem:
-                count_refusal(reads.counts, problem)
-                items.append(_problem_item(written or orjson.dumps(value), problem))
+        asked = parse_batch(body, needs_exact(view))
+        items = [b""] * len(asked)
+        keys = _text_keys(reads, asked)
+        if keys is None:
+            keys = {}
+            for number, (value, written) in enumerate(asked):
+                try:
+                    keys[number] = record_key(reads, value, written)
+                except Problem as problem:
+                    count_refusal(reads.counts, problem)
+                    items[number] = _problem_item(written or orjson.dumps(value), problem)
         left, anywhere = list(keys), list[int]()
         deadline = time.monotonic() + self._serving.settings.wait_timeout
+        rounds = 0
         while left:
-            left = await self._round(reads, keys, left, items, anywhere)
+            left = await self._round(reads, keys, left, items, anywhere, rounds)
+            rounds += 1
             if not left or time.monotonic() >= deadline:
                 break
             await asyncio.sleep(_WAIT_STEP)
@@ -78,39 +89,44 @@ class Batches:
         left: list[int],
         items: list[bytes],
         anywhere: list[int],
+        rounds: int,
     ) -> list[int]:
         """Writes an item for each key that is left; those for which asking again may help.
 
-        Keys that may be in any partition are added to `anywhere`.
+        Keys that may be in any partition are added to `anywhere`. In each round the next of a key's
+        holders is asked.
         """
         again: list[int] = []
-        answered: list[tuple[int, bytes]] = []
+        marked: list[tuple[int, bytes]] = []
         elsewhere: dict[Member, list[int]] = {}
-        for count, number in enumerate(left, 1):
-            found = _read(reads, keys[number])
-            if isinstance(found, Member):
-                elsewhere.setdefault(found, []).append(number)
-            else:
-                answered.append((number, found))
-            if not count % _TURN:
-                await asyncio.sleep(0)
+        async for numbers in _turns(left):
+            read, open_ = _read(reads, [keys[number] for number in numbers])
+            for number, item in zip(numbers, read, strict=True):
+                items[number] = item
+            for place, found in open_.items():
+                if isinstance(found, Elsewhere):
+                    holder = found.members[rounds % len(found.members)]
+                    elsewhere.setdefault(holder, []).append(numbers[place])
+                else:
+                    marked.append((numbers[place], found))
         answers = await asyncio.gather(
             *(self._ask(member, reads, keys, theirs) for member, theirs in elsewhere.items())
         )
         for theirs, of_member in zip(elsewhere.values(), answers, strict=True):
-            answered += zip(theirs, of_member, strict=True)
-        for number, item in answered:
-            items[number] = item[1:]
-            if item[:1] == _AGAIN:
+            for number, item in zip(theirs, of_member, strict=True):
+                items[number] = item[1:]
+                marked.append((number, item[:1]))
+        for number, mark in marked:
+            if mark == _AGAIN:
                 again.append(number)
-            elif item[:1] == _ALL:
+            elif mark == _ALL:
                 anywhere.append(number)
         return again
 
     async def _ask(
         self, member: Member, reads: ViewReads, keys: dict[int, bytes], theirs: list[int]
     ) -> list[bytes]:
-        """One flagged item a key."""
+        """One item a key, with its mark before it."""
         view = reads.view
         raw = [keys[number] for number in theirs]
         body = pack([view.name.encode(), view.hash.encode(), *raw])
@@ -124,6 +140,7 @@ class Batches:
         except ValueError:
             problem = Unavailable("owner-unreachable", "")
         except Unavailable as unavailable:
+            self._serving.peers.failed(member.id)
             problem = unavailable
         to_json = view.key_codec.to_json
         return [_AGAIN + _problem_item(to_json(key), problem) for key in raw]
@@ -140,35 +157,62 @@ class Batches:
         reads = self._reads.get(name.decode())
         if reads is None or reads.view.hash.encode() != view_hash:
             raise ValueError("about a view that is not defined so here")
+        to_json = reads.view.key_codec.to_json
+        moved = Unavailable("not-here", "")
         items = []
-        for count, key in enumerate(keys, 1):
-            found = _read(reads, key)
-            if isinstance(found, Member):
-                moved = Unavailable("not-here", "")
-                found = _AGAIN + _problem_item(reads.view.key_codec.to_json(key), moved)
-            items.append(found)
-            if not count % _TURN:
-                await asyncio.sleep(0)
+        async for turn in _turns(keys):
+            read, open_ = _read(reads, turn)
+            marks = [_FINAL] * len(read)
+            for place, found in open_.items():
+                if isinstance(found, Elsewhere):
+                    marks[place], read[place] = _AGAIN, _problem_item(to_json(turn[place]), moved)
+                else:
+                    marks[place] = found
+            items += [mark + item for mark, item in zip(marks, read, strict=True)]
         return pack(items)
 
 
-def _read(reads: ViewReads, key: bytes) -> bytes | Member:
-    """A flagged item; or who holds the key."""
-    try:
-        value = reads.value(key)
-        key_json = reads.view.key_codec.to_json(key)
-        if value is None:
-            return b'%b{"key":%b,"status":404}' % (_FINAL, key_json)
-        return b'%b{"key":%b,"status":200,"value":%b}' % (_FINAL, key_json, value)
-    except Elsewhere as elsewhere:
-        return elsewhere.member
-    except Everywhere as everywhere:
-        return _ALL + _problem_item(reads.view.key_codec.to_json(key), everywhere)
-    except Problem as problem:
-        count_refusal(reads.counts, problem)
-        again = problem.status == 503 and problem.code not in HOPELESS
-        item = _problem_item(reads.view.key_codec.to_json(key), problem)
-        return (_AGAIN if again else _FINAL) + item
+async def _turns(of: Sequence[_T]) -> AsyncIterator[Sequence[_T]]:
+    """Some at a time; between them others have their turn."""
+    for start in range(0, len(of), _TURN):
+        if start:
+            await asyncio.sleep(0)
+        yield of[start : start + _TURN]
+
+
+def _text_keys(reads: ViewReads, asked: list[tuple[Any, bytes]]) -> dict[int, bytes] | None:
+    """Record bytes of keys that are text; None where one of them has to be looked at alone."""
+    values = [value for value, _ in asked]
+    if reads.view.key != "string" or not {str}.issuperset(map(type, values)):
+        return None
+    keys = list(map(str.encode, values))
+    if max(map(len, keys), default=0) > reads.max_key_bytes:
+        return None
+    return dict(enumerate(keys))
+
+
+def _read(reads: ViewReads, keys: Sequence[bytes]) -> tuple[list[bytes], dict[int, _Open]]:
+    """An item a key; and by their places in the list, the keys for which it does not stand yet."""
+    to_json = reads.view.key_codec.to_json
+    items: list[bytes] = []
+    open_: dict[int, _Open] = {}
+    for key, found in zip(keys, outcomes(reads, keys), strict=True):
+        if isinstance(found, bytes):
+            items.append(b'{"key":%b,"status":200,"value":%b}' % (to_json(key), found))
+        elif found is None:
+            items.append(b'{"key":%b,"status":404}' % to_json(key))
+        elif isinstance(found, Elsewhere):
+            open_[len(items)] = found
+            items.append(b"")
+        else:
+            if isinstance(found, Everywhere):
+                open_[len(items)] = _ALL
+            else:
+                count_refusal(reads.counts, found)
+                if found.status == 503 and found.code not in HOPELESS:
+                    open_[len(items)] = _AGAIN
+            items.append(_problem_item(to_json(key), found))
+    return items, open_
 
 
 def _item(view: View, key: bytes, answer: Answer) -> bytes:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -30,7 +31,6 @@ SCAN_PATH = b"/internal/scan"
 _WAIT_STEP = 0.05
 _LONGEST_WAIT = 2.0  # s, for partitions that nobody answers for at first
 MOST_PAGE_BYTES = 4 << 20  # a page ends with the item that exceeds it
-_WALKS = 4  # partitions that are counted at once
 
 _WHY = {
     "catching-up": "is being read in",
@@ -109,16 +109,25 @@ class Gatherer:
         """Answers that cover the partitions, each with those that it covers; Unavailable."""
         answers: list[tuple[list[int], Part]] = []
         left = list(partitions)
+        tried: dict[int, set[Member | None]] = {}
         deadline = time.monotonic() + self._patience
         while True:
             by_owner: dict[Member | None, list[int]] = {}
             missing: dict[int, str] = {}
+            others = False
             for partition in left:
-                owner = self._owner(ask, partition)
-                if isinstance(owner, str):
-                    missing[partition] = owner
-                else:
-                    by_owner.setdefault(owner[0], []).append(partition)
+                holders = self._holders(ask, partition)
+                if isinstance(holders, str):
+                    missing[partition] = holders
+                    continue
+                # the next one each time; all of them anew once all have failed
+                known = tried.setdefault(partition, set())
+                if known.issuperset(holders):
+                    known.clear()
+                owner = next(each for each in holders if each not in known)
+                known.add(owner)
+                others = others or not known.issuperset(holders)
+                by_owner.setdefault(owner, []).append(partition)
             parts = await asyncio.gather(
                 *(self._one(owner, ask, theirs, after) for owner, theirs in by_owner.items())
             )
@@ -129,22 +138,30 @@ class Gatherer:
                     answers.append((covered, part))
             if not missing:
                 return answers
-            if time.monotonic() >= deadline or _HOPELESS & set(missing.values()):
+            over = time.monotonic() >= deadline and not others
+            if over or _HOPELESS & set(missing.values()):
                 raise _unavailable(ask.view, missing)
             left = sorted(missing)
-            await asyncio.sleep(_WAIT_STEP)
+            if not others:
+                await asyncio.sleep(_WAIT_STEP)
 
-    def _owner(self, ask: Ask, partition: int) -> tuple[Member | None] | str:
-        """Whom to ask, None being this instance itself; or the code of why nobody can be."""
-        placed = self._serving.topology.views.get(ask.view)
+    def _holders(self, ask: Ask, partition: int) -> list[Member | None] | str:
+        """Whom to ask, one after the other, None being this instance itself; or the code of why
+        nobody can be."""
+        serving = self._serving
+        placed = serving.topology.views.get(ask.view)
         if placed is None or len(placed.active) != ask.total:
             return "repartitioned"
-        if self._serving.held.get(ask.view, partition) is not None:
-            return (None,)
-        active = self._serving.topology.active_of(ask.view, partition)
-        if active is None:
-            return "nobody"
-        return (None,) if active == self._serving.me else (active,)
+        others = serving.others(ask.view, partition)
+        holders: list[Member | None] = [*others]
+        held = serving.held.get(ask.view, partition)
+        if held is not None and (held.progress.answerable or ask.query.stale_allowed):
+            # the active first, so that the work is everybody's; then the shortest way
+            active = serving.topology.active_of(ask.view, partition)
+            holders.insert(int(bool(others) and others[0] == active), None)
+        elif held is not None or serving.me in serving.topology.holders_of(ask.view, partition):
+            holders.append(None)  # it says best why not
+        return holders or "nobody"
 
     async def _one(
         self, owner: Member | None, ask: Ask, partitions: list[int], after: bytes | None
@@ -155,6 +172,7 @@ class Gatherer:
         try:
             answer = await self._forwarder.forward(owner, "POST", SCAN_PATH, [], body)
         except Unavailable as e:
+            self._serving.peers.failed(owner.id)
             return Part(missing=dict.fromkeys(partitions, e.code))
         try:
             if answer.status == 200:
@@ -235,14 +253,16 @@ class Gatherer:
     async def walk(self, ask: Ask, budget: float, take: Callable[[Part], None]) -> None:
         """Hands each partition's answers to `take`, slice by slice; for what needs no order.
 
-        Unavailable, also where it takes more than `budget` s.
+        All owners at once, and each one's partitions in turn: two at a time would be no faster
+        there, and others' reads would wait for both. Unavailable, also where it takes more than
+        `budget` s.
         """
         deadline = time.monotonic() + budget
-        turn = asyncio.Semaphore(_WALKS)
+        turns: defaultdict[object, asyncio.Lock] = defaultdict(asyncio.Lock)
 
         async def whole(partition: int) -> None:
             after: bytes | None = None
-            async with turn:
+            async with turns[self._holders(ask, partition)[0]]:
                 while True:
                     if time.monotonic() > deadline:
                         raise Unavailable("took-too-long", f"It took more than {budget:.0f} s.")

@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from backend.api.serving import RUNNING, Serving
+from backend.api.serving import RUNNING, SCANS, Serving
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -28,6 +28,7 @@ class _Instance(Collector):
             for outcome in ("found", "missed", "unavailable", "forwarded", "refused"):
                 reads.add_metric([view, outcome], getattr(counts, outcome))
         yield reads
+        yield from self._scans()
         yield from self._partitions()
         yield CounterMetricFamily(
             "queryable_rebuilds",
@@ -43,6 +44,24 @@ class _Instance(Collector):
             "queryable_topology_epoch_seconds", "The leader's clock in the epoch.",
             value=epoch.ms / 1000,
         )  # fmt: skip
+
+    def _scans(self) -> Iterator[Metric]:
+        labels = ["view", "kind"]
+        asked = CounterMetricFamily(
+            "queryable_scans", "Questions about whole views that clients asked.", labels=labels
+        )
+        seconds = CounterMetricFamily(
+            "queryable_scan_seconds", "What they took, from question to end.", labels=labels
+        )
+        entries = CounterMetricFamily(
+            "queryable_scan_entries", "Entries looked at here, whoever asked.", labels=["view"]
+        )
+        for view, counts in self._serving.scans.items():
+            for kind in SCANS:
+                asked.add_metric([view, kind], counts.asked[kind])
+                seconds.add_metric([view, kind], counts.seconds[kind])
+            entries.add_metric([view], counts.entries)
+        yield from (asked, seconds, entries)
 
     def _partitions(self) -> Iterator[Metric]:
         labels = ["view", "partition"]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
-from heapq import nsmallest
 from itertools import islice
 from operator import itemgetter
 from typing import TypeVar
@@ -18,10 +17,11 @@ from typing import TypeVar
 from backend.api.serving import Serving
 from backend.core import expiry
 from backend.core.errors import StoreClosedError, StoreError
-from backend.core.items import Number, Pair, Ranking, renderer
+from backend.core.items import Pair, renderer
+from backend.core.ranking import MOST_RANKED_BYTES, Best, Ranking
 from backend.core.records import ENTRY_HEAD_SIZE, is_deleted, ordered_time
 from backend.core.scan import Part, Query, cut, distinct, first_of
-from backend.core.scan_wire import COUNT, ESTIMATE, RAW, ROWS, Ask
+from backend.core.scan_wire import COUNT, ESTIMATE, RAW, ROWS, TOP, Ask
 from backend.core.views import View
 from backend.ingest.held import HeldPartition
 
@@ -87,8 +87,8 @@ class PartitionScans:
         for partition in partitions:
             held = self._serving.held.get(view.name, partition)
             if held is None:
-                active = self._serving.topology.active_of(view.name, partition)
-                opening = active is not None and active.id == self._serving.settings.instance_id
+                holders = self._serving.topology.holders_of(view.name, partition)
+                opening = self._serving.me in holders
                 missing[partition] = "catching-up" if opening else "not-here"
             elif not held.progress.answerable and not stale_allowed:
                 missing[partition] = "catching-up"
@@ -122,23 +122,27 @@ class PartitionScans:
             return
         if low >= high:
             return
-        runs = [_Run(each, ask.query, low, high) for each in held]
-        if ask.what in (ROWS, RAW):
-            await self._rows(part, view, ask, runs)
-            return
-        # these need no common order: one after the other, and so one partition a question
-        assert len(runs) == 1, "a count or a ranking that goes on goes on in one partition"
-        if ask.what == COUNT:
-            await self._count(part, runs[0])
-        else:
-            await self._top(part, view, ask, runs[0])
+        once = ask.what in (COUNT, TOP)  # all of it is looked at, and nobody goes on there
+        runs = [_Run(each, ask.query, low, high, once) for each in held]
+        pace = _Pace()
+        try:
+            if ask.what in (ROWS, RAW):
+                await self._rows(part, view, ask, runs, pace)
+                return
+            # these need no common order: one after the other, and so one partition a question
+            assert len(runs) == 1, "a count or a ranking that goes on goes on in one partition"
+            if ask.what == COUNT:
+                await self._count(part, runs[0], pace)
+            else:
+                await self._top(part, view, ask, runs[0], pace)
+        finally:
+            self._serving.scans[view.name].entries += pace.examined
 
-    async def _rows(self, part: Part, view: View, ask: Ask, runs: list[_Run]) -> None:
+    async def _rows(self, part: Part, view: View, ask: Ask, runs: list[_Run], pace: _Pace) -> None:
         """Merges the runs as far as all of them have been read, until there are enough rows."""
         backwards = ask.query.backwards
         render = self._renderers[view.name] if ask.what == ROWS else _values
         share = min(_TURN, ask.limit * 5 // (4 * len(runs)) + 8)
-        pace = _Pace()
         pending: list[Pair] = []
         frontier: bytes | None = None
         size = 0
@@ -170,8 +174,7 @@ class PartitionScans:
             if frontier is None or full or pace.examined >= MOST_EXAMINED:
                 return
 
-    async def _count(self, part: Part, run: _Run) -> None:
-        pace = _Pace()
+    async def _count(self, part: Part, run: _Run, pace: _Pace) -> None:
         while not run.ended and (pace.examined < MOST_EXAMINED or run.reached is None):
             part.counted += len(run.read(pace.chunk))
             if pace.read(run):
@@ -179,22 +182,30 @@ class PartitionScans:
                 self._check(run.held)
         part.reached = None if run.ended else run.reached
 
-    async def _top(self, part: Part, view: View, ask: Ask, run: _Run) -> None:
-        of_value = Ranking(view, ask.by, ask.query.backwards).of_value
-        best: list[tuple[Number, bytes, bytes]] = []
-        pace = _Pace()
+    async def _top(self, part: Part, view: View, ask: Ask, run: _Run, pace: _Pace) -> None:
+        ranks_of = Ranking(view, ask.by, ask.descending).of_values
+        best = Best(ask.limit, MOST_RANKED_BYTES)
         while not run.ended and (pace.examined < MOST_EXAMINED or run.reached is None):
             found = run.read(pace.chunk)
-            ranked = [(of_value(stored[ENTRY_HEAD_SIZE:]), key, stored) for key, stored in found]
-            best = nsmallest(ask.limit, best + [r for r in ranked if r[0] is not None])  # type: ignore[misc]
+            ranks = ranks_of([stored[ENTRY_HEAD_SIZE:] for _, stored in found])
+            worst = best.worst
+            # keys come in their order: of a rank that is reached already, none comes in any more
+            best.add(
+                [
+                    (rank, key, stored)
+                    for rank, (key, stored) in zip(ranks, found, strict=True)
+                    if rank is not None and (worst is None or rank < worst)
+                ]
+            )
             if pace.read(run):
                 await asyncio.sleep(0)
                 self._check(run.held)
-        items = self._renderers[view.name]([(key, stored) for _, key, stored in best])
+        items = self._renderers[view.name]([(key, stored) for _, key, stored in best.entries])
         part.rows = [
             (key, stored[:ENTRY_HEAD_SIZE], item)
-            for (_, key, stored), item in zip(best, items, strict=True)
+            for (_, key, stored), item in zip(best.entries, items, strict=True)
         ]
+        part.complete = best.end is None
         part.reached = None if run.ended else run.reached
 
 
@@ -246,14 +257,16 @@ class _Pace:
 class _Run:
     """One partition's entries in the order asked for, without what is expired or filtered out."""
 
-    def __init__(self, held: HeldPartition, query: Query, low: bytes, high: bytes) -> None:
+    def __init__(
+        self, held: HeldPartition, query: Query, low: bytes, high: bytes, once: bool = False
+    ) -> None:
         self.held = held
         self.reached: bytes | None = None  # everything up to here has been read
         self.ended = False
         self.got = 0  # entries of the last chunk, and their bytes
         self.got_bytes = 0
         self._backwards = query.backwards
-        self._found = self._guarded(lambda: held.store.scan(low, high, query.backwards))
+        self._found = self._guarded(lambda: held.store.scan(low, high, query.backwards, once))
         self._keep = _filter(held.view, query, expiry.horizon(held.view, held.store.stream_time))
         self._versioned = held.view.store == "versioned"
         self._carried: Pair | None = None

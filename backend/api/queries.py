@@ -5,11 +5,10 @@ Parses and writes; what is asked of whom stands in `gathering` and `batches`.
 
 from __future__ import annotations
 
-import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from heapq import nsmallest
 
 import orjson
 
@@ -23,8 +22,8 @@ from backend.api.reads import ViewReads
 from backend.api.serving import Serving
 from backend.core.cursor import encode_cursor
 from backend.core.errors import BadRequest, MethodNotAllowed, NotFound, Problem, Unavailable
-from backend.core.items import Number, Ranking
 from backend.core.paths import Paths, ViewPath
+from backend.core.ranking import MOST_RANKED_BYTES, Best, Ranking
 from backend.core.scan import (
     KEYS,
     PARAMETERS,
@@ -52,7 +51,6 @@ _PAGE_BUDGET = 1.0  # s, after which a page ends with what it has
 _WALK_BUDGET = 50.0  # s for a count or a ranking: less than a proxy's patience
 _STREAM_PAGE = 2_000
 _WRITE = 1 << 16
-_SLOWEST_READER = 60.0  # s without reading, then a stream ends
 
 _NDJSON = b"application/x-ndjson"
 
@@ -144,14 +142,22 @@ class Queries:
             parse_parameters(raw_query, ())
             items = await self._batches.answer(view, await read_body(receive))
             return Answer(200, [JSON, self._served_by], items)
-        if resource == "count":
-            return await self._count(view, raw_query)
-        if resource == "top":
-            return await self._top(view, raw_query)
-        if method == "GET" and _wants_lines(scope["headers"]):
+        kind = resource if resource in ("count", "top") else "page"
+        if kind == "page" and method == "GET" and _wants_lines(scope["headers"]):
+            kind = "stream"
+        scans, began = self._serving.scans[view.name], time.monotonic()
+        try:
+            if kind == "count":
+                return await self._count(view, raw_query)
+            if kind == "top":
+                return await self._top(view, raw_query)
+            if kind == "page":
+                return await self._page(view, resource, raw_query)
             await self._stream(view, resource, raw_query, send)
             return None
-        return await self._page(view, resource, raw_query)
+        finally:
+            scans.asked[kind] += 1
+            scans.seconds[kind] += time.monotonic() - began
 
     async def point(self, view: View, key: bytes, stale_allowed: bool) -> Answer:
         """One key, asked of all partitions; of several entries the newest. Unavailable."""
@@ -207,14 +213,13 @@ class Queries:
                 if held >= _WRITE or last:
                     message = {"body": _lines(lines), "more_body": not last}
                     lines, held = [], 0
-                    async with asyncio.timeout(_SLOWEST_READER):
-                        await send({"type": "http.response.body", **message})
+                    await send({"type": "http.response.body", **message})
                 if last:
                     return
         except Exception as e:
             if not started:
                 raise
-            known = isinstance(e, Problem | TimeoutError)
+            known = isinstance(e, Problem)
             log.warning(
                 "a stream of %s of %s ends early: %r", kind, view.name, e, exc_info=not known
             )
@@ -259,29 +264,41 @@ class Queries:
         descending = choice(parameters, "order", ("desc", "asc")) == "desc"
         limit = limit_of(parameters)
         by = _text(parameters, "by")
-        of_item = Ranking(view, by, descending).of_item
-        query = Query(backwards=descending, stale_allowed=_stale(parameters))
+        ranks_of = Ranking(view, by, descending).of_items
+        query = Query(stale_allowed=_stale(parameters))
         gatherer, freshness = self._gatherer, Freshness()
-        ask = for_view(view, gatherer.total(view), TOP, query, limit=limit, by=by)
-        best: list[tuple[Number, bytes, bytes]] = []
+        ask = for_view(
+            view, gatherer.total(view), TOP, query, limit=limit, by=by, descending=descending
+        )
+        best = Best(limit, MOST_RANKED_BYTES)
         misplaced = gatherer.misplaced(view)
 
         def take(part: Part) -> None:
-            nonlocal best, misplaced
+            nonlocal misplaced
             freshness.note(part)
             misplaced = misplaced or part.misplaced
-            ranked = [(of_item(item), key, item) for key, _, item in part.rows]
-            best = nsmallest(limit, best + [r for r in ranked if r[0] is not None])  # type: ignore[misc]
+            ranks = ranks_of([item for _, _, item in part.rows])
+            ranked = [
+                (rank, key, item)
+                for rank, (key, _, item) in zip(ranks, part.rows, strict=True)
+                if rank is not None
+            ]
+            best.add(ranked, part.complete)
 
         if not misplaced:
             await gatherer.walk(ask, _WALK_BUDGET, take)
         if misplaced:
             # a key may be in two partitions: its newest entry counts
-            best = []
-            in_order = Query(stale_allowed=query.stale_allowed)
-            async for rows, _ in gatherer.rows(view, in_order, _STREAM_PAGE, None, freshness):
+            best = Best(limit, MOST_RANKED_BYTES)
+            async for rows, _ in gatherer.rows(view, query, _STREAM_PAGE, None, freshness):
                 take(Part(rows, lag=freshness.lag, staleness=freshness.staleness))
-        body = b'{"items":[%b]}' % b",".join([item for _, _, item in best])
+        if best.short:
+            raise BadRequest(
+                "too-many-entries",
+                f"The first {limit} have more than {MOST_RANKED_BYTES >> 20} MiB together: ask for "
+                f"limit={len(best.entries)}, or stream the view.",
+            )
+        body = b'{"items":[%b]}' % b",".join([item for _, _, item in best.entries])
         return Answer(200, self._headers(freshness), body)
 
     def _headers(self, freshness: Freshness, content_type: bytes = JSON[1]) -> list[Header]:

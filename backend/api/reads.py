@@ -7,7 +7,7 @@ than once or decode one: a JSON value was validated when it was stored, and is p
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from backend.api.answer import JSON, Answer, Header, freshness_headers
@@ -24,19 +24,26 @@ from backend.core.errors import (
     Unavailable,
 )
 from backend.core.expiry import horizon
-from backend.core.partitioner import partition_of
-from backend.core.records import ENTRY_HEAD_SIZE, decode_entry, entry_offset
-from backend.core.topology import Member
+from backend.core.partitioner import partition_of, partitions_of_batch
+from backend.core.records import ENTRY, ENTRY_HEAD_SIZE, decode_entry, entry_offset
+from backend.core.topology import ACTIVE, ROLES, Member
 from backend.core.views import ANY_PARTITION, View
 from backend.ingest.held import HeldPartition
 
 
 class Elsewhere(Exception):
-    """The key belongs to a partition that `member` is active for."""
+    """Others hold the key's partition, and may answer better: `members`, in the order in which to
+    ask them. `why` is what this instance says itself, should none of them answer."""
 
-    def __init__(self, member: Member) -> None:
-        super().__init__(member)
-        self.member = member
+    def __init__(self, members: Sequence[Member], why: Unavailable) -> None:
+        super().__init__(members)
+        self.members = members
+        self.why = why
+
+    @property
+    def member(self) -> Member:
+        """The first to ask."""
+        return self.members[0]
 
 
 # Waiting does not help: these need a person.
@@ -62,9 +69,11 @@ class Everywhere(Unavailable):
 @dataclass(frozen=True)
 class ReadOptions:
     """What a reader may ask for beside the key. Offsets by partition, the first that may be missing
-    is one more; staleness in s, `as_of` in ms."""
+    is one more; staleness in s, `as_of` in ms. By default whoever holds the partition and is
+    answerable answers; `stale_allowed`: even one that is not; `active_only`: the active alone."""
 
     stale_allowed: bool = False
+    active_only: bool = False
     min_offsets: Mapping[int, int] | None = None
     max_lag: int | None = None
     max_staleness: float | None = None
@@ -101,20 +110,22 @@ class ViewReads:
         anywhere = view.partitioner == ANY_PARTITION
         self._partition_of = None if anywhere else partition_of(view.partitioner)
         self._from_text = view.key_codec.from_text
-        self._stored_key = view.layout.stored_key
+        plain = view.store == "key-value" and view.key_codec.keeps_bytes
+        self._stored_key = ENTRY.__add__ if plain else view.layout.stored_key
         self._expires = view.retention is not None
         self._key_json = view.key_codec.to_json
-        self._value_json = view.value_codec.to_json
-        self._max_key = serving.settings.max_key_bytes
+        self.value_json = view.value_codec.to_json
+        self.max_key_bytes = serving.settings.max_key_bytes
         self._trusted_for = serving.settings.ends_trusted_for
         me = serving.settings.instance_id
-        self._served_by = (b"served-by", f"{me}; active".encode())
+        self._served_by = {role: (b"served-by", f"{me}; {role}".encode()) for role in ROLES}
 
     def parse_key(self, text: bytes) -> bytes:
         """Percent-decoded text of a URL as record bytes; BadRequest, KeyTooLong."""
-        if len(text) > self._max_key:
+        if len(text) > self.max_key_bytes:
             raise KeyTooLong(
-                "key-too-long", f"The key has {len(text)} bytes; at most {self._max_key} are read."
+                "key-too-long",
+                f"The key has {len(text)} bytes; at most {self.max_key_bytes} are read.",
             )
         try:
             return self._from_text(text)
@@ -126,7 +137,7 @@ class ViewReads:
 
     def parse_raw_key(self, raw: bytes) -> bytes:
         """Record bytes that the reader gave as such; BadRequest, KeyTooLong."""
-        if len(raw) > self._max_key:
+        if len(raw) > self.max_key_bytes:
             return self.parse_key(raw)
         try:
             self.view.key_codec.check(raw)
@@ -157,7 +168,7 @@ class ViewReads:
             return Answer(404, problem.headers() + headers, problem.body())
         if options.representation != AS_JSON:
             return self._represented(held, stored, headers, options.representation)
-        value = self._value_json(stored[ENTRY_HEAD_SIZE:])
+        value = self.value_json(stored[ENTRY_HEAD_SIZE:])
         self.counts.found += 1
         headers += (JSON, VARY, self.etag(held, stored))
         return Answer(200, headers, b'{"key":%b,"value":%b}' % (self._key_json(key), value))
@@ -168,7 +179,7 @@ class ViewReads:
         stored = self._stored(self.holder(key, PLAIN), key)
         if stored is None:
             return None
-        value = self._value_json(stored[ENTRY_HEAD_SIZE:])
+        value = self.value_json(stored[ENTRY_HEAD_SIZE:])
         self.counts.found += 1
         return value
 
@@ -204,40 +215,81 @@ class ViewReads:
                 return None
         return stored
 
+    def look_up_many(self, held: HeldPartition, keys: Sequence[bytes]) -> list[bytes | None]:
+        """`look_up` of each; where one of them fails, all do."""
+        found = held.store.get_many(list(map(self._stored_key, keys)))
+        if self._expires:
+            until = horizon(self.view, held.store.stream_time)
+            return [s if s is None or decode_entry(s).timestamp >= until else None for s in found]
+        return found
+
     def holder(self, key: bytes, options: ReadOptions) -> HeldPartition:
         """The open store partition of the key, if it may answer."""
-        partition = self.partition(key)
+        return self.holder_of(self.partition(key), options)
+
+    def holder_of(self, partition: int, options: ReadOptions) -> HeldPartition:
+        """The open store partition, if it may answer; else Elsewhere or Unavailable."""
         held = self._held.get(partition)
-        if held is not None:
-            if held.progress.answerable or options.stale_allowed:
-                if options.bounded:
-                    self._keep_bounds(held, options)
-                return held
-            raise Unavailable(
+        if (
+            held is not None
+            and (held.progress.answerable or options.stale_allowed)
+            and not (options.active_only and held.role != ACTIVE)
+        ):
+            if options.bounded:
+                why = self._beyond_bounds(held, options)
+                if why is not None:
+                    raise self._others(partition, why, only_if=held.role != ACTIVE)
+            return held
+        if held is None:
+            raise self._others(partition, self._not_held(partition))
+        if options.active_only and held.role != ACTIVE:
+            why = Unavailable(
+                "not-active", f"This instance is {held.role} for partition {partition}, not active."
+            )
+            raise self._others(partition, why, most=1)
+        raise self._others(
+            partition,
+            Unavailable(
                 "catching-up",
                 f"Partition {partition} of view {self.view.name} is being read in: it is at "
                 f"offset {held.progress.position} of {held.progress.goal}.",
                 partition=partition,
                 position=held.progress.position,
                 goal=held.progress.goal,
-            )
-        active = self._serving.topology.active_of(self.view.name, partition)
-        if active is None:
-            raise Unavailable(
-                "nobody", f"No instance holds partition {partition} of view {self.view.name} now."
-            )
-        if active == self._serving.me:
-            raise Unavailable(
-                "catching-up", f"Partition {partition} of view {self.view.name} is being opened."
-            )
-        raise Elsewhere(active)
+            ),
+            only_if=not options.active_only,
+        )
 
-    def _keep_bounds(self, held: HeldPartition, options: ReadOptions) -> None:
-        """Unavailable while the partition is farther behind than the reader can use."""
+    def _not_held(self, partition: int) -> Unavailable:
+        name = self.view.name
+        holders = self._serving.topology.holders_of(name, partition)
+        if not holders:
+            return Unavailable("nobody", f"No instance holds partition {partition} of view {name}.")
+        if self._serving.me in holders:
+            return Unavailable(
+                "catching-up", f"Partition {partition} of view {name} is being opened."
+            )
+        return Unavailable(
+            "not-here",
+            f"{', '.join(each.id for each in holders)} hold partition {partition} of view {name} "
+            f"as of epoch {self._serving.topology.epoch}.",
+        )
+
+    def _others(
+        self, partition: int, why: Unavailable, only_if: bool = True, most: int | None = None
+    ) -> Elsewhere | Unavailable:
+        """To whom to go with a question that cannot be answered here; `why`, if to nobody."""
+        if not only_if:
+            return why
+        others = self._serving.others(self.view.name, partition)[:most]
+        return Elsewhere(others, why) if others else why
+
+    def _beyond_bounds(self, held: HeldPartition, options: ReadOptions) -> Unavailable | None:
+        """Why the partition is farther behind than the reader can use; None if it is not."""
         partition, position = held.partition, held.progress.position
         wanted = (options.min_offsets or {}).get(partition, -1)
         if position <= wanted:
-            raise Unavailable(
+            return Unavailable(
                 "not-up-to-offset",
                 f"Partition {partition} is at offset {position}, and {wanted} is to be in the "
                 f"answer.",
@@ -248,7 +300,7 @@ class ViewReads:
         if options.max_lag is not None:
             lag = held.progress.lag(now, self._trusted_for)
             if lag is None or lag > options.max_lag:
-                raise Unavailable(
+                return Unavailable(
                     "too-far-behind",
                     f"Partition {partition} is {'unknown' if lag is None else lag} records behind; "
                     f"max_lag is {options.max_lag}.",
@@ -257,11 +309,12 @@ class ViewReads:
             staleness = held.progress.staleness(now)
             if staleness is None or staleness > options.max_staleness:
                 known = "of unknown age" if staleness is None else f"{staleness:.3f} s old"
-                raise Unavailable(
+                return Unavailable(
                     "too-stale",
                     f"Partition {partition} is {known}; max_staleness is "
                     f"{options.max_staleness} s.",
                 )
+        return None
 
     def partition(self, key: bytes) -> int:
         """Where the key belongs; Unavailable where that cannot be told."""
@@ -276,6 +329,21 @@ class ViewReads:
         if facts is not None and facts.partitions != count:
             self._refuse_moved(key, partition, count, facts.partitions)
         return partition
+
+    def partitions(self, keys: Sequence[bytes]) -> list[int] | None:
+        """Where each key belongs; None where only `partition` can tell, key by key. Unavailable."""
+        placed = self._serving.placed(self.view)
+        count = len(placed.active)
+        facts = self._facts.get(self.view.topic)
+        if (
+            self._partition_of is None
+            or placed.mis_partitioned
+            or placed.built_partitions not in (count, 0)
+            or (facts is not None and facts.partitions != count)
+        ):
+            return None
+        found: list[int] = partitions_of_batch(self.view.partitioner, keys, count).tolist()
+        return found
 
     def _refuse_moved(self, key: bytes, partition: int, count: int, other: int) -> None:
         """Partitions were added: a key has its place if it is the same one under both counts."""
@@ -305,7 +373,7 @@ class ViewReads:
             (b"partition", held.partition_header),
             (b"offset", b"%d" % progress.position),
             *freshness_headers(lag, staleness),
-            self._served_by,
+            self._served_by[held.role],
         ]
 
 

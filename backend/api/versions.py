@@ -5,6 +5,7 @@ Source: KIP-889 (versioned state stores).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 from backend.api.answer import JSON, Answer
@@ -41,6 +42,9 @@ class VersionedReads(ViewReads):
     def look_up(self, held: HeldPartition, key: bytes) -> bytes | None:
         found = version_at(held, cast(VersionedLayout, self.view.layout), key, None)
         return None if found is None or is_deleted(found[1]) else found[1]
+
+    def look_up_many(self, held: HeldPartition, keys: Sequence[bytes]) -> list[bytes | None]:
+        return [self.look_up(held, key) for key in keys]
 
     def read(self, key: bytes, options: ReadOptions = PLAIN) -> Answer:
         """Gone if `as_of` lies before what is kept and cannot be told from it."""

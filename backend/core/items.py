@@ -6,17 +6,11 @@ from collections.abc import Callable, Iterable
 
 import orjson
 
-from backend.core.errors import BadRequest
 from backend.core.records import ENTRY_HEAD_SIZE
 from backend.core.views import View
 
 Pair = tuple[bytes, bytes]
 """Stored key and stored bytes."""
-
-Number = int | float
-
-_NUMBERS = ("int32", "int64", "float64")
-_INFINITE = {"Infinity": float("inf"), "-Infinity": float("-inf")}
 
 
 def renderer(view: View) -> Callable[[Iterable[Pair]], list[bytes]]:
@@ -68,39 +62,3 @@ def renderer(view: View) -> Callable[[Iterable[Pair]], list[bytes]]:
 
 
 _TIME = b"\0" * 8
-
-
-class Ranking:
-    """By which number of a value `top` orders entries; BadRequest where the view has none."""
-
-    def __init__(self, view: View, by: str | None, descending: bool) -> None:
-        numbers = view.value in _NUMBERS
-        if not numbers and by is None:
-            raise BadRequest("bad-parameter", "by= names the field of the value to order by.")
-        if numbers and by is not None:
-            raise BadRequest("bad-parameter", f"The values are {view.value}: leave by= out.")
-        if not numbers and view.value not in ("json", "avro"):
-            raise BadRequest(
-                "bad-parameter", f"The values of {view.name} are {view.value}: without numbers."
-            )
-        self._path = by.split(".") if by is not None else []
-        self._descending = descending
-        self._value_json = view.value_codec.to_json
-
-    def of_value(self, value: bytes) -> Number | None:
-        """Of record bytes; least comes first. None: it has no number there."""
-        return self._rank(orjson.loads(self._value_json(value)))
-
-    def of_item(self, item: bytes) -> Number | None:
-        return self._rank(orjson.loads(item)["value"])
-
-    def _rank(self, found: object) -> Number | None:
-        for name in self._path:
-            if not isinstance(found, dict) or name not in found:
-                return None
-            found = found[name]
-        if isinstance(found, str) and not self._path:
-            found = _INFINITE.get(found)  # a float64 that JSON has no number for
-        if isinstance(found, bool) or not isinstance(found, int | float):
-            return None
-        return -found if self._descending else found

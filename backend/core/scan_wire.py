@@ -34,6 +34,7 @@ class Ask:
     query: Query = field(default_factory=Query)
     limit: int = 0
     by: str | None = None
+    descending: bool = False  # of a ranking; the scan itself goes as the query says
 
 
 def encode_ask(ask: Ask, partitions: list[int], after: bytes | None) -> bytes:
@@ -72,6 +73,7 @@ def encode_part(part: Part) -> bytes:
             "lag": part.lag,
             "staleness": part.staleness,
             "misplaced": part.misplaced,
+            "complete": part.complete,
         }
     )
     parts = [len(header).to_bytes(4, "little"), header]
@@ -95,6 +97,7 @@ def decode_part(body: bytes) -> Part:
             lag=header["lag"],
             staleness=header["staleness"],
             misplaced=header["misplaced"],
+            complete=header["complete"],
         )
         lengths = np.frombuffer(body, "<u4", 2 * count, at)
         ends = (np.cumsum(lengths, dtype=np.int64) + at + 8 * count).tolist()

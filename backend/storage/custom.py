@@ -87,8 +87,11 @@ class CustomPartition:
     def get(self, key: bytes) -> bytes | None:
         return None
 
+    def get_many(self, keys: list[bytes]) -> list[bytes | None]:
+        return [None] * len(keys)
+
     def scan(
-        self, low: bytes, high: bytes, backwards: bool = False
+        self, low: bytes, high: bytes, backwards: bool = False, once: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
         return iter(())
 
@@ -120,6 +123,9 @@ class CustomPartition:
 
     def touch(self, alive_at: int) -> None:
         """Nothing outlives the process."""
+
+    def checkpoint(self) -> None:
+        """Nor can it be copied."""
 
     def size(self) -> int:
         with self._lock:

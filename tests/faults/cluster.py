@@ -35,8 +35,6 @@ AS_SHIPPED = {
     )
     for name in QUICK
 }
-# one, where the setting is there; the placement has it by itself from two instances on
-HOLDERS = 2 if "standby_replicas" in Settings.model_fields else 1
 
 
 @dataclass(frozen=True)
@@ -99,7 +97,8 @@ class Cluster:
         self.seeded: list[Log] = []
         self.guards: list[TcpFaults] = []
         self.clocks: list[Clock] = []
-        self._settings = settings
+        self._settings = {"standby_replicas": "1", **settings}
+        self._holders = 1 + int(self._settings["standby_replicas"])
         self._stack = ExitStack()
         self.backends: Backends
         self.nginx: Nginx
@@ -182,7 +181,7 @@ class Cluster:
         return missing(
             VIEW,
             self.partitions,
-            min(HOLDERS, self.setup.instances),
+            self._holders,
             {b.id: _document(b, "/processors") for b in of},
             {b.id: _document(b, "/instance") for b in of},
         )

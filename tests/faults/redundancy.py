@@ -28,6 +28,8 @@ def missing(
         return f"the map has {sorted(placed)}, and {sorted(processors)} live"
     if unsettled := [id_ for id_, p in placed.items() if p["state"] != "running"]:
         return f"{unsettled[0]} is {placed[unsettled[0]]['state']}"
+    if warming := [id_ for id_, p in placed.items() if _of(p, "warming", view)]:
+        return f"{warming[0]} is warming up"
     count = maps[0]["views"].get(view, {}).get("partitions", 0)
     if count != partitions:
         return f"the map has {count} partitions of {partitions}"

@@ -21,6 +21,7 @@ def processors() -> dict[str, Any]:
                 "state": "running",
                 "topicPartitions": {VIEW: [n]},
                 "standbyPartitions": {VIEW: [(n + 1) % 3]},
+                "warmingPartitions": {VIEW: []},
             }
             for n in range(3)
         ],
@@ -74,6 +75,8 @@ def broken(what: str) -> tuple[dict[str, Any], dict[str, Any]]:
         del maps["b2"], held["b2"]
     elif what == "b0 is draining":
         first["state"] = "draining"
+    elif what == "b0 is warming up":
+        first["warmingPartitions"][VIEW] = [2]
     elif what == "3 partitions of 4":
         pass
     elif what == "has 0 actives":
@@ -94,6 +97,7 @@ def broken(what: str) -> tuple[dict[str, Any], dict[str, Any]]:
         "different maps",
         "live",
         "b0 is draining",
+        "b0 is warming up",
         "3 partitions of 4",
         "has 0 actives",
         "has 2 actives",

@@ -15,7 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.api.queries import MOST_BODY
+from backend.api.versions import VersionedReads
 from backend.core.batch import parse_batch
+from backend.core.errors import StoreError
 from tests.backend.unit.examples import ORDERS, view
 from tests.backend.unit.world import World, world
 
@@ -137,6 +139,81 @@ def test_one_unavailable_partition_fails_its_keys_only(orders: World) -> None:
                 assert item == {"key": key.decode(), "status": 503, "code": "catching-up"}
             else:
                 assert item == {"key": key.decode(), "status": 200, "value": 1}
+
+
+def test_a_damaged_partition_fails_its_keys_only(orders: World) -> None:
+    """Of its own keys those that cannot be read: each is looked at alone."""
+    keys = [b"%d" % n for n in range(40)]
+    orders.put_all(dict.fromkeys(keys, b"1"))
+    damaged = {key for key in keys if orders.partition(key) == 2 and int(key) % 3}
+    store = orders.held[2].store
+    read, layout = store.get, orders.view.layout
+
+    def get(key: bytes) -> bytes | None:
+        if key in map(layout.stored_key, damaged):
+            raise StoreError("Corruption", damaged=True)
+        return read(key)
+
+    store.get = get  # type: ignore[method-assign]
+    store.get_many = lambda keys: [get(key) for key in keys]  # type: ignore[method-assign]
+    items = orders.batch([key.decode() for key in keys]).json["items"]
+    for key, item in zip(keys, items, strict=True):
+        if key in damaged:
+            assert item == {"key": key.decode(), "status": 503, "code": "store-damaged"}
+        else:
+            assert item == {"key": key.decode(), "status": 200, "value": 1}
+    assert orders.held[2].damaged
+
+
+def test_what_has_expired_is_not_there(tmp_path: Path) -> None:
+    with world(tmp_path, view(retention=10)) as made:  # type: ignore[arg-type]
+        for n in range(30):
+            made.put(b"%d" % n, b"%d" % n, timestamp=n)
+        for held in made.held.values():
+            held.store.stream_time = 29
+        for instance in ("b1", "b2"):
+            items = made.batch([str(n) for n in range(30)], instance).json["items"]
+            assert [item["status"] for item in items] == [404] * 19 + [200] * 11
+
+
+def test_each_key_is_counted_once(orders: World) -> None:
+    orders.put_all({b"%d" % n: b"1" for n in range(30)})
+    orders.held[3].progress.answerable = False
+    orders.batch([*map(str, range(40)), 7])
+    counts = [instance.serving.counts["orders"] for instance in orders.instances.values()]
+    catching_up = sum(orders.partition(b"%d" % n) == 3 for n in range(40))
+    assert counts[0].forwarded == sum(orders.partition(b"%d" % n) % 2 for n in range(40))
+    assert sum(each.found + each.missed for each in counts) == 40 - catching_up
+    assert sum(each.missed for each in counts) == sum(
+        orders.partition(b"%d" % n) != 3 for n in range(30, 40)
+    )
+    assert [each.unavailable for each in counts] == [0, catching_up]
+    assert [each.refused for each in counts] == [1, 0]
+
+
+@pytest.mark.parametrize("partitioner", ["murmur2", "crc32", "fnv1a"])
+def test_every_partitioner_and_every_length(tmp_path: Path, partitioner: str) -> None:
+    """Keys whose partitions are told together are where a record of the key alone went."""
+    with world(tmp_path, view(partitioner=partitioner)) as made:
+        keys = ["", "é", *("k" * n for n in range(1, 200, 7))]
+        made.put_all({key.encode(): b"%d" % n for n, key in enumerate(keys)})
+        for instance in ("b1", "b2"):
+            items = made.batch(keys, instance).json["items"]
+            assert [item.get("value") for item in items] == list(range(len(keys)))
+
+
+def test_versions(tmp_path: Path) -> None:
+    with world(tmp_path, view(store="versioned")) as made:
+        made.instances["b1"].reads.__class__ = VersionedReads
+        made.instances["b2"].reads.__class__ = VersionedReads
+        for n in range(20):
+            made.put(b"%d" % n, b"1", timestamp=1)
+            made.put(b"%d" % n, b"2" if n % 3 else None, timestamp=2)
+        for instance in ("b1", "b2"):
+            items = made.batch([str(n) for n in range(20)], instance).json["items"]
+            assert [item.get("value") for item in items] == [
+                2 if n % 3 else None for n in range(20)
+            ]
 
 
 def test_an_owner_that_does_not_answer_fails_its_keys_only(orders: World) -> None:

@@ -26,7 +26,15 @@ queries = st.builds(
     st.booleans(),
 )  # fmt: skip
 asks = st.builds(
-    Ask, texts, texts, st.integers(0, 99), texts, queries, st.integers(0, 999), st.none() | texts
+    Ask,
+    texts,
+    texts,
+    st.integers(0, 99),
+    texts,
+    queries,
+    st.integers(0, 999),
+    st.none() | texts,
+    st.booleans(),
 )
 rows = st.lists(
     st.tuples(st.binary(max_size=9), st.binary(min_size=16, max_size=16), st.binary(max_size=9))
@@ -39,6 +47,7 @@ parts = st.builds(
     st.dictionaries(st.integers(0, 99), texts, max_size=3),
     st.none() | st.integers(0, 2**40),
     st.none() | st.floats(0, 1e9),
+    st.booleans(),
     st.booleans(),
 )
 

@@ -1,0 +1,49 @@
+"""RocksDB alone: batches of random keys of a copy of a backend's folder, as JSON, in a loop.
+
+    python -m bench.references.many FOLDER KEYS BATCHES KEYS-A-BATCH
+
+Prints JSON: CPU time of a key (µs, all threads) and keys a second.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import time
+from pathlib import Path
+
+import orjson
+from rocksdict import Rdict
+
+from backend.core.partitioner import partitions_of_batch
+from backend.core.records import ENTRY, ENTRY_HEAD_SIZE
+from backend.storage.options import SharedMemory
+from bench.records import PARTITIONS, VIEW, key
+
+
+def main(folder: Path, keys: int, batches: int, size: int) -> None:
+    memory = SharedMemory()
+    read = [Rdict(str(folder / VIEW / str(p)), memory.options()).get for p in range(PARTITIONS)]
+    work: list[dict[int, list[bytes]]] = []
+    for _ in range(batches):
+        asked = [key(random.randrange(keys)) for _ in range(size)]
+        by_partition: dict[int, list[bytes]] = {}
+        for p, k in zip(partitions_of_batch("murmur2", asked, PARTITIONS), asked, strict=True):
+            by_partition.setdefault(int(p), []).append(ENTRY + k)
+        work.append(by_partition)
+    cpu, wall = time.process_time(), time.perf_counter()
+    made = 0
+    for by_partition in work:
+        items = [
+            b'{"key":%b,"value":%b}' % (orjson.dumps(k[1:].decode()), stored[ENTRY_HEAD_SIZE:])
+            for p, theirs in by_partition.items()
+            for k, stored in zip(theirs, read[p](theirs), strict=True)  # type: ignore[arg-type]
+        ]
+        made += len(b",".join(items)) > 0 and len(items)
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    print(json.dumps({"cpu_us": cpu / made * 1e6, "keys_s": made / wall}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), *map(int, sys.argv[2:]))

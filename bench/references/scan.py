@@ -1,0 +1,72 @@
+"""RocksDB alone: all entries of a copy of a backend's folder, partition by partition.
+
+    python -m bench.references.scan FOLDER lines    each made a line of JSON, and forgotten
+    python -m bench.references.scan FOLDER top      the 100 greatest by `balance`, as a heap keeps
+
+Prints JSON: entries, entries a second, CPU time of an entry (µs, all threads), seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from heapq import nlargest
+from pathlib import Path
+from typing import Any, cast
+
+import orjson
+from rocksdict import Rdict, ReadOptions
+
+from backend.core.records import ENTRY, ENTRY_HEAD_SIZE
+from backend.storage.options import SharedMemory
+from bench.records import PARTITIONS, VIEW
+
+_END = b"\x02"
+_GREATEST = 100
+_entries = 0
+
+
+def _values(partitions: list[Rdict]) -> Iterator[tuple[bytes, bytes]]:
+    global _entries
+    for partition in partitions:
+        bounds = ReadOptions()
+        bounds.set_iterate_upper_bound(_END)
+        for key, stored in cast(Any, partition.items(from_key=ENTRY, read_opt=bounds)):
+            _entries += 1
+            yield key, stored[ENTRY_HEAD_SIZE:]
+
+
+def _lines(partitions: list[Rdict]) -> None:
+    for key, value in _values(partitions):
+        b'{"key":%b,"value":%b}\n' % (orjson.dumps(key[1:].decode()), value)
+
+
+def _top(partitions: list[Rdict]) -> None:
+    nlargest(
+        _GREATEST,
+        ((orjson.loads(value)["balance"], key, value) for key, value in _values(partitions)),
+    )
+
+
+def main(folder: Path, what: str) -> None:
+    memory = SharedMemory()
+    partitions = [Rdict(str(folder / VIEW / str(p)), memory.options()) for p in range(PARTITIONS)]
+    cpu, wall = time.process_time(), time.perf_counter()
+    {"lines": _lines, "top": _top}[what](partitions)
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    print(
+        json.dumps(
+            {
+                "entries": _entries,
+                "entries_s": _entries / wall,
+                "cpu_us": cpu / _entries * 1e6,
+                "seconds": wall,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

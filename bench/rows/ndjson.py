@@ -1,0 +1,82 @@
+"""A whole view as a stream of lines, to a fast reader and to a slow one, and its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import median
+
+from bench import lines, records
+from bench.lines import Stream
+from bench.plan import Plan
+from bench.proc import cpu_seconds, forget_peak_rss, peak_rss_mb
+from bench.report import Comparison, Row, Target
+from bench.stack import Stack, run_reference
+from local.errors import LocalError
+
+PATH = f"/views/{records.VIEW}/keys"
+RATE_TARGET = Target(200_000.0, at_least=True)  # entries/s, an instance
+MEMORY_TARGET = Target(400.0)  # MB
+_BESIDE = "bare rocksdict, each entry made a line"
+_PAUSE = 0.002  # s after 64 KiB: a reader that is slower than the instance
+
+
+def steps(plan: Plan) -> int:
+    return plan.rounds * 2 + 1
+
+
+def measure(
+    stack: Stack, plan: Plan, step: Callable[[], None]
+) -> tuple[list[Row], list[Comparison]]:
+    backend = stack.filled_backend()
+    ours: list[Stream] = []
+    cpu: list[float] = []
+    peaks: list[float] = []
+    bare: list[dict[str, float]] = []
+
+    def stream(pause: float = 0.0) -> Stream:
+        forget_peak_rss(backend.pid)
+        found = lines.read(backend.port, PATH, pause)
+        if found.entries != stack.count:
+            raise LocalError(f"a stream has {found.entries:,} entries of {stack.count:,}")
+        peaks.append(peak_rss_mb(backend.pid))
+        step()
+        return found
+
+    slow = stream(_PAUSE)
+    for _ in range(plan.rounds):
+        before = cpu_seconds(backend.pid)
+        ours.append(stream())
+        cpu.append((cpu_seconds(backend.pid) - before) / stack.count * 1e6)
+        bare.append(run_reference("scan", str(stack.copy_of(backend)), "lines"))
+        step()
+    rates = [each.entries / each.seconds for each in ours]
+    row = Row(
+        "ndjson",
+        rps=median(rates),
+        cpu_us=median(cpu),
+        rss_mb=max(peaks),
+        more={
+            "bytes_s": median(each.size / each.seconds for each in ours),
+            "entries": stack.count,
+            "slow_seconds": slow.seconds,
+            "slow_rss_mb": peaks[0],
+        },
+    )
+    beside = Row(
+        "rocksdict-lines",
+        rps=median(each["entries_s"] for each in bare),
+        cpu_us=median(each["cpu_us"] for each in bare),
+    )
+    return [row, beside], [
+        Comparison.of(
+            "entries/s as NDJSON", "/s", rates, _BESIDE, [each["entries_s"] for each in bare],
+            RATE_TARGET,
+        ),
+        Comparison.of(
+            "CPU an entry as NDJSON", "µs", cpu, _BESIDE, [each["cpu_us"] for each in bare]
+        ),
+        Comparison.of(
+            f"peak memory while {stack.count:,} entries are read", "MB", [max(peaks[1:])],
+            "the same to a slow reader", peaks[:1], MEMORY_TARGET,
+        ),
+    ]  # fmt: skip
