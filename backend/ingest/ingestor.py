@@ -17,7 +17,7 @@ from backend.core.errors import StoreError
 from backend.core.records import Identity
 from backend.core.topology import ACTIVE
 from backend.core.views import View
-from backend.ingest.apply import Record, count_mis_partitioned, fill
+from backend.ingest.apply import Record, fill
 from backend.ingest.copier import Copier
 from backend.ingest.dead_letters import DeadLetters
 from backend.ingest.expired import expired
@@ -25,6 +25,7 @@ from backend.ingest.facts import TopicFacts, why_rebuild_open
 from backend.ingest.fetcher import Fetched, Fetcher
 from backend.ingest.held import Held, HeldPartition
 from backend.ingest.leftovers import Leftovers, Unit
+from backend.ingest.misplaced import count_misplaced
 from backend.ingest.opening import open_partition
 from backend.ingest.pace import Pace
 from backend.ingest.protocols import Folder
@@ -280,9 +281,7 @@ class Ingestor:
         epoch = run[-1].leader_epoch()
         if epoch is not None and epoch != identity.leader_epoch:
             identity = replace(identity, leader_epoch=epoch)
-        facts = self._watcher.facts(view.topic)
-        counts = {identity.partitions, *([facts.partitions] if facts else [])}
-        misplaced = count_mis_partitioned(view, filled.keys, held.partition, sorted(counts))
+        misplaced = count_misplaced(held, filled.keys, self._watcher)
         if misplaced:
             if not identity.mis_partitioned:
                 held.warn_of_misplaced(position - 1)
