@@ -40,10 +40,10 @@ class Shell:
         self._in_flight = 0
         self._max_in_flight = serving.settings.max_in_flight
 
-    def start(self) -> Gatherer:
+    def start(self, forwarder: Forwarder | None = None) -> Gatherer:
         """In the event loop, before the first request; what asks all instances."""
         settings = self._serving.settings
-        self._forwarder = Forwarder(settings.instance_id, settings.forward_timeout)
+        self._forwarder = forwarder or Forwarder(settings.instance_id, settings.forward_timeout)
         self._keyed.start(self._forwarder)
         return self._queries.start(self._forwarder)
 
