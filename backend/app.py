@@ -264,6 +264,9 @@ class Instance:
             and placed.hash == view.hash
             for partition in topology.partitions_of(me.id, view.name)
         )
+        self._held.scattered = frozenset(
+            name for name, placed in topology.views.items() if placed.mis_partitioned
+        )
         self._ingestor.hold(mine)
         self.serving.take_topology(topology)
         log.info("epoch %s: %d partitions here: %s", topology.epoch, len(mine), sorted(mine))

@@ -273,7 +273,7 @@ def batch(dice: Random, view: View, keys: Sequence[bytes]) -> Question:
                 value = json_of(entry.value or b"", view.value)
                 _same(item, {"key": shown, "status": 200, "value": value})
 
-    body = '{"keys": [%s]}' % ", ".join(key_in_json(key, view) for key in asked)
+    body = f'{{"keys": [{", ".join(key_in_json(key, view) for key in asked)}]}}'
     path = f"/views/{view.name}/batch"
     return Question("batch", path, judge, None, "POST", body.encode(), keys=tuple(asked))
 

@@ -97,7 +97,7 @@ class Changes:
     def _present(self) -> bytes:
         position = self._held.progress.position
         try:
-            stored = self._reads.look_up(self._held, self._key)
+            stored = self._reads.look_up(self._held.store, self._key)
         except (StoreClosedError, StoreError) as e:
             raise unreadable(self._held, e) from None
         if stored is None:

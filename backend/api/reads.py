@@ -25,10 +25,11 @@ from backend.core.errors import (
 )
 from backend.core.expiry import horizon
 from backend.core.partitioner import partition_of
-from backend.core.records import ENTRY_HEAD_SIZE, decode_entry, entry_offset
+from backend.core.records import ENTRY_HEAD_SIZE, decode_entry, entry_offset, is_deleted
 from backend.core.topology import Member
 from backend.core.views import ANY_PARTITION, View
 from backend.ingest.held import HeldPartition
+from backend.ingest.protocols import Store
 
 
 class Elsewhere(Exception):
@@ -175,13 +176,33 @@ class ViewReads:
     def _stored(self, held: HeldPartition, key: bytes) -> bytes | None:
         """The key's entry, or the certainty that there is none, which is counted."""
         try:
-            stored = self.look_up(held, key)
+            stored = self.look_up(held.store, key)
         except (StoreClosedError, StoreError) as e:
             raise unreadable(held, e) from None
         if stored is None:
             self.refuse_doubtful(key)
             self.counts.missed += 1
         return stored
+
+    def gathered(
+        self, key: bytes, raw: bytes | None, representation: str, headers: list[Header]
+    ) -> Answer:
+        """The answer that all partitions together give: the value's record bytes, or None."""
+        if raw is None:
+            problem = NotFound(
+                "key-not-found", f"No partition of view {self.view.name} has such a key."
+            )
+            return Answer(404, problem.headers() + headers, problem.body())
+        if representation != AS_JSON:
+            more, body = represented(representation, raw, self.view.value_codec)
+            return Answer(200, [*headers, *more], body)
+        body = b'{"key":%b,"value":%b}' % (self._key_json(key), self._value_json(raw))
+        return Answer(200, [*headers, JSON], body)
+
+    def count(self, answer: Answer) -> None:
+        """Book a value or a miss."""
+        self.counts.found += answer.status == 200
+        self.counts.missed += answer.status == 404
 
     def _represented(
         self, held: HeldPartition, stored: bytes, headers: list[Header], kind: str
@@ -195,11 +216,14 @@ class ViewReads:
     def etag(self, held: HeldPartition, stored: bytes, kind: bytes = b"json") -> Header:
         return (b"etag", b'"%b-%d-%b"' % (held.etag_prefix, entry_offset(stored), kind))
 
-    def look_up(self, held: HeldPartition, key: bytes) -> bytes | None:
-        """The stored bytes of the key's entry; None where there is none, or it has expired."""
-        stored = held.store.get(self._stored_key(key))
-        if stored is not None and self._expires:
-            until = horizon(self.view, held.store.stream_time)
+    def look_up(self, store: Store, key: bytes) -> bytes | None:
+        """The stored bytes of the key's entry; None where there is none, it says that the key was
+        deleted, or it has expired."""
+        stored = store.get(self._stored_key(key))
+        if stored is None or is_deleted(stored):
+            return None
+        if self._expires:
+            until = horizon(self.view, store.stream_time)
             if decode_entry(stored).timestamp < until:
                 return None
         return stored

@@ -204,6 +204,7 @@ class Cluster:
         topology = Topology(Epoch(next(self._epochs), 1), self._members, {self.view.name: placed})
         for node in self.nodes.values():
             mine = topology.partitions_of(node.member.id, self.view.name)
+            node.held.scattered = frozenset([self.view.name] if self.mis_partitioned else [])
             node.ingestor.hold(frozenset((self.view.name, partition) for partition in mine))
             node.serving.take_topology(topology)
 

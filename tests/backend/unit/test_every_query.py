@@ -48,7 +48,7 @@ class Machine(RuleBasedStateMachine):
     whether records may lie where its partitioner would not put them."""
 
     store = "key-value"
-    partitioners = ("murmur2", "crc32")
+    partitioners: tuple[str, ...] = ("murmur2", "crc32")
     strays = False
 
     @initialize(dice=dices)
@@ -193,7 +193,7 @@ class Machine(RuleBasedStateMachine):
 class Strays(Machine):
     """A partitioner that the producers do not keep to, or none."""
 
-    partitioners = ("murmur2", "none")
+    partitioners: tuple[str, ...] = ("none",)
     strays = True
 
 
