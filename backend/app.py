@@ -245,6 +245,9 @@ class Instance:
             for role, partitions in topology.roles_of(me.id, view.name).items()
             for partition in partitions
         }
+        self._held.scattered = frozenset(
+            name for name, placed in topology.views.items() if placed.mis_partitioned
+        )
         self._ingestor.hold(mine)
         self.serving.take_topology(topology)
         log.info("epoch %s: %d partitions here: %s", topology.epoch, len(mine), _listed(mine))

@@ -266,8 +266,11 @@ class Ingestor:
         if position <= held.progress.position:
             return
         view = held.view
-        batch = held.store.new_batch()
-        filled = fill(batch, view, run, held.progress.position, held.store.stream_time)
+        batch, store, identity = held.store.new_batch(), held.store, held.identity
+        facts = self._watcher.facts(view.topic)
+        counts = sorted({identity.partitions, *([facts.partitions] if facts else [])})
+        kept = self._held.keeps_delete(held, counts)
+        filled = fill(batch, view, run, held.progress.position, store.stream_time, kept)
         if filled.waiting is not None:
             # what came before is applied; from there it is read again, and the other views go on
             held.waiting_for = filled.waiting
@@ -276,13 +279,10 @@ class Ingestor:
             position = run[-1].offset() + 1 if run else 0
             if position <= held.progress.position:
                 return
-        dead, identity = filled.dead, held.identity
-        epoch = run[-1].leader_epoch()
+        dead, epoch = filled.dead, run[-1].leader_epoch()
         if epoch is not None and epoch != identity.leader_epoch:
             identity = replace(identity, leader_epoch=epoch)
-        facts = self._watcher.facts(view.topic)
-        counts = {identity.partitions, *([facts.partitions] if facts else [])}
-        misplaced = count_mis_partitioned(view, filled.keys, held.partition, sorted(counts))
+        misplaced = count_mis_partitioned(view, filled.keys, held.partition, counts)
         if misplaced:
             if not identity.mis_partitioned:
                 held.warn_of_misplaced(position - 1)
@@ -340,7 +340,7 @@ class Ingestor:
     def _expire(self) -> None:
         for held in self._held.all():
             try:
-                batch = expired(held)
+                batch = expired(held, self._held.is_scattered(held.view))
             except StoreError as e:
                 self._failed(held, e)
             else:
