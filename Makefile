@@ -1,7 +1,8 @@
-# Everything that people and CI run: `make help`. Overridable: VENV, PYTHON, QUERYABLE_CACHE.
+# Everything that people and CI run: `make help`. Overridable: VENV, PYTHON, MINUTES, QUERYABLE_CACHE.
 
 VENV ?= .venv
 PYTHON ?= python3
+MINUTES ?= 10
 # the interpreter by its absolute path: what it starts runs in other folders
 override BIN := $(abspath $(VENV))/bin
 INSTALLED := $(VENV)/.installed
@@ -12,7 +13,7 @@ export QUERYABLE_CACHE
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-run packages packages-test packages-bench jars demo test lint types unit up down bench format clean
+.PHONY: help setup setup-run packages packages-test packages-bench jars demo test lint types unit up down bench faults soak format clean
 .NOTPARALLEL:
 
 help: ## list the targets
@@ -74,6 +75,12 @@ packages-bench:
 
 bench: packages-bench setup-run ## measure reads, ingest and launch beside references, in one run
 	@$(BIN)/python -m bench
+
+faults: setup ## break processes, networks, disks and clocks under load, and check every answer
+	@$(BIN)/python -m tests.faults
+
+soak: setup ## random faults for MINUTES (10), and whether memory, handles and threads stay flat
+	@$(BIN)/python -m tests.faults.soak --minutes $(MINUTES)
 
 format: $(INSTALLED) ## put Python files into the project's format
 	@$(BIN)/ruff check --quiet --fix .

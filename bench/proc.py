@@ -1,4 +1,4 @@
-"""CPU time and memory of a server from /proc: all processes and threads of its session, no other.
+"""What a server uses, from /proc: all processes and threads of its session, no other.
 
 Servers are started in a session of their own (`local.processes.spawn`), whose id is the first
 process's pid. Source: proc(5).
@@ -79,9 +79,26 @@ def pss_mb(leader: int) -> float:
     return sum(_kb(path / "smaps_rollup", "Pss") for path, _ in _session(leader)) * 1024 / 1e6
 
 
+def threads(leader: int) -> int:
+    """Of all processes of a session now."""
+    return sum(_entries(path / "task") for path, _ in _session(leader))
+
+
+def handles(leader: int) -> int:
+    """Open file descriptors of all processes of a session now."""
+    return sum(_entries(path / "fd") for path, _ in _session(leader))
+
+
 def busy_seconds() -> float:
     """CPU time that the whole machine has spent so far."""
     return parse_busy(Path("/proc/stat").read_text().splitlines()[0]) / _TICK
+
+
+def _entries(path: Path) -> int:
+    try:
+        return len(os.listdir(path))
+    except OSError:
+        return 0
 
 
 def _kb(path: Path, name: str) -> int:

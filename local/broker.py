@@ -69,7 +69,8 @@ class Broker:
 
     ``port=None`` takes a free one and keeps it over restarts. ``properties`` are added to
     ``server.properties`` and win over the defaults. With ``sasl_users`` (name: password) a second
-    listener asks for SASL/PLAIN over plain text.
+    listener asks for SASL/PLAIN over plain text. With ``detour`` another one, on ``detour_port``,
+    tells clients to come to the port ``detour``: what leads from there to here is the caller's.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Broker:
         fresh: bool = False,
         properties: Mapping[str, str] | None = None,
         sasl_users: Mapping[str, str] | None = None,
+        detour: int | None = None,
         heap: str = "256m",
         port_setting: str = "--port",
         die_with_parent: bool = True,
@@ -89,16 +91,17 @@ class Broker:
         self._fresh = fresh
         self._properties = dict(properties or {})
         self._sasl_users = dict(sasl_users or {})
+        self._detour = detour
         self._heap = heap
         self._port_setting = port_setting
         self._die_with_parent = die_with_parent
         self._process: subprocess.Popen[bytes] | None = None
         self._cluster_id = ""
         self.log_start = 0
-        spare = ports.free_ports(3)
+        spare = ports.free_ports(4)
         self.port = port if port is not None else spare[0]
         self._given_port = port
-        self._controller_port, self._sasl_port = spare[1:]
+        self._controller_port, self._sasl_port, self.detour_port = spare[1:]
 
     @property
     def bootstrap_servers(self) -> str:
@@ -242,13 +245,19 @@ class Broker:
                 "listener.name.client.sasl.enabled.mechanisms": "PLAIN",
                 "listener.name.client.plain.sasl.jaas.config": _jaas(self._sasl_users),
             }
+        if self._detour is not None:
+            listeners["DETOUR"] = self.detour_port
+            protocols["DETOUR"] = "PLAINTEXT"
+        advertised: dict[str, int | None] = {**listeners, "DETOUR": self._detour}
         urls = {name: f"{name}://{ports.LOOPBACK}:{port}" for name, port in listeners.items()}
         return {
             **DEFAULTS,
             "process.roles": "broker,controller",
             "node.id": "1",
             "listeners": ",".join(urls.values()),
-            "advertised.listeners": ",".join(u for n, u in urls.items() if n != "CONTROLLER"),
+            "advertised.listeners": ",".join(
+                f"{n}://{ports.LOOPBACK}:{advertised[n]}" for n in urls if n != "CONTROLLER"
+            ),
             "listener.security.protocol.map": ",".join(f"{n}:{p}" for n, p in protocols.items()),
             "inter.broker.listener.name": "BROKER",
             "controller.listener.names": "CONTROLLER",

@@ -9,11 +9,13 @@ import time
 from bench.proc import (
     busy_seconds,
     cpu_seconds,
+    handles,
     parse_busy,
     parse_kb,
     parse_stat,
     peak_rss_mb,
     pss_mb,
+    threads,
 )
 
 
@@ -47,7 +49,9 @@ def test_session_of_a_child_spends_cpu_and_has_memory() -> None:
         assert busy_seconds() > machine
         assert pss_mb(child.pid) > 1
         assert peak_rss_mb(child.pid) > 1
+        assert threads(child.pid) == 1
+        assert handles(child.pid) >= 3
     finally:
         child.kill()
         child.wait()
-    assert cpu_seconds(child.pid) == 0
+    assert cpu_seconds(child.pid) == threads(child.pid) == handles(child.pid) == 0

@@ -61,6 +61,10 @@ class Nginx:
         lay_out(prefix, self.port)
         self._environment = {**os.environ, "QUERYABLE_BACKENDS": backends, **environment}
         self._log = prefix / "logs" / "output.log"
+        self.start()
+
+    def start(self) -> None:
+        """For a restart too: the port stays the same."""
         self.process = spawn(self._command("-g", "daemon off;"), self._log, env=self._environment)
         wait_until(self._listens, 10, "nginx to listen")
 

@@ -42,6 +42,7 @@ class Backend:
         [self.port] = free_ports(1)
         self.data_dir = folder / id_
         self.log_path = folder / f"{id_}.log"
+        self.cwd = ROOT
         self.settings = {
             **QUICK,
             "QUERYABLE_INSTANCE_ID": id_,
@@ -59,7 +60,7 @@ class Backend:
         plain = {k: v for k, v in os.environ.items() if not k.startswith("QUERYABLE_")}
         self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
         env = {**plain, **self.settings, **changed}
-        self._process = spawn(COMMAND, self.log_path, env=env, cwd=ROOT)
+        self._process = spawn(COMMAND, self.log_path, env=env, cwd=self.cwd)
         return self
 
     def start(self, **settings: str) -> Backend:

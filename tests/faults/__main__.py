@@ -1,0 +1,97 @@
+"""`make faults`: all scenarios, or those that are named, one after the other."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from local.broker import Broker
+from local.errors import LocalError, friendly
+from local.progress import bar
+from tests.faults import report
+from tests.faults.cluster import AS_SHIPPED
+from tests.faults.scenarios import SCENARIOS
+from tests.faults.stage import Result, play
+from tests.faults.tcp import TcpFaults
+
+_HELP = """Breaks what can break, one fault after the other, with reads all the while, and checks
+every answer. Ends with 1 if one was wrong, or a target was missed.
+"""
+
+
+@friendly
+def main(
+    names: Annotated[list[str] | None, typer.Argument(help="Only these (see --list).")] = None,
+    seconds: Annotated[float, typer.Option(min=1, help="How long a fault lasts.")] = 10.0,
+    rate: Annotated[float, typer.Option(min=10, help="Reads a second.")] = 300.0,
+    run_dir: Annotated[Path, typer.Option(help="faults.json, logs and data.")] = Path(".run"),
+    list_: Annotated[bool, typer.Option("--list", help="Say what there is, and end.")] = False,
+) -> None:
+    if list_:
+        for each in SCENARIOS.values():
+            print(f"{each.name:<18}{each.what}")
+        return
+    if unknown := set(names or ()) - set(SCENARIOS):
+        raise LocalError(f"there is no scenario {', '.join(sorted(unknown))}: see --list.")
+    # SIGTERM as Ctrl-C: whatever was started is ended
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    folder = (run_dir / "faults").absolute()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    json_path = run_dir / "faults.json"
+    results = _play(names or list(SCENARIOS), folder, json_path, seconds, rate)
+    console = Console(width=None if sys.stdout.isatty() else 190)
+    console.print(report.table(results))
+    for each in results:
+        for example in each.examples:
+            console.print(f"{each.scenario}: WRONG {example}", highlight=False)
+    console.print(f"{json_path} has all of it.", highlight=False)
+    if not all(each.ok for each in results):
+        raise typer.Exit(1)
+
+
+def _play(
+    names: Sequence[str], folder: Path, json_path: Path, seconds: float, rate: float
+) -> list[Result]:
+    """`json_path` is written after each, so that an interrupted run has said something."""
+    results: list[Result] = []
+    with ExitStack() as stack, bar("faults", len(names)) as update:
+        detour = stack.enter_context(TcpFaults())
+        broker = stack.enter_context(
+            Broker(
+                folder / "broker",
+                fresh=True,
+                detour=detour.port,
+                properties={"log.cleaner.backoff.ms": "100"},
+            )
+        )
+        detour.target = broker.detour_port
+        for name in names:
+            place = folder / name
+            result = play(
+                SCENARIOS[name], broker, place,
+                seconds=seconds, rate=rate, detour=detour, **AS_SHIPPED,
+            )  # fmt: skip
+            results.append(result)
+            report.write(results, json_path)
+            update(len(results))
+            print(f"{name}: {report.remark(result) or 'ok'}", file=sys.stderr, flush=True)
+            if not broker.is_running:
+                broker.start()
+            if result.ok:
+                shutil.rmtree(place, ignore_errors=True)
+    return results
+
+
+if __name__ == "__main__":
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command(help=_HELP)(main)
+    app(prog_name="python -m tests.faults")

@@ -1,0 +1,231 @@
+"""Whether answers are right: pure, after the run, against all that was ever in the log.
+
+An answer states the position of its store partition. It is right if a replay of the log up to that
+position gives the same, or up to a later record that was applied before the position was told
+(`Offset` is a floor: backend/api/reads.py). Times are seconds of the machine's monotonic clock.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+# of a log: offset, key, value (None deletes)
+Record = tuple[int, str, bytes | None]
+# key -> its partition
+Home = Callable[[str], int]
+
+_CLOCK = 0.05  # s between the stamp of an acknowledgement here and the same moment over there
+_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One request for a key, and what came of it; -1 where something was not told."""
+
+    sent: float
+    answered: float
+    key: str
+    home: int  # the partition for which it counts
+    status: int = 0  # 0: no answer at all
+    code: str = ""  # the problem's, or the error of the client
+    body: bytes = b""
+    partition: int = -1
+    offset: int = -1
+    record: int = -1  # offset of the record that the value is from, of the ETag
+    staleness: float = -1  # s
+    retry_after: bool = False
+    served_by: str = ""
+    floor: int = -1  # the position that its reader had seen, and asked for by min_offset
+    seen: int = -1  # the record of this key that its reader had seen
+
+    @property
+    def good(self) -> bool:
+        return self.status in (200, 404)
+
+
+class Era:
+    """What was in the topic while it was one topic, with one number of partitions.
+
+    `since`, `until`: when answers of it may come. `kept`: keys that were there before and are never
+    deleted. `acknowledged`: partition -> (time, offset) of records, in the order of both.
+    """
+
+    def __init__(
+        self,
+        logs: Mapping[int, Iterable[Record]],
+        home: Home,
+        kept: frozenset[str] = frozenset(),
+        acknowledged: Mapping[int, Sequence[tuple[float, int]]] | None = None,
+        since: float = float("-inf"),
+        until: float = float("inf"),
+    ) -> None:
+        self.home = home
+        self.kept = kept
+        self.since = since
+        self.until = until
+        self._acknowledged = acknowledged or {}
+        self._records: dict[tuple[int, str], tuple[list[int], list[bytes | None]]] = {}
+        for partition, records in logs.items():
+            for offset, key, value in records:
+                offsets, values = self._records.setdefault((partition, key), ([], []))
+                offsets.append(offset)
+                values.append(value)
+
+    def below(self, partition: int, key: str, position: int) -> tuple[int, bytes | None]:
+        """The key's last record below a position; (-1, None) where there is none."""
+        offsets, values = self._records.get((partition, key), ((), ()))
+        at = bisect_left(offsets, position)
+        return (offsets[at - 1], values[at - 1]) if at else (-1, None)
+
+    def value_at(self, partition: int, key: str, offset: int) -> bytes | None:
+        """The value of the key's record at this offset; None for a delete, or none."""
+        found, value = self.below(partition, key, offset + 1)
+        return value if found == offset else None
+
+    def deleted_since(self, partition: int, key: str, position: int) -> int:
+        """The offset of the key's last delete from a position on; -1."""
+        offsets, values = self._records.get((partition, key), ((), ()))
+        first = bisect_left(offsets, position)
+        return max((o for o, v in zip(offsets[first:], values[first:], strict=True) if v is None),
+                   default=-1)  # fmt: skip
+
+    def acknowledged_by(self, partition: int, time: float) -> int:
+        """The last offset that the broker had confirmed at that time; -1."""
+        confirmed = self._acknowledged.get(partition, ())
+        at = bisect_right(confirmed, (time, float("inf")))
+        return confirmed[at - 1][1] if at else -1
+
+
+def wrong(read: Read, eras: Sequence[Era]) -> str:
+    """What is wrong with an answer, in words; "" if nothing is, or if it says that it cannot."""
+    if read.status == 503:
+        return "" if read.retry_after else "503 without Retry-After"
+    if read.status == 0 or read.status >= 500:
+        return ""
+    if not read.good or (read.status == 404 and read.code != "key-not-found"):
+        return f"a refusal: {read.status} {read.code}"
+    possible = [era for era in eras if read.answered >= era.since and read.sent <= era.until]
+    if len(possible) > 1:
+        # what its reader has seen may be of either
+        read = replace(read, floor=-1, seen=-1)
+    said = [_wrong_in(read, era) for era in possible]
+    return "" if "" in said else " / ".join(said)
+
+
+def _wrong_in(read: Read, era: Era) -> str:
+    if read.partition < 0 or read.offset < 0:
+        return "no Partition or Offset"
+    home = era.home(read.key)
+    if read.partition != home:
+        return f"of partition {read.partition}, and the key belongs to {home}"
+    # what its reader has seen is of the partition that it asks
+    if read.partition == read.home and read.offset < read.floor:
+        return f"the position went back: {read.offset} after {read.floor}"
+    if read.staleness >= 0:
+        claimed = era.acknowledged_by(home, read.sent - read.staleness - _CLOCK)
+        if claimed >= read.offset:
+            return (
+                f"it says that it was at the end {read.staleness:.3f} s ago, and {claimed} had been"
+                f" confirmed before; it is at {read.offset}"
+            )
+    return _wrong_value(read, era) if read.status == 200 else _wrong_miss(read, era)
+
+
+def _wrong_value(read: Read, era: Era) -> str:
+    at, _ = era.below(read.partition, read.key, read.offset)
+    if read.record < read.offset and read.record != at:
+        return f"the value of record {read.record}, and {at} is the last below {read.offset}"
+    value = era.value_at(read.partition, read.key, read.record)
+    if value is None:
+        return f"record {read.record} has no value for this key"
+    try:
+        document = json.loads(read.body)
+    except ValueError:
+        return f"the body is no JSON: {read.body[:60]!r}"
+    if document != {"key": read.key, "value": json.loads(value)}:
+        return f"the body is {read.body[:60]!r}, and record {read.record} is {value[:60]!r}"
+    if read.partition == read.home and read.record < read.seen:
+        return f"it went back from record {read.seen} of this key to {read.record}"
+    return ""
+
+
+def _wrong_miss(read: Read, era: Era) -> str:
+    if read.key in era.kept:
+        return "404 for a key that is never deleted"
+    at, value = era.below(read.partition, read.key, read.offset)
+    later = era.deleted_since(read.partition, read.key, read.offset)
+    if value is not None and later < 0:
+        return f"404 as of {read.offset}, and record {at} has a value"
+    deleted = max(at if value is None else -1, later)
+    if read.partition == read.home and deleted < read.seen:
+        return f"it went back from record {read.seen} of this key to none"
+    return ""
+
+
+def longest_silence(
+    reads: Sequence[Read], began: float, ended: float, stalls: Sequence[tuple[float, float]] = ()
+) -> tuple[float, int]:
+    """The longest time (s) in which a partition had no good answer, and which one.
+
+    All are asked all the while, but for `stalls` (from, to; in order), which do not count.
+    """
+    good: dict[int, list[float]] = {read.home: [began] for read in reads}
+    for read in reads:
+        if read.good:
+            good[read.home].append(read.answered)
+    longest = (0.0, -1)
+    for partition, times in good.items():
+        times.append(ended)
+        times.sort()
+        for before, after in pairwise(times):
+            # the shorter ones need no look at the stalls
+            if after - before > longest[0]:
+                held_up = sum(
+                    max(0.0, min(after, end) - max(before, begin)) for begin, end in stalls
+                )
+                longest = max(longest, (after - before - held_up, partition))
+    return longest
+
+
+@dataclass
+class Findings:
+    """What all reads of a run came to."""
+
+    requests: int = 0
+    wrong: int = 0
+    failed: int = 0
+    silence: float = 0.0  # s
+    silent: int = -1  # the partition
+    ahead: int = 0  # values newer than the position that was told with them
+    failures: Counter[str] = field(default_factory=Counter)
+    examples: list[str] = field(default_factory=list)
+
+
+def check(
+    reads: Sequence[Read],
+    eras: Sequence[Era],
+    began: float,
+    ended: float,
+    stalls: Sequence[tuple[float, float]] = (),
+) -> Findings:
+    """Every single answer. `failed`: 5xx, and requests without an answer."""
+    found = Findings(requests=len(reads))
+    for read in reads:
+        if not read.good:
+            found.failed += 1
+            found.failures[f"{read.status or 'no answer'} {read.code}"] += 1
+        elif read.record >= read.offset:
+            found.ahead += 1
+        said = wrong(read, eras)
+        if said:
+            found.wrong += 1
+            if len(found.examples) < _SHOWN:
+                at = read.sent - began
+                found.examples.append(f"{at:.3f} s: {read.key} by {read.served_by}: {said}")
+    found.silence, found.silent = longest_silence(reads, began, ended, stalls)
+    return found

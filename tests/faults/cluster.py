@@ -1,0 +1,217 @@
+"""What faults happen to: a topic with its keys, backends and nginx, all real."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from backend.core.partitioner import partition_of
+from backend.settings import Settings
+from local.broker import Broker, quiet_admin
+from local.errors import LocalError
+from local.topics import Topic, create_topics
+from local.waiting import wait_until
+from tests.faults.faults import Clock, small_disk
+from tests.faults.redundancy import missing
+from tests.faults.tcp import TcpFaults
+from tests.proxy.nginx import Nginx
+from tests.system.backends import QUICK, Backend, Backends, views_toml
+from tests.system.model import Log, Writer, history
+
+VIEW = "v"
+KEPT, VOLATILE = 40, 10  # keys of a partition
+_LOOK_EVERY = 0.2  # s; oftener would take the cores from what is looked at
+START = 60.0  # s until all is there, on a loaded machine
+
+# as users have it, in place of what tests shorten
+AS_SHIPPED = {
+    name.removeprefix("QUERYABLE_").lower(): str(
+        Settings.model_fields[name.removeprefix("QUERYABLE_").lower()].default
+    )
+    for name in QUICK
+}
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a scenario needs beside three instances."""
+
+    instances: int = 3
+    partitions: int = 6
+    guarded: bool = False  # all are reached through TCP proxies (`Cluster.guards`)
+    detoured: tuple[int, ...] = ()  # instances that reach the broker through `Cluster.detour`
+    clocks: bool = False  # wall clocks can be set (`Cluster.clocks`)
+    disk_mb: int = 0  # the first instance has a small disk
+    filler: int = 0  # more records of 1 kB, for nobody's keys
+    transactional: bool = False
+    topic: Mapping[str, str] = field(default_factory=dict)
+
+
+class Keys:
+    """Keys of all partitions, as many of each."""
+
+    def __init__(self, partitions: int) -> None:
+        home = partition_of("murmur2")
+        assert home is not None
+        self._murmur2 = home
+        self.kept: list[str] = []
+        self.volatile: list[str] = []
+        self.of: dict[int, list[str]] = {partition: [] for partition in range(partitions)}
+        number = 0
+        while any(len(keys) < KEPT + VOLATILE for keys in self.of.values()):
+            key = f"key {number}"
+            number += 1
+            mine = self.of[self.home(key, partitions)]
+            if len(mine) < KEPT + VOLATILE:
+                (self.kept if len(mine) < KEPT else self.volatile).append(key)
+                mine.append(key)
+
+    def home(self, key: str, partitions: int) -> int:
+        return int(self._murmur2(key.encode(), partitions))
+
+
+class Cluster:
+    """Started when it is entered: whole, and nginx has the map."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        folder: Path,
+        setup: Setup | None = None,
+        detour: TcpFaults | None = None,
+        **settings: str,
+    ) -> None:
+        """`settings` of the backends, in place of what tests have."""
+        self.broker = broker
+        self.folder = folder
+        self.setup = setup or Setup()
+        self.detour = detour
+        self.topic = f"faults-{uuid.uuid4().hex[:8]}"
+        self.partitions = self.setup.partitions
+        self.keys = Keys(self.partitions)
+        self.seeded: list[Log] = []
+        self.guards: list[TcpFaults] = []
+        self.clocks: list[Clock] = []
+        self._settings = {"standby_replicas": "1", **settings}
+        self._holders = 1 + int(self._settings["standby_replicas"])
+        self._stack = ExitStack()
+        self.backends: Backends
+        self.nginx: Nginx
+
+    @property
+    def all(self) -> list[Backend]:
+        return self.backends.all
+
+    def __enter__(self) -> Cluster:
+        try:
+            self._start()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def _start(self) -> None:
+        servers = self.broker.bootstrap_servers
+        self.create_topic()
+        self.seed()
+        views = views_toml(**{VIEW: {"topic": self.topic}})
+        self.backends = self._stack.enter_context(
+            Backends(self.folder / "backends", servers, views, **self._settings)
+        )
+        for number in range(self.setup.instances):
+            self._new(number).launch()
+        self.wait_whole(START, self.all)
+        addresses = [f"127.0.0.1:{advertised_port(backend)}" for backend in self.all]
+        self.nginx = Nginx(self.folder / "nginx", ",".join(addresses), {})
+        self._stack.callback(lambda: self.nginx.stop())
+        self.nginx.wait_for_map(self.all[0].processors()["epoch"])
+
+    def _new(self, number: int) -> Backend:
+        own: dict[str, str] = {}
+        guard = None
+        if self.setup.guarded:
+            guard = self._stack.enter_context(TcpFaults())
+            self.guards.append(guard)
+            own["advertised_port"] = str(guard.port)
+        if number in self.setup.detoured:
+            assert self.detour is not None
+            own["bootstrap_servers"] = f"127.0.0.1:{self.detour.port}"
+        backend = self.backends.new(**own)
+        if guard is not None:
+            guard.target = backend.port
+        if self.setup.clocks:
+            clock = Clock(self.folder / f"clock-{backend.id}")
+            self.clocks.append(clock)
+            backend.settings |= clock.environment
+        if self.setup.disk_mb and not number:
+            self._stack.enter_context(small_disk(backend.data_dir, self.setup.disk_mb))
+        return backend
+
+    def create_topic(self) -> None:
+        admin = quiet_admin(self.broker.bootstrap_servers)
+        create_topics(admin, [Topic(self.topic, self.partitions, self.setup.topic)])
+
+    def seed(self) -> None:
+        """A value for every key that is kept, and every other one that is not."""
+        writer = Writer(self.broker.bootstrap_servers)
+        writer.table(self.topic, {key: {"n": 0} for key in self.keys.kept})
+        writer.table(self.topic, {key: {"n": 0} for key in self.keys.volatile[::2]})
+        if self.setup.filler:
+            value = {"filler": "x" * 1_000}
+            writer.table(self.topic, {f"filler {n}": value for n in range(self.setup.filler)})
+        # now, while nothing of it is compacted away
+        self.seeded = history(self.broker.bootstrap_servers, self.topic, self.partitions)
+
+    def missing(self, living: Iterable[Backend] | None = None) -> str:
+        """What is not whole, of those that live (all that run, by default)."""
+        of = [b for b in self.all if b.is_running] if living is None else list(living)
+        return missing(
+            VIEW,
+            self.partitions,
+            self._holders,
+            {b.id: _document(b, "/processors") for b in of},
+            {b.id: _document(b, "/instance") for b in of},
+        )
+
+    def wait_whole(self, timeout: float = 60.0, living: Iterable[Backend] | None = None) -> None:
+        """LocalError with what is missing."""
+        said = "nothing was asked"
+        chosen = None if living is None else list(living)
+
+        def whole() -> bool:
+            nonlocal said
+            for backend in chosen or ():
+                backend.check()
+            said = self.missing(chosen)
+            return not said
+
+        try:
+            wait_until(whole, timeout, "redundancy", _LOOK_EVERY)
+        except LocalError as error:
+            raise LocalError(f"{error} {said}.") from None
+
+
+def advertised_port(backend: Backend) -> int:
+    """Where proxies and peers reach it."""
+    return int(backend.settings.get("QUERYABLE_ADVERTISED_PORT", backend.port))
+
+
+def _document(backend: Backend, path: str) -> dict[str, Any] | None:
+    answer = backend.try_get(path)
+    if answer is None or answer.status != 200:
+        return None
+    document: dict[str, Any] = answer.json()
+    return document

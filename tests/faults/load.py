@@ -1,0 +1,171 @@
+"""Reads all the while, spread evenly over the partitions; each is kept, to be judged later.
+
+An open load: a request is sent when its time has come, whatever became of those before, so that one
+that hangs keeps nobody from asking. Every other request is of readers that follow: they carry the
+position that they have seen as `min_offset`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+
+import aiohttp
+from yarl import URL
+
+from tests.client import key_path
+from tests.faults.checking import Read
+
+TIMEOUT = 5.0  # s, of a client that gives up
+_STALL = 0.05  # s between two ticks: this process, or its machine, was held up
+
+
+class Load:
+    """Asks `port` for keys of `view` while it is entered. `keys`: partition -> keys."""
+
+    def __init__(
+        self, port: int, view: str, keys: Mapping[int, Sequence[str]], rate: float = 300.0
+    ) -> None:
+        self._port = port
+        self._paths = {
+            partition: [(key, key_path(view, key)) for key in of_it]
+            for partition, of_it in keys.items()
+        }
+        self._rate = rate
+        self._stop = threading.Event()
+        self._positions: dict[int, int] = {}  # of the readers that follow, by partition
+        self._records: dict[str, int] = {}  # the same by key
+        self._random = random.Random(20130101)
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._in_thread, name="load")
+        self.reads: list[Read] = []
+        self.began = 0.0
+        self.ended = 0.0
+        # when this load itself was held up, and neither sent nor received: from, to
+        self.stalls: list[tuple[float, float]] = []
+
+    def __enter__(self) -> Load:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join(2 * TIMEOUT)
+        if error is None and self._failure is not None:
+            raise self._failure
+
+    def forget(self) -> None:
+        """The readers that follow begin anew: their topic is another one."""
+        self._positions = {}
+        self._records = {}
+
+    def good_since(self, moment: float) -> set[int]:
+        """Partitions that were answered well for a request sent after `moment`."""
+        found = set()
+        for read in reversed(self.reads):
+            if read.answered < moment:
+                break
+            if read.good and read.sent >= moment:
+                found.add(read.home)
+        return found
+
+    def _in_thread(self) -> None:
+        try:
+            asyncio.run(self._run())
+        except BaseException as error:
+            self._failure = error
+
+    async def _run(self) -> None:
+        # no limit: requests that hang must not keep others waiting
+        connector = aiohttp.TCPConnector(limit=0)
+        timeout = aiohttp.ClientTimeout(total=TIMEOUT)
+        async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
+            under_way: set[asyncio.Task[None]] = set()
+            partitions = sorted(self._paths)
+            self.began = due = last = time.monotonic()
+            sent = 0
+            while not self._stop.is_set():
+                await asyncio.sleep(max(0.0, due - time.monotonic()))
+                now = time.monotonic()
+                if now - last > _STALL:
+                    self.stalls.append((last, now))
+                last = now
+                partition = partitions[sent % len(partitions)]
+                follows = sent // len(partitions) % 2 == 1
+                task = asyncio.create_task(self._ask(session, partition, follows))
+                under_way.add(task)
+                task.add_done_callback(under_way.discard)
+                sent += 1
+                due += 1 / self._rate
+            self.ended = time.monotonic()
+            if under_way:
+                await asyncio.wait(under_way)
+
+    async def _ask(self, session: aiohttp.ClientSession, partition: int, follows: bool) -> None:
+        key, path = self._random.choice(self._paths[partition])
+        floor, seen = -1, -1
+        positions, records = self._positions, self._records
+        if follows:
+            floor = positions.get(partition, -1)
+            seen = records.get(key, -1)
+            if floor > 0:
+                path += f"?min_offset={partition}:{floor - 1}"
+        url = URL(f"http://127.0.0.1:{self._port}{path}", encoded=True)
+        sent = time.monotonic()
+        try:
+            async with session.get(url) as answer:
+                body = await answer.read()
+                answered = time.monotonic()
+                headers, status = answer.headers, answer.status
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            code = type(error).__name__
+            self.reads.append(Read(sent, time.monotonic(), key, partition, 0, code))
+            return
+        read = Read(
+            sent=sent,
+            answered=answered,
+            key=key,
+            home=partition,
+            status=status,
+            code="" if status == 200 else _code(body),
+            body=body if status == 200 else b"",
+            partition=int(headers.get("Partition", -1)),
+            offset=int(headers.get("Offset", -1)),
+            record=_record(headers.get("ETag", "")),
+            staleness=_seconds(headers.get("Staleness", "")),
+            retry_after="Retry-After" in headers,
+            served_by=headers.get("Served-By", ""),
+            floor=floor,
+            seen=seen,
+        )
+        self.reads.append(read)
+        if follows and read.good and read.partition == partition:
+            positions[partition] = max(positions.get(partition, -1), read.offset)
+            records[key] = max(records.get(key, -1), read.record)
+
+
+def _code(body: bytes) -> str:
+    try:
+        return str(json.loads(body)["code"])
+    except (ValueError, KeyError, TypeError):
+        return repr(body[:40])
+
+
+def _record(etag: str) -> int:
+    """The record offset of `"view-hash-partition-offset-form"`; -1."""
+    parts = etag.strip('"').rsplit("-", 2)
+    return int(parts[1]) if len(parts) == 3 and parts[1].isdecimal() else -1
+
+
+def _seconds(ms: str) -> float:
+    return int(ms) / 1000 if ms.isdecimal() else -1.0

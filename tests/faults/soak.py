@@ -1,0 +1,181 @@
+"""`make soak`: random faults one after the other, and whether what processes use stays flat."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from bench.proc import handles, pss_mb, threads
+from local.broker import Broker
+from local.errors import friendly
+from local.progress import bar
+from tests.faults import report
+from tests.faults.cluster import AS_SHIPPED, Cluster
+from tests.faults.flatness import Usage, growth, quarter
+from tests.faults.stage import Result, Scenario, Stage, play
+
+_SAMPLE_EVERY = 2.0  # s
+_BETWEEN = 5.0  # s of peace
+_LASTS = 4.0  # s, of a fault that does not end by itself
+
+_HELP = """Random faults for some minutes, with reads all the while. The last instance is never
+restarted: what it and nginx use is compared between the second quarter and the last.
+"""
+
+
+def _kill(stage: Stage, victim: int) -> None:
+    stage.backends[victim].kill()
+    stage.hold(_LASTS)
+    stage.backends[victim].launch()
+
+
+def _restart(stage: Stage, victim: int) -> None:
+    stage.backends[victim].stop()
+    stage.backends[victim].launch()
+
+
+def _hang(stage: Stage, victim: int) -> None:
+    with stage.backends[victim].paused():
+        stage.hold(_LASTS)
+
+
+def _broker(stage: Stage, victim: int) -> None:
+    stage.cluster.broker.kill()
+    stage.hold(_LASTS)
+    stage.cluster.broker.start()
+
+
+def _reload(stage: Stage, victim: int) -> None:
+    stage.cluster.nginx.reload()
+
+
+FAULTS: Mapping[str, Callable[[Stage, int], None]] = {
+    "kill": _kill,
+    "restart": _restart,
+    "hang": _hang,
+    "broker": _broker,
+    "reload": _reload,
+}
+
+
+class Samples:
+    """Adds to `of` what each instance and nginx use, every 2 s: name -> in order."""
+
+    def __init__(self, cluster: Cluster, of: dict[str, list[Usage]]) -> None:
+        self._cluster = cluster
+        self._of = of
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="samples")
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        self._thread.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(_SAMPLE_EVERY):
+            leaders = {b.id: b.pid for b in self._cluster.all if b.is_running}
+            leaders["nginx"] = self._cluster.nginx.process.pid
+            for name, pid in leaders.items():
+                usage = Usage(pss_mb(pid), handles(pid), threads(pid))
+                self._of.setdefault(name, []).append(usage)
+
+
+def soak(samples: dict[str, list[Usage]], minutes: float, seed: int) -> Scenario:
+    """The scenario; `samples` is filled."""
+
+    def run(stage: Stage) -> None:
+        chance = random.Random(seed)
+        until = time.monotonic() + minutes * 60
+        count = 0
+        with Samples(stage.cluster, samples).taken(), bar("soak", round(minutes * 60)) as update:
+            while time.monotonic() < until:
+                name = chance.choice(list(FAULTS))
+                # the last one may hang, but lives all the while
+                victim = chance.randrange(3 if name == "hang" else 2)
+                stage.fault()
+                FAULTS[name](stage, victim)
+                stage.regained(stage.backends)
+                stage.hold(_BETWEEN)
+                count += 1
+                update(min(round(minutes * 60), round(minutes * 60 - until + time.monotonic())))
+        print(f"{count} faults", file=sys.stderr)
+
+    return Scenario("soak", "random faults", run)
+
+
+def table(samples: Mapping[str, list[Usage]]) -> Table:
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    made.add_column("in the second quarter, and in the last", no_wrap=True)
+    for name in ("memory MB", "file handles", "threads"):
+        made.add_column(name, justify="right")
+    for name, of in sorted(samples.items()):
+        then, now = quarter(of, 1), quarter(of, 3)
+        pairs = (
+            (then.memory_mb, now.memory_mb), (then.handles, now.handles),
+            (then.threads, now.threads),
+        )  # fmt: skip
+        made.add_row(name, *(f"{before:,.0f} ► {after:,.0f}" for before, after in pairs))
+    return made
+
+
+@friendly
+def main(
+    minutes: Annotated[float, typer.Option(min=0.5, help="How long.")] = 10.0,
+    rate: Annotated[float, typer.Option(min=10, help="Reads a second.")] = 200.0,
+    seed: Annotated[int, typer.Option(help="Of the choice of faults; 0: another one a run.")] = 0,
+    run_dir: Annotated[Path, typer.Option(help="soak.json, logs and data.")] = Path(".run"),
+) -> None:
+    # SIGTERM as Ctrl-C: whatever was started is ended
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    folder = (run_dir / "soak").absolute()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    chosen = seed or random.SystemRandom().randrange(1, 1_000_000)
+    print(f"seed {chosen}", file=sys.stderr)
+    samples: dict[str, list[Usage]] = {}
+    with Broker(folder / "broker", fresh=True) as broker:
+        result = play(
+            soak(samples, minutes, chosen), broker, folder / "cluster", rate=rate, **AS_SHIPPED
+        )
+    lasting = [name for name in samples if name in ("b3", "nginx")]
+    grown = [f"{name}: {said}" for name in lasting for said in growth(samples[name])]
+    _say(result, samples, grown, run_dir / "soak.json")
+    if grown or not result.ok:
+        raise typer.Exit(1)
+
+
+def _say(result: Result, samples: Mapping[str, list[Usage]], grown: list[str], path: Path) -> None:
+    console = Console(width=None if sys.stdout.isatty() else 190)
+    console.print(report.table([result]))
+    console.print(table(samples))
+    for example in result.examples:
+        console.print(f"WRONG {example}", highlight=False)
+    for said in grown:
+        console.print(f"NOT FLAT: {said}", style="red", highlight=False)
+    document: dict[str, Any] = {**result.document(), "grown": grown}
+    path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command(help=_HELP)(main)
+    app(prog_name="python -m tests.faults.soak")

@@ -1,0 +1,165 @@
+"""A producer that updates keys all the while, and remembers when the broker had confirmed what."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from tests.faults.checking import Record
+
+_IN_TRANSACTION = 20  # records
+_ABORTED = 3  # every third transaction
+
+
+class Writing:
+    """Writes to `topic` while it is entered, `rate` records a second: new values for `kept` keys,
+    values and deletes for `volatile` ones. If `transactional`, every third transaction is aborted.
+
+    A broker that is away delays records, and loses none: the client tries again.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        kept: Sequence[str],
+        volatile: Sequence[str],
+        rate: float = 100.0,
+        transactional: bool = False,
+    ) -> None:
+        self._topic = topic
+        self._kept = kept
+        self._volatile = volatile
+        self._rate = rate
+        self._random = random.Random(20130102)
+        self._number = 0
+        self._stop = threading.Event()
+        self._writes = threading.Lock()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._in_thread, name="writing")
+        self._unsettled: list[tuple[int, Record, float]] = []
+        # what was confirmed (and committed): partition, record, moment
+        self.confirmed: list[tuple[int, Record, float]] = []
+        self.lost = 0  # records that the broker refused: a topic that was not there
+        settings: dict[str, Any] = {
+            "bootstrap.servers": bootstrap_servers,
+            "partitioner": "murmur2_random",
+            "acks": "all",
+            "enable.idempotence": True,
+            "linger.ms": 2,
+            "topic.metadata.refresh.interval.ms": 500,
+            "reconnect.backoff.max.ms": 500,
+            "message.timeout.ms": 120_000,
+            "log_level": 0,
+        }
+        if transactional:
+            settings |= {"transactional.id": f"{topic}-writing", "message.timeout.ms": 30_000}
+        self._transactional = transactional
+        self._producer = Producer(settings)
+
+    def __enter__(self) -> Writing:
+        if self._transactional:
+            self._producer.init_transactions(30)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+        if error is None and self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        """Ends when the broker has confirmed everything, or refused it."""
+        self._stop.set()
+        self._thread.join(90)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Nothing is written meanwhile, and what was written before is confirmed."""
+        with self._writes:
+            self._producer.flush(60)
+            yield
+
+    def _in_thread(self) -> None:
+        try:
+            if self._transactional:
+                self._write_transactions()
+            else:
+                self._write()
+            self._producer.flush(60)
+        except BaseException as error:
+            self._failure = error
+
+    def _write(self) -> None:
+        for _ in self._ticks():
+            with self._writes:
+                self._produce()
+
+    def _write_transactions(self) -> None:
+        number = 0
+        ticks = self._ticks()
+        while not self._stop.is_set():
+            number += 1
+            with self._writes:
+                self._producer.begin_transaction()
+                for _ in range(_IN_TRANSACTION):
+                    next(ticks, None)
+                    self._produce()
+                if number % _ABORTED:
+                    self._producer.commit_transaction(30)
+                    now = time.monotonic()
+                    self.confirmed += [(p, record, now) for p, record, _ in self._unsettled]
+                else:
+                    # what is aborted shall be in the log, too
+                    self._producer.flush(30)
+                    self._producer.abort_transaction(30)
+                self._unsettled.clear()
+
+    def _ticks(self) -> Iterator[None]:
+        due = time.monotonic()
+        while not self._stop.wait(max(0.0, due - time.monotonic())):
+            yield
+            due += 1 / self._rate
+
+    def _produce(self) -> None:
+        self._number += 1
+        value: bytes | None = json.dumps({"n": self._number}).encode()
+        if self._volatile and self._random.random() < 0.2:
+            key = self._random.choice(self._volatile)
+            if self._random.random() < 0.5:
+                value = None
+        else:
+            key = self._random.choice(self._kept)
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                self.lost += 1
+                return
+            record = (message.offset(), key, value)
+            kept = self._unsettled if self._transactional else self.confirmed
+            kept.append((message.partition(), record, time.monotonic()))
+
+        while True:
+            try:
+                self._producer.produce(self._topic, value, key, on_delivery=delivered)
+                break
+            except BufferError:
+                self._producer.poll(0.1)
+            except KafkaException:
+                # the client knows already that the topic is gone
+                self.lost += 1
+                break
+        self._producer.poll(0)
