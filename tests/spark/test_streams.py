@@ -274,7 +274,7 @@ def test_late_requests_count_in_their_minute_until_they_are_too_late(
         table = streams.timed_table(layout)
         return {key: int.from_bytes(value, "big") for key, value in table.items()}
 
-    writer.send(source, [request(1, "10:00:01"), request(2, "11:00:00"), request(3, "11:00:59")])
+    writer.send(source, [request(1, "10:00:01"), request(2, "11:00:00"), request(3, "11:00:58")])
     streams.run(dead_letters=False)
     # the same line, one that is late, and one that is too late
     late = [request(1, "10:00:01"), request(4, "10:00:59"), request(5, "10:00:58")]
