@@ -56,7 +56,7 @@ class Streams:
     def run(self, dead_letters: bool = True) -> None:
         unstarted = writers(self._session, self.view, self._settings, 3)[: 1 + dead_letters]
         for query in [writer.start() for writer in unstarted]:
-            assert query.awaitTermination(60)
+            assert query.awaitTermination(120)
 
     def forget_last_commit(self, query: str) -> None:
         """As after a crash between writing a micro-batch and committing it."""
