@@ -11,6 +11,7 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,12 +29,14 @@ from backend.api.pages import create_pages
 from backend.api.raw_reads import RawReads
 from backend.api.serving import DRAINING, Serving
 from backend.api.shell import Shell
+from backend.candidacy import Candidacy
 from backend.core.errors import ConfigurationError
 from backend.core.kafka_settings import for_kafka_python, for_librdkafka
-from backend.core.topology import Candidate, Epoch, Topology
+from backend.core.topology import ROLES, Candidate, Epoch, Member, Topology
 from backend.core.views import Deployment
 from backend.core.views_toml import parse_views
 from backend.ingest.appender import Appender
+from backend.ingest.copier import Copier
 from backend.ingest.dead_letters import DeadLetters
 from backend.ingest.held import Held
 from backend.ingest.ingestor import Ingestor
@@ -41,6 +44,7 @@ from backend.ingest.protocols import Folder
 from backend.ingest.schemas import Registry, SchemaFolder, Schemas
 from backend.ingest.watcher import Watcher
 from backend.membership.member import GroupMember
+from backend.membership.placement import Policy
 from backend.settings import Settings
 from backend.storage.custom import load_store
 from backend.storage.folder import DataFolder
@@ -87,11 +91,9 @@ class Instance:
 
     def __init__(self, settings: Settings, deployment: Deployment) -> None:
         self.settings = settings
-        self._started_at = time.time_ns() // 1_000_000
         self._schemas = _schemas(settings, deployment)
         self._views = tuple(replace(view, schemas=self._schemas) for view in deployment.views)
         self._highest_epoch = Epoch(0, 0)
-        self._reported_built: dict[str, int] = {}
         self._stopping = threading.Event()
         librdkafka = {
             **for_librdkafka(deployment.kafka),
@@ -104,6 +106,10 @@ class Instance:
             self._folder.use(name, store)
         self._held = Held(self._views)
         self._watcher = Watcher(librdkafka, settings.end_offset_interval, settings.broker_timeout)
+        self._copier = Copier(
+            self._folder, self._givers, lambda: self.serving.topology.secret,
+            settings.copy_threshold,
+        )  # fmt: skip
         self._ingestor = Ingestor(
             views=self._views,
             folder=cast(Folder, self._folder),
@@ -115,6 +121,7 @@ class Instance:
             reads_served=self._reads_served,
             on_news=self._on_news,
             cleanup_delay=settings.cleanup_delay,
+            copier=self._copier,
         )
         self._member = GroupMember(
             topics=frozenset(view.topic for view in self._views),
@@ -127,6 +134,7 @@ class Instance:
             metadata_max_age_ms=settings.metadata_max_age_ms,
             candidate=self._candidate,
             on_topology=self._on_topology,
+            policy=Policy(settings.standby_replicas, settings.acceptable_recovery_lag),
         )
         self._appender = Appender(librdkafka, settings.broker_timeout)
         self.serving = Serving(
@@ -135,8 +143,12 @@ class Instance:
             held=self._held,
             watcher=self._watcher,
             ingestor=self._ingestor,
+            copier=self._copier,
             member=self._member,
             appender=self._appender,
+        )
+        self._candidacy = Candidacy(
+            self.serving, self._views, self._held, self._folder.held, self._ingestor.opening
         )
 
     def check_broker(self) -> None:
@@ -169,20 +181,27 @@ class Instance:
         if self._schemas is not None:
             self._schemas.start()
         self._watcher.start()
+        self._copier.start()
         self._ingestor.start()
         self._member.start()
         if any(view.append for view in self._views):
             self._appender.start()
 
-    def drain(self) -> None:
-        """Say that this instance is about to stop, to whoever asks for /processors."""
+    def drain(self) -> float:
+        """Say that this instance is about to stop, to whoever asks for /processors; for how long
+        (s) it shall answer on, so that all have heard that others answer in its place."""
         self.serving.set_state(DRAINING)
+        others_answer = any(
+            self.serving.others(held.view.name, held.partition) for held in self._held.all()
+        )
+        return self.settings.drain_time if others_answer else 0.0
 
     def stop(self) -> None:
         """Leave the group first, so that others take over while the stores are being closed."""
         self._stopping.set()
         if self._member.alive:
             self._member.stop(_STOP_TIMEOUT)
+        self._copier.stop(_STOP_TIMEOUT)
         if self._ingestor.alive:
             self._ingestor.stop(_STOP_TIMEOUT)
         if self._watcher.alive:
@@ -195,57 +214,18 @@ class Instance:
     def _reads_served(self) -> int:
         return sum(counts.served for counts in self.serving.counts.values())
 
-    def _candidate(self) -> Candidate:
-        held = self._held.all()
-        topology = self.serving.topology
-        self._reported_built = self._held.built_partitions()
-        me = self.serving.me
-        doubtful = tuple(name for name, placed in topology.views.items() if placed.mis_partitioned)
-        return Candidate(
-            member=me,
-            views=Candidate.views_of(self._views),
-            positions={
-                view.name: {h.partition: h.progress.position for h in held if h.view is view}
-                for view in self._views
-            },
-            active={
-                view.name: tuple(topology.partitions_of(me.id, view.name)) for view in self._views
-            },
-            epoch=self._highest_epoch,
-            started_at=self._started_at,
-            mis_partitioned=self._mis_partitioned(doubtful),
-            doubtful=doubtful,
-            built=self._reported_built,
-        )
+    def _givers(self, view: str, partition: int) -> list[Member]:
+        """Of whom to have a copy: of standbys first, who have time for it."""
+        active = self.serving.topology.active_of(view, partition)
+        others = self.serving.others(view, partition)
+        return sorted(others, key=lambda m: (self.serving.peers.seems_dead(m.id), m == active))
 
-    def _mis_partitioned(self, doubtful: tuple[str, ...]) -> tuple[str, ...]:
-        """Views with misplaced records: seen here, or seen by others in what is still read here."""
-        unread = {view for view, _ in self._ingestor.opening()} | {
-            held.view.name
-            for held in self._held.all()
-            if held.progress.position < held.progress.goal
-        }
-        return tuple({*self._held.mis_partitioned(), *(unread & set(doubtful))})
+    def _candidate(self) -> Candidate:
+        return self._candidacy.now(self._highest_epoch)
 
     def _on_news(self) -> None:
-        """Join again if the map does not say yet what readers of other instances must know.
-
-        A misplaced record makes every miss of its view doubtful; a store that began under fewer
-        partitions makes the place of a key so.
-        """
-        views = self.serving.topology.views
-        reported, built = self._reported_built, self._held.built_partitions()
-        misplaced = set(self._held.mis_partitioned())
-        for name, placed in views.items():
-            mine, said = built.get(name), placed.built_partitions
-            unheard = (
-                mine is not None
-                and said
-                and (mine < said or (mine > said and reported.get(name) == said))
-            )
-            if unheard or (name in misplaced and not placed.mis_partitioned):
-                self._member.rejoin()
-                return
+        if self._candidacy.is_out_of_date():
+            self._member.rejoin()
 
     def _on_topology(self, topology: Topology) -> None:
         """A new map: take it and hold what it says. An older one than is known is left alone."""
@@ -255,18 +235,28 @@ class Instance:
             return
         self._highest_epoch = topology.epoch
         me = self.serving.me
-        mine = frozenset(
-            (view.name, partition)
+        mine = {
+            (view.name, partition): role
             for view in self._views
             # not what the map gives to another one with the same id
             if me in topology.members
             and (placed := topology.views.get(view.name))
             and placed.hash == view.hash
-            for partition in topology.partitions_of(me.id, view.name)
-        )
+            for role, partitions in topology.roles_of(me.id, view.name).items()
+            for partition in partitions
+        }
         self._ingestor.hold(mine)
         self.serving.take_topology(topology)
-        log.info("epoch %s: %d partitions here: %s", topology.epoch, len(mine), sorted(mine))
+        log.info("epoch %s: %d partitions here: %s", topology.epoch, len(mine), _listed(mine))
+
+
+def _listed(mine: Mapping[tuple[str, int], str]) -> str:
+    """Roles and what is held in them, for the log."""
+    return ", ".join(
+        f"{role} {[unit for unit in sorted(mine) if mine[unit] == role]}"
+        for role in ROLES
+        if role in mine.values()
+    )
 
 
 def _bridged(pages: Flask) -> App:
@@ -306,6 +296,7 @@ class Application:
         self._raw_reads = RawReads(serving) if settings.kiqr else None
         self._shell = Shell(serving, _bridged(create_pages(serving, self._raw_reads)))
         self._fail = fail
+        self.send_timeout = settings.send_timeout  # s; for the worker
         self._starting: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -318,10 +309,11 @@ class Application:
         """For the worker: see Shell.answer_now."""
         return self._shell.answer_now(raw_path)
 
-    def drain(self) -> None:
-        """For the worker: nothing new comes, and what is under way may end."""
-        self.instance.drain()
+    def drain(self) -> float:
+        """For the worker: streams end, and in so many seconds it may stop to accept requests."""
+        seconds = self.instance.drain()
         self._shell.drain()
+        return seconds
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:

@@ -24,6 +24,12 @@ class Settings(BaseSettings):
     port: int = Field(8081, ge=1, le=65535, description="port to listen on")
     advertised_host: str = Field("", description="where proxies and peers reach it; host if empty")
     advertised_port: int = Field(0, ge=0, le=65535, description="the same; port if 0")
+    rack: str = Field("", description="rack or zone: standbys are placed in others than the active")
+    standby_replicas: int = Field(
+        1,
+        ge=0,
+        description="instances that hold a partition beside the active, as far as there are",
+    )
     data_dir: Path = Field(Path("data"), description="folder of the stores; one an instance")
     views: Path = Field(Path("views.toml"), description="the file that declares the views")
     schema_registry_auth: str = Field(
@@ -48,13 +54,29 @@ class Settings(BaseSettings):
     cleanup_delay: float = Field(
         600.0, ge=0, description="seconds for which a partition that moved away stays on disk"
     )
+    copy_threshold: int = Field(
+        100_000, ge=1, description="records from which a new store partition is copied from a peer"
+    )
+    copy_bandwidth: float = Field(
+        100e6, gt=0, description="bytes a second that a copy given to a peer may take"
+    )
     wait_timeout: float = Field(
         0.2, ge=0, description="seconds that a read waits for somebody who can answer"
     )
     forward_timeout: float = Field(2.0, gt=0, description="seconds for a forwarded read")
+    heartbeat_interval: float = Field(
+        0.25, gt=0, description="seconds between heartbeats; an instance is dead after four missed"
+    )
+    drain_time: float = Field(
+        1.5,
+        ge=0,
+        description="seconds for which a stopping instance answers on, if others take over",
+    )
     max_key_bytes: int = Field(8192, ge=1, description="longest key that a request may name")
     max_in_flight: int = Field(2000, ge=1, description="requests at once; more get 503 overloaded")
-
+    send_timeout: float = Field(
+        60.0, gt=0, description="seconds for which a client may take nothing of what is sent to it"
+    )
     kiqr: bool = Field(True, description="whether KIQR's REST dialect is served under /api/v1")
     max_streams: int = Field(1000, ge=0, description="streams of changes at once; then the same")
 

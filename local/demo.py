@@ -4,44 +4,73 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 
 from local import http
 from local.errors import LocalError
+from local.load import end_offsets
 from local.progress import console
 from local.settings import StackSettings
-from local.stack import Stack, running_in_background
+from local.stack import (
+    FIRST_VIEWS,
+    LIVE_VIEWS,
+    MORE_VIEWS,
+    SPARK_VIEWS,
+    Stack,
+    running_in_background,
+)
 from local.verify import verify
 
 TRY = ("/messages/N14228", "/words/lambda", "/flights/N14228", "/messages/no-such-aircraft")
+TRY_MORE = (
+    "/views/airports/top?by=count&limit=3",
+    "/departures/N14228/windows?order=desc&limit=1",
+    "/requests/127.0.0.1",
+    "/requests-per-minute/127.0.0.1/windows?order=desc&limit=1",
+    "/bytes/127.0.0.1",
+    "/visits/127.0.0.1/sessions",
+)
 HEADERS = ("partition", "offset", "lag", "served-by")
 
 
 def demo(settings: StackSettings, *, once: bool) -> None:
     """Raises ``LocalError`` when something cannot start, dies, or (``once``) answers wrongly.
 
-    Without ``once`` it stays until KeyboardInterrupt.
+    Without ``once`` it stays until KeyboardInterrupt. ``once`` derives and verifies the first views
+    only: the others would take as long again.
     """
-    with Stack(settings) as stack:
+    with Stack(settings, spark_views=FIRST_VIEWS if once else SPARK_VIEWS) as stack:
         stack.start(say)
-        stack.wait_for_spark()
-        show(stack)
+        stack.wait_for_spark(FIRST_VIEWS)
+        print(f"\nrunning:\n{stack.describe()}")
+        show(stack, TRY)
         if once:
             check_answers(settings)
         else:
+            show_more(stack)
             stay(stack)
         say("ending everything")
     if once:
         print("demo ok", flush=True)
 
 
-def show(stack: Stack) -> None:
-    """Prints what is running and what it answers."""
+def show(stack: Stack, paths: Iterable[str]) -> None:
+    """Prints what these requests are answered."""
     url = stack.settings.proxy_url
-    print(f"\nrunning:\n{stack.describe()}\n\ntry:")
-    for path in TRY:
-        print(f"  curl -i {url}{path}")
+    print("\ntry:")
+    for path in paths:
+        print(f"  curl -i '{url}{path}'" if "?" in path else f"  curl -i {url}{path}")
         print(f"    {shown_answer(settled(stack, url + path))}")
     print(f"\nadmin page: {url}/admin\nthe map: {url}/processors\n", flush=True)
+
+
+def show_more(stack: Stack) -> None:
+    """The views that are derived last; those of the access log need a request in it."""
+    servers = stack.settings.servers
+    stack.wait_for_spark(MORE_VIEWS)
+    stack.wait_until(lambda: any(end_offsets(servers, "weblog").values()), 20, "the access log")
+    stack.wait_for_spark(LIVE_VIEWS)
+    show(stack, TRY_MORE)
 
 
 def settled(stack: Stack, url: str) -> http.Answer:
@@ -104,8 +133,10 @@ def up(settings: StackSettings) -> None:
     stack = Stack(settings, background=True)
     stack.start(say)
     try:
-        stack.wait_for_spark()
-        show(stack)
+        stack.wait_for_spark(FIRST_VIEWS)
+        print(f"\nrunning:\n{stack.describe()}")
+        show(stack, TRY)
+        show_more(stack)
     except BaseException:
         stack.stop()
         raise

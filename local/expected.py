@@ -43,6 +43,33 @@ def latest_departures(rows: Iterable[Row]) -> dict[str, object]:
     }
 
 
+def departures(rows: Iterable[Row]) -> dict[tuple[str, int], object]:
+    """(aircraft, when it left in ms since 1970): that departure, of equals the last in the file."""
+    found: dict[tuple[str, int], object] = {}
+    for row in rows:
+        if row["tailnum"] == "NA" or row["dep_time"] == "NA":
+            continue
+        delay = int(row["dep_delay"])
+        left = _time(row["time_hour"]).timestamp() + 60 * (int(row["minute"]) + delay)
+        found[row["tailnum"], round(left) * 1000] = {
+            "flight": row["carrier"] + row["flight"],
+            "origin": row["origin"],
+            "dest": row["dest"],
+            "delay": delay,
+        }
+    return found
+
+
+def airports(rows: Iterable[Row]) -> dict[str, object]:
+    """Destination: how many flights left for it; two rows of one flight are one."""
+    flights = {
+        (row["carrier"], row["flight"], row["origin"], row["time_hour"], row["minute"]): row["dest"]
+        for row in rows
+        if row["tailnum"] != "NA" and row["dep_time"] != "NA"
+    }
+    return {dest: {"count": count} for dest, count in Counter(flights.values()).items()}
+
+
 def last_rows(rows: Iterable[Row]) -> dict[str, object]:
     """Aircraft: its last row in the file."""
     last = {row["tailnum"]: row for row in rows if row["tailnum"] != "NA"}

@@ -11,7 +11,7 @@ import fcntl
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import IO, Self
 
@@ -28,8 +28,17 @@ from local.progress import bar
 from local.settings import REPOSITORY, StackSettings
 from local.topics import create_topics
 
-SPARK_VIEWS = {"latest-departure": "flights", "word-count": "texts"}
-"""View: the raw topic that Spark derives it from."""
+FIRST_VIEWS = {"latest-departure": "flights", "word-count": "texts"}
+"""View: the raw topic that Spark derives it from. These are derived first."""
+
+MORE_VIEWS = {"airports": "flights", "departures": "flights"}
+LIVE_VIEWS = {
+    "requests-per-host": "weblog",
+    "requests-per-minute": "weblog",
+    "bytes-per-host": "weblog",
+    "visits": "weblog",
+}
+SPARK_VIEWS = FIRST_VIEWS | MORE_VIEWS | LIVE_VIEWS
 
 READY_TIMEOUT = 90.0
 SPARK_TIMEOUT = 300.0
@@ -38,11 +47,19 @@ SPARK_TIMEOUT = 300.0
 class Stack:
     """A running stack in ``settings.run_dir``; only one can run in a folder at a time.
 
-    With ``background`` its processes outlive this one, and ``stop_background`` ends them.
+    Spark derives ``spark_views``. With ``background`` its processes outlive this one, and
+    ``stop_background`` ends them.
     """
 
-    def __init__(self, settings: StackSettings, *, background: bool = False) -> None:
+    def __init__(
+        self,
+        settings: StackSettings,
+        *,
+        spark_views: Iterable[str] = SPARK_VIEWS,
+        background: bool = False,
+    ) -> None:
         self.settings = settings
+        self._spark_views = tuple(spark_views)
         self._run_dir = settings.run_dir.absolute()
         self._background = background
         self._children = supervisor.Supervisor(self._run_dir, die_with_parent=not background)
@@ -72,6 +89,7 @@ class Stack:
             say(f"starting {self.settings.instances} backends and nginx")
             self._start_backends()
             self._start_nginx()
+            self._start_tailer()
             for dataset in DATASETS:
                 load(self.settings.servers, dataset)
             say("waiting until the backends are ready")
@@ -87,11 +105,11 @@ class Stack:
         self._children.stop(obituaries)
         return obituaries
 
-    def wait_for_spark(self) -> None:
+    def wait_for_spark(self, views: Mapping[str, str]) -> None:
         """Returns when the views hold everything that the raw topics held when this was called."""
-        ends = {view: end_offsets(self.settings.servers, t) for view, t in SPARK_VIEWS.items()}
+        ends = {view: end_offsets(self.settings.servers, t) for view, t in views.items()}
         total = sum(sum(offsets.values()) for offsets in ends.values())
-        with bar("deriving views (Spark)", total) as update:
+        with bar(f"deriving {' and '.join(views)}", total) as update:
 
             def is_done() -> bool:
                 done = self._spark_offsets()
@@ -169,7 +187,7 @@ class Stack:
 
     def _start_spark(self) -> None:
         self._progress_file.unlink(missing_ok=True)
-        job = [sys.executable, "-m", "spark.run", *SPARK_VIEWS]
+        job = [sys.executable, "-m", "spark.run", *self._spark_views]
         self._children.start(
             "spark",
             [
@@ -221,6 +239,18 @@ class Stack:
         backends = [f"{ports.LOOPBACK}:{port}" for port in self.settings.backend_ports]
         self._children.start("nginx", command, env={"QUERYABLE_BACKENDS": ",".join(backends)})
 
+    def _start_tailer(self) -> None:
+        self._children.start(
+            "tailer",
+            [
+                *(sys.executable, "-m", "local.tailer"),
+                *("--log", str(self._run_dir / "nginx" / "logs" / "access.log")),
+                *("--position", str(self.settings.state_dir / "weblog-position.json")),
+                *("--bootstrap-servers", self.settings.servers),
+            ],
+            cwd=REPOSITORY,
+        )
+
     def _is_ready(self) -> bool:
         urls = [f"http://127.0.0.1:{port}/health/ready" for port in self.settings.backend_ports]
         urls.append(f"{self.settings.proxy_url}/proxy/health")
@@ -235,6 +265,7 @@ class Stack:
         offsets = {
             view: content[view]["source_offsets"].get(topic, {})
             for view, topic in SPARK_VIEWS.items()
+            if view in content
         }
         return {view: {int(p): int(o) for p, o in each.items()} for view, each in offsets.items()}
 

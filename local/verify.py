@@ -14,7 +14,14 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from yarl import URL
 
 from local.data import flight_rows
-from local.expected import as_json, last_rows, latest_departures, word_counts
+from local.expected import (
+    airports,
+    as_json,
+    departures,
+    last_rows,
+    latest_departures,
+    word_counts,
+)
 from local.load import end_offsets
 from local.progress import bar
 
@@ -61,6 +68,49 @@ def verify(proxy_url: str, bootstrap_servers: str) -> Findings:
             asyncio.run(_verify_view(f"{proxy_url}{path}", wanted, ends, findings, update))
     _verify_dead_letters(bootstrap_servers, rows, findings)
     return findings
+
+
+def verify_more(proxy_url: str, bootstrap_servers: str) -> Findings:
+    """Every destination and every departure: of the views that Spark derives last."""
+    rows = list(flight_rows())
+    findings = Findings()
+    counts = airports(rows)
+    ends = end_offsets(bootstrap_servers, "airports")
+    with bar("verifying /airports", len(counts)) as update:
+        asyncio.run(_verify_view(f"{proxy_url}/airports", counts, ends, findings, update))
+    wanted = departures(rows)
+    with bar("verifying departures", len(wanted)) as update:
+        asyncio.run(_verify_departures(f"{proxy_url}/views/departures", wanted, findings, update))
+    return findings
+
+
+async def _verify_departures(
+    view: str,
+    wanted: dict[tuple[str, int], object],
+    findings: Findings,
+    update: Callable[[int], None],
+) -> None:
+    """All windows of the view, as one stream, once no backend has any left to read."""
+    deadline = time.monotonic() + CATCH_UP_TIMEOUT
+    url = f"{view}/windows"
+    found = 0
+    async with aiohttp.ClientSession() as session:
+        while time.monotonic() < deadline:
+            async with session.get(url, params={"limit": "1"}) as response:
+                if response.status == 200 and response.headers.get("Lag") == "0":
+                    break
+            await asyncio.sleep(0.1)
+        async with session.get(url, headers={"Accept": "application/x-ndjson"}) as response:
+            findings.compare(url, response.status, 200)
+            async for line in response.content:
+                item = json.loads(line)
+                key = (item["key"], item["start"])
+                findings.compare(f"{url} {key}", item["value"], wanted.get(key))
+                found += 1
+                if found % 1000 == 0:
+                    update(found)
+    update(found)
+    findings.compare(f"count of {url}", found, len(wanted))
 
 
 async def _verify_view(

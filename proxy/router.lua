@@ -1,12 +1,16 @@
 --- From a request to the backends that shall answer it, in the order in which they are asked.
 -- access, balance (once an attempt), log. A key's holders are asked first: the active, then the
--- standbys. If none can be reached, nginx hands the request on to `access_others`: others forward.
+-- standbys, then those that failed a moment ago or are dead. If none can be reached, nginx hands
+-- the request on to `access_others`: others forward.
 
 local balancer = require "ngx.balancer"
 local discovery = require "proxy.discovery"
 local health = require "proxy.health"
+local passive_health = require "proxy.passive_health"
 local problem = require "proxy.problem"
 local query = require "proxy.query"
+local reload = require "proxy.reload"
+local retry_budget = require "proxy.retry_budget"
 local topology = require "proxy.topology"
 
 local _M = {}
@@ -16,15 +20,26 @@ local ANY_ASKED = 3
 local OTHERS_ASKED = 2
 
 -- Seconds, for point reads: one backend that hangs shall not hold up readers while others could
--- answer. All else has the time-outs of nginx.conf.
-local POINT_CONNECT, POINT_SEND, POINT_READ = 0.25, 1, 2
+-- answer. (A stopped process still accepts connections: only the read finds it out. A backend waits
+-- 0.2 s itself before it says 503.) All else has the time-outs of nginx.conf.
+local POINT_CONNECT, POINT_SEND, POINT_READ, POINT_READ_LAST = 0.25, 1, 0.4, 2
 
 -- nginx itself tries these again: GET and HEAD whatever happened, POST if nothing was sent yet
 local TRIED_AGAIN = { GET = true, HEAD = true, POST = true }
 local IS_READ = { GET = true, HEAD = true }
 
+-- NGX_BUSY: ends the request as a failed attempt does
+local NO_FURTHER_ATTEMPT = -3
+
+-- by this status nginx ends the connection after the answer; nginx.conf takes it to @retiring
+local LAST_OF_CONNECTION = 497
+
 local NOBODY = {}
 local turn = 0
+
+-- the worker's own
+local failing = passive_health.new()
+local budget = retry_budget.new()
 
 local function next_turn()
     turn = turn + 1
@@ -47,23 +62,63 @@ local function count(upstream_addr)
     return more + 1
 end
 
---- For the balancer: whom to ask, one after the other.
-local function ask(peers, is_point, asked_before)
+--- For the balancer: whom to ask, one after the other. Of the first `good`, all but the last one
+-- get the short time of a point read.
+local function ask(peers, good, is_point, asked_before)
     local ctx = ngx.ctx
     ctx.peers = peers
+    ctx.good = good
     ctx.attempt = 0
     ctx.asked_before = asked_before
     ctx.is_point = is_point
 end
 
--- Hot path, with balance and log: no closures, no logging, no JSON, one lookup of ngx.ctx a phase.
+--- Others than `holders` for what any backend can answer; those that fail come last.
+local function others_than(map, holders, limit)
+    if failing.count == 0 then
+        return topology.others(map, holders, next_turn(), limit)
+    end
+    local others = topology.others(map, holders, next_turn())
+    others = passive_health.order(failing, others, false, ngx.now())
+    for i = #others, limit + 1, -1 do
+        others[i] = nil
+    end
+    return others
+end
 
---- Access phase of every request.
-function _M.access()
+--- Whether the budget ended it: nginx then lists one more attempt, at the backend before.
+local function was_denied(var)
+    return var.queryable_attempts ~= ""
+end
+
+--- The last item of one of nginx's lists, an item an attempt.
+local function last(list)
+    return list and list:match("[^ ]+$")
+end
+
+--- Takes notice of the attempt after which nginx gave up; not of an answer that a backend gave.
+local function note_last_failure(var)
+    if was_denied(var) then
+        return
+    end
+    local status = last(var.upstream_status)
+    if (status == "502" or status == "504") and last(var.upstream_header_time) == "-" then
+        local now = ngx.now()
+        local took = tonumber(last(var.upstream_response_time)) or 0
+        passive_health.failed(failing, last(var.upstream_addr), now - took, now)
+    end
+end
+
+-- Hot path, with balance and log: no closures, no logging, no JSON, one lookup of ngx.ctx a phase,
+-- and no lists of our own as long as nobody fails.
+
+--- Access phase of what `access` has sent to @retiring, and of all that it has not.
+function _M.access_retiring()
     local var = ngx.var
     if var.request_uri == HEALTH_PATH then
-        return health.answer()
+        return health.answer(failing, budget)
     end
+    retry_budget.earn(budget)
     local map = discovery.map()
     if not map then
         return problem.send("no-topology")
@@ -76,13 +131,17 @@ function _M.access()
         var.queryable_partition = partition
         var.queryable_owner = owner
     end
+    is_point = partition and is_point and IS_READ[var.request_method]
+    local good = holders.good
     if #holders == 0 then
-        holders = topology.others(map, NOBODY, next_turn(), ANY_ASKED)
+        holders, good = others_than(map, NOBODY, ANY_ASKED), 0
         if #holders == 0 then
             return problem.send("no-backend")
         end
+    elseif failing.count > 0 then
+        holders, good = passive_health.order(failing, holders, is_point, ngx.now())
     end
-    ask(holders, partition and is_point and IS_READ[var.request_method], 0)
+    ask(holders, good, is_point, 0)
 end
 
 --- Whether the request may be asked again after all its holders failed.
@@ -91,34 +150,69 @@ local function may_ask_others(var)
     return IS_READ[var.request_method] or not (var.upstream_bytes_sent or "1"):find("[1-9]")
 end
 
+--- Access phase of every request.
+function _M.access()
+    if reload.is_retiring() then
+        return ngx.exit(LAST_OF_CONNECTION)
+    end
+    return _M.access_retiring()
+end
+
 --- Access phase after no holder of a key could be reached (nginx's own 502 or 504).
 function _M.access_others()
     local var = ngx.var
+    note_last_failure(var)
     local map = discovery.map()
     local _, _, holders, _, is_point = route(map)
-    if #holders == 0 or not may_ask_others(var) then
+    if #holders == 0 or was_denied(var) or not may_ask_others(var) then
         return problem.send("no-backend")
     end
-    local others = topology.others(map, holders, next_turn(), OTHERS_ASKED)
-    if #others == 0 then
+    local others = others_than(map, holders, OTHERS_ASKED)
+    if #others == 0 or not retry_budget.spend(budget) then
         return problem.send("no-backend")
     end
-    ask(others, is_point and IS_READ[var.request_method], count(var.upstream_addr))
+    ask(others, 0, is_point and IS_READ[var.request_method], count(var.upstream_addr))
+end
+
+--- What the attempt before says of its backend; whether there may be a further one.
+local function after_failure(ctx, now)
+    local peer = ctx.peer
+    local _, status = balancer.get_last_failure()
+    if status == 503 then
+        passive_health.succeeded(failing, peer.name)
+    else
+        passive_health.failed(failing, peer.name, ctx.began, now)
+        if status == 504 and ctx.is_short then
+            ctx.slow = ctx.slow or peer
+        end
+    end
+    return retry_budget.spend(budget)
 end
 
 --- Balancer phase: once an attempt.
 function _M.balance()
     local ctx = ngx.ctx
-    local peers, attempt = ctx.peers, ctx.attempt + 1
-    ctx.attempt = attempt
-    if attempt == 1 and #peers > 1 and TRIED_AGAIN[ngx.req.get_method()] then
-        balancer.set_more_tries(#peers - 1)
+    local peers, attempt, now = ctx.peers, ctx.attempt + 1, ngx.now()
+    if attempt > 1 and not after_failure(ctx, now) then
+        ngx.var.queryable_attempts = ctx.asked_before + ctx.attempt
+        return ngx.exit(NO_FURTHER_ATTEMPT)
     end
-    -- nginx gives a kept connection that turned out dead one more try: begin again with the first
-    local peer = peers[(attempt - 1) % #peers + 1]
+    -- One that was given little time is asked again if the others cannot answer. nginx gives a kept
+    -- connection that turned out dead one more try, too: begin again with the first.
+    local slow = ctx.slow
+    local peer = peers[attempt] or slow or peers[(attempt - 1) % #peers + 1]
+    ctx.attempt, ctx.peer, ctx.began = attempt, peer, now
+    local has_next = (attempt < #peers or attempt == #peers and slow)
+        and TRIED_AGAIN[ngx.req.get_method()] and retry_budget.has(budget)
+    if has_next then
+        balancer.set_more_tries(1)
+    end
     local ok, err = balancer.set_current_peer(peer.address, peer.port)
     if ok and ctx.is_point then
-        ok, err = balancer.set_timeouts(POINT_CONNECT, POINT_SEND, POINT_READ)
+        local is_short = has_next and attempt < ctx.good
+        ctx.is_short = is_short
+        ok, err = balancer.set_timeouts(POINT_CONNECT, POINT_SEND,
+                                        is_short and POINT_READ or POINT_READ_LAST)
     end
     if not ok then
         ngx.log(ngx.ERR, "backend ", peer.id, " not asked: ", err)
@@ -130,14 +224,22 @@ end
 function _M.log()
     local var = ngx.var
     local ctx = ngx.ctx
-    local peers, attempt = ctx.peers, ctx.attempt
-    -- nginx empties the context when it hands a request on: a problem in the end has none
-    var.queryable_attempts = peers and ctx.asked_before + attempt or count(var.upstream_addr)
-    if peers and attempt > 0 then
-        local epoch = var.upstream_http_topology_epoch
-        if epoch then
-            discovery.note(epoch, peers[(attempt - 1) % #peers + 1])
+    local peer = ctx.peer
+    if not peer then
+        -- nginx empties the context when it hands a request on: a problem in the end has none
+        if not was_denied(var) then
+            note_last_failure(var)
+            var.queryable_attempts = count(var.upstream_addr)
         end
+        return
+    end
+    var.queryable_attempts = ctx.asked_before + ctx.attempt
+    local epoch = var.upstream_http_topology_epoch
+    if epoch then
+        if failing.count > 0 then
+            passive_health.succeeded(failing, peer.name)
+        end
+        discovery.note(epoch, peer)
     end
 end
 

@@ -4,16 +4,21 @@
 --   epoch       its text, "<leader's ms>-<generation>"
 --   views       by_name, by_path, path_depth; a view is {name, key, partitions, partitioner}, its
 --               partitioner a function, or nil where any backend is asked
---   holders     by view name, then partition: list of backends, the active first
---   backends    all of them: {id, host, address, port, state, rank}, address nil if unknown
---   usable      those of the best rank there is
+--   holders     by view name, then partition: list of backends as they are asked, the active before
+--               the standbys within a rank; its `good` is how many come before the dead (all, if
+--               all are dead)
+--   owners      by view name, then partition: the active's id
+--   backends    all of them: {id, host, address, port, name, state, rank, is_dead}; address nil if
+--               unknown, name is "address:port"
+--   ordered     those with an address, by rank; the first `usable` of them are of the best rank
 
 local partitioner = require "proxy.partitioner"
 
 local _M = {}
 
 -- How gladly a backend is asked, by state. One that drains still answers; one that starts says
--- `catching-up` better than anybody else; one that is dead is asked when nobody else is left.
+-- `catching-up` better than anybody else. That one is dead is what another believes, who may be the
+-- one that is cut off: it is asked last, not never.
 local RANKS = { running = 1, draining = 2, dead = 4, stopped = 4 }
 local OTHER_STATE = 3
 local LAST_RANK = 4
@@ -39,13 +44,16 @@ end
 
 local function backend_of(processor, addresses)
     local address = addresses[processor.host]
+    local rank = RANKS[processor.state] or OTHER_STATE
     return {
         id = processor.id,
         host = processor.host,
         address = address,
         port = processor.port,
+        name = (address or processor.host) .. ":" .. processor.port,
         state = processor.state,
-        rank = address and (RANKS[processor.state] or OTHER_STATE) or LAST_RANK,
+        rank = rank,
+        is_dead = rank == LAST_RANK,
     }
 end
 
@@ -96,14 +104,13 @@ local function add_holders(all, backend, partitions_by_view)
     end
 end
 
-local function without_dead(holders)
-    local alive = {}
+--- How many come before the dead; all, if all are dead.
+local function count_good(holders)
+    local good = 0
     for _, backend in ipairs(holders) do
-        if backend.rank < LAST_RANK then
-            alive[#alive + 1] = backend
-        end
+        good = good + (backend.is_dead and 0 or 1)
     end
-    return alive
+    return good > 0 and good or #holders
 end
 
 --- A map from the decoded JSON of /processors.
@@ -137,14 +144,14 @@ function _M.build(processors, addresses)
         owners[name] = {}
         for partition, list in pairs(by_partition) do
             owners[name][partition] = list[1].id
-            by_partition[partition] = without_dead(by_rank(list))
+            local ordered = by_rank(list)
+            ordered.good = count_good(ordered)
+            by_partition[partition] = ordered
         end
     end
-    local usable, best = {}, by_rank(backends)[1]
-    for _, backend in ipairs(backends) do
-        if best and backend.rank == best.rank and backend.address then
-            usable[#usable + 1] = backend
-        end
+    local ordered, usable = by_rank(backends), 0
+    for _, backend in ipairs(ordered) do
+        usable = usable + (backend.rank == ordered[1].rank and 1 or 0)
     end
     return {
         epoch = processors.epoch,
@@ -152,11 +159,12 @@ function _M.build(processors, addresses)
         holders = holders,
         owners = owners,
         backends = backends,
+        ordered = ordered,
         usable = usable,
     }
 end
 
-local NOBODY = {}
+local NOBODY = { good = 0 }
 
 --- Partition, its holders in the order in which to ask them, and the active's id.
 -- Nil, no holders and nil where any backend is as good: no partitioner, or no partitions yet.
@@ -177,11 +185,13 @@ local function is_among(backend, list)
     return false
 end
 
---- Up to `limit` usable backends that are not among `holders`, from place `start` on, in turn.
+--- Up to `limit` backends that are not among `holders`: the usable ones in turn, from place `start`
+-- on, then the others by rank.
 function _M.others(map, holders, start, limit)
-    local usable, others = map.usable, {}
-    for i = 0, #usable - 1 do
-        local backend = usable[(start + i) % #usable + 1]
+    local ordered, usable, others = map.ordered, map.usable, {}
+    for i = 0, #ordered - 1 do
+        local place = i < usable and (start + i) % usable or i
+        local backend = ordered[place + 1]
         if not is_among(backend, holders) then
             others[#others + 1] = backend
             if #others == limit then

@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
@@ -19,6 +19,13 @@ from spark.errors import JobError, made_anew
 from spark.sources import Kafka
 
 _TIMEOUTS = {"request.timeout.ms": "5000", "default.api.timeout.ms": "10000"}
+
+
+class Topic(NamedTuple):
+    """What tells a topic from another one of its name (KIP-516), and its partitions' number."""
+
+    id: str
+    partitions: int
 
 
 class Broker:
@@ -52,12 +59,13 @@ class Broker:
     def _clients(self) -> Any:
         return self._jvm.org.apache.kafka.clients
 
-    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
-        """The id (KIP-516) of every one of these topics that there is."""
-        ids = {}
-        for topic, answer in self._admin.describeTopics(list(topics)).topicNameValues().items():
+    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Those of these topics that there are."""
+        found = {}
+        for topic, answer in self._admin.describeTopics(list(names)).topicNameValues().items():
             try:
-                ids[topic] = str(answer.get().topicId().toString())
+                shown = answer.get()
+                found[topic] = Topic(str(shown.topicId().toString()), shown.partitions().size())
             except Py4JJavaError as error:
                 if "UnknownTopicOrPartition" not in root_cause(error):
                     raise JobError(
@@ -65,22 +73,22 @@ class Broker:
                         f"{root_cause(error)}. Check that they run, --bootstrap-servers and "
                         "--kafka-option."
                     ) from error
-        return ids
+        return found
 
     def wait_for(
-        self, topics: Iterable[str], seconds: float, on_wait: Callable[[str], None]
-    ) -> dict[str, str]:
-        """The ids of all these topics, as soon as there are all; ``JobError`` after ``seconds``."""
-        wanted = sorted(set(topics))
+        self, names: Iterable[str], seconds: float, on_wait: Callable[[str], None]
+    ) -> dict[str, Topic]:
+        """All these topics, as soon as there are all; ``JobError`` after ``seconds``."""
+        wanted = sorted(set(names))
         deadline = time.monotonic() + seconds
         told = ""
         while True:
             error = None
             try:
-                ids = self.topic_ids(wanted)
-                missing = ", ".join(topic for topic in wanted if topic not in ids)
+                found = self.topics(wanted)
+                missing = ", ".join(topic for topic in wanted if topic not in found)
                 if not missing:
-                    return ids
+                    return found
                 waiting = f"topic {missing}"
             except JobError as raised:
                 error, waiting = raised, f"the brokers at {self._servers}"

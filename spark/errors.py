@@ -20,6 +20,14 @@ def made_anew(topic: str, checkpoint: str) -> JobError:
     )
 
 
+def repartitioned(topic: str, before: int, now: int) -> JobError:
+    """A view topic was given more partitions while the job ran."""
+    return JobError(
+        f"topic {topic} had {before} partitions and now has {now}. Start again to write to all of "
+        "them; what was written before stays where it is, until the view is derived anew."
+    )
+
+
 def query_failed(query: str, *, source: str, target: str, checkpoint: str, error: str) -> JobError:
     """A query ended; ``error`` is what Spark says of it, stack traces included."""
     if "DATA_LOSS" in error or "data may have been lost" in error:

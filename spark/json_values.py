@@ -13,7 +13,14 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
-from pyspark.sql.types import DataType, IntegerType, StringType, StructType, TimestampType
+from pyspark.sql.types import (
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructType,
+    TimestampType,
+)
 
 # What is longer cannot be meant. Without a bound a record of nearly the greatest size that Kafka
 # takes could become one that it does not take, which would stop the job, at every restart anew.
@@ -115,6 +122,12 @@ def _int32(name: str, found: object) -> int:
     return found
 
 
+def _int64(name: str, found: object) -> int:
+    if type(found) is not int or not -(2**63) <= found < 2**63:
+        raise ValueError(f"{name}: not a whole number of 64 bits")
+    return found
+
+
 def _time(name: str, found: object) -> int:
     microseconds = _microseconds(_string(name, found))
     if microseconds is None:
@@ -136,6 +149,7 @@ def _microseconds(text: str) -> int | None:
 _TYPES: dict[type[DataType], tuple[Callable[[str, Any], Any], pa.DataType]] = {
     StringType: (_string, pa.string()),
     IntegerType: (_int32, pa.int32()),
+    LongType: (_int64, pa.int64()),
     TimestampType: (_time, pa.timestamp("us", tz="UTC")),
 }
 """How a field of JSON is read, and as what it goes to Spark."""

@@ -126,7 +126,8 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         metavar="FILE",
         help="JSON, rewritten after every micro-batch: for every view source_offsets (the next; "
-        "all before are in the view topic), input_rows and dead_letters (since this start)",
+        "all before are in the view topic), input_rows, late_rows and dead_letters (since this "
+        "start)",
     )
     add("--once", action="store_true", help="stop at what the raw topics hold now")
     add(

@@ -36,7 +36,13 @@ class Begun(NamedTuple):
     query: str
 
 
-Event = Ended | Begun | None
+class CaughtUp(NamedTuple):
+    """A query had nothing left to read, or took less than a second to do it."""
+
+    query: str
+
+
+Event = Ended | Begun | CaughtUp | None
 
 
 @dataclass(slots=True)
@@ -44,12 +50,14 @@ class ViewProgress:
     """Of one view; counts are since this process started.
 
     ``source_offsets``: topic ► partition ► next offset; what is before it is in the view topic.
-    ``input_rows``: records read. ``dead_letters``: records written to the dead-letter topic, found
-    before ``dead_letter_offsets``.
+    ``input_rows``: records read. ``late_rows``: those that came too late, and were left out.
+    ``dead_letters``: records written to the dead-letter topic, found before
+    ``dead_letter_offsets``.
     """
 
     source_offsets: Offsets = field(default_factory=dict)
     input_rows: int = 0
+    late_rows: int = 0
     dead_letters: int = 0
     dead_letter_offsets: Offsets = field(default_factory=dict)
 
@@ -73,6 +81,7 @@ class ProgressFile(StreamingQueryListener):
         self._views = {view: ViewProgress() for view in views}
         self._events = events
         self._begun: set[str] = set()
+        self._caught_up: set[str] = set()
         self._names: dict[str, str] = {}
         self._lock = threading.Lock()
         self._write()
@@ -108,12 +117,19 @@ class ProgressFile(StreamingQueryListener):
                 view.dead_letters += max(progress.sink.numOutputRows, 0) if batch else 0
             else:
                 view.source_offsets = offsets or view.source_offsets
-                view.input_rows += progress.numInputRows if batch else 0
+                if batch:
+                    view.input_rows += progress.numInputRows
+                    view.late_rows += sum(
+                        operator.numRowsDroppedByWatermark for operator in progress.stateOperators
+                    )
             if asdict(view) != before:
                 self._write_or_end(query)
         if query not in self._begun:
             self._begun.add(query)
             self._events.put(Begun(query))
+        if query not in self._caught_up and (not batch or progress.batchDuration < 1000):
+            self._caught_up.add(query)
+            self._events.put(CaughtUp(query))
 
     def _write_or_end(self, query: str) -> None:
         try:

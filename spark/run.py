@@ -6,6 +6,8 @@ import queue
 import signal
 import sys
 import time
+from collections import deque
+from collections.abc import Mapping
 from contextlib import suppress
 from types import FrameType
 
@@ -15,16 +17,19 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from spark.broker import Broker, check_identity
-from spark.errors import JobError, made_anew, query_failed, summary
+from spark.broker import Broker, Topic, check_identity
+from spark.errors import JobError, made_anew, query_failed, repartitioned, summary
 from spark.options import Settings, parse
-from spark.progress import Ended, Event, ProgressFile
+from spark.progress import Begun, CaughtUp, Ended, Event, ProgressFile
+from spark.schemas import Decoder
 from spark.session import start_session
 from spark.sinks import DEAD_LETTER_SUFFIX, dead_letters, topic_writer
 from spark.sources import raw_records
 from spark.view import View
 
 _TOPIC_CHECK_SECONDS = 10
+_CATCHING_UP = 2
+_PATIENCE = 60.0
 
 
 class Stop:
@@ -50,8 +55,13 @@ class Stop:
         self.events.put(None)
 
 
-def writers(session: SparkSession, view: View, settings: Settings) -> list[DataStreamWriter]:
-    """The two unstarted queries of a view: the view itself, and its dead letters."""
+def writers(
+    session: SparkSession, view: View, settings: Settings, partitions: int
+) -> list[DataStreamWriter]:
+    """The two unstarted queries of a view: the view itself, and its dead letters.
+
+    ``partitions``: how many the view's topic has.
+    """
     records = raw_records(session, view.source, settings.kafka, settings.max_offsets_per_trigger)
     rejected = dead_letters(view.rejected(records), by=f"spark/{view.name}")
     checkpoint = settings.checkpoint(view)
@@ -60,6 +70,7 @@ def writers(session: SparkSession, view: View, settings: Settings) -> list[DataS
             view.result(records),
             view.topic,
             settings.kafka,
+            partitions=partitions,
             query=view.name,
             checkpoint=f"{checkpoint}/view",
         ),
@@ -67,6 +78,7 @@ def writers(session: SparkSession, view: View, settings: Settings) -> list[DataS
             rejected,
             view.source + DEAD_LETTER_SUFFIX,
             settings.kafka,
+            partitions=1,
             query=f"{view.name}/dead-letters",
             checkpoint=f"{checkpoint}/dead-letters",
         ),
@@ -76,16 +88,16 @@ def writers(session: SparkSession, view: View, settings: Settings) -> list[DataS
     return [writer.trigger(processingTime=settings.trigger) for writer in unstarted]
 
 
-def check_topics(session: SparkSession, broker: Broker, settings: Settings) -> dict[str, str]:
-    """The ids of all topics, which are there and are those that the checkpoints speak of."""
+def check_topics(session: SparkSession, broker: Broker, settings: Settings) -> dict[str, Topic]:
+    """All topics, which are there and are those that the checkpoints speak of."""
     topics = {topic for view in settings.views for topic in (view.source, view.topic)}
-    ids = broker.wait_for(topics, settings.topics_deadline, on_wait=_say)
+    found = broker.wait_for(topics, settings.topics_deadline, on_wait=_say)
     for source in {view.source for view in settings.views}:
         broker.create_dead_letter_topic(source + DEAD_LETTER_SUFFIX)
     for view in settings.views:
-        own = {topic: ids[topic] for topic in (view.source, view.topic)}
+        own = {topic: found[topic].id for topic in (view.source, view.topic)}
         check_identity(session, settings.checkpoint(view), own)
-    return ids
+    return found
 
 
 def run(settings: Settings) -> None:
@@ -105,9 +117,8 @@ def run(settings: Settings) -> None:
 def supervise(session: SparkSession, settings: Settings, stop: Stop) -> None:
     """Starts the queries and looks after them until they have ended; see ``run``."""
     names = [view.name for view in settings.views]
-    queries: list[StreamingQuery] = []
     with Broker(session, settings.kafka) as broker:
-        ids = check_topics(session, broker, settings)
+        topics = check_topics(session, broker, settings)
         try:
             progress = ProgressFile(session, settings.progress, names, stop.events)
         except OSError as error:
@@ -117,56 +128,100 @@ def supervise(session: SparkSession, settings: Settings, stop: Stop) -> None:
             ) from error
         session.streams.addListener(progress)
         stop.started()
+        queries = Queries(session, settings, topics)
         try:
-            later = {}
-            for view in settings.views:
-                writer, later[view.name] = writers(session, view, settings)
-                queries.append(writer.start())
-            _say(f"running {', '.join(names)}")
-            _watch(broker, settings, queries, later, stop, ids)
+            _watch(broker, settings, queries, stop, topics)
         finally:
             with suppress(Py4JError, PySparkException, OSError):
-                for query in queries:
-                    query.stop()
+                queries.stop()
                 session.streams.removeListener(progress)
+
+
+class Queries:
+    """Starts the queries of all views, in their order and not all at once.
+
+    ``_CATCHING_UP`` views at a time: more would only be later, all of them. One that takes longer
+    than ``_PATIENCE`` seconds does not hold up the others for ever.
+
+    Dead letters wait for their view's first micro-batch: readers wait for the view, and both read
+    and decode every record. Of views of the same records, the first one has them written.
+    """
+
+    def __init__(
+        self, session: SparkSession, settings: Settings, topics: Mapping[str, Topic]
+    ) -> None:
+        self._session = session
+        self._settings = settings
+        self._topics = topics
+        self._waiting = deque(settings.views)
+        self._catching_up: set[str] = set()
+        self._last_start = time.monotonic()
+        self._later: dict[str, DataStreamWriter] = {}
+        self._seen: list[tuple[str, Decoder]] = []
+        self._queries: list[StreamingQuery] = []
+        self.running = 0
+
+    def start_next(self) -> None:
+        """Starts the views whose turn it is."""
+        while self._waiting and (
+            len(self._catching_up) < _CATCHING_UP or time.monotonic() - self._last_start > _PATIENCE
+        ):
+            view = self._waiting.popleft()
+            partitions = self._topics[view.topic].partitions
+            writer, rejected = writers(self._session, view, self._settings, partitions)
+            if (view.source, view.decoder) not in self._seen:
+                self._seen.append((view.source, view.decoder))
+                self._later[view.name] = rejected
+            self._catching_up.add(view.name)
+            self._start(writer)
+            _say(f"running {view.name}")
+            self._last_start = time.monotonic()
+
+    def on_event(self, event: Begun | CaughtUp | Ended) -> None:
+        if writer := self._later.pop(event.query, None):
+            self._start(writer)
+        if not isinstance(event, Begun):
+            self._catching_up.discard(event.query)
+        self.running -= isinstance(event, Ended)
+
+    def stop(self) -> None:
+        for query in self._queries:
+            query.stop()
+
+    def _start(self, writer: DataStreamWriter) -> None:
+        self._queries.append(writer.start())
+        self.running += 1
 
 
 def _watch(
     broker: Broker,
     settings: Settings,
-    queries: list[StreamingQuery],
-    later: dict[str, DataStreamWriter],
+    queries: Queries,
     stop: Stop,
-    ids: dict[str, str],
+    topics: dict[str, Topic],
 ) -> None:
-    """Until all have ended or a signal comes. ``later``: what to start behind which query.
-
-    Dead letters wait for their view's first micro-batch: readers wait for the view, and both read
-    and decode every record.
-    """
-    running = len(queries)
+    """Until all have ended or a signal comes."""
     next_check = time.monotonic() + _TOPIC_CHECK_SECONDS
-    while running:
+    queries.start_next()
+    while queries.running:
         try:
             event = stop.events.get(timeout=1)
         except queue.Empty:
             if time.monotonic() >= next_check:
-                _check_still_there(broker, settings, ids)
+                _check_still_there(broker, settings, topics)
                 next_check = time.monotonic() + _TOPIC_CHECK_SECONDS
-            continue
-        if event is None:
-            return
-        if isinstance(event, Ended) and event.error is not None:
-            raise _failure(event, settings)
-        if writer := later.pop(event.query, None):
-            queries.append(writer.start())
-            running += 1
-        running -= isinstance(event, Ended)
+        else:
+            if event is None:
+                return
+            if isinstance(event, Ended) and event.error is not None:
+                raise _failure(event, settings)
+            queries.on_event(event)
+        queries.start_next()
 
 
-def _check_still_there(broker: Broker, settings: Settings, ids: dict[str, str]) -> None:
+def _check_still_there(broker: Broker, settings: Settings, topics: dict[str, Topic]) -> None:
     try:
-        now = broker.topic_ids(ids)
+        now = broker.topics(topics)
     except JobError:
         return  # out of reach for a moment: the queries know how long they can wait
     except Py4JError as error:
@@ -175,8 +230,11 @@ def _check_still_there(broker: Broker, settings: Settings, ids: dict[str, str]) 
         ) from error
     for view in settings.views:
         for topic in (view.source, view.topic):
-            if now.get(topic) != ids[topic]:
+            if topic not in now or now[topic].id != topics[topic].id:
                 raise made_anew(topic, settings.checkpoint(view))
+        before, after = topics[view.topic].partitions, now[view.topic].partitions
+        if after != before:
+            raise repartitioned(view.topic, before, after)
 
 
 def _failure(event: Ended, settings: Settings) -> JobError:

@@ -54,6 +54,16 @@ FLIGHT = StructType(
     ]
 )
 
+# Those fields of a line of the proxy's access log that the views need; bytes: all that was sent.
+REQUEST = StructType(
+    [
+        StructField("request_id", StringType(), nullable=False),
+        StructField("client", StringType(), nullable=False),
+        StructField("time", TimestampType(), nullable=False),
+        StructField("bytes", LongType(), nullable=False),
+    ]
+)
+
 # What is longer cannot be meant, and could become a key that Kafka does not take.
 MAX_WORD_CHARACTERS = 1000
 
@@ -123,5 +133,16 @@ def _wrong_flight(flight: json_values.Fields) -> str | None:
     return None
 
 
+def _wrong_request(request: json_values.Fields) -> str | None:
+    for name in ("request_id", "client"):
+        if not request[name]:
+            return f"{name}: missing"
+    # beyond that a sum could overflow, which stops a query
+    if not 0 <= request["bytes"] < 2**40:
+        return "bytes: not within 0 to 2^40"
+    return None
+
+
 FLIGHTS = Json(FLIGHT, _wrong_flight)
+WEBLOG = Json(REQUEST, _wrong_request)
 TEXTS = Texts()

@@ -15,9 +15,10 @@ class View:
     """A view topic derived from a raw topic.
 
     ``decoder`` says what is within the raw topic's records, and which are malformed.
-    ``derive`` takes the well-formed ones and returns ``key`` and ``value`` (string or binary), and
-    ``partition`` where it must not be that of the whole key. Its values are absolute, never a
-    change to what was there: a micro-batch that is written twice then changes nothing.
+    ``derive`` takes the well-formed ones and returns ``key`` and ``value`` (string or binary; null
+    deletes), and ``bare_key`` where the partition is that of a part of the key. Its values are
+    absolute, never a change to what was there: a micro-batch that is written twice then changes
+    nothing.
     """
 
     name: str

@@ -28,7 +28,7 @@ _AT_ONCE = 8  # keys that all partitions are asked for
 
 _T = TypeVar("_T")
 
-_Open = Member | bytes
+_Open = Elsewhere | bytes
 """Who holds the key; or the mark of its item."""
 
 
@@ -66,8 +66,10 @@ class Batches:
                     items[number] = _problem_item(written or orjson.dumps(value), problem)
         left, anywhere = list(keys), list[int]()
         deadline = time.monotonic() + self._serving.settings.wait_timeout
+        rounds = 0
         while left:
-            left = await self._round(reads, keys, left, items, anywhere)
+            left = await self._round(reads, keys, left, items, anywhere, rounds)
+            rounds += 1
             if not left or time.monotonic() >= deadline:
                 break
             await asyncio.sleep(_WAIT_STEP)
@@ -87,10 +89,12 @@ class Batches:
         left: list[int],
         items: list[bytes],
         anywhere: list[int],
+        rounds: int,
     ) -> list[int]:
         """Writes an item for each key that is left; those for which asking again may help.
 
-        Keys that may be in any partition are added to `anywhere`.
+        Keys that may be in any partition are added to `anywhere`. In each round the next of a key's
+        holders is asked.
         """
         again: list[int] = []
         marked: list[tuple[int, bytes]] = []
@@ -100,8 +104,9 @@ class Batches:
             for number, item in zip(numbers, read, strict=True):
                 items[number] = item
             for place, found in open_.items():
-                if isinstance(found, Member):
-                    elsewhere.setdefault(found, []).append(numbers[place])
+                if isinstance(found, Elsewhere):
+                    holder = found.members[rounds % len(found.members)]
+                    elsewhere.setdefault(holder, []).append(numbers[place])
                 else:
                     marked.append((numbers[place], found))
         answers = await asyncio.gather(
@@ -135,6 +140,7 @@ class Batches:
         except ValueError:
             problem = Unavailable("owner-unreachable", "")
         except Unavailable as unavailable:
+            self._serving.peers.failed(member.id)
             problem = unavailable
         to_json = view.key_codec.to_json
         return [_AGAIN + _problem_item(to_json(key), problem) for key in raw]
@@ -158,7 +164,7 @@ class Batches:
             read, open_ = _read(reads, turn)
             marks = [_FINAL] * len(read)
             for place, found in open_.items():
-                if isinstance(found, Member):
+                if isinstance(found, Elsewhere):
                     marks[place], read[place] = _AGAIN, _problem_item(to_json(turn[place]), moved)
                 else:
                     marks[place] = found
@@ -196,7 +202,7 @@ def _read(reads: ViewReads, keys: Sequence[bytes]) -> tuple[list[bytes], dict[in
         elif found is None:
             items.append(b'{"key":%b,"status":404}' % to_json(key))
         elif isinstance(found, Elsewhere):
-            open_[len(items)] = found.member
+            open_[len(items)] = found
             items.append(b"")
         else:
             if isinstance(found, Everywhere):

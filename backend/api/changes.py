@@ -21,6 +21,7 @@ from backend.ingest.watches import Change
 
 _EVENT_ID = re.compile(rb"([0-9]{1,9}):(-?[0-9]{1,18})")
 _KEEP_ALIVE = 10.0  # s; shorter than what proxies wait for a silent server
+_NOTHING = -2  # less than -1, as of which a key is not there in an empty partition
 _MOST_WAITING = 1000  # changes that a slow client may leave behind
 
 HEADERS: list[Header] = [
@@ -49,13 +50,13 @@ class Changes:
         self._waiting: asyncio.Queue[Change | None] = asyncio.Queue()
 
     def _offset_of(self, event_id: bytes | None) -> int:
-        """-1 where the client has seen nothing of this partition."""
+        """_NOTHING where the client has seen nothing of this partition."""
         if event_id is None:
-            return -1
+            return _NOTHING
         parsed = _EVENT_ID.fullmatch(event_id)
         if parsed is None:
             raise BadRequest("bad-parameter", "Last-Event-ID is partition:offset, as events give.")
-        return int(parsed[2]) if int(parsed[1]) == self._held.partition else -1
+        return int(parsed[2]) if int(parsed[1]) == self._held.partition else _NOTHING
 
     async def events(self) -> AsyncGenerator[bytes]:
         """Until the partition is let go, or the client is too far behind."""

@@ -33,24 +33,36 @@ class Forwarder:
 
     def __init__(self, instance_id: str, timeout: float, connections: int = 256) -> None:
         self._mark = instance_id
+        self._timeout = _timeout(timeout)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=connections, keepalive_timeout=30),
-            timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=min(timeout, 0.5)),
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
         )
 
     async def forward(
-        self, member: Member, method: str, target: bytes, headers: list[Header], body: bytes = b""
+        self,
+        member: Member,
+        method: str,
+        target: bytes,
+        headers: list[Header],
+        body: bytes = b"",
+        timeout: float | None = None,
     ) -> Answer:
-        """The owner's answer, status and all; Unavailable if it cannot be had in time.
+        """The owner's answer, status and all; Unavailable if it cannot be had in time (`timeout` s,
+        or the setting's).
 
         `target` is the raw path with its query, passed on byte for byte.
         """
         url, passed = self._request(member, target, headers)
         try:
             async with self._session.request(
-                method, url, headers=passed, data=body or None, allow_redirects=False
+                method,
+                url,
+                headers=passed,
+                data=body or None,
+                allow_redirects=False,
+                timeout=self._timeout if timeout is None else _timeout(timeout),
             ) as response:
                 content = await response.read()
                 return Answer(
@@ -99,6 +111,10 @@ class Forwarder:
 
     async def close(self) -> None:
         await self._session.close()
+
+
+def _timeout(seconds: float) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=seconds, sock_connect=min(seconds, 0.5))
 
 
 async def _chunks(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:

@@ -109,16 +109,25 @@ class Gatherer:
         """Answers that cover the partitions, each with those that it covers; Unavailable."""
         answers: list[tuple[list[int], Part]] = []
         left = list(partitions)
+        tried: dict[int, set[Member | None]] = {}
         deadline = time.monotonic() + self._patience
         while True:
             by_owner: dict[Member | None, list[int]] = {}
             missing: dict[int, str] = {}
+            others = False
             for partition in left:
-                owner = self._owner(ask, partition)
-                if isinstance(owner, str):
-                    missing[partition] = owner
-                else:
-                    by_owner.setdefault(owner[0], []).append(partition)
+                holders = self._holders(ask, partition)
+                if isinstance(holders, str):
+                    missing[partition] = holders
+                    continue
+                # the next one each time; all of them anew once all have failed
+                known = tried.setdefault(partition, set())
+                if known.issuperset(holders):
+                    known.clear()
+                owner = next(each for each in holders if each not in known)
+                known.add(owner)
+                others = others or not known.issuperset(holders)
+                by_owner.setdefault(owner, []).append(partition)
             parts = await asyncio.gather(
                 *(self._one(owner, ask, theirs, after) for owner, theirs in by_owner.items())
             )
@@ -129,22 +138,30 @@ class Gatherer:
                     answers.append((covered, part))
             if not missing:
                 return answers
-            if time.monotonic() >= deadline or _HOPELESS & set(missing.values()):
+            over = time.monotonic() >= deadline and not others
+            if over or _HOPELESS & set(missing.values()):
                 raise _unavailable(ask.view, missing)
             left = sorted(missing)
-            await asyncio.sleep(_WAIT_STEP)
+            if not others:
+                await asyncio.sleep(_WAIT_STEP)
 
-    def _owner(self, ask: Ask, partition: int) -> tuple[Member | None] | str:
-        """Whom to ask, None being this instance itself; or the code of why nobody can be."""
-        placed = self._serving.topology.views.get(ask.view)
+    def _holders(self, ask: Ask, partition: int) -> list[Member | None] | str:
+        """Whom to ask, one after the other, None being this instance itself; or the code of why
+        nobody can be."""
+        serving = self._serving
+        placed = serving.topology.views.get(ask.view)
         if placed is None or len(placed.active) != ask.total:
             return "repartitioned"
-        if self._serving.held.get(ask.view, partition) is not None:
-            return (None,)
-        active = self._serving.topology.active_of(ask.view, partition)
-        if active is None:
-            return "nobody"
-        return (None,) if active == self._serving.me else (active,)
+        others = serving.others(ask.view, partition)
+        holders: list[Member | None] = [*others]
+        held = serving.held.get(ask.view, partition)
+        if held is not None and (held.progress.answerable or ask.query.stale_allowed):
+            # the active first, so that the work is everybody's; then the shortest way
+            active = serving.topology.active_of(ask.view, partition)
+            holders.insert(int(bool(others) and others[0] == active), None)
+        elif held is not None or serving.me in serving.topology.holders_of(ask.view, partition):
+            holders.append(None)  # it says best why not
+        return holders or "nobody"
 
     async def _one(
         self, owner: Member | None, ask: Ask, partitions: list[int], after: bytes | None
@@ -155,6 +172,7 @@ class Gatherer:
         try:
             answer = await self._forwarder.forward(owner, "POST", SCAN_PATH, [], body)
         except Unavailable as e:
+            self._serving.peers.failed(owner.id)
             return Part(missing=dict.fromkeys(partitions, e.code))
         try:
             if answer.status == 200:
@@ -244,7 +262,7 @@ class Gatherer:
 
         async def whole(partition: int) -> None:
             after: bytes | None = None
-            async with turns[self._owner(ask, partition)]:
+            async with turns[self._holders(ask, partition)[0]]:
                 while True:
                     if time.monotonic() > deadline:
                         raise Unavailable("took-too-long", f"It took more than {budget:.0f} s.")

@@ -17,6 +17,7 @@ from backend.api.versions import Stored, validity, version_at
 from backend.core.cursor import Question, decode_cursor, encode_cursor
 from backend.core.errors import StoreClosedError, StoreError, Unavailable
 from backend.core.expiry import horizon
+from backend.core.items import renderer
 from backend.core.layouts import SessionLayout, VersionedLayout, WindowLayout
 from backend.core.records import ENTRY_HEAD_SIZE, is_deleted
 from backend.ingest.held import HeldPartition
@@ -46,7 +47,7 @@ class History:
     def __init__(self, reads: ViewReads) -> None:
         self._reads = reads
         self.view = reads.view
-        self._value_json = reads.view.value_codec.to_json
+        self._items_of = renderer(reads.view)
 
     def read(self, key: bytes, options: ReadOptions, span: Span) -> Answer:
         """One page; raises what `ViewReads.read` raises, but that no entry is an empty page."""
@@ -89,10 +90,15 @@ class History:
 
     def _scan(
         self, held: HeldPartition, low: bytes, high: bytes, span: Span, past: bytes | None
-    ) -> Iterator[Item]:
+    ) -> Iterator[Stored]:
         if past is not None:
             low, high = (low, past) if span.descending else (max(low, past + b"\0"), high)
         return held.store.scan(low, high, backwards=span.descending)
+
+    def _without_key(self, key: bytes, entry: Stored) -> bytes:
+        """An item as in questions about the whole view; a page says its key once."""
+        [item] = self._items_of((entry,))
+        return b"{" + item[len(b'{"key":%b,' % self.view.key_codec.to_json(key)) :]
 
     def _question(self, key: bytes, span: Span) -> Question:
         """For cursors."""
@@ -111,16 +117,8 @@ class Windows(History):
         layout = cast(WindowLayout, self.view.layout)
         first = _later(span.first, horizon(self.view, held.store.stream_time))
         low, high = layout.time_range(key, first, span.last)
-        size = self.view.window_size
-        for stored_key, stored in self._scan(held, low, high, span, past):
-            entry = layout.entry_key(stored_key)
-            end = b"null" if size is None else b"%d" % (entry.start + size)
-            value = self._value_json(stored[ENTRY_HEAD_SIZE:])
-            yield (
-                stored_key,
-                b'{"start":%d,"end":%b,"sequence":%d,"value":%b}'
-                % (entry.start, end, entry.sequence, value),
-            )
+        for entry in self._scan(held, low, high, span, past):
+            yield entry[0], self._without_key(key, entry)
 
 
 class Sessions(History):
@@ -135,14 +133,9 @@ class Sessions(History):
         low, high = layout.ending_from(
             key, _later(span.first, horizon(self.view, held.store.stream_time))
         )
-        for stored_key, stored in self._scan(held, low, high, span, past):
-            entry = layout.entry_key(stored_key)
-            if span.last is None or entry.start <= span.last:
-                value = self._value_json(stored[ENTRY_HEAD_SIZE:])
-                yield (
-                    stored_key,
-                    b'{"start":%d,"end":%d,"value":%b}' % (entry.start, entry.end, value),
-                )
+        for entry in self._scan(held, low, high, span, past):
+            if span.last is None or layout.entry_key(entry[0]).start <= span.last:
+                yield entry[0], self._without_key(key, entry)
 
 
 class Versions(History):
@@ -193,7 +186,10 @@ class Versions(History):
             yield (
                 stored_key,
                 b'{"valid_from":%d,"valid_to":%b,"value":%b}'
-                % (*validity(layout, found, following), self._value_json(stored[ENTRY_HEAD_SIZE:])),
+                % (
+                    *validity(layout, found, following),
+                    self.view.value_codec.to_json(stored[ENTRY_HEAD_SIZE:]),
+                ),
             )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -46,6 +47,7 @@ _WAIT_STEP = 0.02
 _RECORD_BYTES = (b"application/octet-stream", b"application/avro", b"avro/binary")
 # A record that was written just now is on its way.
 _MORE_PATIENCE = {"not-up-to-offset": 5}
+_WHILE_OTHERS_ARE_LEFT = 0.4  # s for one that hangs
 
 
 class KeyedRequests:
@@ -117,19 +119,26 @@ class KeyedRequests:
         scope: Scope,
     ) -> Answer:
         """The answer, from wherever it is to be had; Problem."""
-        try:
-            answer = await self._until_here(ask, scope)
-        except Everywhere as everywhere:
-            if not options.plain or reads.view.is_custom:
-                raise
-            answer = await self._queries.point(reads.view, everywhere.key, options.stale_allowed)
-            reads.counts.found += answer.status == 200
-            reads.counts.missed += answer.status == 404
-        except Elsewhere as elsewhere:
-            if options.redirect:
-                return _redirect(elsewhere, raw_path, scope["query_string"])
-            answer = await self._forward(reads, elsewhere, raw_path, scope)
-        return unless_known(answer, scope["headers"])
+        deadline = time.monotonic() + self._serving.settings.wait_timeout
+        while True:
+            try:
+                answer = await self._until_here(ask, scope)
+            except Everywhere as everywhere:
+                if not options.plain or reads.view.is_custom:
+                    raise
+                answer = await self._queries.point(
+                    reads.view, everywhere.key, options.stale_allowed
+                )
+                reads.counts.found += answer.status == 200
+                reads.counts.missed += answer.status == 404
+            except Elsewhere as elsewhere:
+                if options.redirect:
+                    return _redirect(elsewhere, raw_path, scope["query_string"])
+                answer = await self._ask_others(reads, elsewhere, raw_path, scope)
+                if answer.status == 503 and time.monotonic() < deadline:
+                    await asyncio.sleep(_WAIT_STEP)  # a newer map may know better
+                    continue
+            return unless_known(answer, scope["headers"])
 
     async def _until_here(self, ask: Callable[[], _T], scope: Scope) -> _T:
         """Try again until the wait is over; Elsewhere as soon as there is an owner to ask."""
@@ -141,18 +150,39 @@ class KeyedRequests:
             except Elsewhere as elsewhere:
                 if not marked:
                     raise
-                if step >= self._wait_steps:
-                    raise Unavailable(
-                        "not-here",
-                        f"Another instance sent this here, but {elsewhere.member.id} holds the "
-                        f"key's partition as of epoch {self._serving.topology.epoch}.",
-                    ) from None
-            except Unavailable as unavailable:
-                patience = _MORE_PATIENCE.get(unavailable.code, 1) * self._wait_steps
-                if step >= patience or unavailable.code in HOPELESS:
-                    raise
+                unavailable = elsewhere.why
+            except Unavailable as e:
+                unavailable = e
+            patience = _MORE_PATIENCE.get(unavailable.code, 1) * self._wait_steps
+            if step >= patience or unavailable.code in HOPELESS:
+                raise unavailable
             await asyncio.sleep(_WAIT_STEP)
             step += 1
+
+    async def _ask_others(
+        self, reads: ViewReads, elsewhere: Elsewhere, raw_path: bytes, scope: Scope
+    ) -> Answer:
+        """The first answer that is one; else the first refusal, or why there is none."""
+        assert self._forwarder is not None
+        query: bytes = scope["query_string"]
+        target = raw_path + b"?" + query if query else raw_path
+        refusal: Answer | None = None
+        for member in elsewhere.members:
+            reads.counts.forwarded += 1
+            more = member is not elsewhere.members[-1]
+            try:
+                answer = await self._forwarder.forward(
+                    member, scope["method"], target, scope["headers"],
+                    timeout=_WHILE_OTHERS_ARE_LEFT if more else None,
+                )  # fmt: skip
+            except Unavailable as unavailable:
+                self._serving.peers.failed(member.id)
+                answer = problem_answer(unavailable)
+            if answer.status != 503:
+                return answer
+            refusal = refusal or answer
+        assert refusal is not None  # there was somebody to ask
+        return refusal
 
     async def changes(
         self, found: KeyPath, raw_path: bytes, scope: Scope, receive: Receive, send: Send
@@ -212,17 +242,6 @@ class KeyedRequests:
         except Problem as problem:
             count_refusal(reads.counts, problem)
             return problem_answer(problem)
-
-    async def _forward(
-        self, reads: ViewReads, elsewhere: Elsewhere, raw_path: bytes, scope: Scope
-    ) -> Answer:
-        assert self._forwarder is not None
-        reads.counts.forwarded += 1
-        query: bytes = scope["query_string"]
-        target = raw_path + b"?" + query if query else raw_path
-        return await self._forwarder.forward(
-            elsewhere.member, scope["method"], target, scope["headers"]
-        )
 
 
 def _key_of(reads: ViewReads, text: bytes, encoded: bool) -> bytes:

@@ -30,7 +30,7 @@ CODES: dict[int, tuple[str, ...]] = {
     500: ("internal-error", "store-failed", "wrong-store"),
     503: (
         "append-unconfirmed", "catching-up", "draining", "mis-partitioned", "no-topology",
-        "nobody", "not-here", "not-up-to-offset", "overloaded", "owner-unreachable",
+        "nobody", "not-active", "not-here", "not-up-to-offset", "overloaded", "owner-unreachable",
         "repartitioned", "schema-unavailable", "store-damaged", "too-far-behind", "too-stale",
         "took-too-long", "topic-missing",
     ),
@@ -211,7 +211,11 @@ _CURSOR = "`next` of the page before; the other parameters stay the same"
 
 ENCODING = choice("encoding", ("text", "base64url"), "how the key is written")
 ENCODING["examples"] = {"200": {"value": "text"}}
-STALE = choice("stale", ("never", "allow"), "allow: also from what is still being read in")
+STALE = choice(
+    "stale",
+    ("never", "allow"),
+    "allow: also from what is still being read in; never, of one key: the active alone",
+)
 ROUTE = choice("route", ("forward", "redirect"), "redirect: 307 to the owner if it is another")
 ROUTE["examples"] = {"200": {"value": "forward"}}
 BOUNDS = (

@@ -73,7 +73,7 @@ def create_pages(serving: Serving, raw_reads: RawReads | None = None) -> Flask:
         if request.if_none_match.contains(etag):
             answer = Response(status=304)
         else:
-            states = {serving.settings.instance_id: serving.state}
+            states = {**serving.peers.states(), serving.settings.instance_id: serving.state}
             answer = _json(serving.topology.processors(states))
         answer.set_etag(etag)
         return answer

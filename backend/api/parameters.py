@@ -69,10 +69,18 @@ def changes_parameters(query: bytes) -> bool:
     return Parameters(query, ("encoding",)).choice("encoding", "text", "base64url") == "base64url"
 
 
+def _stale(text: str) -> str:
+    if text not in ("never", "allow"):
+        raise ValueError("it is one of never, allow")
+    return text
+
+
 def _options(parameters: Parameters) -> tuple[bool, ReadOptions]:
     staleness = parameters.parsed("max_staleness", parse_duration)
+    stale = parameters.parsed("stale", _stale)
     return parameters.choice("encoding", "text", "base64url") == "base64url", ReadOptions(
-        stale_allowed=parameters.choice("stale", "never", "allow") == "allow",
+        stale_allowed=stale == "allow",
+        active_only=stale == "never",
         redirect=parameters.choice("route", "forward", "redirect") == "redirect",
         min_offsets=parameters.parsed("min_offset", _offsets),
         max_lag=parameters.parsed("max_lag", _number),

@@ -87,8 +87,8 @@ class PartitionScans:
         for partition in partitions:
             held = self._serving.held.get(view.name, partition)
             if held is None:
-                active = self._serving.topology.active_of(view.name, partition)
-                opening = active is not None and active.id == self._serving.settings.instance_id
+                holders = self._serving.topology.holders_of(view.name, partition)
+                opening = self._serving.me in holders
                 missing[partition] = "catching-up" if opening else "not-here"
             elif not held.progress.answerable and not stale_allowed:
                 missing[partition] = "catching-up"

@@ -26,17 +26,24 @@ from backend.core.errors import (
 from backend.core.expiry import horizon
 from backend.core.partitioner import partition_of, partitions_of_batch
 from backend.core.records import ENTRY, ENTRY_HEAD_SIZE, decode_entry, entry_offset
-from backend.core.topology import Member
+from backend.core.topology import ACTIVE, ROLES, Member
 from backend.core.views import ANY_PARTITION, View
 from backend.ingest.held import HeldPartition
 
 
 class Elsewhere(Exception):
-    """The key belongs to a partition that `member` is active for."""
+    """Others hold the key's partition, and may answer better: `members`, in the order in which to
+    ask them. `why` is what this instance says itself, should none of them answer."""
 
-    def __init__(self, member: Member) -> None:
-        super().__init__(member)
-        self.member = member
+    def __init__(self, members: Sequence[Member], why: Unavailable) -> None:
+        super().__init__(members)
+        self.members = members
+        self.why = why
+
+    @property
+    def member(self) -> Member:
+        """The first to ask."""
+        return self.members[0]
 
 
 # Waiting does not help: these need a person.
@@ -62,9 +69,11 @@ class Everywhere(Unavailable):
 @dataclass(frozen=True)
 class ReadOptions:
     """What a reader may ask for beside the key. Offsets by partition, the first that may be missing
-    is one more; staleness in s, `as_of` in ms."""
+    is one more; staleness in s, `as_of` in ms. By default whoever holds the partition and is
+    answerable answers; `stale_allowed`: even one that is not; `active_only`: the active alone."""
 
     stale_allowed: bool = False
+    active_only: bool = False
     min_offsets: Mapping[int, int] | None = None
     max_lag: int | None = None
     max_staleness: float | None = None
@@ -109,7 +118,7 @@ class ViewReads:
         self.max_key_bytes = serving.settings.max_key_bytes
         self._trusted_for = serving.settings.ends_trusted_for
         me = serving.settings.instance_id
-        self._served_by = (b"served-by", f"{me}; active".encode())
+        self._served_by = {role: (b"served-by", f"{me}; {role}".encode()) for role in ROLES}
 
     def parse_key(self, text: bytes) -> bytes:
         """Percent-decoded text of a URL as record bytes; BadRequest, KeyTooLong."""
@@ -221,36 +230,66 @@ class ViewReads:
     def holder_of(self, partition: int, options: ReadOptions) -> HeldPartition:
         """The open store partition, if it may answer; else Elsewhere or Unavailable."""
         held = self._held.get(partition)
-        if held is not None:
-            if held.progress.answerable or options.stale_allowed:
-                if options.bounded:
-                    self._keep_bounds(held, options)
-                return held
-            raise Unavailable(
+        if (
+            held is not None
+            and (held.progress.answerable or options.stale_allowed)
+            and not (options.active_only and held.role != ACTIVE)
+        ):
+            if options.bounded:
+                why = self._beyond_bounds(held, options)
+                if why is not None:
+                    raise self._others(partition, why, only_if=held.role != ACTIVE)
+            return held
+        if held is None:
+            raise self._others(partition, self._not_held(partition))
+        if options.active_only and held.role != ACTIVE:
+            why = Unavailable(
+                "not-active", f"This instance is {held.role} for partition {partition}, not active."
+            )
+            raise self._others(partition, why, most=1)
+        raise self._others(
+            partition,
+            Unavailable(
                 "catching-up",
                 f"Partition {partition} of view {self.view.name} is being read in: it is at "
                 f"offset {held.progress.position} of {held.progress.goal}.",
                 partition=partition,
                 position=held.progress.position,
                 goal=held.progress.goal,
-            )
-        active = self._serving.topology.active_of(self.view.name, partition)
-        if active is None:
-            raise Unavailable(
-                "nobody", f"No instance holds partition {partition} of view {self.view.name} now."
-            )
-        if active == self._serving.me:
-            raise Unavailable(
-                "catching-up", f"Partition {partition} of view {self.view.name} is being opened."
-            )
-        raise Elsewhere(active)
+            ),
+            only_if=not options.active_only,
+        )
 
-    def _keep_bounds(self, held: HeldPartition, options: ReadOptions) -> None:
-        """Unavailable while the partition is farther behind than the reader can use."""
+    def _not_held(self, partition: int) -> Unavailable:
+        name = self.view.name
+        holders = self._serving.topology.holders_of(name, partition)
+        if not holders:
+            return Unavailable("nobody", f"No instance holds partition {partition} of view {name}.")
+        if self._serving.me in holders:
+            return Unavailable(
+                "catching-up", f"Partition {partition} of view {name} is being opened."
+            )
+        return Unavailable(
+            "not-here",
+            f"{', '.join(each.id for each in holders)} hold partition {partition} of view {name} "
+            f"as of epoch {self._serving.topology.epoch}.",
+        )
+
+    def _others(
+        self, partition: int, why: Unavailable, only_if: bool = True, most: int | None = None
+    ) -> Elsewhere | Unavailable:
+        """To whom to go with a question that cannot be answered here; `why`, if to nobody."""
+        if not only_if:
+            return why
+        others = self._serving.others(self.view.name, partition)[:most]
+        return Elsewhere(others, why) if others else why
+
+    def _beyond_bounds(self, held: HeldPartition, options: ReadOptions) -> Unavailable | None:
+        """Why the partition is farther behind than the reader can use; None if it is not."""
         partition, position = held.partition, held.progress.position
         wanted = (options.min_offsets or {}).get(partition, -1)
         if position <= wanted:
-            raise Unavailable(
+            return Unavailable(
                 "not-up-to-offset",
                 f"Partition {partition} is at offset {position}, and {wanted} is to be in the "
                 f"answer.",
@@ -261,7 +300,7 @@ class ViewReads:
         if options.max_lag is not None:
             lag = held.progress.lag(now, self._trusted_for)
             if lag is None or lag > options.max_lag:
-                raise Unavailable(
+                return Unavailable(
                     "too-far-behind",
                     f"Partition {partition} is {'unknown' if lag is None else lag} records behind; "
                     f"max_lag is {options.max_lag}.",
@@ -270,11 +309,12 @@ class ViewReads:
             staleness = held.progress.staleness(now)
             if staleness is None or staleness > options.max_staleness:
                 known = "of unknown age" if staleness is None else f"{staleness:.3f} s old"
-                raise Unavailable(
+                return Unavailable(
                     "too-stale",
                     f"Partition {partition} is {known}; max_staleness is "
                     f"{options.max_staleness} s.",
                 )
+        return None
 
     def partition(self, key: bytes) -> int:
         """Where the key belongs; Unavailable where that cannot be told."""
@@ -333,7 +373,7 @@ class ViewReads:
             (b"partition", held.partition_header),
             (b"offset", b"%d" % progress.position),
             *freshness_headers(lag, staleness),
-            self._served_by,
+            self._served_by[held.role],
         ]
 
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field
 
+from backend.api.peers import DRAINING, RUNNING, STARTING, Peers
 from backend.core.errors import Unavailable
 from backend.core.topology import Member, PlacedView, Topology
 from backend.core.views import ANY_PARTITION, View
 from backend.ingest.appender import Appender
+from backend.ingest.copier import Copier
 from backend.ingest.held import Held
 from backend.ingest.ingestor import Ingestor
 from backend.ingest.watcher import Watcher
 from backend.membership.member import GroupMember
 from backend.settings import Settings
 
-STARTING = "starting"
-RUNNING = "running"
-DRAINING = "draining"
+__all__ = ["DRAINING", "RUNNING", "STARTING", "ReadCounts", "Serving"]
 
 
 @dataclass
@@ -60,8 +60,10 @@ class Serving:
     held: Held
     watcher: Watcher
     ingestor: Ingestor
+    copier: Copier
     member: GroupMember
     appender: Appender
+    peers: Peers = field(default_factory=Peers)
     topology: Topology = field(default_factory=Topology)
     state: str = STARTING
     epoch_header: bytes = b"0-0"
@@ -71,14 +73,25 @@ class Serving:
     revision: int = 0
 
     def __post_init__(self) -> None:
+        self.peers.on_change = self.revise
         self.counts = {name: ReadCounts() for name in self.views}
         self.scans = {name: ScanCounts() for name in self.views}
+
+    def others(self, view: str, partition: int) -> list[Member]:
+        """The partition's other holders: the active first, and last those that seem to be dead."""
+        me = self.me
+        holders = [each for each in self.topology.holders_of(view, partition) if each != me]
+        if len(holders) > 1:
+            holders.sort(key=lambda each: self.peers.seems_dead(each.id))
+        return holders
 
     @property
     def me(self) -> Member:
         """This instance, as it advertises itself."""
         settings = self.settings
-        return Member(settings.instance_id, settings.advertised_host, settings.advertised_port)
+        return Member(
+            settings.instance_id, settings.advertised_host, settings.advertised_port, settings.rack
+        )
 
     def take_topology(self, topology: Topology) -> None:
         self.topology = topology
@@ -89,6 +102,10 @@ class Serving:
     def set_state(self, state: str) -> None:
         """The state belongs to /processors without being part of an epoch: it counts a revision."""
         self.state = state
+        self.revise()
+
+    def revise(self) -> None:
+        """What /processors says has changed without an epoch."""
         self.revision = next(self._revisions) + 1
 
     def placed(self, view: View) -> PlacedView:

@@ -12,8 +12,12 @@ from typing import Any
 from backend.api.answer import Answer, problem_answer
 from backend.api.appends import Appends
 from backend.api.asgi import App, Receive, Scope, Send
+from backend.api.copies import PATH as COPY
+from backend.api.copies import Copies
 from backend.api.forwarding import Forwarder
 from backend.api.gathering import Gatherer
+from backend.api.heartbeats import PATH as HEARTBEAT
+from backend.api.heartbeats import Heartbeats
 from backend.api.keyed import MAX_BODY, KeyedRequests
 from backend.api.queries import Queries, read_body
 from backend.api.reads import Elsewhere
@@ -21,6 +25,8 @@ from backend.api.serving import Serving
 from backend.api.stores import reads_of
 from backend.core.errors import BadRequest, MethodNotAllowed, Problem, Unavailable
 from backend.core.paths import Paths
+
+_SIGNED_BYTES = 4096
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +43,8 @@ class Shell:
         self._keyed = KeyedRequests(serving, self._reads, self._queries)
         self._appends = Appends(serving, self._reads)
         self._forwarder: Forwarder | None = None
+        self._heartbeats: Heartbeats | None = None
+        self._copies = Copies(serving)
         self._in_flight = 0
         self._max_in_flight = serving.settings.max_in_flight
 
@@ -45,9 +53,12 @@ class Shell:
         settings = self._serving.settings
         self._forwarder = Forwarder(settings.instance_id, settings.forward_timeout)
         self._keyed.start(self._forwarder)
+        self._heartbeats = Heartbeats(self._serving, self._forwarder)
         return self._queries.start(self._forwarder)
 
     async def stop(self) -> None:
+        if self._heartbeats is not None:
+            await self._heartbeats.stop()
         if self._forwarder is not None:
             await self._forwarder.close()
 
@@ -129,12 +140,25 @@ class Shell:
             return problem_answer(problem)
 
     def drain(self) -> None:
-        """Ends the streams: their clients come back to whoever holds the partition then."""
+        """Ends the streams: their clients come back to whoever holds the partition then. Others
+        hear of it at once."""
         self._keyed.drain()
+        if self._heartbeats is not None:
+            self._heartbeats.beat()
 
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Questions about whole views; and Flask's part, with the epoch on every answer and a
         bound on every body."""
+        if scope["raw_path"] == HEARTBEAT and scope["method"] == "POST":
+            assert self._heartbeats is not None
+            answer = self._heartbeats.answer(await read_body(receive, _SIGNED_BYTES))
+            await self._send(answer, "POST", send)
+            return
+        if scope["raw_path"] == COPY and scope["method"] == "POST":
+            refused = await self._copies.answer(await read_body(receive, _SIGNED_BYTES), send)
+            if refused is not None:
+                await self._send(problem_answer(refused), "POST", send)
+            return
         topic = self._appends.topic_of(scope["raw_path"])
         if topic is not None:
             await self._bounded(self._append(topic, scope, receive), scope, send)

@@ -21,11 +21,23 @@ def instance_document(serving: Serving) -> dict[str, Any]:
         "epoch": str(serving.topology.epoch),
         "partitions": [_partition(held, now, trusted_for) for held in serving.held.all()]
         + [
-            {"view": view, "partition": partition, "role": "active", "state": "opening"}
-            for view, partition in serving.ingestor.opening()
+            {
+                "view": view,
+                "partition": partition,
+                "role": role,
+                **_opening(serving, view, partition),
+            }
+            for (view, partition), role in serving.ingestor.opening().items()
         ],
         "rebuilds": serving.ingestor.rebuilds,
     }
+
+
+def _opening(serving: Serving, view: str, partition: int) -> dict[str, Any]:
+    copying = serving.copier.under_way().get((view, partition))
+    if copying is None:
+        return {"state": "opening"}
+    return {"state": "copying", "source": copying.source, "copied_bytes": copying.received}
 
 
 def _partition(held: HeldPartition, now: float, trusted_for: float) -> dict[str, Any]:
@@ -34,7 +46,7 @@ def _partition(held: HeldPartition, now: float, trusted_for: float) -> dict[str,
     return {
         "view": held.view.name,
         "partition": held.partition,
-        "role": "active",
+        "role": held.role,
         "state": progress.state,
         "waiting_for": None if held.waiting_for is None else held.waiting_for.state,
         "started": progress.started_position,

@@ -81,6 +81,13 @@ class NotAcceptable(Problem):
     title = "Not acceptable"
 
 
+class Forbidden(Problem):
+    """Only members of the group may ask this."""
+
+    status = 403
+    title = "Forbidden"
+
+
 class Gone(Problem):
     status = 410
     title = "Gone"

@@ -7,17 +7,25 @@ whole map in its user data); over HTTP it is the document of /processors.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import orjson
 
 from backend.core.views import View
 
-VERSION = 1
+# Of user data. What a version does not know it passes over; another number is a breaking change,
+# and such members get nothing from each other's leaders.
+VERSION = 2
 MAX_BYTES = 800_000  # a broker refuses a group's metadata above message.max.bytes (1 MB by default)
 NOBODY = -1
+
+# What a member is to a partition. All three hold it and keep up with the log.
+ACTIVE: Final = "active"
+STANDBY: Final = "standby"
+WARMING: Final = "warming"
+ROLES: Final = (ACTIVE, STANDBY, WARMING)
 
 
 class Epoch(NamedTuple):
@@ -44,13 +52,16 @@ class Member:
     id: str
     host: str
     port: int
+    rack: str = ""  # standbys are placed in others, where there are any
 
 
 @dataclass(frozen=True)
 class PlacedView:
-    """A view in the map: its public description, partition count and who is active for which.
+    """A view in the map: its public description, partition count and who holds which.
 
-    `active[partition]` is an index into the map's members, or NOBODY.
+    `active[partition]` is an index into the map's members, or NOBODY; so are `standbys[partition]`,
+    in the order in which to ask them. `warming` are (partition, index) of those that read a
+    partition in and will be active for it then; nobody asks them before.
     """
 
     description: Mapping[str, Any]
@@ -58,10 +69,26 @@ class PlacedView:
     active: tuple[int, ...]
     mis_partitioned: bool = False
     built_partitions: int = 0  # the smallest count under which a holder began; 0 where none is
+    standbys: tuple[tuple[int, ...], ...] = ()  # empty: none at all
+    warming: tuple[tuple[int, int], ...] = ()
 
     @property
     def partitions(self) -> int:
         return len(self.active)
+
+    def holders(self, partition: int) -> tuple[int, ...]:
+        """Whom to ask for a partition, the active first."""
+        index = self.active[partition]
+        active = () if index == NOBODY else (index,)
+        return active + (self.standbys[partition] if self.standbys else ())
+
+
+DOCUMENT_VERSION = 1  # of /processors: fields may be added to it, not changed
+_FIELDS = {
+    ACTIVE: "topicPartitions",
+    STANDBY: "standbyPartitions",
+    WARMING: "warmingPartitions",
+}
 
 
 @dataclass(frozen=True)
@@ -71,6 +98,7 @@ class Topology:
     epoch: Epoch = NO_EPOCH
     members: tuple[Member, ...] = ()
     views: Mapping[str, PlacedView] = field(default_factory=dict)
+    secret: str = ""  # known to the members of the group alone: they sign with it
 
     def active_of(self, view: str, partition: int) -> Member | None:
         placed = self.views.get(view)
@@ -79,16 +107,38 @@ class Topology:
         index = placed.active[partition]
         return None if index == NOBODY else self.members[index]
 
+    def holders_of(self, view: str, partition: int) -> list[Member]:
+        """Whom to ask for a partition, the active first; nobody where it is not placed."""
+        placed = self.views.get(view)
+        if placed is None or not 0 <= partition < placed.partitions:
+            return []
+        return [self.members[index] for index in placed.holders(partition)]
+
+    def neighbours(self, member_id: str) -> list[Member]:
+        """The other members that have something of what this one has."""
+        found: set[int] = set()
+        for placed in self.views.values():
+            warming = dict(placed.warming)
+            for partition in range(placed.partitions):
+                those = {*placed.holders(partition), warming.get(partition, NOBODY)}
+                if any(i != NOBODY and self.members[i].id == member_id for i in those):
+                    found |= those
+        return [m for i, m in enumerate(self.members) if i in found and m.id != member_id]
+
     def partitions_of(self, member_id: str, view: str) -> list[int]:
         """The partitions of `view` for which the member is active."""
+        return self.roles_of(member_id, view)[ACTIVE]
+
+    def roles_of(self, member_id: str, view: str) -> dict[str, list[int]]:
+        """The partitions of `view` that the member has in each role."""
+        roles: dict[str, list[int]] = {role: [] for role in ROLES}
+        index = next((i for i, m in enumerate(self.members) if m.id == member_id), NOBODY)
         placed = self.views.get(view)
-        if placed is None:
-            return []
-        return [
-            partition
-            for partition, index in enumerate(placed.active)
-            if index != NOBODY and self.members[index].id == member_id
-        ]
+        if placed is not None and index != NOBODY:
+            roles[ACTIVE] = [p for p, i in enumerate(placed.active) if i == index]
+            roles[STANDBY] = [p for p, those in enumerate(placed.standbys) if index in those]
+            roles[WARMING] = [p for p, i in placed.warming if i == index]
+        return roles
 
     def encode(self, copies: int = 1) -> bytes:
         """The map as user data of an assignment, without the generation, which Kafka tells.
@@ -101,15 +151,18 @@ class Topology:
                 {
                     "v": VERSION,
                     "ms": self.epoch.ms,
-                    "members": [[m.id, m.host, m.port] for m in self.members],
+                    "secret": self.secret,
+                    "members": [[m.id, m.host, m.port, m.rack] for m in self.members],
                     "views": {
-                        name: [
-                            view.description,
-                            view.hash,
-                            view.active,
-                            view.mis_partitioned,
-                            view.built_partitions,
-                        ]
+                        name: {
+                            "description": view.description,
+                            "hash": view.hash,
+                            "active": view.active,
+                            "standbys": view.standbys,
+                            "warming": view.warming,
+                            "mis_partitioned": view.mis_partitioned,
+                            "built_partitions": view.built_partitions,
+                        }
                         for name, view in self.views.items()
                     },
                 },
@@ -133,13 +186,20 @@ class Topology:
                 raise TopologyError(f"version {document['v']} of the topology is not known here")
             return Topology(
                 epoch=Epoch(document["ms"], generation),
-                members=tuple(Member(*member) for member in document["members"]),
+                members=tuple(Member(*member[:4]) for member in document["members"]),
                 views={
-                    name: PlacedView(description, hash_, tuple(active), misplaced, built)
-                    for name, (description, hash_, active, misplaced, built) in document[
-                        "views"
-                    ].items()
+                    name: PlacedView(
+                        placed["description"],
+                        placed["hash"],
+                        tuple(placed["active"]),
+                        placed["mis_partitioned"],
+                        placed["built_partitions"],
+                        tuple(tuple(those) for those in placed["standbys"]),
+                        tuple((partition, index) for partition, index in placed["warming"]),
+                    )
+                    for name, placed in document["views"].items()
                 },
+                secret=document["secret"],
             )
         except (zlib.error, ValueError, KeyError, TypeError, AttributeError) as e:
             if isinstance(e, TopologyError):
@@ -148,7 +208,9 @@ class Topology:
 
     def processors(self, states: Mapping[str, str]) -> dict[str, Any]:
         """The document of /processors; `states` of members by id, "running" where none is known."""
+        held = {role: {name: self._by_member(role, name) for name in self.views} for role in ROLES}
         return {
+            "version": DOCUMENT_VERSION,
             "epoch": str(self.epoch),
             "views": {
                 name: {**view.description, "partitions": view.partitions}
@@ -159,15 +221,29 @@ class Topology:
                     "id": member.id,
                     "host": member.host,
                     "port": member.port,
+                    **({"rack": member.rack} if member.rack else {}),
                     "state": states.get(member.id, "running"),
-                    "topicPartitions": {
-                        name: self.partitions_of(member.id, name) for name in self.views
+                    **{
+                        field: {name: of_view[index] for name, of_view in held[role].items()}
+                        for role, field in _FIELDS.items()
                     },
-                    "standbyPartitions": {name: [] for name in self.views},
                 }
-                for member in self.members
+                for index, member in enumerate(self.members)
             ],
         }
+
+    def _by_member(self, role: str, view: str) -> list[list[int]]:
+        """The partitions of a view that each member has in a role; one pass over all of them."""
+        placed = self.views[view]
+        of_each: list[list[int]] = [[] for _ in self.members]
+        pairs: Iterable[tuple[int, int]] = placed.warming
+        if role == ACTIVE:
+            pairs = ((p, index) for p, index in enumerate(placed.active) if index != NOBODY)
+        elif role == STANDBY:
+            pairs = ((p, index) for p, those in enumerate(placed.standbys) for index in those)
+        for partition, index in pairs:
+            of_each[index].append(partition)
+        return of_each
 
 
 @dataclass(frozen=True)
@@ -176,13 +252,16 @@ class Candidate:
 
     member: Member
     views: Mapping[str, tuple[str, Mapping[str, Any]]]  # name -> (hash, description)
-    positions: Mapping[str, Mapping[int, int]]  # view -> partition -> position of what it holds
+    positions: Mapping[str, Mapping[int, int]]  # view -> partition -> position of what it has
     active: Mapping[str, tuple[int, ...]]  # view -> partitions for which it answers
     epoch: Epoch  # the highest it has seen
     started_at: int  # wall clock, ms: the later of two members with one id is the living one
     mis_partitioned: tuple[str, ...] = ()  # views in which it saw such records
     doubtful: tuple[str, ...] = ()  # views of which its map says that somebody did
     built: Mapping[str, int] = field(default_factory=dict)  # view -> count under which it began
+    ready: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # which can answer at once
+    standby: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # as the map says
+    secret: str = ""  # of the map it has
 
     @staticmethod
     def views_of(views: tuple[View, ...]) -> dict[str, tuple[str, Mapping[str, Any]]]:
@@ -193,7 +272,12 @@ class Candidate:
             orjson.dumps(
                 {
                     "v": VERSION,
-                    "member": [self.member.id, self.member.host, self.member.port],
+                    "member": [
+                        self.member.id,
+                        self.member.host,
+                        self.member.port,
+                        self.member.rack,
+                    ],
                     "views": self.views,
                     "positions": self.positions,
                     "active": self.active,
@@ -202,6 +286,9 @@ class Candidate:
                     "mis_partitioned": self.mis_partitioned,
                     "doubtful": self.doubtful,
                     "built": self.built,
+                    "ready": self.ready,
+                    "standby": self.standby,
+                    "secret": self.secret,
                 },
                 option=orjson.OPT_NON_STR_KEYS,
             )
@@ -215,7 +302,7 @@ class Candidate:
             if document["v"] != VERSION:
                 raise TopologyError(f"version {document['v']} of user data is not known here")
             return Candidate(
-                member=Member(*document["member"]),
+                member=Member(*document["member"][:4]),
                 views={name: (h, d) for name, (h, d) in document["views"].items()},
                 positions={
                     view: {int(partition): position for partition, position in held.items()}
@@ -227,6 +314,9 @@ class Candidate:
                 mis_partitioned=tuple(document["mis_partitioned"]),
                 doubtful=tuple(document["doubtful"]),
                 built=document["built"],
+                ready={view: tuple(of) for view, of in document["ready"].items()},
+                standby={view: tuple(of) for view, of in document["standby"].items()},
+                secret=document["secret"],
             )
         except (zlib.error, ValueError, KeyError, TypeError, AttributeError) as e:
             if isinstance(e, TopologyError):

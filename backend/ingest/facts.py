@@ -49,3 +49,19 @@ def why_rebuild(
         away = (now_ms - identity.alive_at) // 1000
         return f"it was away for {away} s: tombstones may be gone (delete.retention.ms={retention})"
     return None
+
+
+def why_rebuild_open(
+    partition: int, position: int, before: int | None, identity: Identity, facts: TopicFacts
+) -> str | None:
+    """The same of one that is open; `before` is its position when the last facts came.
+
+    An end below the position may have been fetched before the last records were applied; one below
+    what the position was a fetch ago cannot.
+    """
+    if facts.topic_id != identity.topic_id:
+        return "the topic was deleted and made anew"
+    end = facts.ends.get(partition)
+    if end is not None and before is not None and end < before:
+        return f"the log was truncated: it ends at {end}, before {position}"
+    return None

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from backend.core.avro_codecs import SchemaNotYet
 from backend.core.progress import Progress
 from backend.core.records import Identity
+from backend.core.topology import ACTIVE
 from backend.core.views import View
 from backend.ingest.protocols import Store
 from backend.ingest.watches import Watches
@@ -29,6 +30,7 @@ class HeldPartition:
     progress: Progress
     identity: Identity
     opened_at: float  # s, monotonic
+    role: str = ACTIVE  # what the map says: replaced as it changes, nothing else does
     applied_records: int = 0
     expired_until: int = -(1 << 63)  # ms: entries of lesser times are deleted
     waiting_for: SchemaNotYet | None = None  # what the record at its position needs first
@@ -68,6 +70,15 @@ class Held:
 
     def get(self, view: str, partition: int) -> HeldPartition | None:
         return self._by_view[view].get(partition)
+
+    def fed_by(self, topic: str, partition: int) -> list[HeldPartition]:
+        """The open store partitions that a topic partition feeds now: not those that wait."""
+        return [
+            held
+            for of_view in self._by_view.values()
+            if (held := of_view.get(partition)) is not None
+            if held.view.topic == topic and held.waiting_for is None
+        ]
 
     def add(self, held: HeldPartition) -> None:
         self._by_view[held.view.name][held.partition] = held

@@ -15,11 +15,13 @@ from typing import Any
 
 from backend.core.errors import StoreError
 from backend.core.records import Identity
+from backend.core.topology import ACTIVE
 from backend.core.views import View
 from backend.ingest.apply import Record, count_mis_partitioned, fill
+from backend.ingest.copier import Copier
 from backend.ingest.dead_letters import DeadLetters
 from backend.ingest.expired import expired
-from backend.ingest.facts import TopicFacts
+from backend.ingest.facts import TopicFacts, why_rebuild_open
 from backend.ingest.fetcher import Fetched, Fetcher
 from backend.ingest.held import Held, HeldPartition
 from backend.ingest.leftovers import Leftovers, Unit
@@ -50,6 +52,7 @@ class Ingestor:
         reads_served: Callable[[], int],
         on_news: Callable[[], None],
         cleanup_delay: float,
+        copier: Copier,
     ) -> None:
         """`on_news()` is called when the group ought to hear of what was opened or found.
 
@@ -65,9 +68,10 @@ class Ingestor:
         self._pace = Pace(reads_served)
         self._on_news = on_news
         self._leftovers = Leftovers(folder, cleanup_delay)
+        self._copier = copier
         self._fetcher: Fetcher | None = None
-        self._wanted: frozenset[Unit] = frozenset()
-        self._opened: frozenset[Unit] = frozenset()
+        self._wanted: Mapping[Unit, str] = {}
+        self._opened: Mapping[Unit, str] = {}
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._not_before: dict[Unit, float] = {}  # facts must be newer, tries later
@@ -92,22 +96,24 @@ class Ingestor:
     def alive(self) -> bool:
         return self._thread.is_alive()
 
-    def hold(self, wanted: frozenset[Unit]) -> None:
-        """From now on exactly these: what is missing is opened, what is too much closed.
+    def hold(self, wanted: Mapping[Unit, str]) -> None:
+        """From now on exactly these, in these roles: what is missing is opened, what is too much
+        closed. A change of role is nothing but that.
 
         What is new has to reach an end that is fetched from now on: whoever had it before may have
         answered from an older one.
         """
         now = time.monotonic()
-        self._not_before.update(dict.fromkeys(wanted - self._wanted, now))
+        self._not_before.update(dict.fromkeys(wanted.keys() - self._wanted.keys(), now))
         self._wanted = wanted
         self._watcher.watch(frozenset(self._views[view].topic for view, _ in wanted))
         self._watcher.refresh()
         self._wake.set()
 
-    def opening(self) -> list[Unit]:
-        """What it was told to hold and has not open yet."""
-        return [unit for unit in sorted(self._wanted) if self._held.get(*unit) is None]
+    def opening(self) -> dict[Unit, str]:
+        """What it was told to hold and has not open yet, and in which role."""
+        wanted = self._wanted
+        return {unit: wanted[unit] for unit in sorted(wanted) if self._held.get(*unit) is None}
 
     # the thread
 
@@ -153,12 +159,16 @@ class Ingestor:
     def _reconcile(self) -> None:
         wanted = self._wanted
         for held in self._held.all():
-            if (held.view.name, held.partition) not in wanted:
+            role = wanted.get((held.view.name, held.partition))
+            if role is None:
                 self._let_go(held)
-            elif held.damaged is not None:
+                continue
+            held.role = role
+            if held.damaged is not None:
                 self._rebuild(held, held.damaged, keep_aside=True)
-        if wanted == self._opened:
+        if wanted.keys() == self._opened.keys():
             return
+        self._copier.keep({unit for unit in wanted if self._held.get(*unit) is None})
         waiting = False
         for unit in sorted(wanted):
             if self._held.get(*unit) is None and not self._stop.is_set():
@@ -173,7 +183,7 @@ class Ingestor:
         facts = self._watcher.facts(view.topic)
         if facts is None or facts.fetched_at < self._not_before.get(unit, 0.0):
             return False
-        if partition not in facts.ends:
+        if partition not in facts.ends or not self._copier.has_ended(view, partition, facts):
             return False
         try:
             held, reason = open_partition(
@@ -187,6 +197,7 @@ class Ingestor:
             self._say_rebuilt(view_name, partition, reason)
         if held.progress.answerable and not held.identity.answerable:
             self._say_answerable(held)
+        held.role = self._wanted.get(unit, held.role)
         self._held.add(held)
         self._assign(view.topic, partition)
         self._on_news()
@@ -201,7 +212,7 @@ class Ingestor:
 
     def _close(self, held: HeldPartition) -> None:
         self._held.remove(held)
-        self._opened = frozenset()
+        self._opened = {}
         self._assign(held.view.topic, held.partition)
         try:
             held.store.touch(time.time_ns() // 1_000_000)
@@ -225,19 +236,10 @@ class Ingestor:
 
     # what is fetched
 
-    def _sharing(self, topic: str, partition: int) -> list[HeldPartition]:
-        """The open store partitions that a topic partition feeds now: not those that wait."""
-        return [
-            held
-            for view in self._views.values()
-            if view.topic == topic and (held := self._held.get(view.name, partition)) is not None
-            if held.waiting_for is None
-        ]
-
     def _assign(self, topic: str, partition: int) -> None:
         """Read from where the one that is farthest behind needs it; not at all if nobody does."""
         assert self._fetcher is not None
-        sharing = self._sharing(topic, partition)
+        sharing = self._held.fed_by(topic, partition)
         if not sharing:
             self._fetcher.unassign((topic, partition))
             return
@@ -248,13 +250,13 @@ class Ingestor:
 
     def _apply(self, fetched: Fetched) -> None:
         for source, records in fetched.records.items():
-            for held in self._sharing(*source):
+            for held in self._held.fed_by(*source):
                 self._apply_run(held, records)
         for source, end in fetched.ends.items():
-            for held in self._sharing(*source):
+            for held in self._held.fed_by(*source):
                 self._advance(held, end)
         for source in fetched.lost:
-            for held in self._sharing(*source):
+            for held in self._held.fed_by(*source):
                 position = held.progress.position
                 self._rebuild(held, f"the log has no offset {position} any more, or another record")
 
@@ -286,7 +288,8 @@ class Ingestor:
                 held.warn_of_misplaced(position - 1)
             identity = replace(identity, mis_partitioned=identity.mis_partitioned + misplaced)
         if dead:
-            self._dead_letters.send(view, held.partition, dead)
+            if held.role == ACTIVE:  # one of those that read them
+                self._dead_letters.send(view, held.partition, dead)
             identity = replace(identity, dead_letters=identity.dead_letters + len(dead))
         changed = identity is not held.identity
         # readers must know of a misplaced record before they can miss it
@@ -328,11 +331,11 @@ class Ingestor:
         again and go on from there."""
         if error.damaged:
             self._rebuild(held, str(error), keep_aside=True)
-        else:
-            unit = (held.view.name, held.partition)
-            log.error("view %s, partition %d: %s", *unit, error)
-            self._close(held)
-            self._not_before[unit] = time.monotonic() + _RETRY_AFTER
+            return
+        unit = (held.view.name, held.partition)
+        log.error("view %s, partition %d: %s", *unit, error)
+        self._close(held)
+        self._not_before[unit] = time.monotonic() + _RETRY_AFTER
 
     def _expire(self) -> None:
         for held in self._held.all():
@@ -357,35 +360,33 @@ class Ingestor:
             held.view.name, held.partition, held.progress.position,
             time.monotonic() - held.opened_at,
         )  # fmt: skip
+        self._on_news()
 
     # what the broker says
 
     def _look_at_facts(self) -> None:
+        new = False
         for topic in {view.topic for view in self._views.values()}:
             facts = self._watcher.facts(topic)
             if facts is None or facts.fetched_at <= self._facts_seen.get(topic, 0.0):
                 continue
+            new = True
             self._facts_seen[topic] = facts.fetched_at
             for held in self._held.all():
                 if held.view.topic == topic:
                     self._compare(held, facts)
+        if new:
+            self._on_news()
 
     def _compare(self, held: HeldPartition, facts: TopicFacts) -> None:
-        unit = (held.view.name, held.partition)
-        if facts.topic_id != held.identity.topic_id:
-            self._rebuild(held, f"topic {held.view.topic} was deleted and made anew")
-            return
-        end = facts.ends.get(held.partition)
-        if end is None:
-            return
-        position = held.progress.position
-        if end < self._positions_before.get(unit, end):
-            self._rebuild(held, f"the log was truncated: it ends at {end}, before {position}")
-            return
-        # an end below the position may have been fetched before the last records were applied;
-        # one below what the position was a fetch ago cannot
-        self._positions_before[unit] = position
-        held.progress.end_fetched(end, facts.fetched_at)
+        unit, position = (held.view.name, held.partition), held.progress.position
+        before = self._positions_before.get(unit)
+        reason = why_rebuild_open(held.partition, position, before, held.identity, facts)
+        if reason is not None:
+            self._rebuild(held, reason)
+        elif (end := facts.ends.get(held.partition)) is not None:
+            self._positions_before[unit] = position
+            held.progress.end_fetched(end, facts.fetched_at)
 
     def _touch(self) -> None:
         """Every now and then: note that the stores are in use, delete what nobody wants here."""
@@ -396,4 +397,4 @@ class Ingestor:
         for held in self._held.all():
             held.identity = replace(held.identity, alive_at=time.time_ns() // 1_000_000)
             self._write(held, held.store.new_batch(), held.progress.position, held.identity)
-        self._leftovers.clean_up(self._wanted, now)
+        self._leftovers.clean_up(self._wanted.keys(), now)

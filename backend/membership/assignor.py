@@ -6,6 +6,7 @@ kafka-python calls it: `metadata` at every join, `assign` on the leader, `on_ass
 from __future__ import annotations
 
 import logging
+import secrets
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +18,7 @@ from kafka.protocol.consumer.metadata import (
 )
 
 from backend.core.topology import NOBODY, Candidate, Topology, TopologyError
-from backend.membership.placement import place
+from backend.membership.placement import Policy, place
 
 log = logging.getLogger(__name__)
 
@@ -30,11 +31,15 @@ class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
     name = "queryable-topology"
 
     def __init__(
-        self, candidate: Callable[[], Candidate], on_topology: Callable[[Topology], None]
+        self,
+        candidate: Callable[[], Candidate],
+        on_topology: Callable[[Topology], None],
+        policy: Policy,
     ) -> None:
         """`candidate()` is this instance as it is now; `on_topology` gets each new map."""
         self._candidate = candidate
         self._on_topology = on_topology
+        self._policy = policy
 
     def metadata(self, topics: set[str]) -> Any:
         return ConsumerProtocolSubscription(
@@ -52,7 +57,13 @@ class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
                 log.error("group member %s gets nothing: %s", member.member_id, e)
         topics = {d["topic"] for c in candidates.values() for _, d in c.views.values()}
         partitions = {topic: len(cluster.partitions_for_topic(topic) or ()) for topic in topics}
-        topology = place(candidates.values(), partitions, time.time_ns() // 1_000_000)
+        topology = place(
+            candidates.values(),
+            partitions,
+            time.time_ns() // 1_000_000,
+            self._policy,
+            secrets.token_hex(16),
+        )
         user_data = topology.encode(copies=len(members))
         log.info(
             "placed %d partitions of %d views on %d instances; the map takes %d bytes",

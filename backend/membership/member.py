@@ -16,6 +16,7 @@ from kafka.errors import KafkaError
 
 from backend.core.topology import Candidate, Topology
 from backend.membership.assignor import TopologyAssignor
+from backend.membership.placement import Policy
 
 log = logging.getLogger(__name__)
 
@@ -49,10 +50,12 @@ class GroupMember:
         metadata_max_age_ms: int,
         candidate: Callable[[], Candidate],
         on_topology: Callable[[Topology], None],
+        policy: Policy,
     ) -> None:
         self._topics = topics
         self._candidate = candidate
         self._on_topology = on_topology
+        self._policy = policy
         self._settings = {
             **client_settings,
             "group_id": group_id,
@@ -105,7 +108,9 @@ class GroupMember:
     def _stay(self) -> None:
         listener = _Pause()
         consumer = KafkaConsumer(
-            partition_assignment_strategy=[TopologyAssignor(self._candidate, self._topology)],
+            partition_assignment_strategy=[
+                TopologyAssignor(self._candidate, self._topology, self._policy)
+            ],
             **self._settings,
         )
         listener.consumer = consumer

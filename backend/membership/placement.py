@@ -1,8 +1,9 @@
-"""Which instance is active for which partition: a pure function, run by the group's leader.
+"""Who is active and who stands by for which partition: a pure function, run by the group's leader.
 
-Sticky and balanced, as KIP-54 describes sticky assignment: every view's partitions are spread
-within one, the total of all views too, and within that a partition stays with whom it is, or goes
-to whoever holds most of it already.
+Sticky and balanced, as KIP-54 describes sticky assignment, and aware of lag, as KIP-441 is: every
+view's partitions are spread within one, the total of all views too, and within that a partition
+stays with whom it is. Who shall be active and is far behind stands by until it has caught up
+(*warming*); who can answer stays active until then.
 """
 
 from __future__ import annotations
@@ -10,28 +11,47 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from backend.core.topology import NOBODY, Candidate, Epoch, PlacedView, Topology
+from backend.membership.shares import Shares
+from backend.membership.standbys import place_standbys
 
 log = logging.getLogger(__name__)
 
 
-def place(candidates: Iterable[Candidate], partitions: Mapping[str, int], now_ms: int) -> Topology:
+@dataclass(frozen=True)
+class Policy:
+    """What a deployment wants of its placement."""
+
+    standby_replicas: int = 0  # beside the active, as far as there are instances
+    acceptable_recovery_lag: int = 10_000  # records behind the best holder, to be active at once
+
+
+def place(
+    candidates: Iterable[Candidate],
+    partitions: Mapping[str, int],
+    now_ms: int,
+    policy: Policy = Policy(),
+    secret: str = "",
+) -> Topology:
     """The map for these members.
 
     `partitions`: topic -> its partition count as the broker says; a topic that is not there has
     none. The epoch's generation is 0 here: Kafka tells it to every member with the assignment.
+    `secret` is taken if the members have none yet.
     """
     members = _one_per_id(candidates)
-    highest = max((c.epoch for c in members), default=Epoch(0, 0))
-    load = [0] * len(members)
+    newest = max(members, key=lambda c: c.epoch, default=None)
+    highest = newest.epoch if newest else Epoch(0, 0)
+    loads = _Loads([0] * len(members), [0] * len(members))
     views = {}
     for name in sorted({view for c in members for view in c.views}):
         hash_ = _prevailing_hash(name, members)
         eligible = [i for i, c in enumerate(members) if c.views.get(name, ("",))[0] == hash_]
         description = members[eligible[0]].views[name][1]
         count = partitions.get(description["topic"], 0)
-        active = _place_view(name, count, members, eligible, load)
+        active, standbys, warming = _place_view(name, count, members, eligible, loads, policy)
         built = [c.built[name] for c in members if c.built.get(name)]
         views[name] = PlacedView(
             description,
@@ -39,13 +59,24 @@ def place(candidates: Iterable[Candidate], partitions: Mapping[str, int], now_ms
             active,
             mis_partitioned=_mis_partitioned(name, active, members),
             built_partitions=min([count, *built]),
+            standbys=standbys,
+            warming=warming,
         )
     return Topology(
         # a clock that went back must not make an epoch that is below one already seen
         epoch=Epoch(max(now_ms, highest.ms + 1), 0),
         members=tuple(c.member for c in members),
         views=views,
+        secret=(newest.secret if newest else "") or secret,
     )
+
+
+@dataclass
+class _Loads:
+    """Partitions that each member has been given so far, of all views."""
+
+    active: list[int]
+    standby: list[int]
 
 
 def _one_per_id(candidates: Iterable[Candidate]) -> list[Candidate]:
@@ -75,39 +106,142 @@ def _mis_partitioned(name: str, active: tuple[int, ...], members: list[Candidate
     """
     if any(name in c.mis_partitioned for c in members):
         return True
-    moved = any(
+    doubted = any(name in c.doubtful for c in members)
+    return doubted and any(
         index == NOBODY or partition not in members[index].active.get(name, ())
         for partition, index in enumerate(active)
     )
-    return moved and any(name in c.doubtful for c in members)
 
 
 def _place_view(
-    name: str, count: int, members: list[Candidate], eligible: list[int], load: list[int]
-) -> tuple[int, ...]:
-    """The active member of each partition; adds to `load`, the partitions of each member so far."""
+    name: str,
+    count: int,
+    members: list[Candidate],
+    eligible: list[int],
+    loads: _Loads,
+    policy: Policy,
+) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...], tuple[tuple[int, int], ...]]:
+    """Actives, standbys and (partition, member) of those that warm up; adds to the loads."""
+    copies = Copies(name, count, members, eligible, policy.acceptable_recovery_lag)
     holds = _holders(name, count, members, eligible)
-    base, extra = divmod(count, len(eligible))
-    # whoever has least so far gets one more; of equals, whoever has more to keep
-    by_load = sorted(eligible, key=lambda i: (load[i], -len(holds[i]), members[i].member.id))
-    room = {i: base + (rank < extra) for rank, i in enumerate(by_load)}
-    active = [NOBODY] * count
+    wanted = _wanted(count, eligible, holds, copies, loads.active)
+    holder = {p: i for i, theirs in holds.items() for p in theirs}
+    active = list(wanted)
+    warming = []
+    for partition, index in enumerate(wanted):
+        if copies.can_take_over(partition, index):
+            continue
+        answering = copies.best(partition, holder.get(partition, NOBODY))
+        if answering != index:
+            active[partition] = answering
+            warming.append((partition, index))
+    standbys = place_standbys(
+        active, dict(warming), eligible, members, copies, loads.standby, policy.standby_replicas,
+        claimed={i: members[i].standby.get(name, ()) for i in eligible},
+    )  # fmt: skip
+    return tuple(active), standbys, tuple(warming)
+
+
+class Copies:
+    """Which members have something of a view's partitions, and how much."""
+
+    def __init__(
+        self,
+        name: str,
+        count: int,
+        members: list[Candidate],
+        eligible: list[int],
+        acceptable_lag: int,
+    ) -> None:
+        self._positions: list[dict[int, int]] = [{} for _ in range(count)]
+        self._ready: list[set[int]] = [set() for _ in range(count)]
+        for i in eligible:
+            for partition, position in members[i].positions.get(name, {}).items():
+                if partition < count:
+                    self._positions[partition][i] = position
+        self._lag = acceptable_lag
+        for i in eligible:
+            for partition in members[i].ready.get(name, ()):
+                if partition < count and self._near(partition, i):
+                    self._ready[partition].add(i)
+
+    def _near(self, partition: int, member: int) -> bool:
+        """Whether it is at most `acceptable_lag` behind whoever has most."""
+        positions = self._positions[partition]
+        return max(positions.values(), default=-1) - positions.get(member, -1) <= self._lag
+
+    def position(self, partition: int, member: int) -> int:
+        """-1 where it has nothing."""
+        return self._positions[partition].get(member, -1)
+
+    def of(self, partition: int) -> Mapping[int, int]:
+        """Member -> position."""
+        return self._positions[partition]
+
+    def ready(self, partition: int) -> set[int]:
+        """Members that answer for it at once."""
+        return self._ready[partition]
+
+    def can_take_over(self, partition: int, member: int) -> bool:
+        """Whether nobody would answer better."""
+        if self._ready[partition]:
+            return member in self._ready[partition]
+        return self._near(partition, member)
+
+    def best(self, partition: int, holder: int) -> int:
+        """Who answers best of those that have something; the present one, of equals."""
+        ready = self._ready[partition]
+        if holder in ready or (not ready and self._near(partition, holder)):
+            return holder
+        positions = self._positions[partition]
+        return max(ready or positions, key=lambda i: (positions.get(i, -1), -i))
+
+
+def _wanted(
+    count: int,
+    eligible: list[int],
+    holds: Mapping[int, set[int]],
+    copies: Copies,
+    load: list[int],
+) -> list[int]:
+    """Who shall be active in the end: balanced, and as few moves as that allows."""
+    # of equals, whoever has more to keep gets one more
+    shares = Shares(count, eligible, load, prefer=lambda i: -len(holds[i]))
+    wanted = [NOBODY] * count
 
     def give(partition: int, member: int) -> None:
-        active[partition] = member
-        room[member] -= 1
-        load[member] += 1
+        wanted[partition] = member
+        shares.take(member)
 
-    for partition in range(count):
-        keeper = next((i for i in eligible if partition in holds[i] and room[i]), None)
-        if keeper is not None:
-            give(partition, keeper)
-    for partition in range(count):
-        if active[partition] == NOBODY:
-            position = {i: members[i].positions.get(name, {}).get(partition, -1) for i in eligible}
-            free = [i for i in eligible if room[i]]
-            give(partition, max(free, key=lambda i: (position[i], room[i], -i)))
-    return tuple(active)
+    lacking = {i for i in eligible if len(holds[i]) < shares.room[i]}
+    for i in eligible:
+        # what another can take over without a copy is given up first
+        mine = sorted(
+            holds[i],
+            key=lambda p: (
+                not lacking.isdisjoint(copies.ready(p)), not lacking.isdisjoint(copies.of(p)), p
+            ),
+        )  # fmt: skip
+        for partition in mine[: shares.room[i]]:
+            give(partition, i)
+    free = [p for p in range(count) if wanted[p] == NOBODY]
+    # those first that have least choice
+    for partition in sorted(free, key=lambda p: (not copies.ready(p), len(copies.ready(p)), p)):
+        having = [i for i in copies.ready(partition) or copies.of(partition) if shares.room[i] > 0]
+        if having:
+            key = {i: (copies.position(partition, i), shares.room[i], -i) for i in having}
+            give(partition, max(having, key=key.__getitem__))
+    for partition in free:
+        if wanted[partition] == NOBODY:
+            having = [i for i in copies.of(partition) if shares.room[i] > 0]
+            member = (
+                max(having, key=lambda i: (copies.position(partition, i), shares.room[i], -i))
+                if having
+                else shares.emptiest()
+            )
+            assert member is not None  # the rooms' sum is the count
+            give(partition, member)
+    return wanted
 
 
 def _holders(
@@ -121,4 +255,8 @@ def _holders(
     holder: dict[int, int] = {}
     for i in sorted(eligible, key=lambda i: members[i].epoch):
         holder.update(dict.fromkeys(members[i].active.get(name, ()), i))
-    return {i: {p for p, of in holder.items() if of == i and p < count} for i in eligible}
+    holds: dict[int, set[int]] = {i: set() for i in eligible}
+    for partition, i in holder.items():
+        if partition < count:
+            holds[i].add(partition)
+    return holds

@@ -124,6 +124,9 @@ class CustomPartition:
     def touch(self, alive_at: int) -> None:
         """Nothing outlives the process."""
 
+    def checkpoint(self) -> None:
+        """Nor can it be copied."""
+
     def size(self) -> int:
         with self._lock:
             return 0 if self._closed else self._store.size()

@@ -8,6 +8,7 @@ import os
 import shutil
 import struct
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from rocksdict import Env, Options
@@ -15,13 +16,14 @@ from rocksdict import Env, Options
 from backend.core.errors import ConfigurationError
 from backend.storage.custom import CustomPartition, CustomStore
 from backend.storage.options import SharedMemory, Tuning
-from backend.storage.partition import StorePartition
+from backend.storage.partition import CHECKPOINT, StorePartition
 
 log = logging.getLogger(__name__)
 
 _LOCK = "~lock"  # no view can have this name: a view's folder lies beside it
 _ASIDE = ".aside-"
 _DELETED = ".deleted-"
+_COPY = ".copy-"
 
 
 class DataFolder:
@@ -49,8 +51,9 @@ class DataFolder:
                 f"the data folder {root} is in use by another instance. Every instance needs its "
                 f"own: set QUERYABLE_DATA_DIR."
             ) from None
-        for leftover in root.glob(f"*/*{_DELETED}*"):
-            shutil.rmtree(leftover, ignore_errors=True)
+        for mark in (_DELETED, _COPY, CHECKPOINT):
+            for leftover in root.glob(f"*/*{mark}*"):
+                shutil.rmtree(leftover, ignore_errors=True)
 
     def use(self, view: str, store: type[CustomStore]) -> None:
         """Keep the view's partitions in objects of this class."""
@@ -108,6 +111,35 @@ class DataFolder:
             doomed = path.with_name(f"{path.name}{_DELETED}{time.time_ns()}")
             path.rename(doomed)
             shutil.rmtree(doomed, ignore_errors=True)
+
+    def exists(self, view: str, partition: int) -> bool:
+        return self.path(view, partition).exists()
+
+    def new_copy(self, view: str, partition: int) -> Path:
+        """A new folder for the files of a copy; `adopt` or `discard` it."""
+        path = self.path(view, partition)
+        copy = path.with_name(f"{path.name}{_COPY}{time.time_ns()}")
+        copy.mkdir(parents=True)
+        return copy
+
+    def adopt(self, copy: Path, view: str, partition: int) -> None:
+        """Makes a whole copy the store partition; raises what opening it raises.
+
+        It has to reach the end before it answers: whoever gave it may be behind others that did.
+        """
+        store = StorePartition(copy, self._options())
+        try:
+            if store.identity is None or store.position is None:
+                raise ValueError("it has no identity")
+            store.write(
+                store.new_batch(), store.position, replace(store.identity, answerable=False)
+            )
+        finally:
+            store.close()
+        copy.rename(self.path(view, partition))
+
+    def discard(self, copy: Path) -> None:
+        shutil.rmtree(copy, ignore_errors=True)
 
     def held(self) -> dict[str, list[int]]:
         """The store partitions on disk: view -> partitions."""

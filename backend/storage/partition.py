@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -10,7 +11,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import cast
 
-from rocksdict import Options, Rdict, ReadOptions, WriteBatch, WriteOptions
+from rocksdict import Checkpoint, Options, Rdict, ReadOptions, WriteBatch, WriteOptions
 
 from backend.core.errors import StoreClosedError, StoreError
 from backend.core.records import (
@@ -21,6 +22,8 @@ from backend.core.records import (
     decode_number,
     encode_number,
 )
+
+CHECKPOINT = ".checkpoint-"
 
 
 class StorePartition:
@@ -142,6 +145,18 @@ class StorePartition:
         """Note when it last was open (wall clock, ms)."""
         if self.identity is not None and self.position is not None:
             self.write(self.new_batch(), self.position, replace(self.identity, alive_at=alive_at))
+
+    def checkpoint(self) -> Path | None:
+        """A folder beside it with what it holds now, for the caller to delete; None where it is in
+        memory. StoreError."""
+        if self._memory:
+            return None
+        path = self.path.with_name(f"{self.path.name}{CHECKPOINT}{time.monotonic_ns()}")
+        try:
+            Checkpoint(self._db).create_checkpoint(str(path))
+        except Exception as e:
+            raise _store_error(f"copying {self.path}", e) from e
+        return path
 
     def size(self) -> int:
         """Bytes on disk and in memtables, as RocksDB estimates them; 0 once closed."""

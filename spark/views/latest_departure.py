@@ -15,24 +15,17 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from spark.departed import departed
 from spark.schemas import FLIGHTS
 from spark.view import View
 
 
 def latest_departure(flights: DataFrame) -> DataFrame:
     """Well-formed rows of ``FLIGHTS`` ► ``key``, ``value``, one row an aircraft."""
-    # As a 64-bit number: in 32 bits the greatest delays would overflow, which stops a query.
-    left = F.unix_seconds("time_hour") + 60 * (F.col("minute").cast("long") + F.col("dep_delay"))
-    departure = F.struct(
-        F.timestamp_seconds(left).alias("time"),
-        F.concat("carrier", "flight").alias("flight"),
-        "origin",
-        "dest",
-        F.col("dep_delay").alias("delay"),
-    )
-    departed = flights.where("dep_time IS NOT NULL").select("tailnum", departure.alias("departure"))
-    latest = departed.groupBy("tailnum").agg(F.max("departure").alias("latest"))
-    time = F.date_format("latest.time", "yyyy-MM-dd'T'HH:mm:ss'Z'").alias("time")
+    departure = F.struct("left", "flight", "origin", "dest", "delay")
+    latest = departed(flights).groupBy("tailnum").agg(F.max(departure).alias("latest"))
+    left = F.timestamp_seconds("latest.left")
+    time = F.date_format(left, "yyyy-MM-dd'T'HH:mm:ss'Z'").alias("time")
     value = F.struct("latest.flight", "latest.origin", "latest.dest", time, "latest.delay")
     return latest.select(F.col("tailnum").alias("key"), F.to_json(value).alias("value"))
 

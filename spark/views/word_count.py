@@ -10,6 +10,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from spark.formats import int64
 from spark.schemas import TEXTS
 from spark.view import View
 
@@ -20,9 +21,7 @@ def word_count(texts: DataFrame) -> DataFrame:
     """Well-formed rows of ``TEXTS`` ► ``key``, ``value``, one row a word."""
     words = F.regexp_extract_all(F.lower("text"), F.lit(WORD), F.lit(0))
     counted = texts.select(F.explode(words).alias("word")).groupBy("word").count()
-    # Under ANSI rules a number cannot be cast to binary.
-    value = F.unhex(F.lpad(F.hex("count"), 16, "0"))
-    return counted.select(F.col("word").alias("key"), value.alias("value"))
+    return counted.select(F.col("word").alias("key"), int64(F.col("count")).alias("value"))
 
 
 VIEW = View(

@@ -10,10 +10,11 @@ import pytest
 
 from backend.core.codecs import VALUE_CODECS
 from backend.core.partitioner import PARTITIONERS
+from backend.core.paths import RESOURCES
 from backend.settings import Settings
 from local.settings import StackSettings
+from tests.docs.examples import ALL_PAGES, BLOCK, ROOT, examples_of
 
-ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 REFERENCE = (ROOT / "docs" / "reference.md").read_text()
 LINK = re.compile(r"\]\((?!http)([^)#]+)")
@@ -83,7 +84,43 @@ def test_readme_names_make_targets_that_exist() -> None:
         assert re.search(rf"\bmake {target}\b", listed), target
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))])
+@pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_to_files(page: Path) -> None:
     for target in LINK.findall(page.read_text()):
         assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_every_test_that_consistency_names_is_there() -> None:
+    named = set(re.findall(r"`(test_[a-z_0-9]+)`", (ROOT / "docs" / "consistency.md").read_text()))
+    tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    assert len(named) > 15
+    assert named <= set(re.findall(r"def (test_[a-z_0-9]+)\(", tests))
+
+
+@pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_looks_like_an_example_is_one_that_is_run(page: Path) -> None:
+    """tests/system/test_examples.py runs all that `examples_of` finds: blocks of kind console."""
+    text = page.read_text()
+    blocks = BLOCK.findall(text)
+    assert len(re.findall(r"^ *```", text, re.M)) == 2 * len(blocks), "a block is not closed"
+    for kind, block in blocks:
+        assert kind, f"a block without its kind: {block}"
+        assert kind == "console" or "curl" not in block, block
+    for example in examples_of(page):
+        assert "curl" in example.command
+        assert example.shown, f"{example.command}: its answer is not shown"
+
+
+def test_every_kind_of_query_has_a_page_with_examples() -> None:
+    folder = ROOT / "docs" / "queries"
+    pages = {page for page in folder.glob("*.md") if page.name != "README.md"}
+    listed = {folder / name for name in LINK.findall((folder / "README.md").read_text())}
+    assert len(pages) >= 13
+    assert pages <= listed
+    asked = ""
+    for page in pages:
+        assert examples_of(page), page.name
+        asked += "\n".join(example.command for example in examples_of(page)) + "\n"
+    # of views, and below keys
+    for resource in (*RESOURCES, "versions", "changes", "records"):
+        assert re.search(rf"/{resource}\b", asked), resource

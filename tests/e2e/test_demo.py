@@ -8,6 +8,7 @@ import re
 import threading
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -17,7 +18,7 @@ from local.data import flight_rows
 from local.expected import latest_departures
 from local.ports import LOOPBACK, free_ports, is_free
 from local.processes import spawn
-from local.verify import verify
+from local.verify import verify, verify_more
 from local.waiting import wait_until
 from tests.e2e.asking import Answer, ask_all
 from tests.e2e.demo import ROOT, AccessLog, Demo
@@ -41,6 +42,40 @@ def test_all_answers_through_the_proxy_are_those_of_the_raw_data(demo: Demo) -> 
     findings = verify(demo.url, demo.servers)
     assert findings.differences == []
     assert findings.checked > 10_000
+
+
+def test_every_departure_and_destination_is_that_of_the_raw_data(demo: Demo) -> None:
+    findings = verify_more(demo.url, demo.servers)
+    assert findings.differences == []
+    assert findings.checked > 300_000
+    top = http.get(f"{demo.url}/views/airports/top?by=count&limit=2")
+    assert [item["key"] for item in json.loads(top.body)["items"]] == ["ATL", "ORD"]
+
+
+def test_the_views_of_the_access_log_are_what_it_says(demo: Demo) -> None:
+    http.get(f"{demo.url}/words/lambda")
+    log = demo.run_dir / "nginx" / "logs" / "access.log"
+    host = LOOPBACK
+    # asked directly: what goes through the proxy would change the answer
+    backend = f"http://{LOOPBACK}:{demo.backend_ports[0]}"
+
+    def value(path: str) -> Any:
+        return json.loads(http.get(backend + path).body)
+
+    def told() -> bool:
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        requests, size = len(lines), sum(line["bytes"] for line in lines)
+        windows = value(f"/requests-per-minute/{host}/windows?limit=1000").get("items", ())
+        visits = value(f"/visits/{host}/sessions").get("items", ())
+        minutes = Counter(line["time"][:16] for line in lines)
+        return (
+            value(f"/requests/{host}").get("value") == requests
+            and value(f"/bytes/{host}").get("value") == size
+            and sorted(window["value"] for window in windows) == sorted(minutes.values())
+            and [visit["value"] for visit in visits] == [{"requests": requests, "bytes": size}]
+        )
+
+    wait_until(told, 60, "the views to be what the access log says", 0.5)
 
 
 def test_every_backend_gives_every_key_the_same_bytes(demo: Demo, aircraft: list[str]) -> None:
@@ -178,7 +213,7 @@ def test_the_proxy_follows_a_backend_that_comes_and_one_that_goes(
 def test_ctrl_c_ends_every_child(demo: Demo) -> None:
     """The last test of this folder: it ends the demo."""
     pids = demo.pids()
-    assert {"broker", "spark", "nginx", "backend-2", "backend-3"} <= pids.keys()
+    assert {"broker", "spark", "nginx", "tailer", "backend-2", "backend-3"} <= pids.keys()
     assert demo.interrupt() == 0
     assert [name for name, pid in pids.items() if Path(f"/proc/{pid}").exists()] == []
     for port in (demo.proxy_port, demo.broker_port, *demo.backend_ports):

@@ -2,7 +2,14 @@
 
 import pytest
 
-from local.expected import as_json, last_rows, latest_departures, word_counts
+from local.expected import (
+    airports,
+    as_json,
+    departures,
+    last_rows,
+    latest_departures,
+    word_counts,
+)
 from local.verify import SHOWN, Findings
 
 
@@ -51,6 +58,19 @@ def test_the_last_row_of_an_aircraft_is_the_last_in_the_file() -> None:
     assert found == {"N1": as_json(rows[2])}
     assert as_json(rows[2])["dep_time"] is None
     assert as_json(rows[2])["flight"] == 2
+
+
+def test_departures_are_by_aircraft_and_moment_and_airports_by_flight() -> None:
+    rows = [row(), row(), row("N2", dest="ORD"), row("NA"), row(flight="8", dep_time="NA")]
+    value = {"flight": "UA7", "origin": "EWR", "dest": "IAH", "delay": 2}
+    ten_seventeen = 1357035420000
+    assert departures(rows) == {
+        ("N1", ten_seventeen): value,
+        ("N2", ten_seventeen): {**value, "dest": "ORD"},
+    }
+    assert airports([*rows[:2], row(flight="9"), row(time="2013-01-02T10:00:00Z")]) == {
+        "IAH": {"count": 3}
+    }
 
 
 def test_words_are_counted_in_lower_case() -> None:

@@ -41,6 +41,14 @@ class Answer:
 
 Behaviour = Callable[[Request], Answer | None]
 
+CATCHING_UP = Answer(
+    503, b'{"code":"catching-up"}', {"Retry-After": "1", "Content-Type": "application/problem+json"}
+)
+
+
+def says(answer: Answer | None) -> Behaviour:
+    return lambda request: answer
+
 
 class Backend:
     """One server on a port of its own. ``holds`` and ``stands_by`` go by view name."""
@@ -94,7 +102,11 @@ class Backend:
             def log_message(self, format: str, *args: object) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
+        class Server(ThreadingHTTPServer):
+            # connections that are not accepted yet; 5 is too few for a crowd
+            request_queue_size = 512
+
+        self._server = Server(("127.0.0.1", self.port), Handler)
         self._server.daemon_threads = False
         self.port = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))

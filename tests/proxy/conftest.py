@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.proxy.backends import EPOCH, Cluster
+from tests.proxy.backends import EPOCH, Backend, Cluster
 from tests.proxy.nginx import Nginx
 
 StartNginx = Callable[..., Nginx]
+
+KEY = "/words/a"
+PARTITION = 4  # of nine, by murmur2
 
 
 @pytest.fixture
@@ -41,3 +44,13 @@ def nginx(cluster: Cluster, start_nginx: StartNginx) -> Nginx:
     nginx = start_nginx(cluster.addresses(), QUERYABLE_PROXY_REFRESH="0.1")
     nginx.wait_for_map(EPOCH)
     return nginx
+
+
+@pytest.fixture
+def roles(cluster: Cluster) -> tuple[Backend, Backend, Backend]:
+    """The active of the key, its standby, and the one that is neither."""
+    cluster.with_standbys()
+    active = cluster.holder("words", PARTITION)
+    (standby,) = [b for b in cluster.backends if PARTITION in b.stands_by["words"]]
+    (other,) = [b for b in cluster.backends if b not in (active, standby)]
+    return active, standby, other

@@ -53,7 +53,7 @@ def command(prefix: Path, *more: str) -> list[str]:
 
 
 class Nginx:
-    """Started on construction; `stop` in the end."""
+    """Started on construction; ended by `stop`, or with the block that it is used for."""
 
     def __init__(self, prefix: Path, backends: str, environment: Mapping[str, str]) -> None:
         (self.port,) = free_ports(1)
@@ -63,6 +63,12 @@ class Nginx:
         self._log = prefix / "logs" / "output.log"
         self.process = spawn(self._command("-g", "daemon off;"), self._log, env=self._environment)
         wait_until(self._listens, 10, "nginx to listen")
+
+    def __enter__(self) -> Nginx:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def _command(self, *more: str) -> list[str]:
         return command(self.prefix, *more)

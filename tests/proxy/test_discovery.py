@@ -13,13 +13,11 @@ from local.ports import free_ports
 from local.waiting import wait_until
 from tests.client import Response
 from tests.proxy.backends import EPOCH, Answer, Backend, Cluster, Request
-from tests.proxy.conftest import StartNginx
+from tests.proxy.conftest import KEY, PARTITION, StartNginx
 from tests.proxy.nginx import Nginx
 
 pytestmark = pytest.mark.system
 
-KEY = "/words/a"
-PARTITION = 4  # of nine, by murmur2
 NEVER = {"QUERYABLE_PROXY_REFRESH": "3600"}
 
 
@@ -266,3 +264,39 @@ def test_a_reload_loses_neither_requests_nor_the_map(
     # the map is older than the workers, who have not read one themselves
     assert nginx.health()["epoch"] == EPOCH
     assert nginx.health()["age_s"] is None
+
+
+def test_a_reload_breaks_no_connection_that_is_in_use(nginx: Nginx) -> None:
+    """Readers on connections that stay open; none of them tries anything again."""
+    done = threading.Event()
+    answered = [0] * 8
+    failed: list[str] = []
+
+    def read(number: int) -> None:
+        with nginx.client() as client:
+            while not done.is_set():
+                try:
+                    assert client.get(f"/words/k{number}").status == 200
+                    answered[number] += 1
+                except (OSError, AssertionError) as error:
+                    failed.append(repr(error))
+
+    threads = [threading.Thread(target=read, args=(number,)) for number in range(len(answered))]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(3):
+            before = list(answered)
+            nginx.reload()
+            wait_until(
+                lambda before=before: all(
+                    now > then + 5 for now, then in zip(answered, before, strict=True)
+                ),
+                20,
+                "reads from all",
+            )
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+    assert failed == []

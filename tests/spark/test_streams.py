@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from backend.core.codecs import KEY_CODECS
 from backend.core.kafka_settings import for_java
+from backend.core.layouts import Layout, SessionLayout, WindowLayout
 from backend.core.partitioner import murmur2
 from local.broker import Broker, quiet_admin
 from local.topics import Topic, create_topics
@@ -22,7 +25,7 @@ from spark.view import View
 from spark.views import VIEWS
 from tests.backend.unit.test_partitioner import vectors
 from tests.conftest import MakeTopic
-from tests.spark.examples import departure, flight
+from tests.spark.examples import departure, flight, request, timed
 from tests.system.model import Writer, history
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
@@ -50,37 +53,66 @@ class Streams:
             log_level="off",
         )
 
-    def run(self) -> None:
-        unstarted = writers(self._session, self.view, self._settings)
+    def run(self, dead_letters: bool = True) -> None:
+        unstarted = writers(self._session, self.view, self._settings, 3)[: 1 + dead_letters]
         for query in [writer.start() for writer in unstarted]:
             assert query.awaitTermination(60)
 
-    def records(self) -> list[tuple[int, bytes, bytes]]:
+    def forget_last_commit(self, query: str) -> None:
+        """As after a crash between writing a micro-batch and committing it."""
+        commits = self.folder / self.view.name / query / "commits"
+        last = max(
+            (path for path in commits.iterdir() if path.name.isdigit()), key=lambda p: int(p.name)
+        )
+        last.unlink()
+        (commits / f".{last.name}.crc").unlink(missing_ok=True)
+
+    def records(self) -> list[tuple[int, bytes, bytes | None]]:
         """Everything that was written to the view topic: partition, key, value."""
         return [
-            (partition, key, value or b"")
+            (partition, key, value)
             for partition, log in enumerate(history(self._servers, self.view.topic, 3))
             for _, _, key, value in log.records
         ]
 
     def table(self) -> dict[str, Any]:
         """The view as whoever reads its topic has it."""
-        return {key.decode(): json.loads(value) for _, key, value in self.records()}
+        return {key.decode(): json.loads(value or b"") for _, key, value in self.records()}
+
+    def timed_table(self, layout: Layout) -> dict[tuple[str, ...], bytes]:
+        """The same of windows or sessions, each in the partition of its bare key."""
+        table: dict[tuple[str, ...], bytes] = {}
+        for partition, key, value in self.records():
+            assert (murmur2(layout.bare_key(key)) & 0x7FFFFFFF) % 3 == partition
+            if value is None:
+                table.pop(timed(layout, key), None)
+            else:
+                table[timed(layout, key)] = value
+        return table
 
     def dead_letters(self) -> dict[bytes, tuple[bytes, dict[str, bytes | None]]]:
         return dead_letters(self._servers, f"{self.view.source}.dead-letter")
 
 
 @pytest.fixture
-def streams(
+def streams_of(
     session: SparkSession, broker: Broker, make_topic: MakeTopic, tmp_path: Path
-) -> Streams:
-    """latest-departure over topics of its own."""
-    source = make_topic(partitions=3)
-    make_topic(name=f"{source}.dead-letter", cleanup_policy="compact")
-    target = make_topic(partitions=3, cleanup_policy="compact")
-    view = replace(VIEWS["latest-departure"], source=source, topic=target)
-    return Streams(session, broker, view, tmp_path)
+) -> Callable[[str], Streams]:
+    """A view over topics of its own."""
+
+    def make(name: str) -> Streams:
+        source = make_topic(partitions=3)
+        make_topic(name=f"{source}.dead-letter", cleanup_policy="compact")
+        target = make_topic(partitions=3, cleanup_policy="compact")
+        view = replace(VIEWS[name], source=source, topic=target)
+        return Streams(session, broker, view, tmp_path)
+
+    return make
+
+
+@pytest.fixture
+def streams(streams_of: Callable[[str], Streams]) -> Streams:
+    return streams_of("latest-departure")
 
 
 @pytest.fixture
@@ -109,14 +141,8 @@ def test_a_replayed_micro_batch_changes_nothing(streams: Streams, writer: Writer
     writer.send(source, [flight(time_hour="2013-06-01T10:00:00Z"), (None, b"{}")])
     streams.run()
     table, letters, written = streams.table(), streams.dead_letters(), len(streams.records())
-    # as after a crash between writing a micro-batch and committing it
     for query in ("view", "dead-letters"):
-        commits = streams.folder / streams.view.name / query / "commits"
-        last = max(
-            (path for path in commits.iterdir() if path.name.isdigit()), key=lambda p: int(p.name)
-        )
-        last.unlink()
-        (commits / f".{last.name}.crc").unlink(missing_ok=True)
+        streams.forget_last_commit(query)
     streams.run()
     assert len(streams.records()) > written
     assert streams.table() == table
@@ -196,3 +222,90 @@ def test_spark_takes_sasl_settings_of_a_kafka_table(session: SparkSession, tmp_p
         rows.write.format("kafka").options(**kafka.spark()).option("topic", "t").save()
         read = session.read.format("kafka").options(**kafka.spark()).option("subscribe", "t").load()
         assert [bytes(row["key"]) for row in read.collect()] == [b"k"]
+
+
+def test_a_visit_is_live_and_late_requests_join_visits(
+    streams_of: Callable[[str], Streams], writer: Writer
+) -> None:
+    streams, layout = streams_of("visits"), SessionLayout(KEY_CODECS["string"])
+    source = streams.view.source
+
+    def visits() -> dict[tuple[str, ...], Any]:
+        return {key: json.loads(value) for key, value in streams.timed_table(layout).items()}
+
+    hosts = [request(100 + n, "10:00:00", client=f"10.0.1.{n}") for n in range(4)]
+    writer.send(source, [request(1, "10:00:00"), request(2, "10:50:00"), *hosts])
+    streams.run(dead_letters=False)
+    others = {
+        (host.decode(), "10:00:00", "10:00:00"): {"requests": 1, "bytes": 100} for host, _ in hosts
+    }
+    assert visits() == {
+        ("10.0.0.1", "10:00:00", "10:00:00"): {"requests": 1, "bytes": 100},
+        ("10.0.0.1", "10:50:00", "10:50:00"): {"requests": 1, "bytes": 100},
+        **others,
+    }
+    # one that is late joins both, one line was shipped before, one is too late
+    writer.send(source, [request(3, "10:25:00"), request(2, "10:50:00"), request(4, "09:49:59")])
+    streams.run(dead_letters=False)
+    joined = {("10.0.0.1", "10:00:00", "10:50:00"): {"requests": 3, "bytes": 300}}
+    assert visits() == {**joined, **others}
+    # hours later the first visit is over, and nothing touches it any more
+    writer.send(source, [request(5, "15:00:00"), request(6, "15:20:00")])
+    streams.run(dead_letters=False)
+    writer.send(source, [request(7, "10:55:00"), request(8, "15:30:00"), request(6, "15:20:00")])
+    streams.run(dead_letters=False)
+    later = {("10.0.0.1", "15:00:00", "15:30:00"): {"requests": 3, "bytes": 300}}
+    table = visits()
+    assert table == {**joined, **others, **later}
+    written = len(streams.records())
+    streams.forget_last_commit("view")
+    streams.run(dead_letters=False)
+    assert visits() == table
+    assert written <= len(streams.records())
+
+
+def test_late_requests_count_in_their_minute_until_they_are_too_late(
+    streams_of: Callable[[str], Streams], writer: Writer
+) -> None:
+    streams, layout = streams_of("requests-per-minute"), WindowLayout(KEY_CODECS["string"])
+    source = streams.view.source
+
+    def counts() -> dict[tuple[str, ...], int]:
+        table = streams.timed_table(layout)
+        return {key: int.from_bytes(value, "big") for key, value in table.items()}
+
+    writer.send(source, [request(1, "10:00:01"), request(2, "11:00:00"), request(3, "11:00:59")])
+    streams.run(dead_letters=False)
+    # the same line, one that is late, and one that is too late
+    late = [request(1, "10:00:01"), request(4, "10:00:59"), request(5, "10:00:58")]
+    writer.send(source, late)
+    streams.run(dead_letters=False)
+    wanted = {("10.0.0.1", "10:00:00"): 2, ("10.0.0.1", "11:00:00"): 2}
+    assert counts() == wanted
+    streams.forget_last_commit("view")
+    written = len(streams.records())
+    streams.run(dead_letters=False)
+    assert len(streams.records()) > written
+    assert counts() == wanted
+
+
+def test_departures_lie_where_their_aircraft_is_looked_for(
+    streams_of: Callable[[str], Streams], writer: Writer
+) -> None:
+    streams, layout = streams_of("departures"), WindowLayout(KEY_CODECS["string"])
+    writer.send(streams.view.source, [flight(tailnum=f"N{n}") for n in range(9)])
+    streams.run(dead_letters=False)
+    found = streams.timed_table(layout)
+    assert found.keys() == {(f"N{n}", "10:17:00") for n in range(9)}
+    assert len({partition for partition, _, _ in streams.records()}) > 1
+
+
+def test_a_flight_that_comes_again_later_counts_once(
+    streams_of: Callable[[str], Streams], writer: Writer
+) -> None:
+    streams = streams_of("airports")
+    writer.send(streams.view.source, [flight(), flight(minute=20)])
+    streams.run(dead_letters=False)
+    writer.send(streams.view.source, [flight(), flight(time_hour="2012-01-01T10:00:00Z")])
+    streams.run(dead_letters=False)
+    assert streams.table() == {"IAH": {"count": 3}}

@@ -15,14 +15,16 @@ from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
+from confluent_kafka.cimpl import NewPartitions
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from local.broker import Broker, quiet_admin
 from local.ports import free_ports
 from local.waiting import wait_until
 from spark.errors import JobError
 from spark.options import Settings
-from spark.run import Stop, supervise
+from spark.run import Queries, Stop, supervise
 from spark.sources import Kafka
 from spark.views import VIEWS
 from tests.conftest import MakeTopic
@@ -108,6 +110,10 @@ class Runner:
         for future in self._admin.delete_records([partition]).values():
             future.result(10)
 
+    def add_partition(self, topic: str) -> None:
+        new = NewPartitions(topic, 2)
+        self._admin.create_partitions([new])[topic].result(10)
+
     def make_anew(self, topic: str) -> None:
         self._admin.delete_topics([topic])[topic].result(10)
         wait_until(lambda: topic not in self._admin.list_topics(timeout=5).topics, 30, "deletion")
@@ -124,6 +130,7 @@ def test_progress_says_what_is_in_the_view_topic(runner: Runner) -> None:
     assert runner.once() == {
         "source_offsets": {runner.source: {"0": 3}},
         "input_rows": 3,
+        "late_rows": 0,
         "dead_letters": 1,
         "dead_letter_offsets": {runner.source: {"0": 3}},
     }
@@ -180,6 +187,47 @@ def test_unread_records_that_are_gone_are_an_error_that_says_what_to_do(runner: 
     assert "\n" not in message
     assert len(message) < 1000
     assert runner.counts().keys() == {"one", "two", "three", "four"}
+
+
+def test_views_catch_up_one_behind_the_other_and_the_first_writes_dead_letters(
+    runner: Runner, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark.run._CATCHING_UP", 1)
+    started: list[dict[str, Any]] = []
+    start = Queries._start
+
+    def noted(queries: Queries, writer: DataStreamWriter) -> None:
+        started.append(runner.progress()["source_offsets"])
+        start(queries, writer)
+
+    monkeypatch.setattr(Queries, "_start", noted)
+    second = replace(runner.view, name="second", topic=make_topic(cleanup_policy="compact"))
+    runner.settings = replace(runner.settings, views=[runner.view, second])
+    runner.write(b"one two", b"\xff")
+    first = runner.once()
+    assert first["dead_letters"] == 1
+    assert runner.settings.progress is not None
+    account = json.loads(runner.settings.progress.read_text())["second"]
+    assert account["source_offsets"] == first["source_offsets"] == {runner.source: {"0": 2}}
+    assert (account["dead_letters"], account["dead_letter_offsets"]) == (0, {})
+    # the first view, its dead letters, and only then the second view
+    assert started == [{}, *[first["source_offsets"]] * 2]
+
+
+def test_a_view_topic_with_more_partitions_ends_the_stream(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark.run._TOPIC_CHECK_SECONDS", 0)
+    runner.write(b"one")
+
+    def stream_until_it_ends() -> None:
+        with runner.stream() as thread:
+            runner.wait_progress(lambda p: bool(p["source_offsets"]))
+            runner.add_partition(runner.target)
+            wait_until(lambda: not thread.is_alive(), 60, "the runner's end")
+
+    with pytest.raises(JobError, match=r"had 1 partitions and now has 2\. Start again"):
+        stream_until_it_ends()
 
 
 @pytest.mark.parametrize("which", ["source", "target"])

@@ -8,14 +8,18 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame
 
+from backend.core.codecs import KEY_CODECS
+from backend.core.layouts import SessionLayout, WindowLayout
 from spark.views import VIEWS
 from tests.spark.conftest import Records
-from tests.spark.examples import departure, flight
+from tests.spark.examples import departure, flight, request, timed
 
 pytestmark = pytest.mark.spark
 
 DEPARTURES = VIEWS["latest-departure"]
 WORDS = VIEWS["word-count"]
+WINDOWS = WindowLayout(KEY_CODECS["string"])
+SESSIONS = SessionLayout(KEY_CODECS["string"])
 
 
 def latest(rows: DataFrame) -> dict[str, Any]:
@@ -111,3 +115,110 @@ def test_counts_are_int64_as_kafka_serializes_them(records: Records) -> None:
     rows = records((b"t", b"a " * 300))
     [row] = WORDS.result(rows).collect()
     assert bytes(row["value"]) == (300).to_bytes(8, "big")
+
+
+def test_departures_are_points_in_time_of_an_aircraft(records: Records) -> None:
+    cancelled = flight(dep_time=None, dep_delay=None, minute=59)
+    early = flight(time_hour="1960-01-01T10:00:00Z", tailnum="N2")
+    rows = records(flight(), flight(minute=55, dest="ORD"), cancelled, flight(), early)
+    found = VIEWS["departures"].result(rows).collect()
+    assert {row["bare_key"] for row in found} == {"N14228", "N2"}
+    # written in this order: what is there twice stands once
+    table = {timed(WINDOWS, bytes(row["key"])): json.loads(row["value"]) for row in found}
+    value = {"flight": "UA1545", "origin": "EWR", "dest": "IAH", "delay": 2}
+    assert table == {
+        ("N14228", "10:17:00"): value,
+        ("N14228", "10:57:00"): {**value, "dest": "ORD"},
+        ("N2", "10:17:00"): value,
+    }
+    # whole minutes, and no sequence
+    assert all(bytes(row["key"]).endswith(bytes(4)) for row in found)
+
+
+def test_of_departures_at_one_moment_the_last_in_the_topic_stays(records: Records) -> None:
+    rows = records(flight(flight=2), flight(flight=1))
+    found = [
+        json.loads(row["value"])["flight"] for row in VIEWS["departures"].result(rows).collect()
+    ]
+    assert found == ["UA2", "UA1"]
+
+
+def test_airports_count_each_flight_once(records: Records) -> None:
+    flights = [
+        flight(),
+        flight(),  # the same record again
+        flight(dep_delay=50, tailnum="N2"),  # the same flight, told otherwise
+        flight(time_hour="2013-01-02T10:00:00Z"),
+        flight(origin="JFK"),
+        flight(carrier="AA"),
+        flight(minute=16, dest="ORD"),
+        flight(minute=17, dest="BOS", dep_time=None, dep_delay=None),
+    ]
+    for order in (flights, flights[::-1]):
+        rows = VIEWS["airports"].result(records(*order)).collect()
+        found = {row["key"]: json.loads(row["value"]) for row in rows}
+        assert found == {"IAH": {"count": 4}, "ORD": {"count": 1}}
+
+
+# late ones last, and some lines twice
+REQUESTS = (
+    request(1, "10:00:00"),
+    request(2, "10:00:59", bytes=2**39),
+    request(2, "10:00:59", bytes=2**39),
+    request(3, "10:01:00"),
+    request(4, "10:31:01"),
+    request(5, "10:00:30", client="::1"),
+    request(6, "09:59:59"),
+    request(1, "10:00:00"),
+)
+
+
+def test_requests_and_bytes_of_a_host_are_counted_once_each(records: Records) -> None:
+    for name, wanted in (
+        ("requests-per-host", {"10.0.0.1": 5, "::1": 1}),
+        ("bytes-per-host", {"10.0.0.1": 400 + 2**39, "::1": 100}),
+    ):
+        rows = VIEWS[name].result(records(*REQUESTS)).collect()
+        found = {row["key"]: int.from_bytes(row["value"], "big", signed=True) for row in rows}
+        assert found == wanted, name
+
+
+def test_requests_are_counted_in_their_own_minute(records: Records) -> None:
+    rows = VIEWS["requests-per-minute"].result(records(*REQUESTS)).collect()
+    found = {timed(WINDOWS, bytes(row["key"])): int.from_bytes(row["value"], "big") for row in rows}
+    assert found == {
+        ("10.0.0.1", "09:59:00"): 1,
+        ("10.0.0.1", "10:00:00"): 2,
+        ("10.0.0.1", "10:01:00"): 1,
+        ("10.0.0.1", "10:31:00"): 1,
+        ("::1", "10:00:00"): 1,
+    }
+    assert {row["bare_key"] for row in rows} == {"10.0.0.1", "::1"}
+
+
+def test_half_an_hour_of_silence_ends_a_visit(records: Records) -> None:
+    rows = VIEWS["visits"].result(records(*REQUESTS)).collect()
+    found = {timed(SESSIONS, bytes(row["key"])): json.loads(row["value"]) for row in rows}
+    assert found == {
+        ("10.0.0.1", "09:59:59", "10:01:00"): {"requests": 4, "bytes": 300 + 2**39},
+        ("10.0.0.1", "10:31:01", "10:31:01"): {"requests": 1, "bytes": 100},
+        ("::1", "10:00:30", "10:00:30"): {"requests": 1, "bytes": 100},
+    }
+
+
+def test_lines_that_no_view_can_take_are_rejected_each_with_a_reason(records: Records) -> None:
+    wrong = {
+        "request_id: missing": request(1, "10:00:00", request_id=""),
+        "client: missing": request(1, "10:00:00", client=""),
+        "time: not a time": request(1, "10:00"),
+        "bytes: not within": request(1, "10:00:00", bytes=2**40),
+        "bytes: not a whole number": request(1, "10:00:00", bytes=2**63),
+        "bytes: missing": request(1, "10:00:00", bytes=None),
+        "value: not JSON": (b"10.0.0.1", b'{"time":"2026-01-01T10:0'),
+        "value: not UTF-8": (b"10.0.0.1", b'{"uri":"\xff"}'),
+    }
+    rows = records(*wrong.values(), request(1, "10:00:00", bytes=2**40 - 1))
+    rejected = VIEWS["visits"].rejected(rows).orderBy("offset").collect()
+    assert len(rejected) == len(wrong)
+    for row, reason in zip(rejected, wrong, strict=True):
+        assert row["reason"].startswith(reason)

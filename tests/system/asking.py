@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from types import TracebackType
 
+from local.waiting import wait_until
 from tests.client import Client, Response
 
 # What is wrong with an answer to this path, or "" if nothing is.
@@ -65,6 +66,15 @@ class Asking:
         """Passes over all paths that every thread has finished without a 503."""
         return min(self._rounds)
 
+    def all_again(self, timeout: float = 20.0) -> None:
+        """Until every thread has asked for everything once more from now on."""
+        begun = self.rounds()
+        wait_until(
+            lambda: self.failures or self.wrong or self.rounds() > begun + 1,
+            timeout, "every path to be answered again", 0.02,
+        )  # fmt: skip
+        self.check()
+
     def check(self) -> None:
         assert not self.failures, self.failures[0]
         assert not self.wrong, self.wrong[:5]
@@ -89,7 +99,7 @@ class Asking:
             raise
         finally:
             for client in clients:
-                client.__exit__(None, None, None)
+                client.close()
 
     def _ask(self, client: Client, path: str) -> bool:
         try:

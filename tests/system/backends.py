@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from local.errors import LocalError, tail
@@ -29,6 +28,8 @@ QUICK = {
     "QUERYABLE_END_OFFSET_INTERVAL": "0.2",
     "QUERYABLE_BROKER_TIMEOUT": "2",
     "QUERYABLE_FORWARD_TIMEOUT": "5",
+    # most tests are about who holds what, and forwards; those of standbys ask for some
+    "QUERYABLE_STANDBY_REPLICAS": "0",
 }
 START = 40.0  # s, on a loaded machine
 
@@ -98,13 +99,16 @@ class Backend:
         self.wait(lambda: self.try_get("/health/live"), "an answer")
 
     def wait_ready(self, instances: int = 0, timeout: float = START) -> None:
-        """Until all its partitions are answerable, on a map of `instances` if that is not 0."""
+        """Until all its partitions are answerable, on a map of `instances` if that is not 0, which
+        is not about to change."""
 
         def ready() -> bool:
             answer = self.try_get("/health/ready")
             if answer is None or answer.status != 200:
                 return False
-            return not instances or len(self.processors()["processors"]) == instances
+            processors = self.processors()["processors"]
+            warming = [p for each in processors for p in each["warmingPartitions"].values() if p]
+            return not instances or (len(processors) == instances and not warming)
 
         self.wait(ready, "it to be ready", timeout)
 
@@ -248,12 +252,7 @@ class Backends:
     def __enter__(self) -> Backends:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for backend in self.all:
             backend.end()
 

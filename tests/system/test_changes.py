@@ -100,15 +100,6 @@ def stream(port: int, key: str, last_event_id: str | None = None) -> Iterator[St
         opened.close()
 
 
-@contextmanager
-def closing_nginx(prefix: Path, backends: str) -> Iterator[Nginx]:
-    nginx = Nginx(prefix, backends, {})
-    try:
-        yield nginx
-    finally:
-        nginx.stop()
-
-
 def owner_of(backend: Backend, key: str) -> str:
     return backend.get(key_path("v", key)).headers["Served-By"].partition(";")[0]
 
@@ -121,7 +112,7 @@ def test_every_change_once_and_in_order_whoever_is_asked(
     deployment = deploy(views_toml(v={"topic": topic}))
     backends = deployment.start(2)
     addresses = ",".join(f"127.0.0.1:{backend.port}" for backend in backends)
-    with closing_nginx(tmp_path / "nginx", addresses) as nginx:
+    with Nginx(tmp_path / "nginx", addresses, {}) as nginx:
         ports = [*(backend.port for backend in backends), nginx.port]
         opened = [Stream(port, key_path("v", "a") + "/changes") for port in ports]
         for each in opened:

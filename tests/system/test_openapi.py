@@ -32,8 +32,9 @@ from backend.api.openapi_views import EXAMPLE_KEYS
 from backend.core.codecs import KEY_CODECS
 from backend.core.partitioner import partition_of
 from tests.backend.unit.avro_examples import ORDER, binary
-from tests.client import Client, Response
+from tests.client import Client, Response, raw
 from tests.conftest import MakeTopic
+from tests.proxy.nginx import Nginx
 from tests.system.backends import Backend, settle, views_toml
 from tests.system.conftest import Deploy
 from tests.system.model import Writer
@@ -45,6 +46,12 @@ NOW = int(time.time() * 1000) - 60_000
 STREAMS = "/changes"
 STATED = ("Partition", "Offset", "Lag", "Staleness", "Served-By", "Topology-Epoch", "Location",
           "Retry-After", "Allow", "ETag", "Schema-Fingerprint", "Schema-Id")  # fmt: skip
+# which are about the resource, not about who answers when
+COMPARED = ("Content-Type", "Partition", "Offset", "Lag", "Topology-Epoch", "Retry-After", "Allow",
+            "ETag", "Vary", "Cache-Control", "Schema-Fingerprint", "Schema-Id")  # fmt: skip
+# what an instance says of itself, or of this moment: alike in what it tells of
+OF_THE_MOMENT = ("/instance", "/metrics", "/health/live", "/health/ready", "/admin/topology.json",
+                 "/topics/{topic}/records")  # fmt: skip
 MODES = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
 # as many requests an operation and mode as there is time for
 EXAMPLES = int(os.environ.get("OPENAPI_EXAMPLES", "5"))
@@ -131,7 +138,7 @@ def examples(document: Any) -> Iterator[tuple[str, str, str, bytes | None, int]]
                 yield path, method, f"{target}?{urlencode(query)}", content, status
 
 
-def ask(backend: Backend, method: str, target: str, body: bytes | None) -> Response:
+def ask(backend: Backend | Nginx, method: str, target: str, body: bytes | None) -> Response:
     if not target.partition("?")[0].endswith(STREAMS):
         with Client(backend.port) as client:
             return client.request(method.upper(), target.rstrip("?"), body)
@@ -167,6 +174,54 @@ def test_every_example_leads_to_the_status_that_it_says(
         asked.add((path, method))
     assert not wrong, "\n".join(wrong)
     assert asked == {(path, m) for path, item in document["paths"].items() for m in item}
+
+
+@pytest.fixture(scope="module")
+def nginx(backends: list[Backend], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nginx]:
+    addresses = ",".join(f"127.0.0.1:{backend.port}" for backend in backends)
+    with Nginx(tmp_path_factory.mktemp("nginx") / "prefix", addresses, {}) as nginx:
+        nginx.wait_for_map(backends[0].processors()["epoch"])
+        yield nginx
+
+
+def told(path: str, method: str, answer: Response) -> tuple[Any, ...]:
+    """What an answer says of the resource; of what belongs to a moment, the names in it."""
+    body: Any = answer.body
+    if answer.status == 200 and path in OF_THE_MOMENT and method != "head":
+        if answer.headers["Content-Type"] == "application/json":
+            body = sorted(answer.json())
+        else:
+            body = {line.partition(b"{")[0].partition(b" ")[0] for line in body.splitlines()}
+    return answer.status, *(answer.headers[name] for name in COMPARED), body
+
+
+def test_every_route_answers_through_nginx_as_it_does_directly(
+    backends: list[Backend], nginx: Nginx, document: Any
+) -> None:
+    different: list[str] = []
+    asked = set()
+    for path, method, target, body, _ in examples(document):
+        direct = [told(path, method, ask(backend, method, target, body)) for backend in backends]
+        proxied = told(path, method, ask(nginx, method, target, body))
+        if proxied not in direct:
+            different.append(f"{method} {target}: {proxied}, directly {direct}")
+        asked.add((path, method))
+    assert not different, "\n".join(different)
+    assert asked == {(path, m) for path, item in document["paths"].items() for m in item}
+
+
+def test_what_is_not_for_clients_nginx_refuses(backends: list[Backend], nginx: Nginx) -> None:
+    [backend, _] = backends
+    for path in ("/internal/scan", "/internal/batch"):
+        refused = ask(nginx, "post", path, b"{}")
+        assert (refused.status, refused.code) == (404, "no-such-resource")
+        assert ask(backend, "post", path, b"{}").code == "bad-request"
+    assert ask(nginx, "get", "/proxy/health", None).status == 200
+    assert ask(backend, "get", "/proxy/health", None).status == 404
+    for target in ("/orders/Zürich", "/views?x=é", "/api/v1/kv/orders?from=é"):
+        for port in (nginx.port, backend.port):
+            answer = raw(port, f"GET {target} HTTP/1.1\r\nHost: t\r\n\r\n".encode())
+            assert (answer.status, answer.code) == (400, "bad-request")
 
 
 @schemathesis.check

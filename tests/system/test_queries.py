@@ -60,14 +60,11 @@ def running(
     backends = module_deploy(views).start(3)
     prefix = tmp_path_factory.mktemp("nginx") / "prefix"
     addresses = ",".join(f"127.0.0.1:{backend.port}" for backend in backends)
-    nginx = Nginx(prefix, addresses, {})
-    try:
+    with Nginx(prefix, addresses, {}) as nginx:
         wait_until(lambda: nginx.health()["status"] == "ok", 10, "the proxy to have a map")
         yield Running(backends, nginx)
         for backend in backends:
             assert "Traceback" not in backend.log()
-    finally:
-        nginx.stop()
 
 
 def _partition(key: str) -> int:

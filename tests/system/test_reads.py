@@ -17,7 +17,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from local.broker import Broker
-from tests.client import Client, Response, exchange, key_path
+from tests.client import Client, Response, exchange, key_path, raw
 from tests.conftest import MakeTopic
 from tests.system.backends import Backend, views_toml
 from tests.system.conftest import Deploy
@@ -269,12 +269,28 @@ def test_requests_sent_at_once_are_answered_in_their_order(running: Running) -> 
     assert re.findall(rb'"key":"(key \d+)"', answers) == [key.encode() for key in keys]
 
 
-def test_a_request_line_beyond_all_bounds_is_refused(running: Running) -> None:
-    with Client(running.backends[0].port) as client:
-        answer = client.get(f"/messages/{'x' * 40_000}")
-        assert 400 <= answer.status < 500
-        assert b"Traceback" not in answer.body
-    assert running.backends[0].get("/messages/a").status == 200
+@pytest.mark.parametrize(
+    ("request_bytes", "status", "code"),
+    [
+        ("GET /messages/Zürich HTTP/1.1\r\nHost: t\r\n\r\n".encode(), 400, "bad-request"),
+        (b"GET /views?name=\xff HTTP/1.1\r\nHost: t\r\n\r\n", 400, "bad-request"),
+        (b"GET /api/v1/kv/v?from=\xc3\xa9 HTTP/1.1\r\nHost: t\r\n\r\n", 400, "bad-request"),
+        (b"GET /views/v\x01 HTTP/1.1\r\nHost: t\r\n\r\n", 400, "bad-request"),
+        (b"GET /views\r\n\r\n", 400, "bad-request"),
+        (b"GET /views HTTP/1.1\r\nno header\r\n\r\n", 400, "bad-request"),
+        (b"GET /messages/%b HTTP/1.1\r\nHost: t\r\n\r\n" % (b"x" * 40_000), 414, "uri-too-long"),
+        (b"GET / HTTP/1.1\r\nX: %b\r\n\r\n" % (b"x" * 10_000), 431, "headers-too-large"),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: x\r\n\r\n", 400, "bad-request"),
+    ],
+)
+def test_what_is_no_valid_request_is_a_problem_too(
+    running: Running, request_bytes: bytes, status: int, code: str
+) -> None:
+    [backend, *_] = running.backends
+    answer = raw(backend.port, request_bytes)
+    assert (answer.status, answer.code) == (status, code), answer
+    assert answer.headers["Connection"] == "close"
+    assert backend.get("/messages/a").status == 200
 
 
 def samples_of(backend: Backend, name: str) -> dict[tuple[str, ...], float]:

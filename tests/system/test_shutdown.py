@@ -44,8 +44,8 @@ def test_idle_connections_do_not_hold_it_up_and_stores_are_closed(
     for client in clients:
         with pytest.raises(OSError):  # noqa: PT011
             client.get("/views")
-        client.__exit__(None, None, None)
-    silent.__exit__(None, None, None)
+        client.close()
+    silent.close()
     assert held
     for partition in held:
         on_disk = stored(backend.data_dir, "v", partition)

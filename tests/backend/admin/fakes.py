@@ -108,8 +108,10 @@ def serving(
         "held": opened,
         "watcher": SimpleNamespace(facts=lambda topic: facts),
         "ingestor": SimpleNamespace(
-            opening=lambda: [(ORDERS.name, partition) for partition in opening], rebuilds=2
+            opening=lambda: {(ORDERS.name, partition): "active" for partition in opening},
+            rebuilds=2,
         ),
+        "copier": SimpleNamespace(under_way=dict),
         "member": None,
         "appender": None,
     }

@@ -38,9 +38,12 @@ def candidate(
     started_at: int = 0,
     mis_partitioned: tuple[str, ...] = (),
     built: Mapping[str, int] | None = None,
+    ready: Mapping[str, Iterable[int]] | None = None,
+    standby: Mapping[str, Iterable[int]] | None = None,
+    rack: str = "",
 ) -> Candidate:
     return Candidate(
-        member=Member(id_, "127.0.0.1", 8081),
+        member=Member(id_, "127.0.0.1", 8081, rack),
         views=Candidate.views_of(tuple(views)),
         positions=positions or {},
         active={name: tuple(held) for name, held in (active or {}).items()},
@@ -48,4 +51,6 @@ def candidate(
         started_at=started_at,
         mis_partitioned=mis_partitioned,
         built=built or {},
+        ready={name: tuple(those) for name, those in (ready or {}).items()},
+        standby={name: tuple(those) for name, those in (standby or {}).items()},
     )

@@ -43,8 +43,13 @@ class FakeIngestor:
     rebuilds = 0
     progress_at = float("inf")
 
-    def opening(self) -> list[tuple[str, int]]:
-        return []
+    def opening(self) -> dict[tuple[str, int], str]:
+        return {}
+
+
+class FakeCopier:
+    def under_way(self) -> dict[tuple[str, int], Any]:
+        return {}
 
 
 class FakeMember:
@@ -60,6 +65,7 @@ def serving(views: Iterable[View] = (ORDERS,), **settings: Any) -> Serving:
         held=Held(views),
         watcher=cast(Any, FakeWatcher()),
         ingestor=cast(Any, FakeIngestor()),
+        copier=cast(Any, FakeCopier()),
         member=cast(Any, FakeMember()),
         appender=cast(Any, None),
     )

@@ -30,7 +30,7 @@ def test_a_store_that_cannot_be_read_does_not_stop_ingest(tmp_path: Path, damage
     held.add(HeldPartition(of, 0, store, Progress(0, 0, True), identity(of), 0.0))
     ingestor = Ingestor(
         (of,), cast(Any, folder), held, cast(Any, FakeWatcher()), cast(Any, None), {}, 0,
-        lambda: 0, lambda: None, 0,
+        lambda: 0, lambda: None, 0, cast(Any, None),
     )  # fmt: skip
     ingestor._fetcher = cast(Any, FakeFetcher())
     ingestor._watcher.refresh = lambda: None  # type: ignore[method-assign]

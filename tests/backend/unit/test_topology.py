@@ -23,7 +23,8 @@ from tests.backend.unit.examples import ORDERS, candidate
 NAMES = st.text("abc-.é0", min_size=1, max_size=4)
 OFFSETS = st.integers(0, 2**63 - 1)
 MS = st.integers(0, 2**45)
-MEMBERS = st.builds(Member, NAMES, NAMES, st.integers(1, 65535))
+PARTITIONS = st.integers(0, 500)
+MEMBERS = st.builds(Member, NAMES, NAMES, st.integers(1, 65535), NAMES | st.just(""))
 EPOCHS = st.builds(Epoch, MS, st.integers(0, 2**31 - 1))
 DESCRIPTIONS = st.dictionaries(NAMES, st.none() | NAMES, max_size=3)
 
@@ -39,11 +40,13 @@ def topologies(draw: st.DrawFn) -> Topology:
         st.lists(indices, max_size=6).map(tuple),
         st.booleans(),
         st.integers(0, 9),
+        st.lists(st.lists(indices, max_size=2).map(tuple), max_size=6).map(tuple),
+        st.lists(st.tuples(PARTITIONS, indices), max_size=3).map(tuple),
     )
-    return Topology(draw(EPOCHS), tuple(members), draw(st.dictionaries(NAMES, placed, max_size=3)))
+    views = draw(st.dictionaries(NAMES, placed, max_size=3))
+    return Topology(draw(EPOCHS), tuple(members), views, draw(NAMES))
 
 
-PARTITIONS = st.integers(0, 500)
 CANDIDATES = st.builds(
     Candidate,
     member=MEMBERS,
@@ -54,6 +57,9 @@ CANDIDATES = st.builds(
     started_at=MS,
     mis_partitioned=st.lists(NAMES, max_size=2).map(tuple),
     built=st.dictionaries(NAMES, PARTITIONS, max_size=2),
+    ready=st.dictionaries(NAMES, st.lists(PARTITIONS).map(tuple), max_size=3),
+    standby=st.dictionaries(NAMES, st.lists(PARTITIONS).map(tuple), max_size=3),
+    secret=NAMES,
 )
 
 
@@ -82,12 +88,12 @@ FOREIGN = {
     "a number": packed(1),
     "a list": packed([1]),
     "no version": packed({}),
-    "another version": packed({"v": 2, "ms": 1, "members": [], "views": {}}),
-    "nothing else": packed({"v": 1}),
-    "a list of views": packed({"v": 1, "ms": 1, "members": [], "views": [], "member": ["a", "b", 1],
+    "another version": packed({"v": 9, "ms": 1, "members": [], "views": {}}),
+    "nothing else": packed({"v": 2}),
+    "a list of views": packed({"v": 2, "ms": 1, "members": [], "views": [], "member": ["a", "b", 1],
                                "positions": {}, "active": {}, "epoch": [1, 1], "started_at": 1,
                                "mis_partitioned": [], "built": {}}),
-    "a member of two": packed({"v": 1, "ms": 1, "members": [["a", "b"]], "views": {},
+    "a member of two": packed({"v": 2, "ms": 1, "members": [["a", "b"]], "views": {},
                                "member": ["a", "b"]}),
 }  # fmt: skip
 
@@ -101,9 +107,9 @@ def test_user_data_of_others(user_data: bytes) -> None:
 
 
 def test_the_version_is_named() -> None:
-    with pytest.raises(TopologyError, match="version 2"):
+    with pytest.raises(TopologyError, match="version 9"):
         Topology.decode(FOREIGN["another version"], 1)
-    with pytest.raises(TopologyError, match="version 2"):
+    with pytest.raises(TopologyError, match="version 9"):
         Candidate.decode(FOREIGN["another version"])
 
 
@@ -148,11 +154,20 @@ def test_epochs_are_ordered() -> None:
 
 TOPOLOGY = Topology(
     Epoch(1795225262643, 17),
-    (Member("b1", "127.0.0.1", 8081), Member("b2", "127.0.0.2", 8082)),
+    (Member("b1", "127.0.0.1", 8081), Member("b2", "127.0.0.2", 8082, "r2")),
     {
-        "orders": PlacedView(ORDERS.description(), ORDERS.hash, (0, 1, NOBODY, 0), True, 3),
+        "orders": PlacedView(
+            ORDERS.description(),
+            ORDERS.hash,
+            (0, 1, NOBODY, 0),
+            True,
+            3,
+            standbys=((1,), (0,), (), ()),
+            warming=((3, 1),),
+        ),
         "missing": PlacedView({"topic": "missing", "path": None}, "h", ()),
     },
+    "secret",
 )
 
 
@@ -169,8 +184,17 @@ def test_who_is_active() -> None:
     assert TOPOLOGY.partitions_of("b1", "nothing") == []
 
 
+def test_who_can_be_asked() -> None:
+    b1, b2 = TOPOLOGY.members
+    asked = [TOPOLOGY.holders_of("orders", p) for p in range(-1, 5)]
+    assert asked == [[], [b1, b2], [b2, b1], [], [b1], []], "not who is warming up"
+    assert TOPOLOGY.roles_of("b2", "orders") == {"active": [1], "standby": [0], "warming": [3]}
+    assert TOPOLOGY.roles_of("b9", "orders") == {"active": [], "standby": [], "warming": []}
+
+
 def test_the_document_of_processors() -> None:
     assert TOPOLOGY.processors({"b2": "draining"}) == {
+        "version": 1,
         "epoch": "1795225262643-17",
         "views": {
             "orders": {
@@ -192,15 +216,18 @@ def test_the_document_of_processors() -> None:
                 "port": 8081,
                 "state": "running",
                 "topicPartitions": {"orders": [0, 3], "missing": []},
-                "standbyPartitions": {"orders": [], "missing": []},
+                "standbyPartitions": {"orders": [1], "missing": []},
+                "warmingPartitions": {"orders": [], "missing": []},
             },
             {
                 "id": "b2",
                 "host": "127.0.0.2",
                 "port": 8082,
+                "rack": "r2",
                 "state": "draining",
                 "topicPartitions": {"orders": [1], "missing": []},
-                "standbyPartitions": {"orders": [], "missing": []},
+                "standbyPartitions": {"orders": [0], "missing": []},
+                "warmingPartitions": {"orders": [3], "missing": []},
             },
         ],
     }

@@ -65,6 +65,12 @@ def test_the_shipped_file() -> None:
         "latest-departure": "/messages",
         "word-count": "/words",
         "flights": "/flights",
+        "airports": "/airports",
+        "departures": "/departures",
+        "requests-per-host": "/requests",
+        "requests-per-minute": "/requests-per-minute",
+        "bytes-per-host": "/bytes",
+        "visits": "/visits",
     }
     assert views["word-count"].value == "int64"
 

@@ -52,7 +52,7 @@ def test_what_waits_is_not_skipped_and_does_not_hold_up_others(tmp_path: Path) -
         held.add(HeldPartition(each, 0, store, Progress(0, 6, False), identity(each), 0.0))
     ingestor = Ingestor(
         views, cast(Any, folder), held, cast(Any, FakeWatcher()), cast(Any, letters), {}, 0,
-        lambda: 0, lambda: None, 0,
+        lambda: 0, lambda: None, 0, cast(Any, None),
     )  # fmt: skip
     fetcher = FakeFetcher()
     ingestor._fetcher = cast(Any, fetcher)

@@ -32,6 +32,10 @@ local function ids(backends)
     return table.concat(list, " ")
 end
 
+local function usable(map)
+    return { unpack(map.ordered, 1, map.usable) }
+end
+
 --- A key of the partition.
 local function key_in(partition, count)
     for number = 1, 1000 do
@@ -79,16 +83,16 @@ describe("a map", function()
         assert.equal("10.0.0.2", map.holders.words[1][1].address)
     end)
 
-    it("4 asks those that drain last, and the dead not at all", function()
+    it("4 asks those that drain late, and the dead last", function()
         local map = topology.build(processors {
             processor("b1", "one", "draining", { 0 }, { 1 }),
             processor("b2", "two", "running", { 1 }, { 0 }),
             processor("b3", "three", "dead", { 2 }, { 0, 1 }),
         }, ADDRESSES)
-        assert.same({ "b2 b1", "b1" }, { holders_of(map, 0) })
-        assert.same({ "b2 b1", "b2" }, { holders_of(map, 1) })
-        assert.same({ "", "b3" }, { holders_of(map, 2) })
-        assert.equal("b2", ids(map.usable))
+        assert.same({ "b2 b1 b3", "b1" }, { holders_of(map, 0) })
+        assert.same({ "b2 b1 b3", "b2" }, { holders_of(map, 1) })
+        assert.same({ "b3", "b3" }, { holders_of(map, 2) })
+        assert.equal("b2", ids(usable(map)))
     end)
 
     it("5 asks an active in another state, for it says best what is the matter", function()
@@ -105,17 +109,17 @@ describe("a map", function()
             processor("b2", "two", "running", {}, { 0 }),
         }, ADDRESSES)
         assert.same({ "b2", "b1" }, { holders_of(map, 0) })
-        assert.equal("b2", ids(map.usable))
+        assert.equal("b2", ids(usable(map)))
     end)
 
     it("7 falls back to the best there are", function()
         local map = topology.build(processors {
             processor("b1", "one", "draining", {}, {}), processor("b2", "two", "dead", {}, {}),
         }, ADDRESSES)
-        assert.equal("b1", ids(map.usable))
+        assert.equal("b1", ids(usable(map)))
         map = topology.build(processors { processor("b2", "two", "dead", {}, {}) }, ADDRESSES)
-        assert.equal("b2", ids(map.usable))
-        assert.equal("", ids(topology.build(processors {}, ADDRESSES).usable))
+        assert.equal("b2", ids(usable(map)))
+        assert.equal("", ids(usable(topology.build(processors {}, ADDRESSES))))
     end)
 
     it("8 takes the partition count from the view, never from the lists", function()
@@ -158,7 +162,29 @@ describe("a map", function()
         assert.equal("b2 b3", ids(topology.others(map, {}, 1, 2)))
     end)
 
-    it("11 knows views by short path, with or without a slash at its end", function()
+    it("11 gives others of a lesser rank after all of the best", function()
+        local map = topology.build(processors {
+            processor("b1", "one", "dead", {}, {}),
+            processor("b2", "two", "running", {}, {}),
+            processor("b3", "three", "draining", {}, {}),
+            processor("b4", "nowhere", "running", {}, {}),
+            processor("b5", "one", "running", {}, {}),
+        }, ADDRESSES)
+        assert.equal("b2 b5 b3 b1", ids(topology.others(map, {}, 0)))
+        assert.equal("b5 b2 b3", ids(topology.others(map, {}, 1, 3)))
+    end)
+
+    it("12 says how many holders come before the dead", function()
+        local map = topology.build(processors {
+            processor("b1", "one", "running", { 0 }, {}),
+            processor("b2", "two", "draining", {}, { 0 }),
+            processor("b3", "three", "dead", { 1 }, { 0 }),
+        }, ADDRESSES)
+        assert.equal(2, map.holders.words[0].good)
+        assert.equal(1, map.holders.words[1].good)
+    end)
+
+    it("13 knows views by short path, with or without a slash at its end", function()
         local answer = processors {}
         answer.views.words.path = "/a/b/"
         local map = topology.build(answer, ADDRESSES)
@@ -168,7 +194,7 @@ describe("a map", function()
         assert.same({}, topology.build(answer, ADDRESSES).views.by_path)
     end)
 
-    it("12 is not made of what is none", function()
+    it("14 is not made of what is none", function()
         for _, answer in ipairs {
             false, {}, { epoch = "1-1" }, { epoch = 7, views = {}, processors = {} },
             { epoch = "1-1", views = {}, processors = "x" },
@@ -181,7 +207,7 @@ describe("a map", function()
         end
     end)
 
-    it("13 ignores partitions of views that it does not know", function()
+    it("15 ignores partitions of views that it does not know", function()
         local other = processor("b1", "one", "running", { 0 }, {})
         other.topicPartitions.unknown = { 0 }
         other.standbyPartitions = cjson.null

@@ -1,0 +1,177 @@
+"""Who stands by: on other members than the active, in other racks where there are any, evenly."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Protocol
+
+from backend.core.topology import Candidate
+from backend.membership.shares import Shares
+
+
+class Positions(Protocol):
+    def position(self, partition: int, member: int) -> int: ...
+
+    def ready(self, partition: int) -> set[int]: ...
+
+    def of(self, partition: int) -> Mapping[int, int]: ...
+
+
+def place_standbys(
+    active: list[int],
+    warming: Mapping[int, int],
+    eligible: list[int],
+    members: list[Candidate],
+    copies: Positions,
+    load: list[int],
+    replicas: int,
+    claimed: Mapping[int, Iterable[int]],
+) -> tuple[tuple[int, ...], ...]:
+    """Standbys by partition, the one that has most first; adds to `load`.
+
+    Whoever warms up is none of them: it is there beside them until it is active. `claimed` is who
+    stands by now: it stays, as far as its share allows.
+    """
+    replicas = min(replicas, len(eligible) - 1)
+    if replicas <= 0:
+        return ()
+    standing = {i: {p for p in of if p < len(active)} for i, of in claimed.items()}
+    placing = _Placing(active, warming, eligible, members, copies, load, replicas, standing)
+    placing.keep(standing)
+    placing.keep({i: {p for p in range(len(active)) if i in copies.of(p)} for i in eligible})
+    placing.fill()
+    return tuple(
+        tuple(sorted(chosen, key=lambda i: (i not in copies.ready(p), -copies.position(p, i), i)))
+        for p, chosen in enumerate(placing.chosen)
+    )
+
+
+class _Placing:
+    def __init__(
+        self,
+        active: list[int],
+        warming: Mapping[int, int],
+        eligible: list[int],
+        members: list[Candidate],
+        copies: Positions,
+        load: list[int],
+        replicas: int,
+        claimed: Mapping[int, set[int]],
+    ) -> None:
+        self._active = active
+        self._warming = warming
+        self._eligible = eligible
+        self._rack = [c.member.rack for c in members]
+        self._racks = Counter(self._rack[i] for i in eligible)
+        self._copies = copies
+        self._replicas = replicas
+        self._claimed = claimed
+        self._shares = Shares(
+            len(active) * replicas, eligible, load, prefer=lambda i: -len(claimed[i])
+        )
+        self.chosen: list[list[int]] = [[] for _ in active]
+        self._by_member: dict[int, set[int]] = {i: set() for i in eligible}
+
+    def _free(self, partition: int, member: int) -> bool:
+        """Whether it has nothing of the partition yet."""
+        return (
+            member != self._active[partition]
+            and member != self._warming.get(partition)
+            and member not in self.chosen[partition]
+        )
+
+    def _apart(self, partition: int, member: int) -> bool:
+        """Whether its rack is another than those of the partition's other members."""
+        others = (self._active[partition], *self.chosen[partition])
+        return self._rack[member] not in {self._rack[i] for i in others}
+
+    def _more_racks(self, partition: int) -> bool:
+        """Whether somebody is free in a rack that has nothing of the partition."""
+        if len(self._racks) == 1:
+            return False
+        used = {self._rack[i] for i in (self._active[partition], *self.chosen[partition])}
+        warming = self._warming.get(partition)
+        return any(
+            size > (warming is not None and self._rack[warming] == rack)
+            for rack, size in self._racks.items()
+            if rack not in used
+        )
+
+    def _add(self, partition: int, member: int) -> None:
+        self.chosen[partition].append(member)
+        self._by_member[member].add(partition)
+        self._shares.take(member)
+
+    def _remove(self, partition: int, member: int) -> None:
+        self.chosen[partition].remove(member)
+        self._by_member[member].discard(partition)
+        self._shares.give_back(member)
+
+    def keep(self, having: Mapping[int, set[int]]) -> None:
+        """Gives members what they have, those that can answer first."""
+        wishes = sorted(
+            (i not in self._copies.ready(p), -self._copies.position(p, i), p, i)
+            for i, partitions in having.items()
+            for p in partitions
+        )
+        for _, _, partition, member in wishes:
+            if (
+                len(self.chosen[partition]) < self._replicas
+                and self._shares.room[member] > 0
+                and self._free(partition, member)
+                and (self._apart(partition, member) or not self._more_racks(partition))
+            ):
+                self._add(partition, member)
+
+    def fill(self) -> None:
+        """Gives what is left to whoever has room."""
+        for partition, chosen in enumerate(self.chosen):
+            while len(chosen) < self._replicas:
+                member = self._somebody(partition)
+                if member is None:
+                    # a warming one leaves too few
+                    break
+                self._add(partition, member)
+
+    def _somebody(self, partition: int) -> int | None:
+        """Who takes it: who has room; or one that gets more than its share, if need be."""
+        more_racks = self._more_racks(partition)
+
+        def fits(member: int) -> bool:
+            return self._free(partition, member) and (
+                not more_racks or self._apart(partition, member)
+            )
+
+        member = self._shares.emptiest(fits)
+        if member is not None:
+            return member
+        crowded = [i for i in self._eligible if fits(i)]
+        if not crowded:
+            return None
+        if not more_racks:
+            member = self._make_room(crowded)
+            if member is not None:
+                return member
+        # apart is worth more than even; who has it already stays, or it would move to and fro
+        return max(crowded, key=lambda i: (partition in self._claimed[i], self._shares.room[i], -i))
+
+    def _make_room(self, crowded: list[int]) -> int | None:
+        """One of these, after one of its partitions went to somebody who has room."""
+        for member in crowded:
+            # what it has least of moves with the least loss
+            for other in sorted(
+                self._by_member[member],
+                key=lambda p: (
+                    member in self._copies.ready(p),
+                    self._copies.position(p, member),
+                    p,
+                ),
+            ):
+                taker = self._shares.emptiest(partial(self._free, other))
+                if taker is not None:
+                    self._remove(other, member)
+                    self._add(other, taker)
+                    return member
+        return None

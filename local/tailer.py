@@ -1,0 +1,133 @@
+"""Ships the proxy's access log to a topic, line by line: ``python -m local.tailer --help``.
+
+Key: the client's address; value: the line. At least once: what was delivered when the process was
+killed may come again, and every line has a request id by which readers know it. A line that is no
+JSON object is shipped all the same, without a key: whoever decodes it has dead letters for that.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+import orjson
+import typer
+from confluent_kafka import KafkaError, Message, Producer
+
+from local.log_reader import LogReader, Position
+
+LONGEST = 500_000
+"""Bytes of a line; what is behind is cut off, and nobody could decode it anyway."""
+
+INTERVAL = 0.5
+"""Seconds between two looks at a file that has not grown."""
+
+
+class Tailer:
+    """One log file and its topic. Memory: a chunk of the file and the producer's queue."""
+
+    def __init__(
+        self, log: Path, position: Path, bootstrap_servers: str, topic: str = "weblog"
+    ) -> None:
+        self._log = log
+        self._position = position
+        self._topic = topic
+        self._failed: KafkaError | None = None
+        self._settings = {
+            "bootstrap.servers": bootstrap_servers,
+            "partitioner": "murmur2_random",  # that of Java, and of the views
+            "enable.idempotence": True,
+            "linger.ms": 20,
+            "compression.type": "lz4",
+            "queue.buffering.max.messages": 10_000,
+            "queue.buffering.max.kbytes": 16_384,
+            "message.timeout.ms": 60_000,
+            "delivery.report.only.error": True,
+            "on_delivery": self._on_delivery,
+            "log_level": 0,
+        }
+        self._begin()
+
+    def _begin(self) -> None:
+        self._producer = Producer(self._settings)
+        self._reader = LogReader(self._log, Position.load(self._position))
+
+    def run(self, stop: threading.Event) -> None:
+        """Until ``stop`` is set; what was read by then is delivered first, or read again."""
+        while not stop.is_set():
+            if not self.step():
+                stop.wait(INTERVAL)
+
+    def close(self) -> None:
+        """The file; what was read is delivered already."""
+        self._reader.close()
+
+    def step(self) -> int:
+        """Ships what is there now, a chunk at most; the number of lines.
+
+        Where the broker does not take them (it is away for a minute) they are read again.
+        """
+        lines = self._reader.lines()
+        while self._reader.lost:
+            _say(self._reader.lost.pop())
+        for line in lines:
+            self._produce(line[:LONGEST])
+        while len(self._producer):
+            self._producer.flush(1)
+        if self._failed is not None:
+            _say(f"the broker refused lines of {self._log}: {self._failed.str()}. Trying again.")
+            self._failed = None
+            self._reader.close()
+            self._begin()
+            return 0
+        if lines:
+            self._reader.position.store(self._position)
+        return len(lines)
+
+    def _produce(self, line: bytes) -> None:
+        while True:
+            try:
+                self._producer.produce(self._topic, line, _client(line))
+                return
+            except BufferError:  # its queue is full
+                self._producer.poll(0.1)
+
+    def _on_delivery(self, error: KafkaError | None, _: Message | None) -> None:
+        self._failed = error or self._failed
+
+
+def _client(line: bytes) -> bytes | None:
+    try:
+        client = orjson.loads(line)["client"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return client.encode() if isinstance(client, str) and client else None
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def main(
+    log: Annotated[Path, typer.Option(help="The access log: a JSON object a line.")],
+    position: Annotated[Path, typer.Option(help="File that keeps how far it is shipped.")],
+    topic: Annotated[str, typer.Option(help="Where the lines go.")] = "weblog",
+    bootstrap_servers: Annotated[str, typer.Option(help="Kafka's address.")] = os.environ.get(
+        "QUERYABLE_BOOTSTRAP_SERVERS", "127.0.0.1:9092"
+    ),
+) -> None:
+    """Ships a growing access log to a topic, until SIGTERM or Ctrl-C."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    with closing(Tailer(log, position, bootstrap_servers, topic)) as tailer:
+        tailer.run(stop)
+
+
+if __name__ == "__main__":
+    typer.run(main)

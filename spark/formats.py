@@ -1,0 +1,25 @@
+"""Bytes of record keys and values, as Kafka's serializers and Kafka Streams' changelogs have them.
+
+Integers are big-endian; times are ms since 1970. Backends read them by ``backend.core.layouts``.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+
+def int64(number: Column) -> Column:
+    """8 bytes, as Kafka's LongSerializer writes them."""
+    # Under ANSI rules a number cannot be cast to binary.
+    return F.unhex(F.lpad(F.hex(number), 16, "0"))
+
+
+def window_key(key: Column, start: Column) -> Column:
+    """``key · start (8 B) · sequence (4 B, 0)``; of a time series ``start`` is the moment."""
+    return F.concat(key.cast("binary"), int64(start), F.unhex(F.lit("00000000")))
+
+
+def session_key(key: Column, start: Column, end: Column) -> Column:
+    """``key · end (8 B) · start (8 B)``."""
+    return F.concat(key.cast("binary"), int64(end), int64(start))

@@ -1,0 +1,41 @@
+"""departures: every departure of every aircraft, as a time series.
+
+Key: tail number and the moment when it left (schedule plus delay), in Kafka Streams' window layout.
+Value: JSON
+
+    {"flight": "UA1545", "origin": "EWR", "dest": "IAH", "delay": 2}
+
+with ``delay`` in minutes, negative when early. A record that comes late or twice stands where it
+belongs, once. An aircraft cannot leave twice at once: of records of the same aircraft and moment
+the last one in the raw topic stays (its key is the aircraft, and no shuffle changes the order of a
+partition). Cancelled flights did not depart.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from spark.departed import departed
+from spark.formats import window_key
+from spark.schemas import FLIGHTS
+from spark.view import View
+
+
+def departures(flights: DataFrame) -> DataFrame:
+    """Well-formed rows of ``FLIGHTS`` ► ``key``, ``value``, ``bare_key``, one row a departure."""
+    return departed(flights).select(
+        window_key(F.col("tailnum"), 1000 * F.col("left")).alias("key"),
+        F.to_json(F.struct("flight", "origin", "dest", "delay")).alias("value"),
+        F.col("tailnum").alias("bare_key"),
+    )
+
+
+VIEW = View(
+    name="departures",
+    description="every departure of every aircraft, as a time series",
+    source="flights",
+    topic="departures",
+    decoder=FLIGHTS,
+    derive=departures,
+)

@@ -1,0 +1,107 @@
+"""visits: what each client host has asked in one go, half an hour of silence ends a visit.
+
+Key: the client's address and the times of the first and the last request, in Kafka Streams' session
+layout. Value: JSON ``{"requests": 12, "bytes": 3456}``.
+
+As in Kafka Streams a visit is there from its first request on: each one that follows writes the
+longer visit, and deletes the one that it replaces, or those that a late request joins. Spark's own
+``session_window`` tells of a session only when it is over and nothing late can come. See
+``spark.requests`` for late and duplicate lines.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
+
+from spark.formats import session_key
+from spark.requests import each_once
+from spark.schemas import WEBLOG
+from spark.sessions import Session, gone, merged, packed, unpacked
+from spark.view import View
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+GAP = 30 * 60 * 1000
+"""ms without a request that end a visit."""
+
+_FOUND = "client string, start long, end long, requests long, bytes long"
+_STATE = "sessions binary"
+
+
+def visits(requests: DataFrame) -> DataFrame:
+    """Well-formed rows of ``WEBLOG`` ► ``key``, ``value`` (null: no more), ``bare_key``."""
+    hosts = each_once(requests).groupBy("client")
+    if requests.isStreaming:
+        timeout = GroupStateTimeout.EventTimeTimeout
+        found = hosts.applyInPandasWithState(_followed, _FOUND, _STATE, "update", timeout)
+    else:
+        found = hosts.applyInPandas(_all, _FOUND)
+    value = F.to_json(F.struct("requests", "bytes"))
+    return found.select(
+        session_key(F.col("client"), F.col("start"), F.col("end")).alias("key"),
+        F.when(F.col("requests").isNotNull(), value).alias("value"),
+        F.col("client").alias("bare_key"),
+    )
+
+
+def _followed(
+    key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState
+) -> Iterator[pd.DataFrame]:
+    """What a micro-batch changes of one host's visits: deletions, then what is new or longer.
+
+    The state holds those visits that a request could still change.
+    """
+    [client] = key
+    before = unpacked(state.get[0]) if state.exists else []
+    new = [] if state.hasTimedOut else [each for frame in frames for each in _single(frame)]
+    after = merged([*before, *new], GAP)
+    # what is older than the watermark does not come any more
+    open_ = [each for each in after if each.end + GAP >= state.getCurrentWatermarkMs()]
+    if open_:
+        state.update((packed(open_),))
+        state.setTimeoutTimestamp(open_[-1].end + GAP + 1)
+    elif state.exists:
+        state.remove()
+    changed = [each for each in after if each not in before]
+    # of Spark's own joining of frames
+    warnings.filterwarnings("ignore", "The behavior of DataFrame concat", FutureWarning)
+    yield _frame(client, gone(before, after), changed)
+
+
+def _all(key: tuple[Any, ...], requests: pd.DataFrame) -> pd.DataFrame:
+    """One host's visits, of all its requests."""
+    [client] = key
+    return _frame(client, (), merged(_single(requests), GAP))
+
+
+def _single(requests: pd.DataFrame) -> Iterator[Session]:
+    times = requests["time"].astype("datetime64[ms]").astype("int64")
+    for time, size in zip(times.tolist(), requests["bytes"].tolist(), strict=True):
+        yield Session(time, time, 1, size)
+
+
+def _frame(client: str, ended: Iterable[Session], changed: Iterable[Session]) -> pd.DataFrame:
+    import pandas as pd  # by Spark's workers only: it takes half a second
+
+    rows: list[tuple[Any, ...]]
+    rows = [(client, each.start, each.end, None, None) for each in ended]
+    rows += [(client, *each) for each in changed]
+    names = ["client", "start", "end", "requests", "bytes"]
+    return pd.DataFrame(rows, columns=names).astype(dict.fromkeys(names[1:], "Int64"))
+
+
+VIEW = View(
+    name="visits",
+    description="the visits of each client host: requests at most half an hour apart",
+    source="weblog",
+    topic="visits",
+    decoder=WEBLOG,
+    derive=visits,
+)

@@ -1,0 +1,157 @@
+"""Copies of store partitions: the stream, and from one data folder to another."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from pathlib import Path
+from typing import Any, cast
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backend.api.copies import Copies
+from backend.core.copying import CopyError, end_line, file_header, receive
+from backend.core.records import ENTRY, entry_head
+from backend.core.signing import sign
+from backend.storage.folder import DataFolder
+from tests.backend.unit.examples import ORDERS
+from tests.backend.unit.fakes import Instance
+
+FILES = st.dictionaries(
+    st.from_regex(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,20}", fullmatch=True), st.binary(max_size=50),
+    max_size=4,
+)  # fmt: skip
+
+
+class Kept(io.BytesIO):
+    """A file that can be looked into once it is closed."""
+
+    def close(self) -> None:
+        self.content = self.getvalue()
+        super().close()
+
+
+def stream_of(files: dict[str, bytes]) -> bytes:
+    import hashlib
+
+    parts = [
+        file_header(name, len(content)) + content + hashlib.sha256(content).digest()
+        for name, content in files.items()
+    ]
+    return b"".join(parts) + end_line(len(files), sum(map(len, files.values())))
+
+
+def received(stream: bytes) -> dict[str, bytes]:
+    source, kept = io.BytesIO(stream), dict[str, Kept]()
+
+    def create(name: str) -> Kept:
+        return kept.setdefault(name, Kept())
+
+    receive(source.read, source.readline, create)
+    return {name: file.content for name, file in kept.items()}
+
+
+@settings(deadline=None, max_examples=100)
+@given(FILES, st.data())
+def test_a_stream_is_taken_whole_or_not_at_all(
+    files: dict[str, bytes], data: st.DataObject
+) -> None:
+    stream = stream_of(files)
+    assert received(stream) == files
+    with pytest.raises(CopyError):
+        received(stream[: data.draw(st.integers(0, len(stream) - 2))])
+    if any(files.values()):
+        name, content = next((n, c) for n, c in files.items() if c)
+        changed = stream.replace(
+            file_header(name, len(content)) + content,
+            file_header(name, len(content)) + bytes([content[0] ^ 1]) + content[1:],
+        )
+        with pytest.raises(CopyError, match="checksum"):
+            received(changed)
+
+
+@pytest.mark.parametrize("name", ["../CURRENT", "a/b", "", ".", "..", "a\x00", "x" * 101])
+def test_a_file_goes_nowhere_else(name: str) -> None:
+    with pytest.raises(CopyError, match="no file of a store"):
+        received(file_header(name, 0) + bytes(32) + end_line(1, 0))
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Any:
+    folder = DataFolder(tmp_path / "b1")
+    made = Instance(folder, ORDERS, copy_bandwidth=1e12)
+    made.place(0)
+    made.serving.topology = made.serving.topology.__class__(
+        made.serving.topology.epoch, made.serving.topology.members, made.serving.topology.views, "s"
+    )
+    yield made
+    folder.close()
+
+
+def asked(instance: Instance, body: bytes) -> tuple[list[dict[str, Any]], Any]:
+    sent: list[dict[str, Any]] = []
+
+    async def send(message: Any) -> None:
+        sent.append(dict(message))
+
+    problem = asyncio.run(Copies(instance.serving).answer(body, cast(Any, send)))
+    return sent, problem
+
+
+def question(**more: Any) -> bytes:
+    return orjson.dumps({"view": "orders", "hash": ORDERS.hash, "partition": 0, **more})
+
+
+def test_from_one_instance_to_another(instance: Instance, tmp_path: Path) -> None:
+    held = instance.hold(0, {b"a": b"1", b"b": b"2"})
+    held.store.write(held.store.new_batch(), 7)
+    sent, problem = asked(instance, sign(question(), "s"))
+    assert problem is None
+    stream = b"".join(message.get("body", b"") for message in sent)
+    assert [message.get("more_body") for message in sent[1:]].count(False) == 1
+
+    other = DataFolder(tmp_path / "b2")
+    copy = other.new_copy("orders", 0)
+    source = io.BytesIO(stream)
+    receive(source.read, source.readline, lambda name: (copy / name).open("xb"))
+    other.adopt(copy, "orders", 0)
+    store, rebuilt = other.open("orders", 0)
+    assert rebuilt is None
+    assert store.position == 7
+    assert store.get(ENTRY + ORDERS.key_codec.to_store(b"b")) == entry_head(7, 1) + b"2"
+    assert store.identity is not None
+    assert held.identity.answerable
+    assert not store.identity.answerable, "it has to reach the end first"
+    store.close()
+    other.close()
+    leftovers = [path.name for path in (tmp_path / "b1" / "orders").iterdir()]
+    assert leftovers == ["0"], "the checkpoint is deleted"
+
+
+def test_who_gets_none(instance: Instance) -> None:
+    for body in (question(), sign(question(), "another"), b""):
+        sent, problem = asked(instance, body)
+        assert (sent, problem.status, problem.code) == ([], 403, "not-a-member")
+    instance.hold(0, {b"a": b"1"}, goal=9, answerable=False)
+    for text in (question(), question(partition=1), question(hash="h"), question(view="nothing")):
+        sent, problem = asked(instance, sign(text, "s"))
+        assert (sent, problem.code) == ([], "not-here")
+    sent, problem = asked(instance, sign(b"[]", "s"))
+    assert (sent, problem.code) == ([], "bad-request")
+
+
+def test_what_is_no_store_is_not_adopted(tmp_path: Path) -> None:
+    folder = DataFolder(tmp_path)
+    copy = folder.new_copy("orders", 0)
+    with pytest.raises(ValueError, match="no identity"):
+        folder.adopt(copy, "orders", 0)
+    assert not folder.exists("orders", 0)
+    folder.discard(copy)
+    left = folder.new_copy("orders", 1)
+    folder.close()
+    folder = DataFolder(tmp_path)
+    assert not left.exists(), "what a crash left is deleted at the next start"
+    folder.close()

@@ -1,0 +1,148 @@
+"""A growing log: half lines, rotation, truncation, restarts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from local.log_reader import CHUNK, LogReader, Position
+
+
+def line(number: int) -> bytes:
+    return json.dumps({"request_id": f"{number:032x}", "uri": "/x" * 200}).encode()
+
+
+class Log:
+    """The log of a writer, and who reads it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "access.log"
+        self.reader = LogReader(self.path, None, grace=0)
+
+    def write(self, *numbers: int, path: Path | None = None) -> None:
+        with (path or self.path).open("ab") as file:
+            file.writelines(line(number) + b"\n" for number in numbers)
+
+    def rotate(self, name: str) -> Path:
+        rotated = self.path.with_name(name)
+        self.path.rename(rotated)
+        return rotated
+
+    def read(self) -> list[int]:
+        """All there is, looking often enough for a rotation to be noticed."""
+        found: list[bytes] = []
+        for _ in range(6):
+            found += self.reader.lines()
+        return [int(json.loads(each)["request_id"], 16) for each in found]
+
+    def restart(self, folder: Path) -> None:
+        self.reader.position.store(folder / "position.json")
+        self.reader.close()
+        self.reader = LogReader(self.path, Position.load(folder / "position.json"), grace=0)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    made = Log(tmp_path)
+    yield made
+    made.reader.close()
+
+
+def test_lines_are_given_once_and_whole(log: Log) -> None:
+    assert log.read() == []  # there is no file yet
+    log.write(1, 2)
+    assert log.read() == [1, 2]
+    with log.path.open("ab") as file:
+        file.write(line(3)[:50])
+        file.flush()
+        assert log.read() == []
+        file.write(line(3)[50:] + b"\n" + line(4)[:10])
+    assert log.read() == [3]
+    assert log.reader.lost == []
+
+
+def test_a_rotated_file_is_read_to_its_end(log: Log) -> None:
+    log.write(1)
+    assert log.read() == [1]
+    rotated = log.rotate("access.log.1")
+    log.write(2, path=rotated)  # the writer has not noticed yet
+    assert log.read() == [2]
+    log.write(3, path=rotated)
+    log.write(4)
+    assert log.read() == [3, 4]
+    log.write(5)
+    assert log.read() == [5]
+
+
+def test_within_the_grace_a_rotated_file_may_still_grow(log: Log) -> None:
+    log.reader = LogReader(log.path, None, grace=60)
+    log.write(1)
+    assert log.read() == [1]
+    rotated = log.rotate("access.log.1")
+    log.write(3)
+    assert log.read() == []
+    log.write(2, path=rotated)
+    assert log.read() == [2]
+
+
+def test_a_truncated_file_is_read_from_its_start(log: Log) -> None:
+    log.write(1, 2, 3)
+    assert log.read() == [1, 2, 3]
+    log.path.write_bytes(b"")
+    log.write(4)
+    assert log.read() == [4]
+    # written anew, and longer than it was
+    log.path.write_bytes(b"")
+    log.write(5, 6, 7)
+    assert log.read() == [5, 6, 7]
+
+
+def test_a_restart_goes_on_where_it_was(log: Log, tmp_path: Path) -> None:
+    log.write(1, 2)
+    assert log.read() == [1, 2]
+    log.restart(tmp_path)
+    log.write(3)
+    assert log.read() == [3]
+
+
+def test_a_restart_finds_what_was_rotated_meanwhile(log: Log, tmp_path: Path) -> None:
+    log.write(1)
+    assert log.read() == [1]
+    log.write(2)
+    log.rotate("access.log-20260101")
+    log.write(3)
+    log.rotate("access.log.1")
+    log.write(4)
+    log.restart(tmp_path)
+    assert log.read() == [2, 3, 4]
+    assert log.reader.lost == []
+    log.write(5)
+    assert log.read() == [5]
+
+
+def test_a_file_that_is_gone_is_said(log: Log, tmp_path: Path) -> None:
+    log.write(1)
+    assert log.read() == [1]
+    log.path.unlink()
+    log.write(2)  # maybe with the inode of the other
+    log.restart(tmp_path)
+    assert log.read() == [2]
+    [lost] = log.reader.lost
+    assert f"byte {len(line(1)) + 1} is gone" in lost
+
+
+def test_a_position_file_that_is_broken_is_none(tmp_path: Path) -> None:
+    for content in ("", "{", "[]", '{"offset": 5, "x": 1}'):
+        (tmp_path / "position.json").write_text(content)
+        assert Position.load(tmp_path / "position.json") is None
+    assert Position.load(tmp_path / "none") is None
+
+
+def test_a_line_without_end_goes_in_pieces(log: Log) -> None:
+    log.path.write_bytes(b"x" * (CHUNK + 10) + b"\n" + line(1) + b"\n")
+    pieces = [*log.reader.lines(), *log.reader.lines()]
+    assert [len(piece) for piece in pieces[:2]] == [CHUNK, 10]
+    assert pieces[2] == line(1)

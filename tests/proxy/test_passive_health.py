@@ -1,0 +1,234 @@
+"""Who fails is asked after the others, for a short, growing time; further attempts are bounded."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from local.waiting import wait_until
+from tests.client import Client
+from tests.proxy.backends import CATCHING_UP, Answer, Backend, Behaviour, Cluster, Request, says
+from tests.proxy.conftest import KEY
+from tests.proxy.nginx import Nginx
+
+pytestmark = pytest.mark.system
+
+Roles = tuple[Backend, Backend, Backend]
+
+# a key of each partition of nine, from the first on, by murmur2
+KEYS = [f"/words/k{number}" for number in (12, 3, 8, 2, 4, 0, 5, 6, 1)]
+
+
+@pytest.fixture
+def hang(cluster: Cluster) -> Iterator[Behaviour]:
+    """Takes the request and says nothing, as a stopped process does."""
+    released = threading.Event()
+
+    def behaviour(request: Request) -> None:
+        released.wait(60)
+
+    yield behaviour
+    released.set()
+
+
+@pytest.fixture
+def client(roles: Roles, nginx: Nginx) -> Iterator[Client]:
+    """A connection that stays open: one worker of nginx answers all its requests."""
+    with nginx.client() as client:
+        assert client.get("/proxy/health").status == 200
+        yield client
+
+
+def left_out(client: Client, backend: Backend) -> Any:
+    """What the client's worker says of the backend."""
+    backends = client.get("/proxy/health").json()["backends"]
+    return next(b["left_out"] for b in backends if b["id"] == backend.name)
+
+
+def reader(nginx: Nginx, target: str, done: threading.Event) -> tuple[threading.Thread, list[Any]]:
+    """Reads without a pause, until `done`; (when, status) of each answer."""
+    answers: list[Any] = []
+
+    def read() -> None:
+        with nginx.client() as client:
+            while not done.is_set():
+                answers.append((time.monotonic(), client.get(target).status))
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    return thread, answers
+
+
+@pytest.mark.parametrize(("fault", "longest"), [("refuses", 0.3), ("hangs", 1.0)])
+def test_no_partition_is_silent_for_long_when_a_holder(
+    roles: Roles, nginx: Nginx, hang: Behaviour, fault: str, longest: float
+) -> None:
+    broken = roles[0]
+    done = threading.Event()
+    readers = [reader(nginx, target, done) for target in KEYS]
+    try:
+        wait_until(lambda: all(len(answers) > 5 for _, answers in readers), 10, "reads")
+        if fault == "refuses":
+            broken.stop()
+        else:
+            broken.behave = hang
+        ends = time.monotonic() + longest + 0.5
+        wait_until(
+            lambda: all(answers[-1][0] > ends for _, answers in readers), 20, "reads after that"
+        )
+    finally:
+        done.set()
+        for thread, _ in readers:
+            thread.join()
+    silences = []
+    for _, answers in readers:
+        assert {status for _, status in answers} == {200}
+        times = [when for when, _ in answers]
+        silences.append(max(b - a for a, b in pairwise(times)))
+    assert max(silences) <= longest, silences
+
+
+def test_who_hangs_is_tried_less_and_less_often(
+    roles: Roles, client: Client, hang: Behaviour
+) -> None:
+    active, standby, _ = roles
+    tried: list[float] = []
+
+    def note(request: Request) -> Answer | None:
+        tried.append(time.monotonic())
+        return hang(request)
+
+    active.behave = note
+    reads = 0
+    began = time.monotonic()
+    while len(tried) < 3:
+        assert client.get(KEY).json() == {"by": standby.name}
+        reads += 1
+        assert time.monotonic() < began + 20
+    assert reads > 50
+    # 0.4 s for the read itself, then 0.25 and 0.5 s
+    gaps = [after - before for before, after in pairwise(tried)]
+    for gap, expected in zip(gaps, (0.65, 0.9), strict=True):
+        assert expected - 0.02 < gap < expected + 0.4, gaps
+    # one good answer ends it
+    assert left_out(client, active)["failures"] == 3
+    active.behave = active.answer
+    wait_until(lambda: client.get(KEY).json() == {"by": active.name}, 10, "the active")
+    assert left_out(client, active) is None
+    assert client.get(KEY).json() == {"by": active.name}
+
+
+def test_the_proxys_health_says_who_is_left_out_until_when(roles: Roles, client: Client) -> None:
+    active, standby, _ = roles
+    active.stop()
+    assert client.get(KEY).json() == {"by": standby.name}
+    said = left_out(client, active)
+    assert said["failures"] == 1
+    assert -0.1 < said["until"] / 1000 - time.time() <= 0.25
+    assert left_out(client, standby) is None
+
+
+def test_what_any_can_answer_is_not_asked_of_who_hangs(
+    roles: Roles, client: Client, hang: Behaviour
+) -> None:
+    active = roles[0]
+    active.behave = hang
+    assert client.get(KEY).status == 200
+    began = time.monotonic()
+    for _ in range(12):
+        assert client.get("/views/words/keys").json()["by"] != active.name
+        # its trials are for point reads, who give up soon
+        assert client.get(KEY + "/windows").json()["by"] != active.name
+    assert client.request("POST", "/topics/words/records", b"{}").status == 200
+    assert time.monotonic() - began < 2
+    # nobody else is left: asked last, not never
+    active.behave = active.answer
+    for other in roles[1:]:
+        other.stop()
+    assert client.get("/views/words/keys").json() == {"by": active.name}
+
+
+def test_who_failed_is_asked_if_the_others_cannot_answer(roles: Roles, client: Client) -> None:
+    active, standby, other = roles
+    active.behave = says(None)
+    assert client.get(KEY).json() == {"by": standby.name}
+    active.behave = active.answer
+    standby.behave = says(CATCHING_UP)
+    assert client.get(KEY).json() == {"by": active.name}
+    assert other.requests == []
+
+
+@pytest.mark.parametrize("state", ["draining", "dead"])
+def test_who_drains_or_is_thought_dead_is_asked_after_the_standby(
+    cluster: Cluster, roles: Roles, nginx: Nginx, state: str
+) -> None:
+    active, standby, other = roles
+    active.state = state
+    cluster.epoch = "1000-2"
+    nginx.wait_for_map("1000-2")
+    with nginx.client() as client:
+        assert client.get(KEY).json() == {"by": standby.name}
+        standby.behave = says(CATCHING_UP)
+        assert client.get(KEY).json() == {"by": active.name}
+        active.behave = says(None)
+        standby.stop()
+        assert client.get(KEY).json() == {"by": other.name}
+
+
+def test_a_slow_active_is_asked_again_if_the_standby_cannot_answer(
+    roles: Roles, client: Client, nginx: Nginx
+) -> None:
+    active, standby, _ = roles
+
+    def slow(request: Request) -> Answer:
+        # no wait for a condition: that it takes long is what is tested
+        threading.Event().wait(0.7)
+        return active.answer(request)
+
+    active.behave = slow
+    standby.behave = says(CATCHING_UP)
+    assert client.get(KEY).json() == {"by": active.name}
+    (entry,) = nginx.access_log(1, KEY)
+    assert (entry["attempts"], entry["upstream_status"]) == (3, "504, 503, 200")
+    assert len(standby.requests) == 1
+
+
+def test_half_an_answer_never_looks_like_a_whole_one(roles: Roles, client: Client) -> None:
+    active, standby, _ = roles
+    active.behave = says(Answer(200, b'{"by": ', {"Content-Length": "100", "Connection": "close"}))
+    with pytest.raises(ConnectionError):
+        client.get(KEY)
+    assert (len(active.requests), len(standby.requests)) == (1, 0)
+
+
+def test_what_is_tried_again_is_bounded(roles: Roles, client: Client, nginx: Nginx) -> None:
+    requests = 300
+    for backend in roles:
+        backend.behave = says(None)
+    for _ in range(requests):
+        response = client.get(KEY)
+        assert (response.status, response.json()["code"]) == (503, "no-backend")
+        assert response.headers["Retry-After"] == "1"
+    attempts = sum(len(backend.requests) for backend in roles)
+    # the bucket, and a tenth of the requests; without it there were three attempts each
+    assert requests + 100 <= attempts <= requests + 100 + requests // 10
+    retries = client.get("/proxy/health").json()["retries"]
+    assert retries["tokens"] < 1
+    assert retries["denied"] > requests / 2
+    assert sum(entry["attempts"] for entry in nginx.access_log(requests, KEY)) == attempts
+    # the first answer is the answer
+    for backend in roles:
+        backend.behave = says(CATCHING_UP)
+    for _ in range(8):
+        assert client.get(KEY).json() == {"code": "catching-up"}
+    assert sum(len(backend.requests) for backend in roles) <= attempts + 8 + 1
+    for backend in roles:
+        backend.behave = backend.answer
+    for _ in range(30):
+        assert client.get(KEY).status == 200
+    assert client.get("/proxy/health").json()["retries"]["tokens"] >= 2

@@ -1,0 +1,140 @@
+"""Every example of README.md and docs/: its command is run, and its answer is as it is shown.
+
+What a reader may rely on stands in docs/queries/README.md, "The examples".
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from runpy import run_path
+
+import pytest
+
+from local.broker import Broker
+from tests.docs.examples import PAGES, ROOT, Example, examples_of
+from tests.proxy.nginx import Nginx
+from tests.system.backends import settle
+from tests.system.conftest import Deploy
+
+pytestmark = pytest.mark.system
+
+EXAMPLE = ROOT / "docs" / "queries" / "example"
+PROXY_PORT, BACKEND_PORT = 8080, 8081
+# what differs from run to run; an ETag or a cursor is asked for again in examples that follow
+VOLATILE = re.compile(
+    r'(?<=^etag: ")[a-z-]+-[0-9a-f]{8}-[0-9]+-[0-9]+-'
+    r'|(?<="next":")[\w-]+'
+    r"|(?<=^offset: )[0-9]+|(?<= as of offset )[0-9]+"
+    r"|(?<=^staleness: )[0-9]+"
+    r"|(?<=^topology-epoch: )[0-9]+-[0-9]+"
+    r"|(?<=^served-by: )b[0-9]",
+    re.M,
+)
+
+
+@dataclass
+class Console:
+    """Runs command lines; its `ports` are those of nginx and the backends by what pages say."""
+
+    ports: dict[int, int]
+    home: Path
+    # what a page shows -> what came in its place, of this run
+    differing: dict[str, str] = field(default_factory=dict)
+
+    def run(self, example: Example) -> str:
+        command = example.command
+        for shown, actual in self.differing.items():
+            command = command.replace(shown, actual)
+        for shown_port, port in self.ports.items():
+            command = command.replace(f"127.0.0.1:{shown_port}", f"127.0.0.1:{port}")
+        endless = " -N" in command
+        process = subprocess.Popen(
+            ["bash", "-c", command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "CURL_HOME": str(self.home)},
+            start_new_session=True,
+            text=True,
+        )
+        assert process.stdout is not None
+        try:
+            # of a stream without an end so much as is shown
+            most = len(example.shown.splitlines()) if endless else None
+            written = "".join(islice(process.stdout, most))
+        finally:
+            if process.poll() is None and endless:
+                os.killpg(process.pid, signal.SIGTERM)
+            process.stdout.close()
+            process.wait(10)
+        for shown_port, port in self.ports.items():
+            written = written.replace(f"127.0.0.1:{port}", f"127.0.0.1:{shown_port}")
+        return written
+
+    def check(self, example: Example) -> None:
+        shown, actual = Answer.of(example.shown), Answer.of(self.run(example))
+        # of the headers a page shows those that matter
+        actual.headers = {n: v for n, v in actual.headers.items() if n in shown.headers}
+        told = f"{example.page.name}: $ {example.command}\n{actual}"
+        assert VOLATILE.sub("…", str(actual)) == VOLATILE.sub("…", str(shown)), told
+        found = (VOLATILE.findall(str(answer)) for answer in (shown, actual))
+        self.differing |= {s: a for s, a in zip(*found, strict=True) if len(s) > 8}
+
+
+@dataclass
+class Answer:
+    """What a command has written, without what a page may add to it."""
+
+    status: str
+    headers: dict[str, str]
+    body: str
+
+    @classmethod
+    def of(cls, text: str) -> Answer:
+        head, body = "", text.replace("\r", "").rstrip("\n")
+        if body.startswith("HTTP/"):
+            head, _, body = body.partition("\n\n")
+        if body.startswith("{"):
+            body = re.sub(r"\n +", "", body)
+        status, *lines = head.rstrip("\n").split("\n")
+        pairs = (line.split(": ", 1) for line in lines)
+        return cls(status, {name.lower(): value for name, value in pairs}, body)
+
+    def __str__(self) -> str:
+        headers = "".join(f"{name}: {value}\n" for name, value in sorted(self.headers.items()))
+        return f"{self.status}\n{headers}\n{self.body}"
+
+
+@pytest.fixture(scope="module")
+def console(
+    module_deploy: Deploy, broker: Broker, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Console]:
+    """What the examples speak of, loaded as a reader would, and nginx before two backends."""
+    run_path(str(EXAMPLE / "load.py"))["load"](broker.bootstrap_servers)
+    deployment = module_deploy((EXAMPLE / "views.toml").read_text())
+    (deployment.folder / "order.avsc").symlink_to(EXAMPLE / "order.avsc")
+    backends = deployment.start(2)
+    settle(backends)
+    # one that has to ask another for the key of the examples of redirects
+    elsewhere = "/messages/N10156?route=redirect"
+    backends.sort(key=lambda backend: backend.get(elsewhere).status, reverse=True)
+    home = tmp_path_factory.mktemp("home")
+    (home / ".curlrc").write_text("silent\nshow-error\nmax-time = 15\n")
+    addresses = ",".join(f"127.0.0.1:{backend.port}" for backend in backends)
+    with Nginx(home / "nginx", addresses, {}) as nginx:
+        nginx.wait_for_map(backends[0].processors()["epoch"])
+        ports = {BACKEND_PORT + n: backend.port for n, backend in enumerate(backends)}
+        yield Console({PROXY_PORT: nginx.port, **ports}, home)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_example_answers_as_it_is_shown(console: Console, page: Path) -> None:
+    console.differing.clear()
+    for example in examples_of(page):
+        console.check(example)

@@ -1,0 +1,160 @@
+"""Standbys: who answers when the active does not, and that nobody falls silent meanwhile."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from tests.client import Response, key_path
+from tests.conftest import MakeTopic
+from tests.system.asking import Asking
+from tests.system.backends import Backend, settle, views_toml
+from tests.system.conftest import Deploy
+from tests.system.model import Writer
+
+pytestmark = pytest.mark.system
+
+PARTITIONS = 6
+TABLE = {f"key {n}": n for n in range(60)}
+PATHS = {key_path("v", key): value for key, value in TABLE.items()}
+
+
+def right(path: str, answer: Response) -> str:
+    found = answer.status == 200 and answer.json()["value"] == PATHS[path]
+    return "" if found else "no or a wrong answer"
+
+
+def roles(backend: Backend, role: str) -> dict[str, list[int]]:
+    """Instance -> partitions of v in a role, as the backend's map says."""
+    return {p["id"]: p[role]["v"] for p in backend.processors()["processors"]}
+
+
+def states(backend: Backend) -> dict[str, Any]:
+    return {p["id"]: p["state"] for p in backend.processors()["processors"]}
+
+
+def test_whoever_holds_a_partition_answers(
+    deploy: Deploy, make_topic: MakeTopic, writer: Writer
+) -> None:
+    topic = make_topic(PARTITIONS)
+    writer.table(topic, TABLE)
+    first, second = deploy(views_toml(v={"topic": topic}), standby_replicas="1").start(2)
+    active = roles(first, "topicPartitions")
+    assert {id_: len(p) for id_, p in active.items()} == {"b1": 3, "b2": 3}
+    assert roles(first, "standbyPartitions") == {"b1": active["b2"], "b2": active["b1"]}
+    for backend in (first, second):
+        first.wait(lambda b=backend: states(b) == {"b1": "running", "b2": "running"}, "heartbeats")
+        for path, value in PATHS.items():
+            answer = backend.get(path)
+            assert answer.status == 200, answer
+            assert answer.json()["value"] == value
+            partition = int(answer.headers["Partition"])
+            role = "active" if partition in active[backend.id] else "standby"
+            assert answer.headers["Served-By"] == f"{backend.id}; {role}"
+            # the active alone, wherever that is
+            answer = backend.get(path + "?stale=never")
+            owner = next(id_ for id_, those in active.items() if partition in those)
+            assert (answer.status, answer.headers["Served-By"]) == (200, f"{owner}; active")
+    # what the active has not read yet, the standby has not either: both are asked, in vain
+    answer = first.get(next(iter(PATHS)) + "?min_offset=" + ",".join(f"{p}:999" for p in range(6)))
+    assert (answer.status, answer.code) == (503, "not-up-to-offset")
+
+    # one is killed: the other answers for all at once, and says soon that it is dead
+    with Asking([first.port], list(PATHS), right, threads=1) as asking:
+        second.kill()
+        asking.all_again()
+        first.wait(lambda: states(first).get("b2") == "dead", "the heartbeats to be missed", 5)
+        never = [first.get(path + "?stale=never") for path in PATHS]
+        assert {answer.status for answer in never} == {200, 503}
+        settle([first])
+        asking.all_again()
+    assert roles(first, "topicPartitions") == {"b1": list(range(PARTITIONS))}
+
+    # it comes back, stands by, and takes its share over once it has caught up
+    with Asking([first.port], list(PATHS), right, threads=1) as asking:
+        second.launch()
+        settle([first, second])
+        asking.all_again()
+    assert {id_: len(p) for id_, p in roles(first, "topicPartitions").items()} == {"b1": 3, "b2": 3}
+    assert "is rebuilt" not in second.log()
+
+
+def test_a_hung_instance_is_passed_over(
+    deploy: Deploy, make_topic: MakeTopic, writer: Writer
+) -> None:
+    """One that holds nothing of a key forwards: to the active, and past it when that hangs."""
+    topic = make_topic(PARTITIONS)
+    writer.table(topic, TABLE)
+    deployment = deploy(
+        views_toml(v={"topic": topic}), standby_replicas="1", session_timeout_ms="8000"
+    )
+    backends = deployment.start(3)
+    first, second, _ = backends
+    mine = set(roles(first, "topicPartitions")["b1"] + roles(first, "standbyPartitions")["b1"])
+    with second.paused():
+        began = time.monotonic()
+        answers = [first.get(path) for path in PATHS]
+        took = time.monotonic() - began
+        assert {answer.status for answer in answers} == {200}
+        assert not all(int(answer.headers["Partition"]) in mine for answer in answers)
+        assert not any(answer.headers["Served-By"].startswith("b2") for answer in answers)
+        # one time-out, then it is suspected, and later dead: not one a request
+        assert took < 5
+        page = first.get("/views/v/keys?limit=1000")
+        assert [item["key"] for item in page.json()["items"]] == sorted(TABLE)
+
+
+def test_an_instance_that_stops_is_replaced_before_it_is_gone(
+    deploy: Deploy, make_topic: MakeTopic, writer: Writer
+) -> None:
+    topic = make_topic(PARTITIONS)
+    writer.table(topic, TABLE)
+    backends = deploy(views_toml(v={"topic": topic}), standby_replicas="1").start(3)
+    first, second, third = backends
+    ports = [first.port, third.port]
+    with Asking(ports, list(PATHS), right, threads=2) as asking:
+        for _ in range(2):
+            second.terminate()
+            first.wait(lambda: states(first).get("b2") == "draining", "it to say so", 5)
+            answer = second.get(next(iter(PATHS)))
+            assert answer.status == 200, "it answers on, for those who have not heard"
+            assert second.wait_end() == 0
+            settle([first, third])
+            asking.all_again()
+            second.launch()
+            settle(backends)
+            asking.all_again()
+    found = roles(first, "standbyPartitions")
+    assert sorted(p for those in found.values() for p in those) == list(range(PARTITIONS))
+
+
+def test_a_new_instance_begins_with_a_copy(
+    deploy: Deploy, make_topic: MakeTopic, writer: Writer
+) -> None:
+    topic = make_topic(2)
+    table = {f"key {n}": n for n in range(2_000)}
+    writer.table(topic, table)
+    deployment = deploy(views_toml(v={"topic": topic}), standby_replicas="1", copy_threshold="100")
+    [first] = deployment.start(1)
+    assert "no copy" not in first.log(), "there was nobody to ask"
+    # what comes after the copy is read from the log
+    second = deployment.new().launch()
+    later = {f"later {n}": n for n in range(500)}
+    writer.table(topic, later)
+    settle([first, second])
+    copied = [line for line in second.log().splitlines() if "copied from b1" in line]
+    assert len(copied) == 2, second.log()
+    ends = {p["partition"]: p["position"] for p in first.partitions("v")}
+    second.wait_positions("v", ends)
+    assert all(p["started"] > 500 for p in second.partitions("v")), "not from the beginning"
+    for key, value in (table | later).items():
+        if hash(key) % 10 == 0:
+            answer = second.get(key_path("v", key))
+            assert (answer.status, answer.json()["value"]) == (200, value)
+            assert answer.headers["Served-By"].startswith("b2")
+    assert second.get("/views/v/count?exact=true").json()["count"] == len(table | later)
+    # nothing but store partitions is left in the folders
+    for backend in (first, second):
+        assert sorted(path.name for path in (backend.data_dir / "v").iterdir()) == ["0", "1"]

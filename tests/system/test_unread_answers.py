@@ -1,0 +1,143 @@
+"""A client that never reads its answer loses it, and its place; one that reads slowly does not."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from local.waiting import wait_until
+from tests.client import TIMEOUT, key_path
+from tests.conftest import MakeTopic
+from tests.system.backends import Backend, views_toml
+from tests.system.conftest import Deploy
+from tests.system.model import Writer
+
+pytestmark = pytest.mark.system
+
+KEYS = [f"k{number}" for number in range(12)]
+VALUE = "x" * 900_000  # with all keys more than the kernel takes on both sides
+PATIENCE = 1.0  # s
+
+
+@pytest.fixture(scope="module")
+def backends(
+    module_deploy: Deploy, make_topic: MakeTopic, writer: Writer
+) -> Iterator[list[Backend]]:
+    topic = make_topic(1, name="unread")
+    writer.table(topic, dict.fromkeys(KEYS, VALUE))
+    views = views_toml(v={"topic": topic})
+    backends = module_deploy(views, send_timeout=str(PATIENCE), max_streams="1").start(2)
+    yield backends
+    for backend in backends:
+        assert "Traceback" not in backend.log()
+
+
+@contextmanager
+def asking(
+    port: int, request: str, body: bytes = b"", accept: str = "*/*"
+) -> Iterator[socket.socket]:
+    """A connection on which a request was sent, and nothing read."""
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        connection.settimeout(TIMEOUT)
+        connection.connect(("127.0.0.1", port))
+        headers = f"Host: t\r\nAccept: {accept}\r\nContent-Length: {len(body)}\r\n\r\n"
+        connection.sendall(f"{request} HTTP/1.1\r\n{headers}".encode() + body)
+        yield connection
+
+
+def has_begun(connection: socket.socket) -> bool:
+    """Whether the answer is a stream; else there was no room."""
+    status = connection.recv(12)
+    assert status in (b"HTTP/1.1 200", b"HTTP/1.1 503")
+    return status.endswith(b"200")
+
+
+def can_stream(backend: Backend, path: str) -> bool:
+    with asking(backend.port, f"GET {path}") as connection:
+        return has_begun(connection)
+
+
+@contextmanager
+def unread_stream(backend: Backend, path: str) -> Iterator[None]:
+    """One of which only the beginning is read; as soon as there is room for it."""
+    with ExitStack() as stack:
+
+        def opened() -> bool:
+            connection = stack.enter_context(asking(backend.port, f"GET {path}"))
+            return has_begun(connection)
+
+        wait_until(opened, TIMEOUT, "room for a stream")
+        yield
+
+
+def wait_for_the_end(backend: Backend, ended: int) -> None:
+    """Until the instance has closed one more than `ended` connections."""
+
+    def said() -> bool:
+        return backend.log().count("a client has read nothing") > ended
+
+    backend.wait(said, "the connection's end", 20)
+
+
+def test_streams_of_changes_that_nobody_reads_give_up_their_places(
+    backends: list[Backend], writer: Writer
+) -> None:
+    path = f"{key_path('v', KEYS[0])}/changes"
+    first = backends[0].get(key_path("v", KEYS[0]))
+    [owner] = [b for b in backends if first.headers["Served-By"].startswith(f"{b.id};")]
+    [other] = [b for b in backends if b is not owner]
+
+    # one instance passes on what the owner streams: both have a place for one stream each
+    for backend in (owner, other):
+        with unread_stream(backend, path):
+            assert not can_stream(backend, path)
+            writer.send("unread", [(KEYS[0].encode(), json.dumps(VALUE).encode())] * len(KEYS))
+            wait_until(lambda b=backend: can_stream(b, path), 20, "the place to be given up")
+    assert owner.get(key_path("v", KEYS[0])).status == 200
+
+
+@pytest.mark.parametrize(
+    ("request_line", "body"),
+    [("GET /views/v/keys", b""), ("POST /views/v/batch", json.dumps({"keys": KEYS}).encode())],
+    ids=["a stream of lines", "one long answer"],
+)
+def test_other_answers_that_nobody_reads_end_without_their_end(
+    backends: list[Backend], request_line: str, body: bytes
+) -> None:
+    [backend, _] = backends
+    ended = backend.log().count("a client has read nothing")
+    with asking(backend.port, request_line, body, "application/x-ndjson") as unread:
+        wait_for_the_end(backend, ended)
+        received = len(b"".join(iter(lambda: _received(unread), b"")))
+    assert 0 < received < len(KEYS) * len(VALUE)
+    assert backend.get(key_path("v", KEYS[1])).status == 200
+
+
+def _received(connection: socket.socket) -> bytes:
+    try:
+        return connection.recv(1 << 20)
+    except ConnectionResetError:
+        return b""
+
+
+def test_who_reads_slowly_gets_all_of_it(backends: list[Backend]) -> None:
+    [backend, _] = backends
+    ended = backend.log().count("a client has read nothing")
+    whole = len(KEYS) * len(VALUE)
+    body = json.dumps({"keys": KEYS}).encode()
+    began, received = time.monotonic(), 0
+    with asking(backend.port, "POST /views/v/batch", body) as slow:
+        while received < whole:
+            part = slow.recv(200_000)
+            assert part, received
+            received += len(part)
+            # a third of the time that would end it passes in many small waits
+            time.sleep(PATIENCE / 20)
+    assert time.monotonic() - began > 2 * PATIENCE
+    assert backend.log().count("a client has read nothing") == ended
