@@ -90,7 +90,7 @@ class Part:
     lag: int | None = None  # of the worst; None where one is unknown
     staleness: float | None = None  # s
     misplaced: bool = False  # a key may be in several partitions
-    complete: bool = True  # of a ranking: false where some behind its last row were too much
+    complete: bool = True  # of a ranking; else its last row is the first that was too much
 
 
 def parse_parameters(raw: bytes, known: Sequence[str]) -> dict[str, bytes]:
