@@ -207,10 +207,11 @@ class PartitionScans:
             if pace.read(run):
                 await asyncio.sleep(0)
                 self._check(run.held)
-        items = self._renderers[view.name]([(key, stored) for _, key, stored in best.entries])
+        told = best.entries if best.end is None else [*best.entries, best.end]
+        items = self._renderers[view.name]([(key, stored) for _, key, stored in told])
         part.rows = [
             (key, stored[:ENTRY_HEAD_SIZE], item)
-            for (_, key, stored), item in zip(best.entries, items, strict=True)
+            for (_, key, stored), item in zip(told, items, strict=True)
         ]
         part.complete = best.end is None
         part.reached = None if run.ended else run.reached

@@ -92,7 +92,7 @@ class Part:
     lag: int | None = None  # of the worst; None where one is unknown
     staleness: float | None = None  # s
     misplaced: bool = False  # a key may be in several partitions
-    complete: bool = True  # of a ranking: false where some behind its last row were too much
+    complete: bool = True  # of a ranking; else its last row is the first that was too much
     stream_time: int | None = None  # ms; the latest
 
 
