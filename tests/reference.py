@@ -136,7 +136,7 @@ class Partition:
         return self.clock - self.view.retention + (self.view.store in ("window", "session"))
 
     def apply(self, record: Record) -> None:
-        """The last record of an entry counts, in offset order whatever its timestamp; a delete of
+        """Takes the next record. The last record of an entry counts, in offset order whatever its timestamp; a delete of
         a version is a version."""
         self.position = record.offset + 1
         if not record.sound:

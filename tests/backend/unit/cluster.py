@@ -11,6 +11,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -102,6 +103,11 @@ class Letters:
         self.sent.update((partition, letter.record.offset()) for letter in letters)
 
 
+@cache
+def _settings(member: Member) -> Settings:
+    return Settings(instance_id=member.id, port=member.port, wait_timeout=0)
+
+
 class Node:
     """One instance, from its start to its stop."""
 
@@ -126,7 +132,7 @@ class Node:
         )
         self.ingestor._fetcher = cast(Any, self.fetcher)
         self.serving = Serving(
-            settings=Settings(instance_id=member.id, port=member.port, wait_timeout=0),
+            settings=_settings(member),
             views={view.name: view},
             held=self.held,
             watcher=cast(Any, self.watcher),

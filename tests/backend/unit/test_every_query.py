@@ -30,7 +30,7 @@ from tests.reference import Table
 
 INSTANCES = PARTITIONS = 3
 # of each kind of store, with 40 steps each
-EXAMPLES = int(os.environ.get("MACHINE_EXAMPLES", "8"))
+EXAMPLES = int(os.environ.get("MACHINE_EXAMPLES", "3"))
 ids = st.sampled_from([f"b{n}" for n in range(1, INSTANCES + 1)])
 dices = st.randoms(use_true_random=False)
 
