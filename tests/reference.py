@@ -136,8 +136,8 @@ class Partition:
         return self.clock - self.view.retention + (self.view.store in ("window", "session"))
 
     def apply(self, record: Record) -> None:
-        """Takes the next record. The last record of an entry counts, in offset order whatever its timestamp; a delete of
-        a version is a version."""
+        """Takes the next record. The last one of an entry counts, in offset order whatever its
+        timestamp; a delete of a version is a version."""
         self.position = record.offset + 1
         if not record.sound:
             self.dead += 1

@@ -175,7 +175,8 @@ class Queries:
         read: Callable[[Store, list[Header]], Answer],
     ) -> Answer:
         """What `read` finds among all that is stored of a key, in whichever partitions it is; what
-        has expired there is left out, but for versions. `query`: the times, and whether stale ones will do."""
+        has expired there is left out, but for versions. `query`: the times, and whether stale ones
+        will do."""
         assert self._gatherer is not None
         freshness = Freshness()
         entries = await self._gatherer.of_key(view, key, query, freshness)

@@ -2,8 +2,8 @@
 instances are killed, stopped, started and join: every answer is the reference's.
 
 A seeded random run. Answers that state their position are judged as of that position, whatever
-goes on; answers about whole views while no record is under way, unless they say that they lag. A 503 is right only while
-instances come and go.
+goes on; answers about whole views while no record is under way, unless they say that they lag. A
+503 is right only while instances come and go.
 """
 
 from __future__ import annotations
