@@ -62,19 +62,54 @@ class Machine(RuleBasedStateMachine):
             retention=dice.choice((None, 50)),
             **kind,
         )
-        self.keys = KEYS[self.view.key]
+        # few, so that there are many records of each
+        self.keys = dice.sample(KEYS[self.view.key], 5)
         self.folder = Path(tempfile.mkdtemp())
         self.cluster = Cluster(self.folder, self.view, INSTANCES, PARTITIONS)
         self.cluster.settle()
         self.walks: list[Walk] = []
         self.now = 100
+        self.is_wrong = False
 
     def teardown(self) -> None:
         if hasattr(self, "cluster"):
-            self.cluster.close()
-            shutil.rmtree(self.folder)
+            try:
+                if not self.is_wrong:
+                    self.end()
+            finally:
+                self.cluster.close()
+                shutil.rmtree(self.folder)
+
+    def end(self) -> None:
+        """Everybody is there and up to date: each answers everything, and every walk ends."""
+        running = [f"b{n}" for n in range(1, INSTANCES + 1)]
+        for id_ in running:
+            if id_ not in self.cluster.nodes:
+                self.cluster.start(id_)
+        self.cluster.place(list(range(PARTITIONS)))
+        self.cluster.settle()
+        dice = Random(self.now)
+        self.write(dice, 10)
+        self.cluster.settle()
+        table = self.cluster.table("b1")
+        assert None not in table.partitions.values()
+        dead = {
+            (n, r.offset) for n, log in enumerate(self.cluster.logs) for r in log if not r.sound
+        }
+        assert self.cluster.letters.sent == dead
+        for id_ in running:
+            for _ in range(15):
+                self._put(id_, any_question(dice, self.view, self.keys, self.now))
+        for walk in self.walks:
+            while not walk.ended:
+                self._put(dice.choice(running), walk.next_page(dice))
 
     # what happens
+
+    @rule(dice=dices, count=st.integers(5, 15))
+    def write_and_apply(self, dice: Random, count: int) -> None:
+        self.write(dice, count)
+        self.cluster.settle()
 
     @rule(dice=dices, count=st.integers(1, 8))
     def write(self, dice: Random, count: int) -> None:
@@ -105,10 +140,10 @@ class Machine(RuleBasedStateMachine):
             self.cluster.stop(of)
         self.cluster.start(of)
 
+    @precondition(lambda self: len(self.cluster.nodes) == INSTANCES)
     @rule(of=ids)
     def stop(self, of: str) -> None:
-        if len(self.cluster.nodes) > 1 and of in self.cluster.nodes:
-            self.cluster.stop(of)
+        self.cluster.stop(of)
 
     @rule(dice=dices)
     def rebalance(self, dice: Random) -> None:
@@ -117,10 +152,12 @@ class Machine(RuleBasedStateMachine):
         if dice.random() < 0.1:
             active[dice.randrange(PARTITIONS)] = NOBODY
         self.cluster.place(active)
+        if dice.random() < 0.5:
+            self.cluster.settle()
 
     # what is asked
 
-    @rule(dice=dices, of=ids, count=st.integers(1, 4))
+    @rule(dice=dices, of=ids, count=st.integers(5, 15))
     def ask(self, dice: Random, of: str, count: int) -> None:
         for _ in range(count):
             self._put(of, any_question(dice, self.view, self.keys, self.now))
@@ -136,10 +173,10 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.walks)
     @rule(dice=dices, of=ids)
     def next_page(self, dice: Random, of: str) -> None:
-        walk = dice.choice(self.walks)
-        self._put(of, walk.next_page(dice))
-        if walk.ended:
-            self.walks.remove(walk)
+        for walk in list(self.walks):
+            self._put(of, walk.next_page(dice))
+            if walk.ended:
+                self.walks.remove(walk)
 
     def _put(self, of: str, question: Question) -> None:
         cluster = self.cluster
@@ -150,6 +187,7 @@ class Machine(RuleBasedStateMachine):
         try:
             self._judge(of, question, table, answer)
         except Exception as e:
+            self.is_wrong = True
             e.add_note(f"{of} was asked {question} and answered {answer}")
             raise
 
