@@ -267,7 +267,12 @@ class Instance:
         self._held.scattered = frozenset(
             name for name, placed in topology.views.items() if placed.mis_partitioned
         )
-        self._ingestor.hold(mine)
+        moved = frozenset(
+            (name, partition)
+            for name, placed in topology.views.items()
+            for partition in placed.moved
+        )
+        self._ingestor.hold(mine, moved & mine)
         self.serving.take_topology(topology)
         log.info("epoch %s: %d partitions here: %s", topology.epoch, len(mine), sorted(mine))
 

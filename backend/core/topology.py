@@ -58,6 +58,7 @@ class PlacedView:
     active: tuple[int, ...]
     mis_partitioned: bool = False
     built_partitions: int = 0  # the smallest count under which a holder began; 0 where none is
+    moved: tuple[int, ...] = ()  # partitions that another member has answered for until now
 
     @property
     def partitions(self) -> int:
@@ -109,6 +110,7 @@ class Topology:
                             view.active,
                             view.mis_partitioned,
                             view.built_partitions,
+                            view.moved,
                         ]
                         for name, view in self.views.items()
                     },
@@ -135,8 +137,8 @@ class Topology:
                 epoch=Epoch(document["ms"], generation),
                 members=tuple(Member(*member) for member in document["members"]),
                 views={
-                    name: PlacedView(description, hash_, tuple(active), misplaced, built)
-                    for name, (description, hash_, active, misplaced, built) in document[
+                    name: PlacedView(d, hash_, tuple(active), misplaced, built, tuple(moved))
+                    for name, (d, hash_, active, misplaced, built, moved) in document[
                         "views"
                     ].items()
                 },

@@ -68,6 +68,7 @@ class Ingestor:
         self._fetcher: Fetcher | None = None
         self._wanted: frozenset[Unit] = frozenset()
         self._opened: frozenset[Unit] = frozenset()
+        self._moved: set[Unit] = set()  # others answered for it: what is stored may be old
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._not_before: dict[Unit, float] = {}  # facts must be newer, tries later
@@ -92,13 +93,14 @@ class Ingestor:
     def alive(self) -> bool:
         return self._thread.is_alive()
 
-    def hold(self, wanted: frozenset[Unit]) -> None:
+    def hold(self, wanted: frozenset[Unit], moved: frozenset[Unit] = frozenset()) -> None:
         """From now on exactly these: what is missing is opened, what is too much closed.
 
-        What is new has to reach an end that is fetched from now on: whoever had it before may have
-        answered from an older one.
+        What is new has to reach an end that is fetched from now on, that others had (`moved`) even
+        after a restart: whoever had it before may have answered from an older one.
         """
         now = time.monotonic()
+        self._moved |= moved
         self._not_before.update(dict.fromkeys(wanted - self._wanted, now))
         self._wanted = wanted
         self._watcher.watch(frozenset(self._views[view].topic for view, _ in wanted))
@@ -171,14 +173,12 @@ class Ingestor:
         unit = (view_name, partition)
         view = self._views[view_name]
         facts = self._watcher.facts(view.topic)
-        if facts is None or facts.fetched_at < self._not_before.get(unit, 0.0):
-            return False
-        if partition not in facts.ends:
+        not_before = self._not_before.get(unit, 0.0)
+        if facts is None or facts.fetched_at < not_before or partition not in facts.ends:
             return False
         try:
-            held, reason = open_partition(
-                self._folder, view, partition, facts, self._acceptable_recovery_lag
-            )
+            lag, moved = self._acceptable_recovery_lag, unit in self._moved
+            held, reason = open_partition(self._folder, view, partition, facts, lag, moved)
         except Exception as e:
             log.error("view %s, partition %d cannot be opened: %s", view_name, partition, e)
             self._not_before[unit] = time.monotonic() + _RETRY_AFTER
@@ -187,6 +187,7 @@ class Ingestor:
             self._say_rebuilt(view_name, partition, reason)
         if held.progress.answerable and not held.identity.answerable:
             self._say_answerable(held)
+        self._moved.discard(unit)
         self._held.add(held)
         self._assign(view.topic, partition)
         self._on_news()
@@ -277,8 +278,7 @@ class Ingestor:
             position = run[-1].offset() + 1 if run else 0
             if position <= held.progress.position:
                 return
-        dead = filled.dead
-        epoch = run[-1].leader_epoch()
+        dead, epoch = filled.dead, run[-1].leader_epoch()
         if epoch is not None and epoch != identity.leader_epoch:
             identity = replace(identity, leader_epoch=epoch)
         misplaced = count_mis_partitioned(view, filled.keys, held.partition, counts)

@@ -39,6 +39,12 @@ def place(candidates: Iterable[Candidate], partitions: Mapping[str, int], now_ms
             active,
             mis_partitioned=_mis_partitioned(name, active, members),
             built_partitions=min([count, *built]),
+            moved=tuple(
+                partition
+                for i, held in sorted(_holders(name, count, members, eligible).items())
+                for partition in sorted(held)
+                if active[partition] != i
+            ),
         )
     return Topology(
         # a clock that went back must not make an epoch that is below one already seen

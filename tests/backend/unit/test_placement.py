@@ -318,3 +318,15 @@ def test_whatever_they_claim(said: list[tuple[str, View, frozenset[int], int]], 
         if of.hash == placed.hash and started_at == counted[id_]
     }
     assert set(ids(topology, "orders")) <= able
+
+
+def test_what_a_member_has_answered_for_and_another_one_gets_is_told() -> None:
+    """Who gets it may have it on disk from before: that is no restart."""
+    old = candidate("b1", active={"orders": range(4)}, epoch=Epoch(7, 1))
+    back = candidate("b2")
+    topology = place([old, back], {"orders": 4}, 9)
+    theirs = tuple(p for p, id_ in enumerate(ids(topology, "orders")) if id_ == "b2")
+    assert len(theirs) == 2
+    assert topology.views["orders"].moved == theirs
+    # nobody else has answered for what stays, nor for what nobody had
+    assert place([old], {"orders": 6}, 9).views["orders"].moved == ()

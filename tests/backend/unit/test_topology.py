@@ -150,7 +150,7 @@ TOPOLOGY = Topology(
     Epoch(1795225262643, 17),
     (Member("b1", "127.0.0.1", 8081), Member("b2", "127.0.0.2", 8082)),
     {
-        "orders": PlacedView(ORDERS.description(), ORDERS.hash, (0, 1, NOBODY, 0), True, 3),
+        "orders": PlacedView(ORDERS.description(), ORDERS.hash, (0, 1, NOBODY, 0), True, 3, (1, 3)),
         "missing": PlacedView({"topic": "missing", "path": None}, "h", ()),
     },
 )
