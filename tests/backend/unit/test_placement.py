@@ -250,7 +250,8 @@ def test_any_history(history: list[tuple[frozenset[str], dict[str, int]]]) -> No
         assert_complete_and_balanced(topology, members, counts)
         assert_only_what_must_moves(before, topology)
         again = place(rejoined(topology, members), counts, now_ms=5)
-        assert again.views == topology.views, "the same members again: nothing moves at all"
+        still = {name: replace(placed, moved=()) for name, placed in topology.views.items()}
+        assert again.views == still, "the same members again: nothing moves at all"
 
 
 @settings(deadline=None, max_examples=60)
