@@ -87,7 +87,7 @@ def record(
     `now`."""
     key = dice.choice(keys or KEYS[view.key])
     value = None if dice.random() < 0.25 else value_of(dice, view.value)
-    time = max(0, now - dice.choice((0, 0, 1, 5, 20, 60)))
+    time = max(0, now - dice.choice((0, 0, 1, 5, 20, 50, 60)))
     at: tuple[int, ...] = ()
     if view.store == "window":
         at = (time // 5 * 5 - 10, dice.randrange(2) if view.window_key == "changelog" else 0)

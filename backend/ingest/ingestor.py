@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -72,6 +72,7 @@ class Ingestor:
         self._fetcher: Fetcher | None = None
         self._wanted: Mapping[Unit, str] = {}
         self._opened: Mapping[Unit, str] = {}
+        self._shared: set[Unit] = set()  # others answer, too: what is kept may be old
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._not_before: dict[Unit, float] = {}  # facts must be newer, tries later
@@ -96,14 +97,15 @@ class Ingestor:
     def alive(self) -> bool:
         return self._thread.is_alive()
 
-    def hold(self, wanted: Mapping[Unit, str]) -> None:
+    def hold(self, wanted: Mapping[Unit, str], shared: Set[Unit] = frozenset()) -> None:
         """From now on exactly these, in these roles: what is missing is opened, what is too much
         closed. A change of role is nothing but that.
 
-        What is new has to reach an end that is fetched from now on: whoever had it before may have
-        answered from an older one.
+        What is new has to reach an end that is fetched from now on; of `shared`, for which others
+        answer or have answered, also what is kept from before a restart: they have read newer ones.
         """
         now = time.monotonic()
+        self._shared |= shared
         self._not_before.update(dict.fromkeys(wanted.keys() - self._wanted.keys(), now))
         self._wanted = wanted
         self._watcher.watch(frozenset(self._views[view].topic for view, _ in wanted))
@@ -186,18 +188,18 @@ class Ingestor:
         if partition not in facts.ends or not self._copier.has_ended(view, partition, facts):
             return False
         try:
-            held, reason = open_partition(
-                self._folder, view, partition, facts, self._acceptable_recovery_lag
-            )
+            lag, shared = self._acceptable_recovery_lag, unit in self._shared
+            held, reason = open_partition(self._folder, view, partition, facts, lag, shared)
         except Exception as e:
             log.error("view %s, partition %d cannot be opened: %s", view_name, partition, e)
             self._not_before[unit] = time.monotonic() + _RETRY_AFTER
             return False
         if reason is not None:
             self._say_rebuilt(view_name, partition, reason)
+        held.role = self._wanted.get(unit, held.role)
         if held.progress.answerable and not held.identity.answerable:
             self._say_answerable(held)
-        held.role = self._wanted.get(unit, held.role)
+        self._shared.discard(unit)
         self._held.add(held)
         self._assign(view.topic, partition)
         self._on_news()
@@ -332,10 +334,9 @@ class Ingestor:
         if error.damaged:
             self._rebuild(held, str(error), keep_aside=True)
             return
-        unit = (held.view.name, held.partition)
-        log.error("view %s, partition %d: %s", *unit, error)
+        log.error("view %s, partition %d: %s", held.view.name, held.partition, error)
         self._close(held)
-        self._not_before[unit] = time.monotonic() + _RETRY_AFTER
+        self._not_before[held.view.name, held.partition] = time.monotonic() + _RETRY_AFTER
 
     def _expire(self) -> None:
         for held in self._held.all():
@@ -356,9 +357,8 @@ class Ingestor:
             held.identity = replace(held.identity, answerable=True)
             held.store.write(held.store.new_batch(), held.progress.position, held.identity)
         log.info(
-            "view %s, partition %d is answerable at offset %d after %.1f s",
-            held.view.name, held.partition, held.progress.position,
-            time.monotonic() - held.opened_at,
+            "view %s, partition %d is answerable at offset %d after %.1f s", held.view.name,
+            held.partition, held.progress.position, time.monotonic() - held.opened_at,
         )  # fmt: skip
         self._on_news()
 

@@ -197,8 +197,21 @@ class Cluster:
     def stop(self, id_: str) -> None:
         self.nodes.pop(id_).stop()
 
+    def crash(self, id_: str) -> None:
+        """It ends without a word: what it noted of its partitions stays as it was."""
+        node = self.nodes.pop(id_)
+        for held in node.held.all():
+            held.store.close()
+        node.folder.close()
+
     def place(self, active: list[int]) -> None:
         """Hands out a map: of each partition the number of its instance, or NOBODY."""
+        running = [member.id in self.nodes for member in self._members]
+        moved = tuple(
+            partition
+            for partition, (before, now) in enumerate(zip(self.active, active, strict=True))
+            if before != now and before != NOBODY and running[before]
+        )
         self.active = list(active)
         placed = PlacedView(
             self.view.description(),
@@ -206,12 +219,14 @@ class Cluster:
             tuple(active),
             self.mis_partitioned,
             len(active),
+            moved,
         )
         topology = Topology(Epoch(next(self._epochs), 1), self._members, {self.view.name: placed})
         for node in self.nodes.values():
             mine = topology.partitions_of(node.member.id, self.view.name)
             node.held.scattered = frozenset([self.view.name] if self.mis_partitioned else [])
-            node.ingestor.hold(frozenset((self.view.name, partition) for partition in mine))
+            units = frozenset((self.view.name, partition) for partition in mine)
+            node.ingestor.hold(units, units & {(self.view.name, p) for p in moved})
             node.serving.take_topology(topology)
 
     def turn(self, id_: str, most: int = 10_000) -> None:

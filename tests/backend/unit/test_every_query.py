@@ -152,8 +152,14 @@ class Machine(RuleBasedStateMachine):
         if dice.random() < 0.1:
             active[dice.randrange(PARTITIONS)] = NOBODY
         self.cluster.place(active)
-        if dice.random() < 0.5:
+        what_follows = dice.choice(("nothing", "a part", "all"))
+        if what_follows == "all":
             self.cluster.settle()
+        elif what_follows == "a part":
+            # opened, and not at the end yet: this is when nobody may answer
+            for id_ in list(self.cluster.nodes):
+                self.cluster.turn(id_, 2)
+            self.ask(dice, dice.choice(list(self.cluster.nodes)), 10)
 
     # what is asked
 

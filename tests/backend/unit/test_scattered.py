@@ -165,3 +165,34 @@ def test_changes_and_bounds_of_scattered_keys_are_refused(tmp_path: Path) -> Non
         for target in ("keys/a/changes", "keys/a?min_offset=0:0", "keys/a?max_lag=5"):
             for status, problem in everywhere(made, target):
                 assert (status, problem["code"]) == (503, "mis-partitioned"), target
+
+
+def test_what_others_answered_meanwhile_is_not_answered_at_once_after_a_crash(
+    tmp_path: Path,
+) -> None:
+    """A restart within the acceptable lag is, but not where somebody else may have said more."""
+    with cluster(tmp_path) as made:
+        key = next(k for k in KEYS if made.home(k) == 0)
+        put(made, 0, key, b"1", 10)
+        for moved in (False, True):
+            made.crash("b1")
+            if moved:
+                made.place([1, 1, 2])
+                made.settle()
+                put(made, 0, key, b"3", 12)
+                assert everywhere(made, f"keys/{key.decode()}")[0][1]["value"] == 3
+            else:
+                made.write(Record(1, key, (), b"2", 11), 0)
+            made.start("b1")
+            made.place([0, 1, 2])
+            made.turn("b1", 0)
+            answer = made.ask("b1", "GET", f"/views/orders/keys/{key.decode()}")
+            assert answer.status == (503 if moved else 200)
+            # nor after it has ended once more on the way
+            made.crash("b1")
+            made.start("b1")
+            made.turn("b1", 0)
+            answer = made.ask("b1", "GET", f"/views/orders/keys/{key.decode()}")
+            assert answer.status == (503 if moved else 200)
+            made.settle()
+            assert made.ask("b1", "GET", f"/views/orders/keys/{key.decode()}").status == 200
