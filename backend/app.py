@@ -245,7 +245,16 @@ class Instance:
             for role, partitions in topology.roles_of(me.id, view.name).items()
             for partition in partitions
         }
-        self._ingestor.hold(mine)
+        self._held.scattered = frozenset(
+            name for name, placed in topology.views.items() if placed.mis_partitioned
+        )
+        shared = {
+            unit
+            for unit in mine
+            if unit[1] in topology.views[unit[0]].moved
+            or any(holder != me for holder in topology.holders_of(*unit))
+        }
+        self._ingestor.hold(mine, shared)
         self.serving.take_topology(topology)
         log.info("epoch %s: %d partitions here: %s", topology.epoch, len(mine), _listed(mine))
 

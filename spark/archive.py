@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from datetime import UTC, datetime
+from itertools import islice
 
 from pyspark import SparkContext
 
@@ -29,7 +30,8 @@ def main() -> None:
         rows = [("raw", 0, 0, at, b"k", b"word"), ("raw", 0, 1, at, b"k", None)]
         session.createDataFrame(rows, RAW_RECORD).write.parquet(f"{folder}/records")
         records = session.readStream.schema(RAW_RECORD).parquet(f"{folder}/records")
-        for view in VIEWS.values():
+        # the first two: what the others load besides is not worth four times the queries
+        for view in islice(VIEWS.values(), 2):
             for number, made in enumerate((view.result(records), view.rejected(records))):
                 writer = made.writeStream.format("noop").outputMode("update")
                 checkpoint = f"{folder}/{view.name}-{number}"

@@ -7,9 +7,14 @@ from collections.abc import Iterator
 from typing import Protocol
 
 import pytest
+from hypothesis import settings
 
 from local.broker import Broker, quiet_admin
 from local.topics import Topic, create_topics
+
+# how long an example takes says something about the machine alone
+settings.register_profile("project", deadline=None)
+settings.load_profile("project")
 
 
 class MakeTopic(Protocol):
@@ -33,8 +38,8 @@ def make_topic(broker: Broker) -> MakeTopic:
 
     def make(partitions: int = 1, name: str | None = None, **config: object) -> str:
         chosen = name or f"test-{uuid.uuid4().hex[:12]}"
-        settings = {key.replace("_", "."): str(value) for key, value in config.items()}
-        create_topics(admin, [Topic(chosen, partitions, settings)])
+        configured = {key.replace("_", "."): str(value) for key, value in config.items()}
+        create_topics(admin, [Topic(chosen, partitions, configured)])
         return chosen
 
     return make

@@ -11,8 +11,9 @@ import orjson
 
 from backend.api.answer import Answer
 from backend.api.forwarding import Forwarder
+from backend.api.holders import HOPELESS, Elsewhere, Everywhere
 from backend.api.many_reads import outcomes
-from backend.api.reads import HOPELESS, Elsewhere, Everywhere, ViewReads, count_refusal
+from backend.api.reads import ViewReads, count_refusal
 from backend.api.serving import Serving
 from backend.core.batch import json_text, needs_exact, parse_batch
 from backend.core.codecs import from_base64url

@@ -13,7 +13,8 @@ import re
 from collections.abc import AsyncGenerator, Sequence
 
 from backend.api.answer import Header
-from backend.api.reads import ReadOptions, ViewReads, unreadable
+from backend.api.holders import ReadOptions
+from backend.api.reads import ViewReads, unreadable
 from backend.core.errors import BadRequest, StoreClosedError, StoreError, Unavailable
 from backend.core.records import decode_entry
 from backend.ingest.held import HeldPartition
@@ -98,7 +99,7 @@ class Changes:
     def _present(self) -> bytes:
         position = self._held.progress.position
         try:
-            stored = self._reads.look_up(self._held, self._key)
+            stored = self._reads.look_up(self._held.store, self._key)
         except (StoreClosedError, StoreError) as e:
             raise unreadable(self._held, e) from None
         if stored is None:

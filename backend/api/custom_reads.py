@@ -8,7 +8,8 @@ from typing import Any, Protocol, cast
 import orjson
 
 from backend.api.answer import JSON, Answer
-from backend.api.reads import PLAIN, ReadOptions, ViewReads, unreadable
+from backend.api.holders import PLAIN, ReadOptions
+from backend.api.reads import ViewReads, unreadable
 from backend.core.errors import NotFound, Problem, StoreClosedError, StoreError
 
 log = logging.getLogger(__name__)

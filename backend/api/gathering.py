@@ -20,9 +20,10 @@ import orjson
 from backend.api.forwarding import Forwarder
 from backend.api.partition_scans import PartitionScans, worst
 from backend.api.serving import Serving
-from backend.core.errors import Unavailable
+from backend.core.errors import BadRequest, Unavailable
+from backend.core.records import is_deleted
 from backend.core.scan import Page, Part, Query, Row, cut, distinct, first_of
-from backend.core.scan_wire import ROWS, Ask, decode_part, encode_ask
+from backend.core.scan_wire import ENTRIES, ROWS, Ask, decode_part, encode_ask
 from backend.core.topology import Member
 from backend.core.views import ANY_PARTITION, View
 
@@ -31,6 +32,8 @@ SCAN_PATH = b"/internal/scan"
 _WAIT_STEP = 0.05
 _LONGEST_WAIT = 2.0  # s, for partitions that nobody answers for at first
 MOST_PAGE_BYTES = 4 << 20  # a page ends with the item that exceeds it
+MOST_ENTRIES = 10_000  # of one key, where all partitions are asked for it
+_ENTRIES_PAGE = 2_000
 
 _WHY = {
     "catching-up": "is being read in",
@@ -54,12 +57,15 @@ class Freshness:
     lags: list[int | None] = field(default_factory=list)
     ages: list[float | None] = field(default_factory=list)
     misplaced: bool = False  # a key may be in several partitions
+    stream_time: int | None = None  # ms; the latest of all
 
     def note(self, part: Part) -> None:
         # of each kind the worst so far is all that is needed
         self.lags = [worst([*self.lags, part.lag])]
         self.ages = [worst([*self.ages, part.staleness])]
         self.misplaced = self.misplaced or part.misplaced
+        if part.stream_time is not None:
+            self.stream_time = max(part.stream_time, self.stream_time or part.stream_time)
 
     @property
     def lag(self) -> int | None:
@@ -196,7 +202,8 @@ class Gatherer:
         came so far is complete (None: to the end). Asks every owner for up to `size` at a time.
 
         The first step yields only after all partitions were asked. Unavailable at any step.
-        `what` is ROWS or RAW; `only` one partition is asked if the caller knows that it has all.
+        `what` is ROWS, RAW or ENTRIES; `only` one partition is asked if the caller knows that it
+        has all.
         """
         if only is None:
             total = self.total(view)
@@ -221,12 +228,16 @@ class Gatherer:
             pending.sort(reverse=query.backwards)
             certain = cut(pending, frontier, query.backwards)
             ready, pending = pending[:certain], pending[certain:]
-            yield distinct(ready, _head), frontier
+            rows = distinct(ready, _head)
+            if what != ENTRIES:
+                # the newest of its key in all partitions, a delete has done its work
+                rows = [row for row in rows if not is_deleted(row[1])]
+            yield rows, frontier
             if frontier is None:
                 return
 
     async def page(
-        self, view: View, page: Page, freshness: Freshness, budget: float
+        self, view: View, page: Page, freshness: Freshness, budget: float, what: str = ROWS
     ) -> tuple[list[Row], bytes | None]:
         """Up to `page.limit` rows, and the key behind which the next page begins (None: the end).
 
@@ -237,7 +248,7 @@ class Gatherer:
         found: list[Row] = []
         reached: bytes | None = None
         size = 0
-        steps = self.rows(view, page.query, page.limit, page.after, freshness)
+        steps = self.rows(view, page.query, page.limit, page.after, freshness, what)
         async with aclosing(steps):
             async for rows, reached in steps:
                 for number, row in enumerate(rows, 1):
@@ -249,6 +260,28 @@ class Gatherer:
                 if time.monotonic() > deadline:
                     break
         return found, reached
+
+    async def of_key(
+        self, view: View, key: bytes, query: Query, freshness: Freshness
+    ) -> list[tuple[bytes, bytes]]:
+        """All that is stored of a key, deletes too, in whichever partitions it is: stored keys and
+        bytes, in order. `query`: its times, and whether stale answers will do; Unavailable,
+        BadRequest where it is too much."""
+        low, high = view.layout.key_range(key, key)
+        found: list[tuple[bytes, bytes]] = []
+        steps = self.rows(
+            view, replace(query, low=low, high=high), _ENTRIES_PAGE, None, freshness, ENTRIES
+        )
+        async with aclosing(steps):
+            async for rows, _ in steps:
+                found += [(stored_key, head + value) for stored_key, head, value in rows]
+                if len(found) > MOST_ENTRIES:
+                    raise BadRequest(
+                        "too-many-entries",
+                        f"The key has more than {MOST_ENTRIES} entries within these bounds, which "
+                        f"may be in any partition: narrow them.",
+                    )
+        return found
 
     async def walk(self, ask: Ask, budget: float, take: Callable[[Part], None]) -> None:
         """Hands each partition's answers to `take`, slice by slice; for what needs no order.

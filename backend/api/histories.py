@@ -11,16 +11,18 @@ from dataclasses import dataclass
 from itertools import chain, islice, pairwise
 from typing import cast
 
-from backend.api.answer import JSON, Answer
-from backend.api.reads import Everywhere, ReadOptions, ViewReads, unreadable
+from backend.api.answer import JSON, Answer, Header
+from backend.api.holders import ReadOptions
+from backend.api.reads import ViewReads, unreadable
 from backend.api.versions import Stored, validity, version_at
 from backend.core.cursor import Question, decode_cursor, encode_cursor
-from backend.core.errors import StoreClosedError, StoreError, Unavailable
+from backend.core.errors import StoreClosedError, StoreError
 from backend.core.expiry import horizon
 from backend.core.items import renderer
 from backend.core.layouts import SessionLayout, VersionedLayout, WindowLayout
 from backend.core.records import ENTRY_HEAD_SIZE, is_deleted
-from backend.ingest.held import HeldPartition
+from backend.core.scan import Query
+from backend.ingest.protocols import Store
 
 MAX_LIMIT = 1000
 
@@ -52,28 +54,29 @@ class History:
     def read(self, key: bytes, options: ReadOptions, span: Span) -> Answer:
         """One page; raises what `ViewReads.read` raises, but that no entry is an empty page."""
         reads = self._reads
-        question = self._question(key, span)
-        past = None if span.cursor is None else decode_cursor(question, span.cursor)
-        try:
-            held = reads.holder(key, options)
-            # a record elsewhere would be missing in the list
-            reads.refuse_doubtful(key)
-        except Everywhere as everywhere:
-            raise Unavailable(everywhere.code, everywhere.detail) from None
+        held = reads.holder(key, options)
+        # a record elsewhere would be missing in the list
+        reads.refuse_doubtful(key)
         headers = reads.state_headers(held)
         try:
-            page = list(islice(self._items(held, key, span, past), span.limit + 1))
+            answer = self.page(key, span, held.store, headers)
         except (StoreClosedError, StoreError) as e:
             raise unreadable(held, e) from None
+        reads.count(answer)
+        return answer
+
+    def page(self, key: bytes, span: Span, store: Store, headers: list[Header]) -> Answer:
+        """One page of what a store has of the key; what the store raises, BadRequest."""
+        question = self._question(key, span)
+        past = None if span.cursor is None else decode_cursor(question, span.cursor)
+        page = list(islice(self._items(store, key, span, past), span.limit + 1))
         shown = page[: span.limit]
         following = b"null"
         if len(page) > span.limit:
             following = b'"%b"' % encode_cursor(question, shown[-1][0]).encode()
-        reads.counts.found += 1
-        headers.append(JSON)
         return Answer(
             200,
-            headers,
+            [*headers, JSON],
             b'{"key":%b,"items":[%b],"next":%b}'
             % (
                 self.view.key_codec.to_json(key),
@@ -82,18 +85,24 @@ class History:
             ),
         )
 
-    def _items(
-        self, held: HeldPartition, key: bytes, span: Span, past: bytes | None
-    ) -> Iterator[Item]:
+    def wanted(self, span: Span, stale_allowed: bool) -> Query:
+        """The entries that a page needs, where they are asked of all partitions. Of versions all:
+        what is valid at a time may have begun long before."""
+        if self.view.store == "versioned":
+            return Query(stale_allowed=stale_allowed)
+        return Query(first=span.first, last=span.last, stale_allowed=stale_allowed)
+
+    def _items(self, store: Store, key: bytes, span: Span, past: bytes | None) -> Iterator[Item]:
         """The entries in the span's order, from behind the stored key `past` on."""
         raise NotImplementedError
 
     def _scan(
-        self, held: HeldPartition, low: bytes, high: bytes, span: Span, past: bytes | None
+        self, store: Store, low: bytes, high: bytes, span: Span, past: bytes | None
     ) -> Iterator[Stored]:
         if past is not None:
             low, high = (low, past) if span.descending else (max(low, past + b"\0"), high)
-        return held.store.scan(low, high, backwards=span.descending)
+        found = store.scan(low, high, backwards=span.descending)
+        return (entry for entry in found if not is_deleted(entry[1]))
 
     def _without_key(self, key: bytes, entry: Stored) -> bytes:
         """An item as in questions about the whole view; a page says its key once."""
@@ -111,13 +120,11 @@ class Windows(History):
 
     resource = "windows"
 
-    def _items(
-        self, held: HeldPartition, key: bytes, span: Span, past: bytes | None
-    ) -> Iterator[Item]:
+    def _items(self, store: Store, key: bytes, span: Span, past: bytes | None) -> Iterator[Item]:
         layout = cast(WindowLayout, self.view.layout)
-        first = _later(span.first, horizon(self.view, held.store.stream_time))
+        first = _later(span.first, horizon(self.view, store.stream_time))
         low, high = layout.time_range(key, first, span.last)
-        for entry in self._scan(held, low, high, span, past):
+        for entry in self._scan(store, low, high, span, past):
             yield entry[0], self._without_key(key, entry)
 
 
@@ -126,14 +133,12 @@ class Sessions(History):
 
     resource = "sessions"
 
-    def _items(
-        self, held: HeldPartition, key: bytes, span: Span, past: bytes | None
-    ) -> Iterator[Item]:
+    def _items(self, store: Store, key: bytes, span: Span, past: bytes | None) -> Iterator[Item]:
         layout = cast(SessionLayout, self.view.layout)
         low, high = layout.ending_from(
-            key, _later(span.first, horizon(self.view, held.store.stream_time))
+            key, _later(span.first, horizon(self.view, store.stream_time))
         )
-        for entry in self._scan(held, low, high, span, past):
+        for entry in self._scan(store, low, high, span, past):
             if span.last is None or layout.entry_key(entry[0]).start <= span.last:
                 yield entry[0], self._without_key(key, entry)
 
@@ -143,38 +148,36 @@ class Versions(History):
 
     resource = "versions"
 
-    def _items(
-        self, held: HeldPartition, key: bytes, span: Span, past: bytes | None
-    ) -> Iterator[Item]:
+    def _items(self, store: Store, key: bytes, span: Span, past: bytes | None) -> Iterator[Item]:
         layout = cast(VersionedLayout, self.view.layout)
         of_key = layout.valid_from_range(key, None, None)
-        first = _later(span.first, horizon(self.view, held.store.stream_time))
+        first = _later(span.first, horizon(self.view, store.stream_time))
         if span.last is not None and span.last < first:
             if past is None and (span.first is None or span.first <= span.last):
-                yield from self._before_horizon(held, layout, key, span.last)
+                yield from self._before_horizon(store, layout, key, span.last)
             return
         low, high = layout.valid_from_range(key, first, span.last)
-        if valid_then := version_at(held, layout, key, first):
+        if valid_then := version_at(store, layout, key, first):
             low = valid_then[0]
         if span.descending:
             high = high if past is None else past
-            following = next(held.store.scan(high, of_key[1]), None)
-            for found in held.store.scan(low, high, backwards=True):
+            following = next(store.scan(high, of_key[1]), None)
+            for found in store.scan(low, high, backwards=True):
                 yield from self._version(layout, found, following)
                 following = found
         else:
             low = low if past is None else past + b"\0"
-            onwards: Iterator[Stored | None] = held.store.scan(low, of_key[1])
+            onwards: Iterator[Stored | None] = store.scan(low, of_key[1])
             for version, following in pairwise(chain(onwards, (None,))):
                 if version is None or version[0] >= high:
                     return
                 yield from self._version(layout, version, following)
 
     def _before_horizon(
-        self, held: HeldPartition, layout: VersionedLayout, key: bytes, last: int
+        self, store: Store, layout: VersionedLayout, key: bytes, last: int
     ) -> Iterator[Item]:
         """What is valid since then; nothing else is known, as for `as_of`."""
-        latest = version_at(held, layout, key, None)
+        latest = version_at(store, layout, key, None)
         if latest is not None and layout.entry_key(latest[0]).start <= last:
             yield from self._version(layout, latest, None)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -15,6 +15,7 @@ from backend.api.batches import record_key
 from backend.api.changes import Changes
 from backend.api.forwarding import MARK, Forwarder
 from backend.api.histories import HISTORIES
+from backend.api.holders import HOPELESS, PLAIN, Elsewhere, Everywhere, ReadOptions
 from backend.api.parameters import (
     changes_parameters,
     key_bytes,
@@ -22,25 +23,22 @@ from backend.api.parameters import (
     span_parameters,
 )
 from backend.api.queries import Queries, read_body
-from backend.api.reads import (
-    HOPELESS,
-    PLAIN,
-    Elsewhere,
-    Everywhere,
-    ReadOptions,
-    ViewReads,
-    count_refusal,
-)
+from backend.api.reads import ViewReads, count_refusal
 from backend.api.representations import JSON, chosen, offered
 from backend.api.serving import Serving
 from backend.api.streams import Streams
+from backend.api.versions import VersionedReads
 from backend.core.batch import parse_search
 from backend.core.codecs import to_base64url
 from backend.core.errors import MethodNotAllowed, NotFound, Problem, Unavailable
 from backend.core.paths import KeyPath
+from backend.core.scan import Query
 from backend.core.views import View
 
 _T = TypeVar("_T")
+
+Anywhere = Callable[[], Awaitable[Answer]]
+"""The same question, to all partitions."""
 
 MAX_BODY = 1 << 20
 _WAIT_STEP = 0.02
@@ -79,16 +77,17 @@ class KeyedRequests:
         try:
             if method not in ("GET", "HEAD"):
                 raise MethodNotAllowed(method, "GET, HEAD")
-            ask, options = self._question(reads, found, scope)
-            return await self._told(reads, ask, options, raw_path, scope)
+            ask, options, anywhere = self._question(reads, found, scope)
+            return await self._told(reads, ask, options, anywhere, raw_path, scope)
         except Problem as problem:
             count_refusal(reads.counts, problem)
             return problem_answer(problem)
 
     def _question(
         self, reads: ViewReads, found: KeyPath, scope: Scope
-    ) -> tuple[Callable[[], Answer], ReadOptions]:
-        """What is asked: to be called until there is an answer."""
+    ) -> tuple[Callable[[], Answer], ReadOptions, Anywhere]:
+        """What is asked: to be called until there is an answer; and how it is asked of all
+        partitions."""
         query: bytes = scope["query_string"]
         if not found.rest:
             encoded, options = False, PLAIN
@@ -98,7 +97,8 @@ class KeyedRequests:
             of = offered(reads.view) if options.as_of is None else (JSON,)
             if (kind := chosen(scope["headers"], of)) != JSON:
                 options = replace(options, representation=kind)
-            return partial(reads.read, _key_of(reads, found.text, encoded), options), options
+            key = _key_of(reads, found.text, encoded)
+            return partial(reads.read, key, options), options, self._anywhere(reads, key, options)
         history = self._histories.get(found.view.name)
         if history is None or found.rest != history.resource.encode():
             raise NotFound(
@@ -108,13 +108,29 @@ class KeyedRequests:
             )
         encoded, options, span = span_parameters(query)
         key = _key_of(reads, found.text, encoded)
-        return partial(history.read, key, options, span), options
+        of_key = partial(
+            self._queries.of_key,
+            reads.view,
+            key,
+            history.wanted(span, options.stale_allowed),
+            partial(history.page, key, span),
+        )
+        return partial(history.read, key, options, span), options, of_key
+
+    def _anywhere(self, reads: ViewReads, key: bytes, options: ReadOptions) -> Anywhere:
+        if options.as_of is None:
+            return partial(self._queries.point, reads.view, key, options)
+        assert isinstance(reads, VersionedReads)
+        read = partial(reads.read_gathered, key, options.as_of)
+        query = Query(stale_allowed=options.stale_allowed)
+        return partial(self._queries.of_key, reads.view, key, query, read)
 
     async def _told(
         self,
         reads: ViewReads,
         ask: Callable[[], Answer],
         options: ReadOptions,
+        anywhere: Anywhere,
         raw_path: bytes,
         scope: Scope,
     ) -> Answer:
@@ -123,14 +139,11 @@ class KeyedRequests:
         while True:
             try:
                 answer = await self._until_here(ask, scope)
-            except Everywhere as everywhere:
-                if not options.plain or reads.view.is_custom:
+            except Everywhere:
+                if options.bounded or reads.view.is_custom:
                     raise
-                answer = await self._queries.point(
-                    reads.view, everywhere.key, options.stale_allowed
-                )
-                reads.counts.found += answer.status == 200
-                reads.counts.missed += answer.status == 404
+                answer = await anywhere()
+                reads.count(answer)
             except Elsewhere as elsewhere:
                 if options.redirect:
                     return _redirect(elsewhere, raw_path, scope["query_string"])
@@ -238,7 +251,8 @@ class KeyedRequests:
             target = f"/views/{view.name}/keys/".encode() + to_base64url(key)
             query = b"&".join(filter(None, (b"encoding=base64url", scope["query_string"])))
             as_get = {**scope, "method": "GET", "query_string": query}
-            return await self._told(reads, ask, options, target, as_get)
+            anywhere = self._anywhere(reads, key, options)
+            return await self._told(reads, ask, options, anywhere, target, as_get)
         except Problem as problem:
             count_refusal(reads.counts, problem)
             return problem_answer(problem)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from backend.api.reads import PLAIN, Elsewhere, Everywhere, ViewReads
+from backend.api.holders import PLAIN, Elsewhere, Everywhere
+from backend.api.reads import ViewReads
 from backend.core.errors import Problem, StoreClosedError, StoreError, Unavailable
 from backend.core.records import ENTRY_HEAD_SIZE
 
@@ -42,7 +43,7 @@ def _of_partition(reads: ViewReads, partition: int, keys: list[bytes]) -> list[O
     except (Elsewhere, Unavailable) as e:
         return [e] * len(keys)
     try:
-        stored = reads.look_up_many(held, keys)
+        stored = reads.look_up_many(held.store, keys)
         if None in stored:
             reads.refuse_doubtful(b"")
     except (StoreClosedError, StoreError, Everywhere):

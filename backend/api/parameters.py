@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from backend.api.histories import MAX_LIMIT, Span
-from backend.api.reads import ReadOptions
+from backend.api.holders import ReadOptions
 from backend.core.codecs import from_base64url
 from backend.core.errors import BadRequest
 from backend.core.scan import choice, parse_parameters

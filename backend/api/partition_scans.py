@@ -21,7 +21,7 @@ from backend.core.items import Pair, renderer
 from backend.core.ranking import MOST_RANKED_BYTES, Best, Ranking
 from backend.core.records import ENTRY_HEAD_SIZE, is_deleted, ordered_time
 from backend.core.scan import Part, Query, cut, distinct, first_of
-from backend.core.scan_wire import COUNT, ESTIMATE, RAW, ROWS, TOP, Ask
+from backend.core.scan_wire import COUNT, ENTRIES, ESTIMATE, ROWS, TOP, Ask
 from backend.core.views import View
 from backend.ingest.held import HeldPartition
 
@@ -100,10 +100,12 @@ class PartitionScans:
         now = time.monotonic()
         lags = [each.progress.lag(now, self._trusted_for) for each in held]
         ages = [each.progress.staleness(now) for each in held]
+        clocks = [each.store.stream_time for each in held]
         return Part(
             lag=worst(lags),
             staleness=worst(ages),
             misplaced=any(each.identity.mis_partitioned for each in held),
+            stream_time=max((time for time in clocks if time is not None), default=None),
         )
 
     def _check(self, held: HeldPartition) -> None:
@@ -123,10 +125,15 @@ class PartitionScans:
         if low >= high:
             return
         once = ask.what in (COUNT, TOP)  # all of it is looked at, and nobody goes on there
-        runs = [_Run(each, ask.query, low, high, once) for each in held]
+        # of a key that is in another partition as well, whoever asked compares the entries
+        with_deletes = not once and (part.misplaced or self._serving.misplaced(view))
+        runs = [
+            _Run(each, ask.query, low, high, once, with_deletes, ask.what == ENTRIES)
+            for each in held
+        ]
         pace = _Pace()
         try:
-            if ask.what in (ROWS, RAW):
+            if not once:
                 await self._rows(part, view, ask, runs, pace)
                 return
             # these need no common order: one after the other, and so one partition a question
@@ -168,7 +175,7 @@ class PartitionScans:
                 frontier = ready[-1][0]
             size += sum(len(stored) for _, stored in ready)
             heads = [stored[:ENTRY_HEAD_SIZE] for _, stored in ready]
-            part.rows += zip(map(_KEY, ready), heads, render(ready), strict=True)
+            part.rows += zip(map(_KEY, ready), heads, _items(ready, render), strict=True)
             part.reached = frontier
             full = full or len(part.rows) >= ask.limit or size >= PAGE_BYTES
             if frontier is None or full or pace.examined >= MOST_EXAMINED:
@@ -200,10 +207,11 @@ class PartitionScans:
             if pace.read(run):
                 await asyncio.sleep(0)
                 self._check(run.held)
-        items = self._renderers[view.name]([(key, stored) for _, key, stored in best.entries])
+        told = best.entries if best.end is None else [*best.entries, best.end]
+        items = self._renderers[view.name]([(key, stored) for _, key, stored in told])
         part.rows = [
             (key, stored[:ENTRY_HEAD_SIZE], item)
-            for (_, key, stored), item in zip(best.entries, items, strict=True)
+            for (_, key, stored), item in zip(told, items, strict=True)
         ]
         part.complete = best.end is None
         part.reached = None if run.ended else run.reached
@@ -217,6 +225,15 @@ def worst(numbers: Sequence[_N | None]) -> _N | None:
 
 def _values(pairs: Iterable[Pair]) -> list[bytes]:
     return [stored[ENTRY_HEAD_SIZE:] for _, stored in pairs]
+
+
+def _items(pairs: list[Pair], render: Callable[[Iterable[Pair]], list[bytes]]) -> list[bytes]:
+    """What is shown of each; of a delete nothing."""
+    shown = [pair for pair in pairs if not is_deleted(pair[1])]
+    if len(shown) == len(pairs):
+        return render(pairs)
+    items = iter(render(shown))
+    return [b"" if is_deleted(stored) else next(items) for _, stored in pairs]
 
 
 def _taken(rows: list[Pair], room: int, space: int) -> int:
@@ -258,7 +275,14 @@ class _Run:
     """One partition's entries in the order asked for, without what is expired or filtered out."""
 
     def __init__(
-        self, held: HeldPartition, query: Query, low: bytes, high: bytes, once: bool = False
+        self,
+        held: HeldPartition,
+        query: Query,
+        low: bytes,
+        high: bytes,
+        once: bool = False,
+        with_deletes: bool = False,
+        all_versions: bool = False,
     ) -> None:
         self.held = held
         self.reached: bytes | None = None  # everything up to here has been read
@@ -268,7 +292,8 @@ class _Run:
         self._backwards = query.backwards
         self._found = self._guarded(lambda: held.store.scan(low, high, query.backwards, once))
         self._keep = _filter(held.view, query, expiry.horizon(held.view, held.store.stream_time))
-        self._versioned = held.view.store == "versioned"
+        self._latest_only = held.view.store == "versioned" and not all_versions
+        self._with_deletes = with_deletes
         self._carried: Pair | None = None
 
     def read(self, count: int) -> list[Pair]:
@@ -277,14 +302,17 @@ class _Run:
         self.got = len(chunk)
         self.got_bytes = sum([len(stored) for _, stored in chunk])
         self.ended = len(chunk) < count
-        if self._versioned:
-            return self._latest(chunk)
-        if chunk:
+        if self._latest_only:
+            chunk = self._latest(chunk)
+        elif chunk:
             self.reached = chunk[-1][0]
-        return chunk if self._keep is None else [pair for pair in chunk if self._keep(pair)]
+        if self._keep is not None:
+            chunk = [pair for pair in chunk if self._keep(pair)]
+        # as `is_deleted`: this is the innermost loop
+        return chunk if self._with_deletes else [pair for pair in chunk if pair[1][8] < 0x80]
 
     def _latest(self, chunk: list[Pair]) -> list[Pair]:
-        """Each key's last version, under the key without the time; no key that is deleted."""
+        """Each key's last version, under the key without the time."""
         latest: dict[bytes, bytes] = {}
         if self._backwards:
             for key, stored in chunk:
@@ -303,7 +331,7 @@ class _Run:
                 self._carried = latest.popitem()  # its last version may be yet to come
             if latest:
                 self.reached = next(reversed(latest))
-        return [pair for pair in latest.items() if not is_deleted(pair[1])]
+        return list(latest.items())
 
     def _guarded(self, read: Callable[[], _T]) -> _T:
         try:

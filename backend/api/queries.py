@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from functools import partial
+from typing import cast
 
 import orjson
 
@@ -16,12 +16,14 @@ from backend.api.answer import JSON, Answer, Header, freshness_headers, problem_
 from backend.api.asgi import Receive, Scope, Send
 from backend.api.batches import Batches
 from backend.api.forwarding import Forwarder
+from backend.api.gathered import GatheredStore
 from backend.api.gathering import SCAN_PATH, Freshness, Gatherer, for_view
+from backend.api.holders import PLAIN, ReadOptions
 from backend.api.partition_scans import PartitionScans
 from backend.api.reads import ViewReads
 from backend.api.serving import Serving
 from backend.core.cursor import encode_cursor
-from backend.core.errors import BadRequest, MethodNotAllowed, NotFound, Problem, Unavailable
+from backend.core.errors import BadRequest, MethodNotAllowed, Problem, Unavailable
 from backend.core.paths import Paths, ViewPath
 from backend.core.ranking import MOST_RANKED_BYTES, Best, Ranking
 from backend.core.scan import (
@@ -36,8 +38,9 @@ from backend.core.scan import (
     parse_parameters,
     refuse_store,
 )
-from backend.core.scan_wire import COUNT, ESTIMATE, TOP, decode_ask, encode_part
+from backend.core.scan_wire import COUNT, ESTIMATE, RAW, TOP, decode_ask, encode_part
 from backend.core.views import View
+from backend.ingest.protocols import Store
 
 log = logging.getLogger(__name__)
 
@@ -73,8 +76,7 @@ class Queries:
 
     def start(self, forwarder: Forwarder) -> Gatherer:
         self._gatherer = Gatherer(self._serving, self._scans, forwarder)
-        everywhere = partial(self.point, stale_allowed=False)
-        self._batches = Batches(self._serving, self._reads, forwarder, BATCH_PATH, everywhere)
+        self._batches = Batches(self._serving, self._reads, forwarder, BATCH_PATH, self.point)
         return self._gatherer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send, respond: Respond) -> bool:
@@ -159,20 +161,35 @@ class Queries:
             scans.asked[kind] += 1
             scans.seconds[kind] += time.monotonic() - began
 
-    async def point(self, view: View, key: bytes, stale_allowed: bool) -> Answer:
+    async def point(self, view: View, key: bytes, options: ReadOptions = PLAIN) -> Answer:
         """One key, asked of all partitions; of several entries the newest. Unavailable."""
         assert self._gatherer is not None
         low, high = view.layout.key_range(key, key)
-        page = Page(Query(low, high, stale_allowed=stale_allowed), 1, None)
+        page = Page(Query(low, high, stale_allowed=options.stale_allowed), 1, None)
         freshness = Freshness()
-        rows, reached = await self._gatherer.page(view, page, freshness, _PAGE_BUDGET)
-        if rows:
-            return Answer(200, self._headers(freshness), rows[0][2])
-        if reached is not None:
+        rows, reached = await self._gatherer.page(view, page, freshness, _PAGE_BUDGET, RAW)
+        if not rows and reached is not None:
             raise Unavailable("took-too-long", "Not all partitions have answered in time.")
-        problem = NotFound("key-not-found", f"No partition of view {view.name} has such a key.")
-        headers = [header for header in self._headers(freshness) if header[0] != b"content-type"]
-        return Answer(404, problem.headers() + headers, problem.body())
+        value = rows[0][2] if rows else None
+        headers = self._state_headers(freshness)
+        return self._reads[view.name].gathered(key, value, options.representation, headers)
+
+    async def of_key(
+        self,
+        view: View,
+        key: bytes,
+        query: Query,
+        read: Callable[[Store, list[Header]], Answer],
+    ) -> Answer:
+        """What `read` finds among all that is stored of a key, in whichever partitions it is; what
+        has expired there is left out, but for versions. `query`: the times, and whether stale ones
+        will do."""
+        assert self._gatherer is not None
+        freshness = Freshness()
+        entries = await self._gatherer.of_key(view, key, query, freshness)
+        clock = freshness.stream_time if view.store == "versioned" else None
+        store = GatheredStore(entries, clock)
+        return read(cast(Store, store), self._state_headers(freshness))
 
     async def _page(self, view: View, kind: str, raw_query: bytes) -> Answer:
         assert self._gatherer is not None
@@ -302,11 +319,10 @@ class Queries:
         return Answer(200, self._headers(freshness), body)
 
     def _headers(self, freshness: Freshness, content_type: bytes = JSON[1]) -> list[Header]:
-        return [
-            (b"content-type", content_type),
-            *freshness_headers(freshness.lag, freshness.staleness),
-            self._served_by,
-        ]
+        return [(b"content-type", content_type), *self._state_headers(freshness)]
+
+    def _state_headers(self, freshness: Freshness) -> list[Header]:
+        return [*freshness_headers(freshness.lag, freshness.staleness), self._served_by]
 
 
 def _lines(items: list[bytes]) -> bytes:

@@ -18,9 +18,9 @@ from backend.api.forwarding import Forwarder
 from backend.api.gathering import Gatherer
 from backend.api.heartbeats import PATH as HEARTBEAT
 from backend.api.heartbeats import Heartbeats
+from backend.api.holders import Elsewhere
 from backend.api.keyed import MAX_BODY, KeyedRequests
 from backend.api.queries import Queries, read_body
-from backend.api.reads import Elsewhere
 from backend.api.serving import Serving
 from backend.api.stores import reads_of
 from backend.core.errors import BadRequest, MethodNotAllowed, Problem, Unavailable
@@ -48,10 +48,10 @@ class Shell:
         self._in_flight = 0
         self._max_in_flight = serving.settings.max_in_flight
 
-    def start(self) -> Gatherer:
+    def start(self, forwarder: Forwarder | None = None) -> Gatherer:
         """In the event loop, before the first request; what asks all instances."""
         settings = self._serving.settings
-        self._forwarder = Forwarder(settings.instance_id, settings.forward_timeout)
+        self._forwarder = forwarder or Forwarder(settings.instance_id, settings.forward_timeout)
         self._keyed.start(self._forwarder)
         self._heartbeats = Heartbeats(self._serving, self._forwarder)
         return self._queries.start(self._forwarder)

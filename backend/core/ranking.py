@@ -68,12 +68,12 @@ class Best:
     """The first `limit` of ranked entries, of equal ranks those of lesser keys first.
 
     `most_bytes` bounds what is kept: the first of them that have no more together, but one at
-    least. `end` is then the last (rank, key) up to which it is known what there is.
+    least. `end` is then the first that was left out: up to it, it is known what there is.
     """
 
     def __init__(self, limit: int, most_bytes: int) -> None:
         self.entries: list[Ranked] = []
-        self.end: tuple[Number, bytes] | None = None
+        self.end: Ranked | None = None
         self._limit = limit
         self._most_bytes = most_bytes
 
@@ -91,19 +91,19 @@ class Best:
         return self.end is not None and len(self.entries) < self._limit
 
     def add(self, ranked: list[Ranked], complete: bool = True) -> None:
-        """`ranked` in any order; if it is not `complete`, some behind its last were left out."""
+        """`ranked` in any order; if it is not `complete`, its last one is another's `end`."""
         if not ranked:
             return
         best = sorted(self.entries + ranked)
         if not complete:
-            end = max(ranked)[:2]
+            end = max(ranked)
             self.end = end if self.end is None else min(self.end, end)
         if self.end is not None:
-            best = [each for each in best if each[:2] <= self.end]
+            best = [each for each in best if each < self.end]
         del best[self._limit :]
         sizes = accumulate([len(key) + len(entry) for _, key, entry in best])
-        fits = sum([size <= self._most_bytes for size in sizes])
+        fits = max(sum([size <= self._most_bytes for size in sizes]), 1)
         if fits < len(best):
-            del best[max(fits, 1) :]
-            self.end = best[-1][:2]
+            self.end = best[fits]
+            del best[fits:]
         self.entries = best

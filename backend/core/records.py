@@ -4,8 +4,9 @@
     0x01 · key (`layouts`)    an entry:  record timestamp (8 B, ms) · offset (8 B) · value
     0x02 · time (8 B) · key   when an entry's time was; only where a view has a retention
 
-In a versioned store a delete is an entry too: its offset is stored as its complement (negative),
-its value is empty.
+A delete is an entry, too, in a versioned store, and where the key may be in another partition as
+well, whose entry may be older: its offset is stored as its complement (negative), its value is
+empty.
 
 The position lies in the same keyspace as the entries, so that one WriteBatch (and, after a crash,
 one write-ahead log) holds both or neither.
@@ -35,7 +36,7 @@ entry_head = _HEAD.pack
 
 class Entry(NamedTuple):
     """One entry of a view: `value` in record bytes, with the record's timestamp (ms) and offset;
-    no value for a version that says "deleted"."""
+    no value for a delete."""
 
     timestamp: int
     offset: int
@@ -50,8 +51,8 @@ def decode_entry(stored: bytes) -> Entry:
     return Entry(timestamp, offset, stored[ENTRY_HEAD_SIZE:])
 
 
-def deleted_version(timestamp: int, offset: int) -> bytes:
-    """The entry of a version from which on the key is not there."""
+def deleted_entry(timestamp: int, offset: int) -> bytes:
+    """The entry of a delete."""
     return _HEAD.pack(timestamp, ~offset)
 
 

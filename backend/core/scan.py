@@ -16,6 +16,7 @@ from backend.core import layouts
 from backend.core.cursor import Question, decode_cursor
 from backend.core.errors import BadRequest
 from backend.core.layouts import Range
+from backend.core.records import decode_entry
 from backend.core.times import parse_time
 from backend.core.views import View
 
@@ -35,7 +36,8 @@ PARAMETERS = {
 }
 
 Row = tuple[bytes, bytes, bytes]
-"""Stored key (a versioned store's without the time), entry head (timestamp, offset), JSON item."""
+"""Stored key (a versioned store's without the time), entry head (timestamp, offset), JSON item;
+of a delete, which another partition's entry has to be held against, an empty one."""
 
 _AnyRow = TypeVar("_AnyRow", bound=tuple[bytes, ...])
 
@@ -90,7 +92,8 @@ class Part:
     lag: int | None = None  # of the worst; None where one is unknown
     staleness: float | None = None  # s
     misplaced: bool = False  # a key may be in several partitions
-    complete: bool = True  # of a ranking: false where some behind its last row were too much
+    complete: bool = True  # of a ranking; else its last row is the first that was too much
+    stream_time: int | None = None  # ms; the latest
 
 
 def parse_parameters(raw: bytes, known: Sequence[str]) -> dict[str, bytes]:
@@ -227,8 +230,8 @@ def distinct(rows: list[_AnyRow], head: Callable[[_AnyRow], bytes]) -> list[_Any
 
 
 def _age(head: bytes) -> tuple[int, int]:
-    timestamp = int.from_bytes(head[:8], "big", signed=True)
-    return timestamp, int.from_bytes(head[8:16], "big")
+    timestamp, offset, _ = decode_entry(head)
+    return timestamp, offset
 
 
 def first_of(keys: Sequence[bytes], backwards: bool) -> bytes:

@@ -19,8 +19,9 @@ from backend.core.records import ENTRY_HEAD_SIZE
 from backend.core.scan import Part, Query
 
 ROWS, COUNT, ESTIMATE, TOP = "rows", "count", "estimate", "top"
-RAW = "raw"
-"""As ROWS, with record values in place of JSON items."""
+RAW, ENTRIES = "raw", "entries"
+"""As ROWS, with record values in place of JSON items; and all that is stored: of versions not the
+latest alone, deletes too."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ def encode_part(part: Part) -> bytes:
             "staleness": part.staleness,
             "misplaced": part.misplaced,
             "complete": part.complete,
+            "stream_time": part.stream_time,
         }
     )
     parts = [len(header).to_bytes(4, "little"), header]
@@ -98,6 +100,7 @@ def decode_part(body: bytes) -> Part:
             staleness=header["staleness"],
             misplaced=header["misplaced"],
             complete=header["complete"],
+            stream_time=header["stream_time"],
         )
         lengths = np.frombuffer(body, "<u4", 2 * count, at)
         ends = (np.cumsum(lengths, dtype=np.int64) + at + 8 * count).tolist()

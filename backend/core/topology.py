@@ -71,6 +71,7 @@ class PlacedView:
     built_partitions: int = 0  # the smallest count under which a holder began; 0 where none is
     standbys: tuple[tuple[int, ...], ...] = ()  # empty: none at all
     warming: tuple[tuple[int, int], ...] = ()
+    moved: tuple[int, ...] = ()  # partitions that another member has answered for until now
 
     @property
     def partitions(self) -> int:
@@ -162,6 +163,7 @@ class Topology:
                             "warming": view.warming,
                             "mis_partitioned": view.mis_partitioned,
                             "built_partitions": view.built_partitions,
+                            "moved": view.moved,
                         }
                         for name, view in self.views.items()
                     },
@@ -196,6 +198,7 @@ class Topology:
                         placed["built_partitions"],
                         tuple(tuple(those) for those in placed["standbys"]),
                         tuple((partition, index) for partition, index in placed["warming"]),
+                        tuple(placed["moved"]),
                     )
                     for name, placed in document["views"].items()
                 },

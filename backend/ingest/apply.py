@@ -7,7 +7,7 @@ for all records at once is checked once (the partitioner, in NumPy).
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
 
@@ -16,7 +16,7 @@ import numpy as np
 from backend.core import expiry
 from backend.core.avro_codecs import SchemaNotYet
 from backend.core.partitioner import partitions_of_batch
-from backend.core.records import ENTRY, deleted_version, entry_head
+from backend.core.records import ENTRY, deleted_entry, entry_head
 from backend.core.views import ANY_PARTITION, View
 from backend.ingest.protocols import Batch, RecordBatch
 
@@ -62,19 +62,20 @@ def fill(
     records: Sequence[Record],
     position: int,
     stream_time: int | None = None,
+    kept: Callable[[bytes], bool] | None = None,
 ) -> Filled:
     """Add the records from `position` on to the batch.
 
     A null value deletes; an undecodable record leaves the previous value as it is. One that cannot
-    be decoded yet ends the run.
+    be decoded yet ends the run. `kept` tells of which keys a delete is an entry itself.
     """
     run = _from(records, position)
     if view.is_custom:
         filled = _fill_custom(cast(RecordBatch, batch), view, run)
     elif view.store == "key-value" and view.retention is None:
-        filled = _fill_latest(batch, view, run, stream_time)
+        filled = _fill_latest(batch, view, run, stream_time, kept)
     else:
-        filled = _fill_timed(batch, view, run, stream_time)
+        filled = _fill_timed(batch, view, run, stream_time, kept)
     if filled.waiting is None:
         return filled
     # each record that was looked at is among the keys or the dead
@@ -84,7 +85,11 @@ def fill(
 
 
 def _fill_latest(
-    batch: Batch, view: View, records: Sequence[Record], stream_time: int | None
+    batch: Batch,
+    view: View,
+    records: Sequence[Record],
+    stream_time: int | None,
+    kept: Callable[[bytes], bool] | None,
 ) -> Filled:
     """One entry a key, no time to look at: the loop that most records go through."""
     put, delete, head = batch.put, batch.delete, entry_head
@@ -102,7 +107,11 @@ def _fill_latest(
         try:
             probe_key(key)
             if value is None:
-                delete(stored_key(key))
+                if kept is not None and kept(key):
+                    gone = deleted_entry(record.timestamp()[1], record.offset())
+                    put(stored_key(key), gone)
+                else:
+                    delete(stored_key(key))
             else:
                 probe_value(value)
                 entry = head(record.timestamp()[1], record.offset())
@@ -117,7 +126,11 @@ def _fill_latest(
 
 
 def _fill_timed(
-    batch: Batch, view: View, records: Sequence[Record], stream_time: int | None
+    batch: Batch,
+    view: View,
+    records: Sequence[Record],
+    stream_time: int | None,
+    kept: Callable[[bytes], bool] | None,
 ) -> Filled:
     """Entries that have a time: windows, sessions, versions, and whatever has a retention."""
     put, delete = batch.put, batch.delete
@@ -126,6 +139,7 @@ def _fill_timed(
     filled = Filled([], [], stream_time)
     for bare, stored_key, value, timestamp, offset in _sound(view, records, filled):
         filled.keys.append(bare)
+        stays = value is not None or versioned or (kept is not None and kept(bare))
         if retention is not None:
             time = time_of(stored_key, timestamp)
             latest = filled.stream_time
@@ -135,13 +149,13 @@ def _fill_timed(
                 if not versioned:
                     delete(stored_key)
                 continue
-            if value is not None or versioned:
+            if stays:
                 put(expiry.note(time, stored_key), b"")
         if value is not None:
             entry = entry_head(timestamp, offset)
             put(stored_key, entry + value if keeps_value else entry)
-        elif versioned:
-            put(stored_key, deleted_version(timestamp, offset))
+        elif stays:
+            put(stored_key, deleted_entry(timestamp, offset))
         else:
             delete(stored_key)
     return filled

@@ -13,8 +13,11 @@ from backend.ingest.protocols import Batch
 _AT_ONCE = 500
 
 
-def expired(held: HeldPartition) -> Batch | None:
-    """A batch that deletes some of the entries that have expired; None if there are none."""
+def expired(held: HeldPartition, scattered: bool = False) -> Batch | None:
+    """A batch that deletes some of the entries that have expired; None if there are none.
+
+    `scattered`: a key may have versions in other partitions, which a delete here may end.
+    """
     store, view = held.store, held.view
     until = horizon(view, store.stream_time)
     if until <= held.expired_until:
@@ -27,20 +30,22 @@ def expired(held: HeldPartition) -> Batch | None:
     batch = store.new_batch()
     for key in notes:
         batch.delete(key)
-        time, stored_key = noted(key)
+        _, stored_key = noted(key)
         if view.store == "key-value":
             # the key may have a later record by now
             stored = store.get(stored_key)
             if stored is not None and decode_entry(stored).timestamp < until:
                 batch.delete(stored_key)
         elif view.store == "versioned":
-            _delete_superseded(held, batch, stored_key, time)
+            _delete_superseded(held, batch, stored_key, scattered)
         else:
             batch.delete(stored_key)
     return batch
 
 
-def _delete_superseded(held: HeldPartition, batch: Batch, stored_key: bytes, time: int) -> None:
+def _delete_superseded(
+    held: HeldPartition, batch: Batch, stored_key: bytes, scattered: bool
+) -> None:
     """A version that began before the horizon is valid there: what was before it is not needed."""
     layout = held.view.layout
     assert isinstance(layout, VersionedLayout)
@@ -48,5 +53,5 @@ def _delete_superseded(held: HeldPartition, batch: Batch, stored_key: bytes, tim
     for older, _ in held.store.scan(first, stored_key):
         batch.delete(older)
     stored = held.store.get(stored_key)
-    if stored is not None and is_deleted(stored):
+    if stored is not None and is_deleted(stored) and not scattered:
         batch.delete(stored_key)

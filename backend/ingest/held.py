@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 import zlib
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from backend.core.avro_codecs import SchemaNotYet
+from backend.core.partitioner import partition_of
 from backend.core.progress import Progress
 from backend.core.records import Identity
 from backend.core.topology import ACTIVE
-from backend.core.views import View
+from backend.core.views import ANY_PARTITION, View
 from backend.ingest.protocols import Store
 from backend.ingest.watches import Watches
 
@@ -60,6 +62,8 @@ class Held:
 
     def __init__(self, views: tuple[View, ...]) -> None:
         self._by_view: dict[str, dict[int, HeldPartition]] = {view.name: {} for view in views}
+        # views whose keys may be in several partitions, as the map says; replaced, never changed
+        self.scattered: frozenset[str] = frozenset()
 
     def of_view(self, view: str) -> dict[int, HeldPartition]:
         """The live dict of a view: a reader may keep it."""
@@ -92,6 +96,22 @@ class Held:
         for held in found:
             held.waiting_for = None
         return found
+
+    def is_scattered(self, view: View) -> bool:
+        """Whether a key of the view may be in several partitions, as far as is known here."""
+        return (
+            view.partitioner == ANY_PARTITION
+            or view.name in self.scattered
+            or any(held.identity.mis_partitioned for held in list(self.of_view(view.name).values()))
+        )
+
+    def keeps_delete(self, held: HeldPartition, counts: Collection[int]) -> Callable[[bytes], bool]:
+        """Of which (bare) keys a delete is kept as an entry: those that may be in another partition
+        as well, where nobody else would tell that the entry is older. `counts`: of partitions."""
+        if self.is_scattered(held.view):
+            return lambda key: True
+        place, here = partition_of(held.view.partitioner), held.partition
+        return lambda key: any(place(key, count) != here for count in counts)
 
     def mis_partitioned(self) -> tuple[str, ...]:
         """Views in which a record was seen whose partition is not the partitioner's."""

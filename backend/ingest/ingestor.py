@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from backend.ingest.facts import TopicFacts, why_rebuild_open
 from backend.ingest.fetcher import Fetched, Fetcher
 from backend.ingest.held import Held, HeldPartition
 from backend.ingest.leftovers import Leftovers, Unit
-from backend.ingest.misplaced import count_misplaced
+from backend.ingest.misplaced import count_misplaced, known_counts
 from backend.ingest.opening import open_partition
 from backend.ingest.pace import Pace
 from backend.ingest.protocols import Folder
@@ -73,6 +73,7 @@ class Ingestor:
         self._fetcher: Fetcher | None = None
         self._wanted: Mapping[Unit, str] = {}
         self._opened: Mapping[Unit, str] = {}
+        self._shared: set[Unit] = set()  # others answer, too: what is kept may be old
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._not_before: dict[Unit, float] = {}  # facts must be newer, tries later
@@ -97,14 +98,15 @@ class Ingestor:
     def alive(self) -> bool:
         return self._thread.is_alive()
 
-    def hold(self, wanted: Mapping[Unit, str]) -> None:
+    def hold(self, wanted: Mapping[Unit, str], shared: Set[Unit] = frozenset()) -> None:
         """From now on exactly these, in these roles: what is missing is opened, what is too much
         closed. A change of role is nothing but that.
 
-        What is new has to reach an end that is fetched from now on: whoever had it before may have
-        answered from an older one.
+        What is new has to reach an end that is fetched from now on; of `shared`, for which others
+        answer or have answered, also what is kept from before a restart: they have read newer ones.
         """
         now = time.monotonic()
+        self._shared |= shared
         self._not_before.update(dict.fromkeys(wanted.keys() - self._wanted.keys(), now))
         self._wanted = wanted
         self._watcher.watch(frozenset(self._views[view].topic for view, _ in wanted))
@@ -187,18 +189,18 @@ class Ingestor:
         if partition not in facts.ends or not self._copier.has_ended(view, partition, facts):
             return False
         try:
-            held, reason = open_partition(
-                self._folder, view, partition, facts, self._acceptable_recovery_lag
-            )
+            lag, shared = self._acceptable_recovery_lag, unit in self._shared
+            held, reason = open_partition(self._folder, view, partition, facts, lag, shared)
         except Exception as e:
             log.error("view %s, partition %d cannot be opened: %s", view_name, partition, e)
             self._not_before[unit] = time.monotonic() + _RETRY_AFTER
             return False
         if reason is not None:
             self._say_rebuilt(view_name, partition, reason)
+        held.role = self._wanted.get(unit, held.role)
         if held.progress.answerable and not held.identity.answerable:
             self._say_answerable(held)
-        held.role = self._wanted.get(unit, held.role)
+        self._shared.discard(unit)
         self._held.add(held)
         self._assign(view.topic, partition)
         self._on_news()
@@ -267,8 +269,10 @@ class Ingestor:
         if position <= held.progress.position:
             return
         view = held.view
-        batch = held.store.new_batch()
-        filled = fill(batch, view, run, held.progress.position, held.store.stream_time)
+        batch, store, identity = held.store.new_batch(), held.store, held.identity
+        counts = known_counts(held, self._watcher.facts(view.topic))
+        kept = self._held.keeps_delete(held, counts)
+        filled = fill(batch, view, run, held.progress.position, store.stream_time, kept)
         if filled.waiting is not None:
             # what came before is applied; from there it is read again, and the other views go on
             held.waiting_for = filled.waiting
@@ -277,11 +281,10 @@ class Ingestor:
             position = run[-1].offset() + 1 if run else 0
             if position <= held.progress.position:
                 return
-        dead, identity = filled.dead, held.identity
-        epoch = run[-1].leader_epoch()
+        dead, epoch = filled.dead, run[-1].leader_epoch()
         if epoch is not None and epoch != identity.leader_epoch:
             identity = replace(identity, leader_epoch=epoch)
-        misplaced = count_misplaced(held, filled.keys, self._watcher)
+        misplaced = count_misplaced(held, filled.keys, counts, self._watcher)
         if misplaced:
             if not identity.mis_partitioned:
                 held.warn_of_misplaced(position - 1)
@@ -331,15 +334,14 @@ class Ingestor:
         if error.damaged:
             self._rebuild(held, str(error), keep_aside=True)
             return
-        unit = (held.view.name, held.partition)
-        log.error("view %s, partition %d: %s", *unit, error)
+        log.error("view %s, partition %d: %s", held.view.name, held.partition, error)
         self._close(held)
-        self._not_before[unit] = time.monotonic() + _RETRY_AFTER
+        self._not_before[held.view.name, held.partition] = time.monotonic() + _RETRY_AFTER
 
     def _expire(self) -> None:
         for held in self._held.all():
             try:
-                batch = expired(held)
+                batch = expired(held, self._held.is_scattered(held.view))
             except StoreError as e:
                 self._failed(held, e)
             else:
@@ -355,9 +357,8 @@ class Ingestor:
             held.identity = replace(held.identity, answerable=True)
             held.store.write(held.store.new_batch(), held.progress.position, held.identity)
         log.info(
-            "view %s, partition %d is answerable at offset %d after %.1f s",
-            held.view.name, held.partition, held.progress.position,
-            time.monotonic() - held.opened_at,
+            "view %s, partition %d is answerable at offset %d after %.1f s", held.view.name,
+            held.partition, held.progress.position, time.monotonic() - held.opened_at,
         )  # fmt: skip
         self._on_news()
 

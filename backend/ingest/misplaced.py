@@ -10,27 +10,27 @@ from backend.ingest.facts import TopicFacts
 from backend.ingest.held import HeldPartition
 
 
-class Facts(Protocol):
-    """What the watcher knows of a topic, and what it finds out when asked."""
-
-    def facts(self, topic: str) -> TopicFacts | None: ...
-
-    def fresh(self, topic: str) -> TopicFacts | None: ...
+class Broker(Protocol):
+    def fresh(self, topic: str) -> TopicFacts | None:
+        """What is so from this call on, as far as the broker answers."""
 
 
-def count_misplaced(held: HeldPartition, keys: Sequence[bytes], watcher: Facts) -> int:
-    """How many of these keys of new records belong to another partition.
+def known_counts(held: HeldPartition, facts: TopicFacts | None) -> list[int]:
+    """The partition counts under which records of the store partition may have been written."""
+    return sorted({held.identity.partitions, *([facts.partitions] if facts else [])})
+
+
+def count_misplaced(
+    held: HeldPartition, keys: Sequence[bytes], counts: Sequence[int], broker: Broker
+) -> int:
+    """How many of these keys of new records belong to another partition, by `counts`.
 
     One verdict makes every miss of the view doubtful for good. A producer may know of added
-    partitions before the watcher does, so the broker is asked before the first one.
+    partitions before this instance does, so the broker is asked before the first one.
     """
-    topic = held.view.topic
-    found = _count(held, keys, watcher.facts(topic))
+    view, partition = held.view, held.partition
+    found = count_mis_partitioned(view, keys, partition, counts)
     if found and not held.identity.mis_partitioned:
-        found = _count(held, keys, watcher.fresh(topic))
+        newest = known_counts(held, broker.fresh(view.topic))
+        found = count_mis_partitioned(view, keys, partition, newest)
     return found
-
-
-def _count(held: HeldPartition, keys: Sequence[bytes], facts: TopicFacts | None) -> int:
-    counts = {held.identity.partitions, *([facts.partitions] if facts else [])}
-    return count_mis_partitioned(held.view, keys, held.partition, sorted(counts))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from backend.core.progress import Progress
 from backend.core.records import Identity
@@ -13,12 +14,18 @@ from backend.ingest.protocols import Folder, Store
 
 
 def open_partition(
-    folder: Folder, view: View, partition: int, facts: TopicFacts, acceptable_recovery_lag: int
+    folder: Folder,
+    view: View,
+    partition: int,
+    facts: TopicFacts,
+    acceptable_recovery_lag: int,
+    shared: bool = False,
 ) -> tuple[HeldPartition, str | None]:
     """The open store partition, and why what was stored of it had to go, if it had to.
 
-    It may answer at once if it was answerable before and is no more than
-    `acceptable_recovery_lag` records behind; raises what the folder raises.
+    It may answer at once if it was answerable before, is no more than `acceptable_recovery_lag`
+    records behind, and nobody else answers or has answered meanwhile (`shared`). Raises what the
+    folder raises.
     """
     store, reason = _usable_store(folder, view, partition, facts)
     identity = store.identity
@@ -34,6 +41,10 @@ def open_partition(
             alive_at=time.time_ns() // 1_000_000,
         )
         store.initialise(facts.starts[partition], identity)
+    elif shared and identity.answerable:
+        # noted, for it may end again before it has reached the end
+        identity = replace(identity, answerable=False)
+        store.write(store.new_batch(), store.position, identity)
     position, end = store.position or 0, facts.ends[partition]
     near = end - position <= acceptable_recovery_lag
     progress = Progress(position, goal=end, answerable=identity.answerable and near)

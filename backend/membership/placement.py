@@ -61,6 +61,12 @@ def place(
             built_partitions=min([count, *built]),
             standbys=standbys,
             warming=warming,
+            moved=tuple(
+                partition
+                for i, held in sorted(_holders(name, count, members, eligible).items())
+                for partition in sorted(held)
+                if active[partition] != i
+            ),
         )
     return Topology(
         # a clock that went back must not make an epoch that is below one already seen

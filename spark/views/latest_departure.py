@@ -22,10 +22,11 @@ from spark.view import View
 
 def latest_departure(flights: DataFrame) -> DataFrame:
     """Well-formed rows of ``FLIGHTS`` ► ``key``, ``value``, one row an aircraft."""
-    departure = F.struct("left", "flight", "origin", "dest", "delay")
+    # its names and types are those of the state in checkpoints
+    left = F.timestamp_seconds("left").alias("time")
+    departure = F.struct(left, "flight", "origin", "dest", "delay")
     latest = departed(flights).groupBy("tailnum").agg(F.max(departure).alias("latest"))
-    left = F.timestamp_seconds("latest.left")
-    time = F.date_format(left, "yyyy-MM-dd'T'HH:mm:ss'Z'").alias("time")
+    time = F.date_format("latest.time", "yyyy-MM-dd'T'HH:mm:ss'Z'").alias("time")
     value = F.struct("latest.flight", "latest.origin", "latest.dest", time, "latest.delay")
     return latest.select(F.col("tailnum").alias("key"), F.to_json(value).alias("value"))
 

@@ -56,7 +56,7 @@ class Streams:
     def run(self, dead_letters: bool = True) -> None:
         unstarted = writers(self._session, self.view, self._settings, 3)[: 1 + dead_letters]
         for query in [writer.start() for writer in unstarted]:
-            assert query.awaitTermination(60)
+            assert query.awaitTermination(120)
 
     def forget_last_commit(self, query: str) -> None:
         """As after a crash between writing a micro-batch and committing it."""
@@ -274,7 +274,7 @@ def test_late_requests_count_in_their_minute_until_they_are_too_late(
         table = streams.timed_table(layout)
         return {key: int.from_bytes(value, "big") for key, value in table.items()}
 
-    writer.send(source, [request(1, "10:00:01"), request(2, "11:00:00"), request(3, "11:00:59")])
+    writer.send(source, [request(1, "10:00:01"), request(2, "11:00:00"), request(3, "11:00:58")])
     streams.run(dead_letters=False)
     # the same line, one that is late, and one that is too late
     late = [request(1, "10:00:01"), request(4, "10:00:59"), request(5, "10:00:58")]

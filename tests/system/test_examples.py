@@ -32,7 +32,7 @@ VOLATILE = re.compile(
     r'(?<=^etag: ")[a-z-]+-[0-9a-f]{8}-[0-9]+-[0-9]+-'
     r'|(?<="next":")[\w-]+'
     r"|(?<=^offset: )[0-9]+|(?<= as of offset )[0-9]+"
-    r"|(?<=^staleness: )[0-9]+"
+    r"|(?<=^lag: )\w+|(?<=^staleness: )\w+"
     r"|(?<=^topology-epoch: )[0-9]+-[0-9]+"
     r"|(?<=^served-by: )b[0-9]",
     re.M,

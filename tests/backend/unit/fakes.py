@@ -9,7 +9,8 @@ from typing import Any, cast
 import pytest
 
 from backend.api.answer import Answer
-from backend.api.reads import ReadOptions, ViewReads
+from backend.api.holders import ReadOptions
+from backend.api.reads import ViewReads
 from backend.api.serving import Serving
 from backend.core.errors import Unavailable
 from backend.core.progress import Progress

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from backend.api import partition_scans, queries
@@ -49,6 +49,7 @@ def test_whatever_comes_first(
 
 
 @given(st.lists(entries, max_size=4), st.integers(1, 8), st.integers(1, 60))
+@example([{b"": (0, bytes(4)), b"\0": (1, b"")}, {b"": (0, b"")}], 2, 6)
 def test_parts_that_were_cut(
     parts: list[dict[bytes, tuple[ranking.Number, bytes]]], limit: int, most: int
 ) -> None:
@@ -60,7 +61,7 @@ def test_parts_that_were_cut(
         came += theirs
         best = Best(limit, most)
         best.add(theirs)
-        merged.add(best.entries, best.end is None)
+        merged.add(best.entries + ([best.end] if best.end else []), best.end is None)
     whole = sorted(came)[:limit]
     assert merged.entries == whole[: len(merged.entries)]
     assert merged.short or merged.entries == whole

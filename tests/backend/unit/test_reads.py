@@ -11,7 +11,8 @@ from typing import Any
 import orjson
 import pytest
 
-from backend.api.reads import Elsewhere, Everywhere, ReadOptions, count_refusal
+from backend.api.holders import Elsewhere, Everywhere, ReadOptions
+from backend.api.reads import count_refusal
 from backend.api.serving import ReadCounts
 from backend.core.errors import BadRequest, KeyTooLong, Problem, Unavailable
 from backend.core.partitioner import partition_of

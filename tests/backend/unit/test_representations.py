@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from backend.api.reads import ReadOptions
+from backend.api.holders import ReadOptions
 from backend.api.representations import chosen
 from backend.api.shell import Shell
 from backend.core.avro import AvroSchema

@@ -18,7 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backend.api.histories import HISTORIES, Span
-from backend.api.reads import ReadOptions, ViewReads, WrongStoreReads
+from backend.api.holders import ReadOptions
+from backend.api.reads import ViewReads, WrongStoreReads
 from backend.api.versions import VersionedReads
 from backend.core.errors import BadRequest, Gone, Problem
 from backend.core.records import ENTRY, EXPIRY

@@ -164,6 +164,7 @@ TOPOLOGY = Topology(
             3,
             standbys=((1,), (0,), (), ()),
             warming=((3, 1),),
+            moved=(1, 3),
         ),
         "missing": PlacedView({"topic": "missing", "path": None}, "h", ()),
     },

@@ -16,7 +16,7 @@ from backend.api.queries import Queries
 from backend.core.errors import Unavailable
 from backend.core.partitioner import partition_of
 from backend.core.paths import Paths
-from backend.core.records import deleted_version, entry_head
+from backend.core.records import deleted_entry, entry_head
 from backend.core.topology import Member
 from backend.core.views import ANY_PARTITION, View
 from backend.ingest.held import HeldPartition
@@ -123,7 +123,7 @@ class World:
                 if value is not None:
                     batch.put(stored_key, entry_head(timestamp, self.offset) + value)
                 elif self.view.store == "versioned":
-                    batch.put(stored_key, deleted_version(timestamp, self.offset))
+                    batch.put(stored_key, deleted_entry(timestamp, self.offset))
                 else:
                     batch.delete(stored_key)
             store.write(batch, self.offset)

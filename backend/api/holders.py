@@ -1,0 +1,236 @@
+"""Of which partition a key is, and who may answer for it: this instance, others, or nobody now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from backend.api.representations import JSON as AS_JSON
+from backend.api.serving import Serving
+from backend.core.errors import Unavailable
+from backend.core.partitioner import partition_of, partitions_of_batch
+from backend.core.topology import ACTIVE, Member
+from backend.core.views import ANY_PARTITION, View
+from backend.ingest.held import HeldPartition
+
+
+class Elsewhere(Exception):
+    """Others hold the key's partition, and may answer better: `members`, in the order in which to
+    ask them. `why` is what this instance says itself, should none of them answer."""
+
+    def __init__(self, members: Sequence[Member], why: Unavailable) -> None:
+        super().__init__(members)
+        self.members = members
+        self.why = why
+
+    @property
+    def member(self) -> Member:
+        """The first to ask."""
+        return self.members[0]
+
+
+# Waiting does not help: these need a person.
+HOPELESS = frozenset(("mis-partitioned", "repartitioned"))
+
+
+class Everywhere(Unavailable):
+    """The key may be in any partition: only all of them together can answer for it.
+
+    Whoever cannot ask them says 503.
+    """
+
+    def __init__(self, view: View, key: bytes) -> None:
+        self.key = key
+        super().__init__(
+            "mis-partitioned",
+            f'Topic {view.topic} has records where partitioner "{view.partitioner}" would not put '
+            f"them: this key may be in another partition. Set the partitioner of view "
+            f'{view.name} to that of the producers, or to "none".',
+        )
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What a reader may ask for beside the key. Offsets by partition, the first that may be missing
+    is one more; staleness in s, `as_of` in ms. By default whoever holds the partition and is
+    answerable answers; `stale_allowed`: even one that is not; `active_only`: the active alone."""
+
+    stale_allowed: bool = False
+    active_only: bool = False
+    min_offsets: Mapping[int, int] | None = None
+    max_lag: int | None = None
+    max_staleness: float | None = None
+    as_of: int | None = None
+    redirect: bool = False
+    representation: str = AS_JSON
+
+    @property
+    def plain(self) -> bool:
+        """Whether any holder of data as they are now will do, with JSON."""
+        return self == ReadOptions(self.stale_allowed)
+
+    @property
+    def bounded(self) -> bool:
+        return (
+            self.min_offsets is not None
+            or self.max_lag is not None
+            or self.max_staleness is not None
+        )
+
+
+PLAIN = ReadOptions()
+
+
+class Holders:
+    """Who holds the keys of one view."""
+
+    def __init__(self, view: View, serving: Serving) -> None:
+        self.view = view
+        self._serving = serving
+        self._held = serving.held.of_view(view.name)
+        self._facts = serving.watcher.latest
+        anywhere = view.partitioner == ANY_PARTITION
+        self._partition_of = None if anywhere else partition_of(view.partitioner)
+        self._trusted_for = serving.settings.ends_trusted_for
+
+    def holder(self, key: bytes, options: ReadOptions) -> HeldPartition:
+        """The open store partition of the key, if it may answer."""
+        return self.holder_of(self.partition(key), options)
+
+    def holder_of(self, partition: int, options: ReadOptions) -> HeldPartition:
+        """The open store partition, if it may answer; else Elsewhere or Unavailable."""
+        held = self._held.get(partition)
+        if (
+            held is not None
+            and (held.progress.answerable or options.stale_allowed)
+            and not (options.active_only and held.role != ACTIVE)
+        ):
+            if options.bounded:
+                why = self._beyond_bounds(held, options)
+                if why is not None:
+                    raise self._others(partition, why, only_if=held.role != ACTIVE)
+            return held
+        if held is None:
+            raise self._others(partition, self._not_held(partition))
+        if options.active_only and held.role != ACTIVE:
+            why = Unavailable(
+                "not-active", f"This instance is {held.role} for partition {partition}, not active."
+            )
+            raise self._others(partition, why, most=1)
+        raise self._others(
+            partition,
+            Unavailable(
+                "catching-up",
+                f"Partition {partition} of view {self.view.name} is being read in: it is at "
+                f"offset {held.progress.position} of {held.progress.goal}.",
+                partition=partition,
+                position=held.progress.position,
+                goal=held.progress.goal,
+            ),
+            only_if=not options.active_only,
+        )
+
+    def _not_held(self, partition: int) -> Unavailable:
+        name = self.view.name
+        holders = self._serving.topology.holders_of(name, partition)
+        if not holders:
+            return Unavailable("nobody", f"No instance holds partition {partition} of view {name}.")
+        if self._serving.me in holders:
+            return Unavailable(
+                "catching-up", f"Partition {partition} of view {name} is being opened."
+            )
+        return Unavailable(
+            "not-here",
+            f"{', '.join(each.id for each in holders)} hold partition {partition} of view {name} "
+            f"as of epoch {self._serving.topology.epoch}.",
+        )
+
+    def _others(
+        self, partition: int, why: Unavailable, only_if: bool = True, most: int | None = None
+    ) -> Elsewhere | Unavailable:
+        """To whom to go with a question that cannot be answered here; `why`, if to nobody."""
+        if not only_if:
+            return why
+        others = self._serving.others(self.view.name, partition)[:most]
+        return Elsewhere(others, why) if others else why
+
+    def _beyond_bounds(self, held: HeldPartition, options: ReadOptions) -> Unavailable | None:
+        """Why the partition is farther behind than the reader can use; None if it is not."""
+        partition, position = held.partition, held.progress.position
+        wanted = (options.min_offsets or {}).get(partition, -1)
+        if position <= wanted:
+            return Unavailable(
+                "not-up-to-offset",
+                f"Partition {partition} is at offset {position}, and {wanted} is to be in the "
+                f"answer.",
+                partition=partition,
+                position=position,
+            )
+        now = time.monotonic()
+        if options.max_lag is not None:
+            lag = held.progress.lag(now, self._trusted_for)
+            if lag is None or lag > options.max_lag:
+                return Unavailable(
+                    "too-far-behind",
+                    f"Partition {partition} is {'unknown' if lag is None else lag} records behind; "
+                    f"max_lag is {options.max_lag}.",
+                )
+        if options.max_staleness is not None:
+            staleness = held.progress.staleness(now)
+            if staleness is None or staleness > options.max_staleness:
+                known = "of unknown age" if staleness is None else f"{staleness:.3f} s old"
+                return Unavailable(
+                    "too-stale",
+                    f"Partition {partition} is {known}; max_staleness is "
+                    f"{options.max_staleness} s.",
+                )
+        return None
+
+    def partition(self, key: bytes) -> int:
+        """Where the key belongs; Unavailable where that cannot be told."""
+        placed = self._serving.placed(self.view)
+        count = len(placed.active)
+        if self._partition_of is None or placed.mis_partitioned:
+            raise Everywhere(self.view, key)
+        partition = self._partition_of(key, count)
+        facts = self._facts.get(self.view.topic)
+        if placed.built_partitions not in (count, 0):
+            self._refuse_moved(key, partition, count, placed.built_partitions)
+        if facts is not None and facts.partitions != count:
+            self._refuse_moved(key, partition, count, facts.partitions)
+        return partition
+
+    def partitions(self, keys: Sequence[bytes]) -> list[int] | None:
+        """Where each key belongs; None where only `partition` can tell, key by key. Unavailable."""
+        placed = self._serving.placed(self.view)
+        count = len(placed.active)
+        facts = self._facts.get(self.view.topic)
+        if (
+            self._partition_of is None
+            or placed.mis_partitioned
+            or placed.built_partitions not in (count, 0)
+            or (facts is not None and facts.partitions != count)
+        ):
+            return None
+        found: list[int] = partitions_of_batch(self.view.partitioner, keys, count).tolist()
+        return found
+
+    def _refuse_moved(self, key: bytes, partition: int, count: int, other: int) -> None:
+        """Partitions were added: a key has its place if it is the same one under both counts."""
+        assert self._partition_of is not None
+        if self._partition_of(key, other) != partition:
+            raise Unavailable(
+                "repartitioned",
+                f"Topic {self.view.topic} has had {min(count, other)} and {max(count, other)} "
+                f"partitions, and the key belongs to different ones: it cannot be told which has "
+                f"its latest record. Rebuild view {self.view.name} (remove its data folder) once "
+                f"its producers have written the key again.",
+            )
+
+    def refuse_doubtful(self, key: bytes) -> None:
+        """Everywhere: a record where the partitioner would not put it makes every miss a guess."""
+        if self._serving.misplaced(self.view) or any(
+            held.identity.mis_partitioned for held in list(self._held.values())
+        ):
+            raise Everywhere(self.view, key)

@@ -1,0 +1,336 @@
+"""Several whole instances in one process, but for Kafka and the network: ingest with real store
+partitions, the HTTP side from the shell on, and one another.
+
+Nothing runs by itself: a log gets records, an instance applies some of them, a map is handed out,
+each when the test says so. `table` is what an instance has to answer from, by the reference.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+from backend.api.answer import Answer as Sent
+from backend.api.answer import Header
+from backend.api.forwarding import MARK
+from backend.api.serving import Serving
+from backend.api.shell import Shell
+from backend.core.errors import Unavailable
+from backend.core.partitioner import partition_of
+from backend.core.topology import NOBODY, Epoch, Member, PlacedView, Topology
+from backend.core.views import ANY_PARTITION, View
+from backend.ingest.apply import DeadLetter
+from backend.ingest.facts import TopicFacts
+from backend.ingest.fetcher import Fetched, Source
+from backend.ingest.held import Held, HeldPartition
+from backend.ingest.ingestor import Ingestor
+from backend.settings import Settings
+from backend.storage.folder import DataFolder
+from tests.backend.unit.fakes import FakeMember
+from tests.backend.unit.test_apply import Rec
+from tests.questions import Answer
+from tests.reference import Partition, Record, Table, fold
+
+
+class LogFetcher:
+    """A Fetcher of the cluster's logs."""
+
+    def __init__(self, logs: list[list[Record]], view: View) -> None:
+        self._logs = logs
+        self._view = view
+        self._positions: dict[Source, int] = {}
+        self._told: dict[Source, int] = {}
+
+    def assign(self, source: Source, position: int, leader_epoch: int) -> None:
+        self._positions[source] = position
+        self._told.pop(source, None)
+
+    def unassign(self, source: Source) -> None:
+        self._positions.pop(source, None)
+
+    def fetch(self, most: int, timeout: float = 0) -> Fetched:
+        """Up to `most` records of each partition, and the ends that were reached."""
+        fetched = Fetched()
+        for source, position in self._positions.items():
+            log = self._logs[source[1]]
+            run = log[position : position + most]
+            if run:
+                fetched.records[source] = [
+                    Rec(r.offset, r.record_key(self._view), r.value, r.timestamp) for r in run
+                ]
+            end = self._positions[source] = position + len(run)
+            if end == len(log) and self._told.get(source) != end:
+                fetched.ends[source] = self._told[source] = end
+        return fetched
+
+
+class LogWatcher:
+    """A Watcher of the cluster's logs, that looks when it is told to."""
+
+    alive = True
+
+    def __init__(self, logs: list[list[Record]], view: View) -> None:
+        self._logs = logs
+        self._topic = view.topic
+        self.latest: dict[str, TopicFacts] = {}
+        self.refresh()
+
+    def refresh(self) -> None:
+        ends = {number: len(log) for number, log in enumerate(self._logs)}
+        starts = dict.fromkeys(ends, 0)
+        facts = TopicFacts("topic-1", len(ends), starts, ends, None, time.monotonic())
+        self.latest[self._topic] = facts
+
+    def facts(self, topic: str) -> TopicFacts | None:
+        return self.latest.get(topic)
+
+    def watch(self, topics: frozenset[str]) -> None:
+        pass
+
+
+class Letters:
+    """The dead letters of a view: partition, offset."""
+
+    def __init__(self) -> None:
+        self.sent: set[tuple[int, int]] = set()
+
+    def send(self, view: View, partition: int, letters: list[DeadLetter]) -> None:
+        self.sent.update((partition, letter.record.offset()) for letter in letters)
+
+
+@cache
+def _settings(member: Member) -> Settings:
+    return Settings(instance_id=member.id, port=member.port, wait_timeout=0)
+
+
+class Node:
+    """One instance, from its start to its stop."""
+
+    def __init__(self, cluster: Cluster, member: Member, folder: Path) -> None:
+        view = cluster.view
+        self.member = member
+        self.folder = DataFolder(folder)
+        self.held = Held((view,))
+        self.watcher = LogWatcher(cluster.logs, view)
+        self.fetcher = LogFetcher(cluster.logs, view)
+        self.ingestor = Ingestor(
+            views=[view],
+            folder=cast(Any, self.folder),
+            held=self.held,
+            watcher=cast(Any, self.watcher),
+            dead_letters=cast(Any, cluster.letters),
+            client_settings={},
+            acceptable_recovery_lag=5,
+            reads_served=lambda: 0,
+            on_news=lambda: None,
+            cleanup_delay=600,
+        )
+        self.ingestor._fetcher = cast(Any, self.fetcher)
+        self.serving = Serving(
+            settings=_settings(member),
+            views={view.name: view},
+            held=self.held,
+            watcher=cast(Any, self.watcher),
+            ingestor=self.ingestor,
+            member=cast(Any, FakeMember()),
+            appender=cast(Any, None),
+        )
+        self.shell = Shell(self.serving, cast(Any, None))
+        self.shell.start(cast(Any, cluster))
+
+    def turn(self, most: int) -> None:
+        """What the ingest thread does in one round, with up to `most` records a partition."""
+        self.watcher.refresh()
+        self.ingestor._reconcile()
+        self.ingestor._look_at_facts()
+        self.ingestor._apply(self.fetcher.fetch(most))
+        self.ingestor._expire()
+
+    def stop(self) -> None:
+        for held in self.held.all():
+            self.ingestor._close(held)
+        self.folder.close()
+
+
+class Cluster:
+    """Instances of one view; also the Forwarder by which they reach one another."""
+
+    def __init__(self, folder: Path, view: View, instances: int = 3, partitions: int = 3) -> None:
+        self.view = view
+        self.logs: list[list[Record]] = [[] for _ in range(partitions)]
+        self.letters = Letters()
+        self._folder = folder
+        self._runner = asyncio.Runner()
+        self._epochs = itertools.count(1)
+        self._members = tuple(
+            Member(f"b{n}", "127.0.0.1", 8080 + n) for n in range(1, instances + 1)
+        )
+        self.active = [n % instances for n in range(partitions)]
+        self.mis_partitioned = False
+        self._partition_of = partition_of(
+            "murmur2" if view.partitioner == ANY_PARTITION else view.partitioner
+        )
+        self.nodes: dict[str, Node] = {}
+        for member in self._members:
+            self.start(member.id)
+
+    # what happens
+
+    def home(self, key: bytes) -> int:
+        return self._partition_of(key, len(self.logs))
+
+    def write(self, record: Record, partition: int) -> None:
+        assert record.offset == len(self.logs[partition])
+        self.logs[partition].append(record)
+
+    def start(self, id_: str) -> None:
+        """Anew, on what it has kept on disk; it gets the map at once."""
+        member = next(member for member in self._members if member.id == id_)
+        self.nodes[id_] = Node(self, member, self._folder / id_)
+        self.place(self.active)
+
+    def stop(self, id_: str) -> None:
+        self.nodes.pop(id_).stop()
+
+    def crash(self, id_: str) -> None:
+        """It ends without a word: what it noted of its partitions stays as it was."""
+        node = self.nodes.pop(id_)
+        for held in node.held.all():
+            held.store.close()
+        node.folder.close()
+
+    def place(self, active: list[int]) -> None:
+        """Hands out a map: of each partition the number of its instance, or NOBODY."""
+        running = [member.id in self.nodes for member in self._members]
+        moved = tuple(
+            partition
+            for partition, (before, now) in enumerate(zip(self.active, active, strict=True))
+            if before != now and before != NOBODY and running[before]
+        )
+        self.active = list(active)
+        placed = PlacedView(
+            self.view.description(),
+            self.view.hash,
+            tuple(active),
+            self.mis_partitioned,
+            len(active),
+            moved,
+        )
+        topology = Topology(Epoch(next(self._epochs), 1), self._members, {self.view.name: placed})
+        for node in self.nodes.values():
+            mine = topology.partitions_of(node.member.id, self.view.name)
+            node.held.scattered = frozenset([self.view.name] if self.mis_partitioned else [])
+            units = frozenset((self.view.name, partition) for partition in mine)
+            node.ingestor.hold(units, units & {(self.view.name, p) for p in moved})
+            node.serving.take_topology(topology)
+
+    def turn(self, id_: str, most: int = 10_000) -> None:
+        """One instance opens, closes and applies; what it finds out is known to all."""
+        node = self.nodes[id_]
+        node.turn(most)
+        if node.held.mis_partitioned() and not self.mis_partitioned:
+            self.mis_partitioned = True
+            self.place(self.active)
+
+    def settle(self) -> None:
+        """All that is held by one that runs is open and up to date."""
+        for _ in range(3):
+            for id_ in self.nodes:
+                self.turn(id_)
+
+    # what is to be answered
+
+    def holder(self, asked: str, partition: int) -> HeldPartition | None:
+        """From which store partition an instance answers: its own, while it has one, else that of
+        whom the map names."""
+        mine = self.nodes[asked].held.get(self.view.name, partition)
+        if mine is not None:
+            return mine
+        active = self.active[partition]
+        owner = None if active == NOBODY else self.nodes.get(self._members[active].id)
+        return None if owner is None else owner.held.get(self.view.name, partition)
+
+    def table(self, asked: str, stale: bool = False) -> Table:
+        """What this instance has to answer from; no state where it has to say 503."""
+        found: dict[int, Partition | None] = {}
+        for partition, log in enumerate(self.logs):
+            held = self.holder(asked, partition)
+            found[partition] = None
+            if held is not None and (held.progress.answerable or stale):
+                found[partition] = fold(self.view, partition, log, held.progress.position)
+        anywhere = self.view.partitioner == ANY_PARTITION or self.mis_partitioned
+        return Table(self.view, found, anywhere)
+
+    def why_not(self, asked: str, partition: int) -> set[str]:
+        """The codes that tell why a partition cannot be answered for."""
+        held, active = self.holder(asked, partition), self.active[partition]
+        if held is not None:
+            return {"catching-up"}
+        if active == NOBODY:
+            return {"nobody"}
+        if self._members[active].id not in self.nodes:
+            return {"owner-unreachable"}
+        return {"catching-up"}
+
+    # asking
+
+    def ask(
+        self,
+        id_: str,
+        method: str,
+        target: str,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        named = [(k.lower().encode(), v.encode()) for k, v in (headers or {}).items()]
+        return self._runner.run(self._ask(id_, method, target.encode(), named, body))
+
+    async def _ask(
+        self, id_: str, method: str, target: bytes, headers: list[Header], body: bytes
+    ) -> Answer:
+        path, _, query = target.partition(b"?")
+        scope = {
+            "raw_path": path, "query_string": query, "method": method, "headers": headers,
+        }  # fmt: skip
+        status, named, said, complete = 0, list[Header](), b"", False
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def send(message: Any) -> None:
+            nonlocal status, named, said, complete
+            if message["type"] == "http.response.start":
+                status, named = message["status"], message["headers"]
+            else:
+                said += message["body"]
+                complete = not message.get("more_body")
+
+        await self.nodes[id_].shell(scope, receive, send)
+        assert complete, (id_, method, target, status, said)
+        return Answer(status, {k.decode(): v.decode() for k, v in named}, said)
+
+    async def forward(
+        self, member: Member, method: str, target: bytes, headers: list[Header], body: bytes = b""
+    ) -> Sent:
+        """As Forwarder does it, without HTTP."""
+        await asyncio.sleep(0)
+        if member.id not in self.nodes:
+            raise Unavailable("owner-unreachable", "It was stopped.")
+        answer = await self._ask(member.id, method, target, [*headers, (MARK, b"peer")], body)
+        kept = [(k.encode(), v.encode()) for k, v in answer.headers.items()]
+        return Sent(
+            answer.status,
+            [h for h in kept if h[0] not in (b"topology-epoch", b"content-length")],
+            answer.body,
+        )
+
+    def close(self) -> None:
+        for node in self.nodes.values():
+            node.stop()
+        self.nodes.clear()
+        self._runner.close()
