@@ -217,12 +217,7 @@ class Ingestor:
         self._held.remove(held)
         self._opened = {}
         self._assign(held.view.topic, held.partition)
-        try:
-            held.store.touch(time.time_ns() // 1_000_000)
-        except Exception as e:
-            log.warning("view %s, partition %d: %s", held.view.name, held.partition, e)
-        held.store.close()
-        held.watches.close()
+        held.close(time.time_ns() // 1_000_000)
 
     def _rebuild(self, held: HeldPartition, reason: str, keep_aside: bool = False) -> None:
         """Start the store partition anew, once facts newer than now are there."""

@@ -252,6 +252,7 @@ def disk_full(stage: Stage) -> None:
     stage.fault()
     filler = fill_disk(victim.data_dir)
     stage.hold(_OUTAGE * stage.seconds)
+    victim.wait_log("No space left")
     filler.unlink()
     if not victim.is_running:
         victim.launch()
@@ -276,19 +277,23 @@ def clock_jumps(stage: Stage) -> None:
           " then an SST while it runs", Setup(filler=20_000))  # fmt: skip
 def files_damaged(stage: Stage) -> None:
     victim = stage.backends[0]
+    held = sorted(p["partition"] for p in victim.partitions(VIEW))
     stage.fault()
     victim.stop()
-    stores = sorted(path for path in (victim.data_dir / VIEW).iterdir() if path.name.isdecimal())
-    for pattern, store in zip(("CURRENT", "MANIFEST-*", "*.sst"), stores, strict=False):
-        if (file := largest(store, pattern)) is not None:
-            damage(file)
+    for pattern, partition in zip(("CURRENT", "MANIFEST-*", "*.sst"), held, strict=False):
+        damage(largest(victim.data_dir / VIEW / str(partition), pattern))
     victim.launch()
     stage.regained(stage.backends)
+    for partition in held[:2]:
+        victim.wait_log(f"partition {partition} is rebuilt: RocksDB cannot open it")
     stage.hold(stage.seconds / 2)
-    file = largest(victim.data_dir / VIEW, "[0-9]*/*.sst")
-    if file is None:
-        raise LocalError("there is no SST to damage")
-    damage(file)
+    actives = [p["partition"] for p in victim.partitions(VIEW) if p["role"] == "active"]
+    stores = [victim.data_dir / VIEW / str(partition) for partition in actives]
+    store = next(path for path in stores if list(path.glob("*.sst")))
+    damage(largest(store, "*.sst"))
+    # every entry is looked at: what nobody reads is not found to be damaged
+    victim.get(f"/views/{VIEW}/count?exact=true")
+    victim.wait_log(f"partition {store.name} is rebuilt: ")
     stage.hold(stage.seconds / 2)
     stage.cluster.wait_whole(living=stage.backends)
 
@@ -304,6 +309,7 @@ def other_views(stage: Stage) -> None:
     stranger = deployment.new("stranger", views=str(path)).launch()
     stranger.wait_listening()
     stage.hold(_OUTAGE * stage.seconds)
+    _wait_any_log(stage, "view v is defined in 2 ways")
     status = stranger.stop()
     deployment.all.remove(stranger)
     stage.cluster.wait_whole(living=stage.backends)
@@ -319,6 +325,7 @@ def other_version_(stage: Stage) -> None:
     newcomer.cwd = folder
     newcomer.launch().wait_listening()
     stage.hold(_OUTAGE * stage.seconds)
+    _wait_any_log(stage, "of user data is not known here")
     newcomer.stop()
     stage.cluster.all.remove(newcomer)
     stage.cluster.wait_whole(living=stage.backends)
@@ -343,6 +350,11 @@ def transactions(stage: Stage) -> None:
     victim.launch()
     stage.regained(stage.backends)
     stage.hold()
+
+
+def _wait_any_log(stage: Stage, text: str) -> None:
+    """A fault that nobody has noticed was none."""
+    wait_until(lambda: any(text in b.log() for b in stage.backends), 10, f"{text!r} in a log")
 
 
 def _detour(stage: Stage) -> TcpFaults:
