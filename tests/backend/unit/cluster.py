@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -22,7 +22,7 @@ from backend.api.serving import Serving
 from backend.api.shell import Shell
 from backend.core.errors import Unavailable
 from backend.core.partitioner import partition_of
-from backend.core.topology import NOBODY, Epoch, Member, PlacedView, Topology
+from backend.core.topology import ACTIVE, NOBODY, Epoch, Member, PlacedView, Topology
 from backend.core.views import ANY_PARTITION, View
 from backend.ingest.apply import DeadLetter
 from backend.ingest.facts import TopicFacts
@@ -93,6 +93,16 @@ class LogWatcher:
         pass
 
 
+class NoCopies:
+    """In place of a Copier: everything is read from the log."""
+
+    def has_ended(self, view: View, partition: int, facts: TopicFacts) -> bool:
+        return True
+
+    def keep(self, wanted: Set[tuple[str, int]]) -> None:
+        pass
+
+
 class Letters:
     """The dead letters of a view: partition, offset."""
 
@@ -129,6 +139,7 @@ class Node:
             reads_served=lambda: 0,
             on_news=lambda: None,
             cleanup_delay=600,
+            copier=cast(Any, NoCopies()),
         )
         self.ingestor._fetcher = cast(Any, self.fetcher)
         self.serving = Serving(
@@ -137,6 +148,7 @@ class Node:
             held=self.held,
             watcher=cast(Any, self.watcher),
             ingestor=self.ingestor,
+            copier=cast(Any, NoCopies()),
             member=cast(Any, FakeMember()),
             appender=cast(Any, None),
         )
@@ -219,14 +231,15 @@ class Cluster:
             tuple(active),
             self.mis_partitioned,
             len(active),
-            moved,
+            moved=moved,
         )
         topology = Topology(Epoch(next(self._epochs), 1), self._members, {self.view.name: placed})
         for node in self.nodes.values():
             mine = topology.partitions_of(node.member.id, self.view.name)
             node.held.scattered = frozenset([self.view.name] if self.mis_partitioned else [])
-            units = frozenset((self.view.name, partition) for partition in mine)
-            node.ingestor.hold(units, units & {(self.view.name, p) for p in moved})
+            units = {(self.view.name, partition): ACTIVE for partition in mine}
+            shared = {unit for unit in units if topology.is_shared(node.member, *unit)}
+            node.ingestor.hold(units, shared)
             node.serving.take_topology(topology)
 
     def turn(self, id_: str, most: int = 10_000) -> None:
@@ -315,7 +328,13 @@ class Cluster:
         return Answer(status, {k.decode(): v.decode() for k, v in named}, said)
 
     async def forward(
-        self, member: Member, method: str, target: bytes, headers: list[Header], body: bytes = b""
+        self,
+        member: Member,
+        method: str,
+        target: bytes,
+        headers: list[Header],
+        body: bytes = b"",
+        timeout: float | None = None,
     ) -> Sent:
         """As Forwarder does it, without HTTP."""
         await asyncio.sleep(0)
