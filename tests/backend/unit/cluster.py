@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -22,9 +22,10 @@ from backend.api.serving import Serving
 from backend.api.shell import Shell
 from backend.core.errors import Unavailable
 from backend.core.partitioner import partition_of
-from backend.core.topology import ACTIVE, NOBODY, Epoch, Member, PlacedView, Topology
+from backend.core.topology import NOBODY, Epoch, Member, PlacedView, Topology
 from backend.core.views import ANY_PARTITION, View
 from backend.ingest.apply import DeadLetter
+from backend.ingest.dead_letters import DeadLetters
 from backend.ingest.facts import TopicFacts
 from backend.ingest.fetcher import Fetched, Source
 from backend.ingest.held import Held, HeldPartition
@@ -103,13 +104,14 @@ class NoCopies:
         pass
 
 
-class Letters:
+class Letters(DeadLetters):
     """The dead letters of a view: partition, offset."""
 
     def __init__(self) -> None:
+        super().__init__({}, 0)
         self.sent: set[tuple[int, int]] = set()
 
-    def send(self, view: View, partition: int, letters: list[DeadLetter]) -> None:
+    def send(self, view: View, partition: int, letters: Sequence[DeadLetter]) -> None:
         self.sent.update((partition, letter.record.offset()) for letter in letters)
 
 
@@ -183,6 +185,7 @@ class Cluster:
             Member(f"b{n}", "127.0.0.1", 8080 + n) for n in range(1, instances + 1)
         )
         self.active = [n % instances for n in range(partitions)]
+        self.standbys: list[list[int]] = [[] for _ in range(partitions)]
         self.mis_partitioned = False
         self._partition_of = partition_of(
             "murmur2" if view.partitioner == ANY_PARTITION else view.partitioner
@@ -204,7 +207,7 @@ class Cluster:
         """Anew, on what it has kept on disk; it gets the map at once."""
         member = next(member for member in self._members if member.id == id_)
         self.nodes[id_] = Node(self, member, self._folder / id_)
-        self.place(self.active)
+        self.place(self.active, self.standbys)
 
     def stop(self, id_: str) -> None:
         self.nodes.pop(id_).stop()
@@ -216,8 +219,9 @@ class Cluster:
             held.store.close()
         node.folder.close()
 
-    def place(self, active: list[int]) -> None:
-        """Hands out a map: of each partition the number of its instance, or NOBODY."""
+    def place(self, active: list[int], standbys: list[list[int]] | None = None) -> None:
+        """Hands out a map: of each partition the number of its instance, or NOBODY; and those of
+        its standbys."""
         running = [member.id in self.nodes for member in self._members]
         moved = tuple(
             partition
@@ -225,6 +229,7 @@ class Cluster:
             if before != now and before != NOBODY and running[before]
         )
         self.active = list(active)
+        self.standbys = standbys or [[] for _ in active]
         placed = PlacedView(
             self.view.description(),
             self.view.hash,
@@ -232,12 +237,13 @@ class Cluster:
             self.mis_partitioned,
             len(active),
             moved=moved,
+            standbys=tuple(map(tuple, self.standbys)),
         )
         topology = Topology(Epoch(next(self._epochs), 1), self._members, {self.view.name: placed})
         for node in self.nodes.values():
-            mine = topology.partitions_of(node.member.id, self.view.name)
+            roles = topology.roles_of(node.member.id, self.view.name)
             node.held.scattered = frozenset([self.view.name] if self.mis_partitioned else [])
-            units = {(self.view.name, partition): ACTIVE for partition in mine}
+            units = {(self.view.name, p): role for role, those in roles.items() for p in those}
             shared = {unit for unit in units if topology.is_shared(node.member, *unit)}
             node.ingestor.hold(units, shared)
             node.serving.take_topology(topology)
@@ -248,7 +254,7 @@ class Cluster:
         node.turn(most)
         if node.held.mis_partitioned() and not self.mis_partitioned:
             self.mis_partitioned = True
-            self.place(self.active)
+            self.place(self.active, self.standbys)
 
     def settle(self) -> None:
         """All that is held by one that runs is open and up to date."""
@@ -258,37 +264,59 @@ class Cluster:
 
     # what is to be answered
 
-    def holder(self, asked: str, partition: int) -> HeldPartition | None:
-        """From which store partition an instance answers: its own, while it has one, else that of
-        whom the map names."""
-        mine = self.nodes[asked].held.get(self.view.name, partition)
-        if mine is not None:
-            return mine
-        active = self.active[partition]
-        owner = None if active == NOBODY else self.nodes.get(self._members[active].id)
-        return None if owner is None else owner.held.get(self.view.name, partition)
+    def holder(
+        self, asked: str, partition: int, whole: bool = False, stale: bool = False
+    ) -> HeldPartition | None:
+        """From which store partition an instance answers; None where nobody can.
 
-    def table(self, asked: str, stale: bool = False) -> Table:
+        What it has itself, while it has it; else the active's, else a standby's. Of the `whole`
+        view the active's is the first.
+        """
+        here = self.nodes[asked].held.get(self.view.name, partition)
+        order = [number for number in self._holders(partition) if self._id(number) != asked]
+        others = [
+            node.held.get(self.view.name, partition)
+            for number in order
+            if (node := self.nodes.get(self._id(number))) is not None
+        ]
+        active_first = whole and order and order[0] == self.active[partition]
+        running = active_first and self._id(order[0]) in self.nodes
+        first = others[:1] if running else []
+        for held in (*first, here, *others):
+            if held is not None and (held.progress.answerable or stale):
+                return held
+        return None
+
+    def _holders(self, partition: int) -> list[int]:
+        active = self.active[partition]
+        return [*([] if active == NOBODY else [active]), *self.standbys[partition]]
+
+    def _id(self, number: int) -> str:
+        return self._members[number].id
+
+    def table(self, asked: str, stale: bool = False, whole: bool = False) -> Table:
         """What this instance has to answer from; no state where it has to say 503."""
         found: dict[int, Partition | None] = {}
-        for partition, log in enumerate(self.logs):
-            held = self.holder(asked, partition)
-            found[partition] = None
-            if held is not None and (held.progress.answerable or stale):
-                found[partition] = fold(self.view, partition, log, held.progress.position)
         anywhere = self.view.partitioner == ANY_PARTITION or self.mis_partitioned
+        for partition, log in enumerate(self.logs):
+            held = self.holder(asked, partition, whole or anywhere, stale)
+            found[partition] = None
+            if held is not None:
+                found[partition] = fold(self.view, partition, log, held.progress.position)
         return Table(self.view, found, anywhere)
 
     def why_not(self, asked: str, partition: int) -> set[str]:
-        """The codes that tell why a partition cannot be answered for."""
-        held, active = self.holder(asked, partition), self.active[partition]
-        if held is not None:
-            return {"catching-up"}
-        if active == NOBODY:
+        """The codes that tell why a partition cannot be answered for: what one of its holders says,
+        or what is said of it."""
+        here = self.nodes[asked].held.get(self.view.name, partition)
+        holders = [self._id(number) for number in self._holders(partition)]
+        if here is None and not holders:
             return {"nobody"}
-        if self._members[active].id not in self.nodes:
-            return {"owner-unreachable"}
-        return {"catching-up"}
+        gone = any(id_ not in self.nodes for id_ in holders)
+        waits = here is not None or any(id_ in self.nodes for id_ in holders)
+        return {
+            code for code, is_so in (("owner-unreachable", gone), ("catching-up", waits)) if is_so
+        }
 
     # asking
 
