@@ -248,12 +248,7 @@ class Instance:
         self._held.scattered = frozenset(
             name for name, placed in topology.views.items() if placed.mis_partitioned
         )
-        shared = {
-            unit
-            for unit in mine
-            if unit[1] in topology.views[unit[0]].moved
-            or any(holder != me for holder in topology.holders_of(*unit))
-        }
+        shared = {unit for unit in mine if topology.is_shared(me, *unit)}
         self._ingestor.hold(mine, shared)
         self.serving.take_topology(topology)
         log.info("epoch %s: %d partitions here: %s", topology.epoch, len(mine), _listed(mine))
@@ -329,6 +324,7 @@ class Application:
             message: dict[str, Any] = dict(await receive())
             if message["type"] == "lifespan.startup":
                 gatherer = self._shell.start()
+                self._shell.start_heartbeats()
                 if self._raw_reads is not None:
                     self._raw_reads.start(gatherer)
                 # answers "not yet" while it waits: a server that does not accept looks hung

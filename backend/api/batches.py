@@ -69,8 +69,10 @@ class Batches:
         deadline = time.monotonic() + self._serving.settings.wait_timeout
         rounds = 0
         while left:
-            left = await self._round(reads, keys, left, items, anywhere, rounds)
+            left, holders = await self._round(reads, keys, left, items, anywhere, rounds)
             rounds += 1
+            if rounds < holders:
+                continue  # somebody has not been asked yet
             if not left or time.monotonic() >= deadline:
                 break
             await asyncio.sleep(_WAIT_STEP)
@@ -91,12 +93,14 @@ class Batches:
         items: list[bytes],
         anywhere: list[int],
         rounds: int,
-    ) -> list[int]:
-        """Writes an item for each key that is left; those for which asking again may help.
+    ) -> tuple[list[int], int]:
+        """Writes an item for each key that is left; those for which asking again may help, and how
+        many holders the one of them has that has most.
 
         Keys that may be in any partition are added to `anywhere`. In each round the next of a key's
         holders is asked.
         """
+        holders = 0
         again: list[int] = []
         marked: list[tuple[int, bytes]] = []
         elsewhere: dict[Member, list[int]] = {}
@@ -106,6 +110,7 @@ class Batches:
                 items[number] = item
             for place, found in open_.items():
                 if isinstance(found, Elsewhere):
+                    holders = max(holders, len(found.members))
                     holder = found.members[rounds % len(found.members)]
                     elsewhere.setdefault(holder, []).append(numbers[place])
                 else:
@@ -122,7 +127,7 @@ class Batches:
                 again.append(number)
             elif mark == _ALL:
                 anywhere.append(number)
-        return again
+        return again, holders
 
     async def _ask(
         self, member: Member, reads: ViewReads, keys: dict[int, bytes], theirs: list[int]

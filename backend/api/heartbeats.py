@@ -25,10 +25,14 @@ class Heartbeats:
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._topology: Topology | None = None
         self._neighbours: list[Member] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """In the event loop."""
         self._task = asyncio.create_task(self._run(), name="heartbeats")
 
     async def stop(self) -> None:
-        tasks = [self._task, *self._under_way.values()]
+        tasks = [*self._under_way.values(), *([self._task] if self._task else [])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

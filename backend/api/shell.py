@@ -56,6 +56,11 @@ class Shell:
         self._heartbeats = Heartbeats(self._serving, self._forwarder)
         return self._queries.start(self._forwarder)
 
+    def start_heartbeats(self) -> None:
+        """In the event loop, after `start`."""
+        assert self._heartbeats is not None
+        self._heartbeats.start()
+
     async def stop(self) -> None:
         if self._heartbeats is not None:
             await self._heartbeats.stop()

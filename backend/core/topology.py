@@ -115,6 +115,11 @@ class Topology:
             return []
         return [self.members[index] for index in placed.holders(partition)]
 
+    def is_shared(self, member: Member, view: str, partition: int) -> bool:
+        """Whether others answer for the member's partition, too, or have answered until now."""
+        others = any(holder != member for holder in self.holders_of(view, partition))
+        return others or partition in self.views[view].moved
+
     def neighbours(self, member_id: str) -> list[Member]:
         """The other members that have something of what this one has."""
         found: set[int] = set()

@@ -13,12 +13,15 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from backend.core.topology import ACTIVE
 from backend.core.views import View
 from backend.ingest.apply import DeadLetter
+from backend.ingest.held import HeldPartition
 
 log = logging.getLogger(__name__)
 
 SUFFIX = ".dead-letter"
+_KEPT = 100  # by a standby, of a partition
 
 # A rejected record of the greatest size is greater with its headers.
 _MAX_BYTES = 2 << 20
@@ -40,6 +43,19 @@ class DeadLetters:
     def failed(self) -> int:
         """Dead letters that could not be written; each is counted and logged."""
         return self._failed
+
+    def take(self, held: HeldPartition, letters: Sequence[DeadLetter] = ()) -> None:
+        """Writes them, if this instance is the partition's active.
+
+        A standby keeps the latest ones: should it become active, the one before may not have come
+        to them. Written twice, they have one key.
+        """
+        held.unsent += letters
+        if held.role != ACTIVE:
+            del held.unsent[:-_KEPT]
+        elif held.unsent:
+            self.send(held.view, held.partition, held.unsent)
+            held.unsent = []
 
     def send(self, view: View, partition: int, letters: Sequence[DeadLetter]) -> None:
         """Write them and wait until the broker has them, `timeout` s at most.

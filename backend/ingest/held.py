@@ -13,6 +13,7 @@ from backend.core.progress import Progress
 from backend.core.records import Identity
 from backend.core.topology import ACTIVE
 from backend.core.views import ANY_PARTITION, View
+from backend.ingest.apply import DeadLetter
 from backend.ingest.protocols import Store
 from backend.ingest.watches import Watches
 
@@ -36,6 +37,7 @@ class HeldPartition:
     applied_records: int = 0
     expired_until: int = -(1 << 63)  # ms: entries of lesser times are deleted
     waiting_for: SchemaNotYet | None = None  # what the record at its position needs first
+    unsent: list[DeadLetter] = field(default_factory=list)  # see DeadLetters.take
     watches: Watches = field(default_factory=Watches)
     damaged: str | None = None  # why it has to be rebuilt, once a read has found out
     partition_header: bytes = field(init=False)

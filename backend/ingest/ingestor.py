@@ -15,7 +15,6 @@ from typing import Any
 
 from backend.core.errors import StoreError
 from backend.core.records import Identity
-from backend.core.topology import ACTIVE
 from backend.core.views import View
 from backend.ingest.apply import Record, fill
 from backend.ingest.copier import Copier
@@ -167,6 +166,7 @@ class Ingestor:
                 self._let_go(held)
                 continue
             held.role = role
+            self._dead_letters.take(held)
             if held.damaged is not None:
                 self._rebuild(held, held.damaged, keep_aside=True)
         if wanted.keys() == self._opened.keys():
@@ -285,8 +285,7 @@ class Ingestor:
                 held.warn_of_misplaced(position - 1)
             identity = replace(identity, mis_partitioned=identity.mis_partitioned + misplaced)
         if dead:
-            if held.role == ACTIVE:  # one of those that read them
-                self._dead_letters.send(view, held.partition, dead)
+            self._dead_letters.take(held, dead)
             identity = replace(identity, dead_letters=identity.dead_letters + len(dead))
         changed = identity is not held.identity
         # readers must know of a misplaced record before they can miss it

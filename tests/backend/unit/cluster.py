@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -25,6 +25,7 @@ from backend.core.partitioner import partition_of
 from backend.core.topology import NOBODY, Epoch, Member, PlacedView, Topology
 from backend.core.views import ANY_PARTITION, View
 from backend.ingest.apply import DeadLetter
+from backend.ingest.dead_letters import DeadLetters
 from backend.ingest.facts import TopicFacts
 from backend.ingest.fetcher import Fetched, Source
 from backend.ingest.held import Held, HeldPartition
@@ -93,13 +94,24 @@ class LogWatcher:
         pass
 
 
-class Letters:
+class NoCopies:
+    """In place of a Copier: everything is read from the log."""
+
+    def has_ended(self, view: View, partition: int, facts: TopicFacts) -> bool:
+        return True
+
+    def keep(self, wanted: Set[tuple[str, int]]) -> None:
+        pass
+
+
+class Letters(DeadLetters):
     """The dead letters of a view: partition, offset."""
 
     def __init__(self) -> None:
+        super().__init__({}, 0)
         self.sent: set[tuple[int, int]] = set()
 
-    def send(self, view: View, partition: int, letters: list[DeadLetter]) -> None:
+    def send(self, view: View, partition: int, letters: Sequence[DeadLetter]) -> None:
         self.sent.update((partition, letter.record.offset()) for letter in letters)
 
 
@@ -129,6 +141,7 @@ class Node:
             reads_served=lambda: 0,
             on_news=lambda: None,
             cleanup_delay=600,
+            copier=cast(Any, NoCopies()),
         )
         self.ingestor._fetcher = cast(Any, self.fetcher)
         self.serving = Serving(
@@ -137,6 +150,7 @@ class Node:
             held=self.held,
             watcher=cast(Any, self.watcher),
             ingestor=self.ingestor,
+            copier=cast(Any, NoCopies()),
             member=cast(Any, FakeMember()),
             appender=cast(Any, None),
         )
@@ -171,6 +185,7 @@ class Cluster:
             Member(f"b{n}", "127.0.0.1", 8080 + n) for n in range(1, instances + 1)
         )
         self.active = [n % instances for n in range(partitions)]
+        self.standbys: list[list[int]] = [[] for _ in range(partitions)]
         self.mis_partitioned = False
         self._partition_of = partition_of(
             "murmur2" if view.partitioner == ANY_PARTITION else view.partitioner
@@ -192,7 +207,7 @@ class Cluster:
         """Anew, on what it has kept on disk; it gets the map at once."""
         member = next(member for member in self._members if member.id == id_)
         self.nodes[id_] = Node(self, member, self._folder / id_)
-        self.place(self.active)
+        self.place(self.active, self.standbys)
 
     def stop(self, id_: str) -> None:
         self.nodes.pop(id_).stop()
@@ -204,8 +219,9 @@ class Cluster:
             held.store.close()
         node.folder.close()
 
-    def place(self, active: list[int]) -> None:
-        """Hands out a map: of each partition the number of its instance, or NOBODY."""
+    def place(self, active: list[int], standbys: list[list[int]] | None = None) -> None:
+        """Hands out a map: of each partition the number of its instance, or NOBODY; and those of
+        its standbys."""
         running = [member.id in self.nodes for member in self._members]
         moved = tuple(
             partition
@@ -213,20 +229,23 @@ class Cluster:
             if before != now and before != NOBODY and running[before]
         )
         self.active = list(active)
+        self.standbys = standbys or [[] for _ in active]
         placed = PlacedView(
             self.view.description(),
             self.view.hash,
             tuple(active),
             self.mis_partitioned,
             len(active),
-            moved,
+            moved=moved,
+            standbys=tuple(map(tuple, self.standbys)),
         )
         topology = Topology(Epoch(next(self._epochs), 1), self._members, {self.view.name: placed})
         for node in self.nodes.values():
-            mine = topology.partitions_of(node.member.id, self.view.name)
+            roles = topology.roles_of(node.member.id, self.view.name)
             node.held.scattered = frozenset([self.view.name] if self.mis_partitioned else [])
-            units = frozenset((self.view.name, partition) for partition in mine)
-            node.ingestor.hold(units, units & {(self.view.name, p) for p in moved})
+            units = {(self.view.name, p): role for role, those in roles.items() for p in those}
+            shared = {unit for unit in units if topology.is_shared(node.member, *unit)}
+            node.ingestor.hold(units, shared)
             node.serving.take_topology(topology)
 
     def turn(self, id_: str, most: int = 10_000) -> None:
@@ -235,7 +254,7 @@ class Cluster:
         node.turn(most)
         if node.held.mis_partitioned() and not self.mis_partitioned:
             self.mis_partitioned = True
-            self.place(self.active)
+            self.place(self.active, self.standbys)
 
     def settle(self) -> None:
         """All that is held by one that runs is open and up to date."""
@@ -245,37 +264,59 @@ class Cluster:
 
     # what is to be answered
 
-    def holder(self, asked: str, partition: int) -> HeldPartition | None:
-        """From which store partition an instance answers: its own, while it has one, else that of
-        whom the map names."""
-        mine = self.nodes[asked].held.get(self.view.name, partition)
-        if mine is not None:
-            return mine
-        active = self.active[partition]
-        owner = None if active == NOBODY else self.nodes.get(self._members[active].id)
-        return None if owner is None else owner.held.get(self.view.name, partition)
+    def holder(
+        self, asked: str, partition: int, whole: bool = False, stale: bool = False
+    ) -> HeldPartition | None:
+        """From which store partition an instance answers; None where nobody can.
 
-    def table(self, asked: str, stale: bool = False) -> Table:
+        What it has itself, while it has it; else the active's, else a standby's. Of the `whole`
+        view the active's is the first.
+        """
+        here = self.nodes[asked].held.get(self.view.name, partition)
+        order = [number for number in self._holders(partition) if self._id(number) != asked]
+        others = [
+            node.held.get(self.view.name, partition)
+            for number in order
+            if (node := self.nodes.get(self._id(number))) is not None
+        ]
+        active_first = whole and order and order[0] == self.active[partition]
+        running = active_first and self._id(order[0]) in self.nodes
+        first = others[:1] if running else []
+        for held in (*first, here, *others):
+            if held is not None and (held.progress.answerable or stale):
+                return held
+        return None
+
+    def _holders(self, partition: int) -> list[int]:
+        active = self.active[partition]
+        return [*([] if active == NOBODY else [active]), *self.standbys[partition]]
+
+    def _id(self, number: int) -> str:
+        return self._members[number].id
+
+    def table(self, asked: str, stale: bool = False, whole: bool = False) -> Table:
         """What this instance has to answer from; no state where it has to say 503."""
         found: dict[int, Partition | None] = {}
-        for partition, log in enumerate(self.logs):
-            held = self.holder(asked, partition)
-            found[partition] = None
-            if held is not None and (held.progress.answerable or stale):
-                found[partition] = fold(self.view, partition, log, held.progress.position)
         anywhere = self.view.partitioner == ANY_PARTITION or self.mis_partitioned
+        for partition, log in enumerate(self.logs):
+            held = self.holder(asked, partition, whole or anywhere, stale)
+            found[partition] = None
+            if held is not None:
+                found[partition] = fold(self.view, partition, log, held.progress.position)
         return Table(self.view, found, anywhere)
 
     def why_not(self, asked: str, partition: int) -> set[str]:
-        """The codes that tell why a partition cannot be answered for."""
-        held, active = self.holder(asked, partition), self.active[partition]
-        if held is not None:
-            return {"catching-up"}
-        if active == NOBODY:
+        """The codes that tell why a partition cannot be answered for: what one of its holders says,
+        or what is said of it."""
+        here = self.nodes[asked].held.get(self.view.name, partition)
+        holders = [self._id(number) for number in self._holders(partition)]
+        if here is None and not holders:
             return {"nobody"}
-        if self._members[active].id not in self.nodes:
-            return {"owner-unreachable"}
-        return {"catching-up"}
+        gone = any(id_ not in self.nodes for id_ in holders)
+        waits = here is not None or any(id_ in self.nodes for id_ in holders)
+        return {
+            code for code, is_so in (("owner-unreachable", gone), ("catching-up", waits)) if is_so
+        }
 
     # asking
 
@@ -315,7 +356,13 @@ class Cluster:
         return Answer(status, {k.decode(): v.decode() for k, v in named}, said)
 
     async def forward(
-        self, member: Member, method: str, target: bytes, headers: list[Header], body: bytes = b""
+        self,
+        member: Member,
+        method: str,
+        target: bytes,
+        headers: list[Header],
+        body: bytes = b"",
+        timeout: float | None = None,
     ) -> Sent:
         """As Forwarder does it, without HTTP."""
         await asyncio.sleep(0)

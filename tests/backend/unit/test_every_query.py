@@ -151,7 +151,12 @@ class Machine(RuleBasedStateMachine):
         active = [dice.choice(running) for _ in range(PARTITIONS)]
         if dice.random() < 0.1:
             active[dice.randrange(PARTITIONS)] = NOBODY
-        self.cluster.place(active)
+        standbys = [
+            [] if of == NOBODY else dice.sample(rest, min(dice.randint(0, 2), len(rest)))
+            for of in active
+            for rest in [[n for n in running if n != of]]
+        ]
+        self.cluster.place(active, standbys)
         what_follows = dice.choice(("nothing", "a part", "all"))
         if what_follows == "all":
             self.cluster.settle()
@@ -188,7 +193,8 @@ class Machine(RuleBasedStateMachine):
         cluster = self.cluster
         if of not in cluster.nodes:
             return
-        table = cluster.table(of, question.stale)
+        whole = question.key is None and not question.keys
+        table = cluster.table(of, question.stale, whole)
         answer = cluster.ask(of, question.method, question.target, question.body, question.headers)
         try:
             self._judge(of, question, table, answer)
@@ -229,7 +235,7 @@ class Machine(RuleBasedStateMachine):
         assert question.key is not None
         partition = int(answer.headers["partition"])
         assert partition == self.cluster.home(question.key)
-        held = self.cluster.holder(of, partition)
+        held = self.cluster.holder(of, partition, stale=question.stale)
         assert held is not None
         assert int(answer.headers["offset"]) == held.progress.position
 

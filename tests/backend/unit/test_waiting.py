@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from backend.core.progress import Progress
 from backend.core.records import ENTRY, decode_entry
+from backend.ingest.dead_letters import DeadLetters
 from backend.ingest.fetcher import Fetched
 from backend.ingest.held import Held, HeldPartition
 from backend.ingest.ingestor import Ingestor
@@ -30,8 +31,9 @@ class FakeFetcher:
         self.reads_from = None
 
 
-class FakeLetters:
+class FakeLetters(DeadLetters):
     def __init__(self) -> None:
+        super().__init__({}, 0)
         self.offsets: list[int] = []
 
     def send(self, view: Any, partition: int, letters: Any) -> None:
