@@ -48,7 +48,8 @@ def main(
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     json_path = run_dir / "faults.json"
-    results = _play(names or list(SCENARIOS), folder, json_path, seconds, rate, keep)
+    chosen = list(dict.fromkeys(names or SCENARIOS))
+    results = _play(chosen, folder, json_path, seconds, rate, keep)
     console = Console(width=None if sys.stdout.isatty() else 190)
     console.print(report.table(results))
     for each in results:

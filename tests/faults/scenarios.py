@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import cycle
+from pathlib import Path
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewPartitions
@@ -18,7 +20,7 @@ from tests.faults.faults import damage, fill_disk, largest, other_version
 from tests.faults.stage import Scenario, Stage, Target
 from tests.faults.tcp import SILENT, Link, TcpFaults
 from tests.faults.truth import era
-from tests.system.backends import views_toml
+from tests.system.backends import Backend, views_toml
 
 SCENARIOS: dict[str, Scenario] = {}
 NONE_FAILED = Target(failed=0.0)
@@ -280,22 +282,28 @@ def files_damaged(stage: Stage) -> None:
     held = sorted(p["partition"] for p in victim.partitions(VIEW))
     stage.fault()
     victim.stop()
-    for pattern, partition in zip(("CURRENT", "MANIFEST-*", "*.sst"), held, strict=False):
+    for pattern, partition in zip(cycle(("CURRENT", "MANIFEST-*", "*.sst")), held, strict=False):
         damage(largest(victim.data_dir / VIEW / str(partition), pattern))
     victim.launch()
     stage.regained(stage.backends)
-    for partition in held[:2]:
-        victim.wait_log(f"partition {partition} is rebuilt: RocksDB cannot open it")
+    victim.wait_log("is rebuilt: RocksDB cannot open it")
     stage.hold(stage.seconds / 2)
-    actives = [p["partition"] for p in victim.partitions(VIEW) if p["role"] == "active"]
-    stores = [victim.data_dir / VIEW / str(partition) for partition in actives]
-    store = next(path for path in stores if list(path.glob("*.sst")))
+    active, store = next(_stores_with_files(stage, "*.sst"))
     damage(largest(store, "*.sst"))
     # every entry is looked at: what nobody reads is not found to be damaged
-    victim.get(f"/views/{VIEW}/count?exact=true")
-    victim.wait_log(f"partition {store.name} is rebuilt: ")
+    active.get(f"/views/{VIEW}/count?exact=true")
+    active.wait_log(f"partition {store.name} is rebuilt: ")
     stage.hold(stage.seconds / 2)
     stage.cluster.wait_whole(living=stage.backends)
+
+
+def _stores_with_files(stage: Stage, pattern: str) -> Iterator[tuple[Backend, Path]]:
+    """Instances with the folder of a store partition that they are active for."""
+    for backend in stage.backends:
+        for held in backend.partitions(VIEW):
+            store = backend.data_dir / VIEW / str(held["partition"])
+            if held["role"] == "active" and list(store.glob(pattern)):
+                yield backend, store
 
 
 @scenario("other-views", "an instance of the same group with other views, by mistake")
