@@ -287,8 +287,14 @@ def files_damaged(stage: Stage) -> None:
     victim.launch()
     stage.regained(stage.backends)
     victim.wait_log("is rebuilt: RocksDB cannot open it")
-    stage.hold(stage.seconds / 2)
-    active, store = next(_stores_with_files(stage, "*.sst"))
+    # what was written since the start is in no SST before a store is closed
+    other = stage.backends[1]
+    other.stop()
+    other.launch()
+    stage.cluster.wait_whole(living=stage.backends)
+    active, store = next(_stores_with_files(stage, "*.sst"), (None, None))
+    if active is None or store is None:
+        raise LocalError("there is no SST to be damaged")
     damage(largest(store, "*.sst"))
     # every entry is looked at: what nobody reads is not found to be damaged
     active.get(f"/views/{VIEW}/count?exact=true")
