@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from email.utils import parsedate_to_datetime
 from itertools import cycle
 from pathlib import Path
 
@@ -267,12 +268,19 @@ def clock_jumps(stage: Stage) -> None:
     for number, hours in enumerate((5, -5, 0)):
         for clock in stage.cluster.clocks[: number + 1]:
             clock.jump(hours * 3_600.0)
+        if abs(_clock_of(stage.backends[0]) - time.time() - hours * 3_600) > 60:
+            raise LocalError("the clock has not jumped")
         stage.hold(stage.seconds / 3)
         victim = stage.backends[-1]
         stage.fault()
         victim.stop()
         victim.launch()
         stage.regained(stage.backends)
+
+
+def _clock_of(backend: Backend) -> float:
+    """What it says in an answer, s since 1970."""
+    return parsedate_to_datetime(str(backend.get("/health/live").headers["Date"])).timestamp()
 
 
 @scenario("files-damaged", "CURRENT, MANIFEST and an SST of one instance damaged while it is away,"
