@@ -58,6 +58,19 @@ class HeldPartition:
             self.view.name, self.partition, self.view.partitioner, offset,
         )  # fmt: skip
 
+    def close(self, alive_at: int) -> None:
+        """Note the time (wall clock, ms), close the store, end what watches it; all of that,
+        whatever fails. With a full disk, say, it does: what is stored is in step all the same."""
+        try:
+            self.store.touch(alive_at)
+        except Exception as e:
+            log.warning("view %s, partition %d: %s", self.view.name, self.partition, e)
+        try:
+            self.store.close()
+        except Exception as e:
+            log.warning("view %s, partition %d is closed: %s", self.view.name, self.partition, e)
+        self.watches.close()
+
 
 class Held:
     """view -> partition -> HeldPartition. Its dicts are changed by the ingest thread alone."""

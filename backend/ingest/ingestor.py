@@ -16,7 +16,7 @@ from typing import Any
 from backend.core.errors import StoreError
 from backend.core.records import Identity
 from backend.core.views import View
-from backend.ingest.apply import Record, count_mis_partitioned, fill
+from backend.ingest.apply import Record, fill
 from backend.ingest.copier import Copier
 from backend.ingest.dead_letters import DeadLetters
 from backend.ingest.expired import expired
@@ -24,6 +24,7 @@ from backend.ingest.facts import TopicFacts, why_rebuild_open
 from backend.ingest.fetcher import Fetched, Fetcher
 from backend.ingest.held import Held, HeldPartition
 from backend.ingest.leftovers import Leftovers, Unit
+from backend.ingest.misplaced import count_misplaced, known_counts
 from backend.ingest.opening import open_partition
 from backend.ingest.pace import Pace
 from backend.ingest.protocols import Folder
@@ -216,12 +217,7 @@ class Ingestor:
         self._held.remove(held)
         self._opened = {}
         self._assign(held.view.topic, held.partition)
-        try:
-            held.store.touch(time.time_ns() // 1_000_000)
-        except Exception as e:
-            log.warning("view %s, partition %d: %s", held.view.name, held.partition, e)
-        held.store.close()
-        held.watches.close()
+        held.close(time.time_ns() // 1_000_000)
 
     def _rebuild(self, held: HeldPartition, reason: str, keep_aside: bool = False) -> None:
         """Start the store partition anew, once facts newer than now are there."""
@@ -269,8 +265,7 @@ class Ingestor:
             return
         view = held.view
         batch, store, identity = held.store.new_batch(), held.store, held.identity
-        facts = self._watcher.facts(view.topic)
-        counts = sorted({identity.partitions, *([facts.partitions] if facts else [])})
+        counts = known_counts(held, self._watcher.facts(view.topic))
         kept = self._held.keeps_delete(held, counts)
         filled = fill(batch, view, run, held.progress.position, store.stream_time, kept)
         if filled.waiting is not None:
@@ -284,7 +279,7 @@ class Ingestor:
         dead, epoch = filled.dead, run[-1].leader_epoch()
         if epoch is not None and epoch != identity.leader_epoch:
             identity = replace(identity, leader_epoch=epoch)
-        misplaced = count_mis_partitioned(view, filled.keys, held.partition, counts)
+        misplaced = count_misplaced(held, filled.keys, counts, self._watcher)
         if misplaced:
             if not identity.mis_partitioned:
                 held.warn_of_misplaced(position - 1)

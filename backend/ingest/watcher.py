@@ -37,6 +37,8 @@ class Watcher:
         self._delete_retention: dict[str, tuple[str, int | None]] = {}  # topic -> (id, ms)
         self._wake = threading.Event()
         self._stop = threading.Event()
+        self._looked = threading.Condition()
+        self._looked_since = 0.0  # when the last look that succeeded began
         self._said: dict[str, float] = {}
         self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
 
@@ -67,6 +69,17 @@ class Watcher:
         """Ask the broker again now."""
         self._wake.set()
 
+    def fresh(self, topic: str) -> TopicFacts | None:
+        """Facts that the broker told after this call; the newest there are if it does not answer.
+
+        Waits for at most one request's time-out: not for whoever answers readers.
+        """
+        since = time.monotonic()
+        self._wake.set()
+        with self._looked:
+            self._looked.wait_for(lambda: self._looked_since >= since, self._timeout)
+        return self.latest.get(topic)
+
     def _run(self) -> None:
         while not self._stop.is_set():
             self._wake.wait(self._interval)
@@ -74,8 +87,12 @@ class Watcher:
             topics = self._topics
             if not topics or self._stop.is_set():
                 continue
+            began = time.monotonic()
             try:
                 self._fetch(sorted(topics))
+                with self._looked:
+                    self._looked_since = began
+                    self._looked.notify_all()
             except Exception as e:  # the thread must outlive whatever the broker does
                 self._say("*", f"the broker does not answer: {e}")
 

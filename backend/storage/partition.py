@@ -96,18 +96,48 @@ class StorePartition:
         # the binding does not keep a lower bound
         entries = cast(Iterator[tuple[bytes, bytes]], found)
         return self._guarded(
-            takewhile(lambda entry: entry[0] >= low, entries) if backwards else entries, bounds
+            takewhile(lambda entry: entry[0] >= low, entries) if backwards else entries,
+            bounds,
+            start,
+            backwards,
         )
 
     def _guarded(
-        self, found: Iterator[tuple[bytes, bytes]], bounds: ReadOptions
+        self,
+        found: Iterator[tuple[bytes, bytes]],
+        bounds: ReadOptions,
+        start: bytes,
+        backwards: bool,
     ) -> Iterator[tuple[bytes, bytes]]:
         """`bounds` has to live as long as the iterator: RocksDB points into its memory, and ends
         anywhere once that is used for something else."""
+        last = None
         try:
-            yield from found
+            for entry in found:
+                last = entry
+                yield entry
+            self._check_end(start if last is None else last[0], bounds, backwards)
         except Exception as e:
+            if self._closed:
+                raise StoreClosedError(str(self.path)) from e
             raise _store_error(f"reading {self.path}", e) from e
+
+    def _check_end(self, last: bytes, bounds: ReadOptions, backwards: bool) -> None:
+        """Raises what ended a scan behind `last`, if it was not the end.
+
+        The binding's iterator over entries stops at a block that cannot be read as it does at the
+        last entry (rocksdict 0.3.29); only the cursor tells one from the other.
+        """
+        cursor = self._db.iter(bounds)
+        if backwards:
+            cursor.seek_for_prev(last)
+            if cursor.valid() and cursor.key() == last:
+                cursor.prev()
+        else:
+            cursor.seek(last)
+            if cursor.valid() and cursor.key() == last:
+                cursor.next()
+        cursor.status()
 
     def new_batch(self) -> WriteBatch:
         """A batch with `put(key, value)` and `delete(key)`, for `write`."""

@@ -33,6 +33,7 @@ def main(
     seconds: Annotated[float, typer.Option(min=1, help="How long a fault lasts.")] = 10.0,
     rate: Annotated[float, typer.Option(min=10, help="Reads a second.")] = 300.0,
     run_dir: Annotated[Path, typer.Option(help="faults.json, logs and data.")] = Path(".run"),
+    keep: Annotated[bool, typer.Option("--keep", help="Logs and data of what went well.")] = False,
     list_: Annotated[bool, typer.Option("--list", help="Say what there is, and end.")] = False,
 ) -> None:
     if list_:
@@ -47,7 +48,8 @@ def main(
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     json_path = run_dir / "faults.json"
-    results = _play(names or list(SCENARIOS), folder, json_path, seconds, rate)
+    chosen = list(dict.fromkeys(names or SCENARIOS))
+    results = _play(chosen, folder, json_path, seconds, rate, keep)
     console = Console(width=None if sys.stdout.isatty() else 190)
     console.print(report.table(results))
     for each in results:
@@ -59,7 +61,7 @@ def main(
 
 
 def _play(
-    names: Sequence[str], folder: Path, json_path: Path, seconds: float, rate: float
+    names: Sequence[str], folder: Path, json_path: Path, seconds: float, rate: float, keep: bool
 ) -> list[Result]:
     """`json_path` is written after each, so that an interrupted run has said something."""
     results: list[Result] = []
@@ -86,7 +88,7 @@ def _play(
             print(f"{name}: {report.remark(result) or 'ok'}", file=sys.stderr, flush=True)
             if not broker.is_running:
                 broker.start()
-            if result.ok:
+            if result.ok and not keep:
                 shutil.rmtree(place, ignore_errors=True)
     return results
 

@@ -87,10 +87,9 @@ def damage(file: Path) -> None:
         opened.write(b"\xa5" * (size - 2 * left))
 
 
-def largest(folder: Path, pattern: str) -> Path | None:
-    """The largest file of that name below `folder`."""
-    found = sorted(folder.rglob(pattern), key=lambda path: path.stat().st_size)
-    return found[-1] if found else None
+def largest(folder: Path, pattern: str) -> Path:
+    """The largest file of that name in `folder`; ValueError if there is none."""
+    return max(folder.glob(pattern), key=lambda path: path.stat().st_size)
 
 
 def other_version(folder: Path) -> Path:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import cycle
+from pathlib import Path
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewPartitions
@@ -18,7 +20,7 @@ from tests.faults.faults import damage, fill_disk, largest, other_version
 from tests.faults.stage import Scenario, Stage, Target
 from tests.faults.tcp import SILENT, Link, TcpFaults
 from tests.faults.truth import era
-from tests.system.backends import views_toml
+from tests.system.backends import Backend, views_toml
 
 SCENARIOS: dict[str, Scenario] = {}
 NONE_FAILED = Target(failed=0.0)
@@ -252,6 +254,7 @@ def disk_full(stage: Stage) -> None:
     stage.fault()
     filler = fill_disk(victim.data_dir)
     stage.hold(_OUTAGE * stage.seconds)
+    victim.wait_log("No space left")
     filler.unlink()
     if not victim.is_running:
         victim.launch()
@@ -276,21 +279,31 @@ def clock_jumps(stage: Stage) -> None:
           " then an SST while it runs", Setup(filler=20_000))  # fmt: skip
 def files_damaged(stage: Stage) -> None:
     victim = stage.backends[0]
+    held = sorted(p["partition"] for p in victim.partitions(VIEW))
     stage.fault()
     victim.stop()
-    stores = sorted(path for path in (victim.data_dir / VIEW).iterdir() if path.name.isdecimal())
-    for pattern, store in zip(("CURRENT", "MANIFEST-*", "*.sst"), stores, strict=False):
-        if (file := largest(store, pattern)) is not None:
-            damage(file)
+    for pattern, partition in zip(cycle(("CURRENT", "MANIFEST-*", "*.sst")), held, strict=False):
+        damage(largest(victim.data_dir / VIEW / str(partition), pattern))
     victim.launch()
     stage.regained(stage.backends)
+    victim.wait_log("is rebuilt: RocksDB cannot open it")
     stage.hold(stage.seconds / 2)
-    file = largest(victim.data_dir / VIEW, "[0-9]*/*.sst")
-    if file is None:
-        raise LocalError("there is no SST to damage")
-    damage(file)
+    active, store = next(_stores_with_files(stage, "*.sst"))
+    damage(largest(store, "*.sst"))
+    # every entry is looked at: what nobody reads is not found to be damaged
+    active.get(f"/views/{VIEW}/count?exact=true")
+    active.wait_log(f"partition {store.name} is rebuilt: ")
     stage.hold(stage.seconds / 2)
     stage.cluster.wait_whole(living=stage.backends)
+
+
+def _stores_with_files(stage: Stage, pattern: str) -> Iterator[tuple[Backend, Path]]:
+    """Instances with the folder of a store partition that they are active for."""
+    for backend in stage.backends:
+        for held in backend.partitions(VIEW):
+            store = backend.data_dir / VIEW / str(held["partition"])
+            if held["role"] == "active" and list(store.glob(pattern)):
+                yield backend, store
 
 
 @scenario("other-views", "an instance of the same group with other views, by mistake")
@@ -304,6 +317,7 @@ def other_views(stage: Stage) -> None:
     stranger = deployment.new("stranger", views=str(path)).launch()
     stranger.wait_listening()
     stage.hold(_OUTAGE * stage.seconds)
+    _wait_any_log(stage, "view v is defined in 2 ways")
     status = stranger.stop()
     deployment.all.remove(stranger)
     stage.cluster.wait_whole(living=stage.backends)
@@ -319,6 +333,7 @@ def other_version_(stage: Stage) -> None:
     newcomer.cwd = folder
     newcomer.launch().wait_listening()
     stage.hold(_OUTAGE * stage.seconds)
+    _wait_any_log(stage, "of user data is not known here")
     newcomer.stop()
     stage.cluster.all.remove(newcomer)
     stage.cluster.wait_whole(living=stage.backends)
@@ -343,6 +358,11 @@ def transactions(stage: Stage) -> None:
     victim.launch()
     stage.regained(stage.backends)
     stage.hold()
+
+
+def _wait_any_log(stage: Stage, text: str) -> None:
+    """A fault that nobody has noticed was none."""
+    wait_until(lambda: any(text in b.log() for b in stage.backends), 10, f"{text!r} in a log")
 
 
 def _detour(stage: Stage) -> TcpFaults:

@@ -229,3 +229,29 @@ def test_added_partitions_leave_no_false_404(
     settle(backends)
     for key in moving:
         assert backends[0].get(key_path("v", key)).code == "repartitioned"
+
+
+def test_a_producer_that_knows_of_new_partitions_first_is_no_reason_for_doubt(
+    deploy: Deploy, broker: Broker, admin: AdminClient, make_topic: MakeTopic, writer: Writer
+) -> None:
+    """Its records lie where the new count puts them, and the backend has not heard of it yet."""
+    topic = make_topic(PARTITIONS)
+    writer.table(topic, dict.fromkeys(KEYS, "old"))
+    # it looks at the topic when it has a reason to, and else never
+    views = views_toml(v={"topic": topic})
+    [backend] = deploy(views, wait_timeout="0", end_offset_interval="3600").start()
+    moves = mover(2, 3)
+    [future] = admin.create_partitions([NewPartitions(topic, 3)]).values()
+    future.result(20)
+    wait_until(lambda: len(admin.list_topics(topic, 5).topics[topic].partitions) == 3, 20, "three")
+    Writer(broker.bootstrap_servers).table(topic, dict.fromkeys(KEYS, "new"))
+
+    def as_they_are(key: str) -> bool:
+        answer = backend.get(key_path("v", key))
+        if moves(key):
+            return answer.status == 503 and answer.code == "repartitioned"
+        return answer.status == 200 and answer.json()["value"] == "new"
+
+    for key in KEYS:
+        backend.wait(lambda key=key: as_they_are(key), f"the new value of {key}, if it stayed")
+    assert {p["mis_partitioned"] for p in backend.partitions("v")} == {0}

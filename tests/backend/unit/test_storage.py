@@ -368,3 +368,19 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, place: Callable[[Path],
         DataFolder(place(tmp_path))
     assert str(error.value).startswith(f"the data folder {place(tmp_path)} cannot be written: ")
     assert "QUERYABLE_DATA_DIR" in str(error.value)
+
+
+@pytest.mark.parametrize("where", [0.02, 0.5, 0.9])
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_scan_over_damage_fails_and_never_ends_early(
+    folder: DataFolder, where: float, backwards: bool
+) -> None:
+    store = filled(folder)
+    store.close()
+    store = opened(folder)
+    file = one(store.path, "*.sst")
+    flip(file, int(file.stat().st_size * where), 64)
+    with pytest.raises(StoreError, match="Corruption") as raised:
+        list(store.scan(b"\x01", b"\x02", backwards=backwards))
+    assert raised.value.damaged
+    store.close()
