@@ -19,12 +19,12 @@ from local.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 INSTANCES = 3
-START = 200.0  # s; some 60 on a quiet machine
+START = 300.0  # s; some 40 on a quiet machine
 
 
 # E2E_ALL_VIEWS=1: all of them, which takes some minutes; each has tests of its own
 ALL_VIEWS = bool(os.environ.get("E2E_ALL_VIEWS"))
-SOME_VIEWS = ("latest-departure", "word-count", "airports", "requests-per-host")
+SOME_VIEWS = ("latest-departure", "word-count", "requests-per-host")
 
 
 class Demo:

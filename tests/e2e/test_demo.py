@@ -49,9 +49,6 @@ def test_every_departure_and_destination_is_that_of_the_raw_data(demo: Demo) -> 
     findings = verify_more(demo.url, demo.servers)
     assert findings.differences == []
     assert findings.checked > 300_000
-
-
-def test_the_busiest_destinations(demo: Demo) -> None:
     top = http.get(f"{demo.url}/views/airports/top?by=count&limit=2")
     assert [item["key"] for item in json.loads(top.body)["items"]] == ["ATL", "ORD"]
 

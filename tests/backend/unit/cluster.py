@@ -90,6 +90,10 @@ class LogWatcher:
     def facts(self, topic: str) -> TopicFacts | None:
         return self.latest.get(topic)
 
+    def fresh(self, topic: str) -> TopicFacts | None:
+        self.refresh()
+        return self.facts(topic)
+
     def watch(self, topics: frozenset[str]) -> None:
         pass
 
