@@ -45,8 +45,8 @@ def make_topic(broker: Broker) -> MakeTopic:
     return make
 
 
-# Files that take longest, by hand: they begin first, so that no worker is left alone with one in the
-# end. Those with a Spark of their own stand apart from one another.
+# Files that take longest, by hand: they begin first, so that no worker is left alone with one at
+# the end. Those with a Spark of their own stand apart from one another.
 _FIRST = (
     "tests/e2e/test_demo.py",
     "tests/system/test_queries.py",
