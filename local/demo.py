@@ -15,21 +15,20 @@ from local.stack import (
     FIRST_VIEWS,
     LIVE_VIEWS,
     MORE_VIEWS,
-    SPARK_VIEWS,
     Stack,
     running_in_background,
 )
 from local.verify import verify
 
 TRY = ("/messages/N14228", "/words/lambda", "/flights/N14228", "/messages/no-such-aircraft")
-TRY_MORE = (
-    "/views/airports/top?by=count&limit=3",
-    "/departures/N14228/windows?order=desc&limit=1",
-    "/requests/127.0.0.1",
-    "/requests-per-minute/127.0.0.1/windows?order=desc&limit=1",
-    "/bytes/127.0.0.1",
-    "/visits/127.0.0.1/sessions",
-)
+TRY_MORE = {
+    "airports": "/views/airports/top?by=count&limit=3",
+    "departures": "/departures/N14228/windows?order=desc&limit=1",
+    "requests-per-host": "/requests/127.0.0.1",
+    "requests-per-minute": "/requests-per-minute/127.0.0.1/windows?order=desc&limit=1",
+    "bytes-per-host": "/bytes/127.0.0.1",
+    "visits": "/visits/127.0.0.1/sessions",
+}
 HEADERS = ("partition", "offset", "lag", "served-by")
 
 
@@ -39,7 +38,7 @@ def demo(settings: StackSettings, *, once: bool) -> None:
     Without ``once`` it stays until KeyboardInterrupt. ``once`` derives and verifies the first views
     only: the others would take as long again.
     """
-    with Stack(settings, spark_views=FIRST_VIEWS if once else SPARK_VIEWS) as stack:
+    with Stack(settings, spark_views=FIRST_VIEWS if once else ()) as stack:
         stack.start(say)
         stack.wait_for_spark(FIRST_VIEWS)
         print(f"\nrunning:\n{stack.describe()}")
@@ -70,7 +69,7 @@ def show_more(stack: Stack) -> None:
     stack.wait_for_spark(MORE_VIEWS)
     stack.wait_until(lambda: any(end_offsets(servers, "weblog").values()), 20, "the access log")
     stack.wait_for_spark(LIVE_VIEWS)
-    show(stack, TRY_MORE)
+    show(stack, (path for view, path in TRY_MORE.items() if view in stack.spark_views))
 
 
 def settled(stack: Stack, url: str) -> http.Answer:

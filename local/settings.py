@@ -32,6 +32,10 @@ class StackSettings(BaseSettings):
     run_dir: Path = Field(Path(".run"), description="folder of logs, pid files and data")
     views: Path = Field(REPOSITORY / "views.toml", description="the file that declares the views")
 
+    spark_views: str = Field(
+        "", description="the views that Spark derives, with commas between; empty: all of them"
+    )
+
     @property
     def servers(self) -> str:
         """Where Kafka is, embedded or not."""

@@ -40,6 +40,21 @@ LIVE_VIEWS = {
 }
 SPARK_VIEWS = FIRST_VIEWS | MORE_VIEWS | LIVE_VIEWS
 
+
+def chosen_views(settings: StackSettings) -> tuple[str, ...]:
+    """The views that Spark shall derive; ``LocalError`` names one that there is not."""
+    if not settings.spark_views:
+        return tuple(SPARK_VIEWS)
+    chosen = tuple(name.strip() for name in settings.spark_views.split(","))
+    for name in chosen:
+        if name not in SPARK_VIEWS:
+            raise LocalError(
+                f"QUERYABLE_SPARK_VIEWS: Spark derives no view {name!r}; there are "
+                f"{', '.join(SPARK_VIEWS)}."
+            )
+    return chosen
+
+
 READY_TIMEOUT = 90.0
 SPARK_TIMEOUT = 300.0
 
@@ -47,19 +62,19 @@ SPARK_TIMEOUT = 300.0
 class Stack:
     """A running stack in ``settings.run_dir``; only one can run in a folder at a time.
 
-    Spark derives ``spark_views``. With ``background`` its processes outlive this one, and
-    ``stop_background`` ends them.
+    Spark derives ``spark_views``, or what the settings say. With ``background`` its processes
+    outlive this one, and ``stop_background`` ends them.
     """
 
     def __init__(
         self,
         settings: StackSettings,
         *,
-        spark_views: Iterable[str] = SPARK_VIEWS,
+        spark_views: Iterable[str] = (),
         background: bool = False,
     ) -> None:
         self.settings = settings
-        self._spark_views = tuple(spark_views)
+        self.spark_views = tuple(spark_views) or chosen_views(settings)
         self._run_dir = settings.run_dir.absolute()
         self._background = background
         self._children = supervisor.Supervisor(self._run_dir, die_with_parent=not background)
@@ -107,7 +122,11 @@ class Stack:
 
     def wait_for_spark(self, views: Mapping[str, str]) -> None:
         """Returns when the views hold everything that the raw topics held when this was called."""
-        ends = {view: end_offsets(self.settings.servers, t) for view, t in views.items()}
+        ends = {
+            view: end_offsets(self.settings.servers, topic)
+            for view, topic in views.items()
+            if view in self.spark_views
+        }
         total = sum(sum(offsets.values()) for offsets in ends.values())
         with bar(f"deriving {' and '.join(views)}", total) as update:
 
@@ -187,7 +206,7 @@ class Stack:
 
     def _start_spark(self) -> None:
         self._progress_file.unlink(missing_ok=True)
-        job = [sys.executable, "-m", "spark.run", *self._spark_views]
+        job = [sys.executable, "-m", "spark.run", *self.spark_views]
         self._children.start(
             "spark",
             [

@@ -21,7 +21,7 @@ from local.processes import spawn
 from local.verify import verify, verify_more
 from local.waiting import wait_until
 from tests.e2e.asking import Answer, ask_all
-from tests.e2e.demo import ROOT, AccessLog, Demo
+from tests.e2e.demo import ALL_VIEWS, ROOT, AccessLog, Demo
 from tests.system.backends import COMMAND
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
@@ -44,10 +44,14 @@ def test_all_answers_through_the_proxy_are_those_of_the_raw_data(demo: Demo) -> 
     assert findings.checked > 10_000
 
 
+@pytest.mark.skipif(not ALL_VIEWS, reason="E2E_ALL_VIEWS=1")
 def test_every_departure_and_destination_is_that_of_the_raw_data(demo: Demo) -> None:
     findings = verify_more(demo.url, demo.servers)
     assert findings.differences == []
     assert findings.checked > 300_000
+
+
+def test_the_busiest_destinations(demo: Demo) -> None:
     top = http.get(f"{demo.url}/views/airports/top?by=count&limit=2")
     assert [item["key"] for item in json.loads(top.body)["items"]] == ["ATL", "ORD"]
 
@@ -65,6 +69,8 @@ def test_the_views_of_the_access_log_are_what_it_says(demo: Demo) -> None:
     def told() -> bool:
         lines = [json.loads(line) for line in log.read_text().splitlines()]
         requests, size = len(lines), sum(line["bytes"] for line in lines)
+        if not ALL_VIEWS:
+            return bool(value(f"/requests/{host}").get("value") == requests)
         windows = value(f"/requests-per-minute/{host}/windows?limit=1000").get("items", ())
         visits = value(f"/visits/{host}/sessions").get("items", ())
         minutes = Counter(line["time"][:16] for line in lines)

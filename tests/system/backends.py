@@ -217,6 +217,19 @@ class Backend:
         document: dict[str, Any] = self.get("/instance").json()
         return document
 
+    def holds_what_the_map_says(self) -> bool:
+        """Whether exactly what its map gives it is open, in the roles that it gives."""
+        [mine] = [p for p in self.processors()["processors"] if p["id"] == self.id] or [{}]
+        fields = {"active": "topicPartitions", "standby": "standbyPartitions"}
+        wanted = {
+            (view, partition, role)
+            for role, field in fields.items()
+            for view, partitions in mine.get(field, {}).items()
+            for partition in partitions
+        }
+        held = self.instance()["partitions"]
+        return wanted == {(p["view"], p["partition"], p["role"]) for p in held}
+
     def partitions(self, view: str) -> list[dict[str, Any]]:
         """What /instance says of the view's partitions that are held here."""
         return [p for p in self.instance()["partitions"] if p["view"] == view]
@@ -283,6 +296,7 @@ def settle(backends: list[Backend], count: int = 0) -> None:
     backends[0].wait(one_epoch, "all instances to have one map")
     for backend in backends:
         backend.wait_ready(count)
+        backend.wait(backend.holds_what_the_map_says, "what it shall not hold to be closed")
 
 
 def views_toml(kafka: Mapping[str, str] | None = None, **views: Mapping[str, str]) -> str:

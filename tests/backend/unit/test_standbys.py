@@ -203,6 +203,11 @@ class Simulation:
         before, members = self.topology, self.candidates()
         after = place(members, self.counts, 5, self.policy)
         self.check(before, after, members)
+        self.follow(after)
+        return after
+
+    def follow(self, after: Topology) -> None:
+        """Every instance holds what the map gives it."""
         self.topology = after
         roles = self.roles()
         for id_, instance in self.instances.items():
@@ -211,7 +216,6 @@ class Simulation:
                 known = instance.positions.get(name, {})
                 instance.positions[name] = {p: known.get(p, 0) for p in held}
                 instance.ready[name] = instance.ready.get(name, set()) & held
-        return after
 
     def check(self, before: Topology, after: Topology, members: list[Candidate]) -> None:
         assert after.epoch > before.epoch
@@ -331,10 +335,9 @@ def test_the_largest(capsys: pytest.CaptureFixture[str]) -> None:
     simulation = Simulation(dice, counts, ONE)
     for i in range(499):
         simulation.instances[f"instance-{i}"] = Instance()
-    for _ in range(2):
-        simulation.rebalance()
-        for instance in simulation.instances.values():
-            instance.ready = {name: set(of) for name, of in instance.positions.items()}
+    simulation.follow(place(simulation.candidates(), counts, 5, ONE))
+    for instance in simulation.instances.values():
+        instance.ready = {name: set(of) for name, of in instance.positions.items()}
     del simulation.instances["instance-7"]
     simulation.instances["instance-499"] = simulation.instances["instance-500"] = Instance()
     members = simulation.candidates()
