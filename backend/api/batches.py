@@ -164,14 +164,14 @@ class Batches:
         if reads is None or reads.view.hash.encode() != view_hash:
             raise ValueError("about a view that is not defined so here")
         to_json = reads.view.key_codec.to_json
-        moved = Unavailable("not-here", "")
         items = []
         async for turn in _turns(keys):
             read, open_ = _read(reads, turn)
             marks = [_FINAL] * len(read)
             for place, found in open_.items():
                 if isinstance(found, Elsewhere):
-                    marks[place], read[place] = _AGAIN, _problem_item(to_json(turn[place]), moved)
+                    why = _problem_item(to_json(turn[place]), found.why)
+                    marks[place], read[place] = _AGAIN, why
                 else:
                     marks[place] = found
             items += [mark + item for mark, item in zip(marks, read, strict=True)]
