@@ -33,7 +33,7 @@ from tests.system.model import Writer, history
 pytestmark = pytest.mark.system
 
 PARTITIONS = 3
-SECONDS = float(os.environ.get("MACHINE_SECONDS", "20"))
+SECONDS = float(os.environ.get("MACHINE_SECONDS", "12"))
 SEED = int(os.environ.get("MACHINE_SEED", time.time_ns() % 10**6))
 # nobody has to wait longer once all is calm
 PATIENCE = 15.0

@@ -89,7 +89,7 @@ def same(a: Any, b: Any) -> bool:
     return json.dumps(a) == json.dumps(b)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=120)
 @given(examples())
 def test_from_record_bytes_to_json_and_back(example: tuple[Any, Any, Any]) -> None:
     schema, value, document = example

@@ -168,7 +168,7 @@ BOUND = st.none() | TIMES
 @pytest.mark.parametrize("retention", [None, RETENTION], ids=["all", "retention"])
 @pytest.mark.parametrize("store", ["window", "session", "versioned"])
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_every_answer_equals_the_models(
     store: str, retention: int | None, data: st.DataObject
 ) -> None:
@@ -210,7 +210,7 @@ def gone(instance: Instance, key: str, options: ReadOptions) -> bool:
 
 
 @given(data=st.data())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_a_version_at_a_time_is_the_models_or_known_to_be_gone(data: st.DataObject) -> None:
     of = view(store="versioned", retention=RETENTION)
     model = Model("versioned", RETENTION)
