@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
@@ -121,7 +122,8 @@ class Backend:
         self._server.socket.close()
         with self._lock:
             for connection in self._open:
-                connection.shutdown(socket.SHUT_RDWR)
+                with contextlib.suppress(OSError):  # the other side may have closed it
+                    connection.shutdown(socket.SHUT_RDWR)
         self._server.server_close()
         self._server = None
 
