@@ -24,7 +24,6 @@ from backend.core.signing import verified
 
 log = logging.getLogger(__name__)
 
-PATH = b"/internal/copy"
 _AT_ONCE = 2
 _SLOWEST_READER = 30.0  # s for one piece
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 import orjson
 
 from backend.api.forwarding import Forwarder
+from backend.api.holders import HOPELESS
 from backend.api.partition_scans import PartitionScans, worst
 from backend.api.serving import Serving
 from backend.core.errors import BadRequest, Unavailable
@@ -46,8 +47,6 @@ _WHY = {
     "and it cannot be told which is its latest. Rebuild the view (remove its data folder) once its "
     "producers have written the keys again",
 }
-# waiting does not help: these need a person
-_HOPELESS = frozenset(("repartitioned",))
 
 
 @dataclass
@@ -105,10 +104,6 @@ class Gatherer:
             raise Unavailable("repartitioned", f"View {view.name} {_WHY['repartitioned']}.")
         return count
 
-    def misplaced(self, view: View) -> bool:
-        """Whether a key may be in several partitions."""
-        return self._serving.misplaced(view)
-
     async def ask(
         self, ask: Ask, partitions: list[int], after: bytes | None = None
     ) -> list[tuple[list[int], Part]]:
@@ -145,7 +140,7 @@ class Gatherer:
             if not missing:
                 return answers
             over = time.monotonic() >= deadline and not others
-            if over or _HOPELESS & set(missing.values()):
+            if over or HOPELESS & set(missing.values()):
                 raise _unavailable(ask.view, missing)
             left = sorted(missing)
             if not others:

@@ -66,11 +66,6 @@ class ReadOptions:
     representation: str = AS_JSON
 
     @property
-    def plain(self) -> bool:
-        """Whether any holder of data as they are now will do, with JSON."""
-        return self == ReadOptions(self.stale_allowed)
-
-    @property
     def bounded(self) -> bool:
         return (
             self.min_offsets is not None

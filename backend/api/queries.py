@@ -258,7 +258,7 @@ class Queries:
             for _, part in await gatherer.ask(ask, list(range(ask.total))):
                 freshness.note(part)
                 count += part.counted
-        elif not gatherer.misplaced(view):
+        elif not self._serving.misplaced(view):
 
             def take(part: Part) -> None:
                 freshness.note(part)
@@ -266,7 +266,7 @@ class Queries:
 
             await gatherer.walk(ask, _WALK_BUDGET, take)
             count = sum(counted for counted, _ in parts)
-        if exact and (gatherer.misplaced(view) or any(misplaced for _, misplaced in parts)):
+        if exact and (self._serving.misplaced(view) or any(misplaced for _, misplaced in parts)):
             # a key may be in two partitions: it counts once
             count = 0
             async for rows, _ in gatherer.rows(view, query, _STREAM_PAGE, None, freshness):
@@ -288,7 +288,7 @@ class Queries:
             view, gatherer.total(view), TOP, query, limit=limit, by=by, descending=descending
         )
         best = Best(limit, MOST_RANKED_BYTES)
-        misplaced = gatherer.misplaced(view)
+        misplaced = self._serving.misplaced(view)
 
         def take(part: Part) -> None:
             nonlocal misplaced

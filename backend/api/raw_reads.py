@@ -85,7 +85,7 @@ class RawReads:
     async def _of_key(self, view: View, key: bytes, query: Query) -> list[RawEntry]:
         assert self._gatherer is not None
         reads = self._reads.get(view.name)
-        freshness = Freshness(misplaced=reads is None or self._gatherer.misplaced(view))
+        freshness = Freshness(misplaced=reads is None or self._serving.misplaced(view))
         found: list[RawEntry] = []
         if reads is not None and not freshness.misplaced:
             found = await self._entries(view, query, freshness, reads.partition(key))
@@ -125,7 +125,7 @@ class RawReads:
         ask = for_view(view, total, ESTIMATE, Query())
         answers = await self._gatherer.ask(ask, list(range(total)))
         estimate = sum(part.counted for _, part in answers)
-        if estimate > MOST_COUNTED or self._gatherer.misplaced(view):
+        if estimate > MOST_COUNTED or self._serving.misplaced(view):
             return estimate
         counted: list[int] = []
         exact = for_view(view, total, COUNT, Query())

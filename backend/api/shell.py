@@ -12,7 +12,6 @@ from typing import Any
 from backend.api.answer import Answer, problem_answer
 from backend.api.appends import Appends
 from backend.api.asgi import App, Receive, Scope, Send
-from backend.api.copies import PATH as COPY
 from backend.api.copies import Copies
 from backend.api.forwarding import Forwarder
 from backend.api.gathering import Gatherer
@@ -23,9 +22,11 @@ from backend.api.keyed import MAX_BODY, KeyedRequests
 from backend.api.queries import Queries, read_body
 from backend.api.serving import Serving
 from backend.api.stores import reads_of
+from backend.core import copying
 from backend.core.errors import BadRequest, MethodNotAllowed, Problem, Unavailable
 from backend.core.paths import Paths
 
+_COPY = copying.PATH.encode()
 _SIGNED_BYTES = 4096
 
 log = logging.getLogger(__name__)
@@ -159,7 +160,7 @@ class Shell:
             answer = self._heartbeats.answer(await read_body(receive, _SIGNED_BYTES))
             await self._send(answer, "POST", send)
             return
-        if scope["raw_path"] == COPY and scope["method"] == "POST":
+        if scope["raw_path"] == _COPY and scope["method"] == "POST":
             refused = await self._copies.answer(await read_body(receive, _SIGNED_BYTES), send)
             if refused is not None:
                 await self._send(problem_answer(refused), "POST", send)

@@ -16,6 +16,7 @@ from typing import Protocol
 
 import orjson
 
+PATH = "/internal/copy"
 DIGEST_SIZE = hashlib.sha256().digest_size
 PIECE = 1 << 18  # bytes that are read, hashed and sent at once
 _MOST_HEADER = 1024

@@ -131,10 +131,6 @@ class Topology:
                     found |= those
         return [m for i, m in enumerate(self.members) if i in found and m.id != member_id]
 
-    def partitions_of(self, member_id: str, view: str) -> list[int]:
-        """The partitions of `view` for which the member is active."""
-        return self.roles_of(member_id, view)[ACTIVE]
-
     def roles_of(self, member_id: str, view: str) -> dict[str, list[int]]:
         """The partitions of `view` that the member has in each role."""
         roles: dict[str, list[int]] = {role: [] for role in ROLES}

@@ -18,7 +18,7 @@ from typing import Protocol
 
 import orjson
 
-from backend.core.copying import CopyError, receive
+from backend.core.copying import PATH, CopyError, receive
 from backend.core.signing import sign
 from backend.core.topology import Member
 from backend.core.views import View
@@ -27,7 +27,6 @@ from backend.ingest.leftovers import Unit
 
 log = logging.getLogger(__name__)
 
-PATH = "/internal/copy"
 _SILENCE = 10.0  # s without a byte
 
 

@@ -14,8 +14,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from backend.core.topology import NOBODY, Candidate, Epoch, PlacedView, Topology
+from backend.membership.holdings import Holdings
 from backend.membership.shares import Shares
-from backend.membership.standbys import place_standbys
+from backend.membership.standbys import Standbys
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +52,10 @@ def place(
         eligible = [i for i, c in enumerate(members) if c.views.get(name, ("",))[0] == hash_]
         description = members[eligible[0]].views[name][1]
         count = partitions.get(description["topic"], 0)
-        active, standbys, warming = _place_view(name, count, members, eligible, loads, policy)
+        holder = _holders(name, count, members, eligible)
+        active, standbys, warming = _place_view(
+            name, count, members, eligible, holder, loads, policy
+        )
         built = [c.built[name] for c in members if c.built.get(name)]
         views[name] = PlacedView(
             description,
@@ -61,12 +65,7 @@ def place(
             built_partitions=min([count, *built]),
             standbys=standbys,
             warming=warming,
-            moved=tuple(
-                partition
-                for i, held in sorted(_holders(name, count, members, eligible).items())
-                for partition in sorted(held)
-                if active[partition] != i
-            ),
+            moved=tuple(p for p, i in sorted(holder.items()) if active[p] != i),
         )
     return Topology(
         # a clock that went back must not make an epoch that is below one already seen
@@ -124,93 +123,41 @@ def _place_view(
     count: int,
     members: list[Candidate],
     eligible: list[int],
+    holder: Mapping[int, int],
     loads: _Loads,
     policy: Policy,
 ) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...], tuple[tuple[int, int], ...]]:
     """Actives, standbys and (partition, member) of those that warm up; adds to the loads."""
-    copies = Copies(name, count, members, eligible, policy.acceptable_recovery_lag)
-    holds = _holders(name, count, members, eligible)
-    wanted = _wanted(count, eligible, holds, copies, loads.active)
-    holder = {p: i for i, theirs in holds.items() for p in theirs}
+    holdings = Holdings(name, count, members, eligible, policy.acceptable_recovery_lag)
+    wanted = _wanted(count, eligible, holder, holdings, loads.active)
     active = list(wanted)
     warming = []
     for partition, index in enumerate(wanted):
-        if copies.can_take_over(partition, index):
+        if holdings.can_take_over(partition, index):
             continue
-        answering = copies.best(partition, holder.get(partition, NOBODY))
+        answering = holdings.best(partition, holder.get(partition, NOBODY))
         if answering != index:
             active[partition] = answering
             warming.append((partition, index))
-    standbys = place_standbys(
-        active, dict(warming), eligible, members, copies, loads.standby, policy.standby_replicas,
-        claimed={i: members[i].standby.get(name, ()) for i in eligible},
+    claimed = {i: {p for p in members[i].standby.get(name, ()) if p < count} for i in eligible}
+    placing = Standbys(
+        active, dict(warming), eligible, members, holdings, loads.standby, policy.standby_replicas,
+        claimed,
     )  # fmt: skip
-    return tuple(active), standbys, tuple(warming)
-
-
-class Copies:
-    """Which members have something of a view's partitions, and how much."""
-
-    def __init__(
-        self,
-        name: str,
-        count: int,
-        members: list[Candidate],
-        eligible: list[int],
-        acceptable_lag: int,
-    ) -> None:
-        self._positions: list[dict[int, int]] = [{} for _ in range(count)]
-        self._ready: list[set[int]] = [set() for _ in range(count)]
-        for i in eligible:
-            for partition, position in members[i].positions.get(name, {}).items():
-                if partition < count:
-                    self._positions[partition][i] = position
-        self._lag = acceptable_lag
-        for i in eligible:
-            for partition in members[i].ready.get(name, ()):
-                if partition < count and self._near(partition, i):
-                    self._ready[partition].add(i)
-
-    def _near(self, partition: int, member: int) -> bool:
-        """Whether it is at most `acceptable_lag` behind whoever has most."""
-        positions = self._positions[partition]
-        return max(positions.values(), default=-1) - positions.get(member, -1) <= self._lag
-
-    def position(self, partition: int, member: int) -> int:
-        """-1 where it has nothing."""
-        return self._positions[partition].get(member, -1)
-
-    def of(self, partition: int) -> Mapping[int, int]:
-        """Member -> position."""
-        return self._positions[partition]
-
-    def ready(self, partition: int) -> set[int]:
-        """Members that answer for it at once."""
-        return self._ready[partition]
-
-    def can_take_over(self, partition: int, member: int) -> bool:
-        """Whether nobody would answer better."""
-        if self._ready[partition]:
-            return member in self._ready[partition]
-        return self._near(partition, member)
-
-    def best(self, partition: int, holder: int) -> int:
-        """Who answers best of those that have something; the present one, of equals."""
-        ready = self._ready[partition]
-        if holder in ready or (not ready and self._near(partition, holder)):
-            return holder
-        positions = self._positions[partition]
-        return max(ready or positions, key=lambda i: (positions.get(i, -1), -i))
+    return tuple(active), placing.place(), tuple(warming)
 
 
 def _wanted(
     count: int,
     eligible: list[int],
-    holds: Mapping[int, set[int]],
-    copies: Copies,
+    holder: Mapping[int, int],
+    holdings: Holdings,
     load: list[int],
 ) -> list[int]:
     """Who shall be active in the end: balanced, and as few moves as that allows."""
+    holds: dict[int, set[int]] = {i: set() for i in eligible}
+    for partition, i in holder.items():
+        holds[i].add(partition)
     # of equals, whoever has more to keep gets one more
     shares = Shares(count, eligible, load, prefer=lambda i: -len(holds[i]))
     wanted = [NOBODY] * count
@@ -225,23 +172,25 @@ def _wanted(
         mine = sorted(
             holds[i],
             key=lambda p: (
-                not lacking.isdisjoint(copies.ready(p)), not lacking.isdisjoint(copies.of(p)), p
+                not lacking.isdisjoint(holdings.ready(p)), not lacking.isdisjoint(holdings.of(p)), p
             ),
         )  # fmt: skip
         for partition in mine[: shares.room[i]]:
             give(partition, i)
     free = [p for p in range(count) if wanted[p] == NOBODY]
     # those first that have least choice
-    for partition in sorted(free, key=lambda p: (not copies.ready(p), len(copies.ready(p)), p)):
-        having = [i for i in copies.ready(partition) or copies.of(partition) if shares.room[i] > 0]
+    for partition in sorted(free, key=lambda p: (not holdings.ready(p), len(holdings.ready(p)), p)):
+        having = [
+            i for i in holdings.ready(partition) or holdings.of(partition) if shares.room[i] > 0
+        ]
         if having:
-            key = {i: (copies.position(partition, i), shares.room[i], -i) for i in having}
+            key = {i: (holdings.position(partition, i), shares.room[i], -i) for i in having}
             give(partition, max(having, key=key.__getitem__))
     for partition in free:
         if wanted[partition] == NOBODY:
-            having = [i for i in copies.of(partition) if shares.room[i] > 0]
+            having = [i for i in holdings.of(partition) if shares.room[i] > 0]
             member = (
-                max(having, key=lambda i: (copies.position(partition, i), shares.room[i], -i))
+                max(having, key=lambda i: (holdings.position(partition, i), shares.room[i], -i))
                 if having
                 else shares.emptiest()
             )
@@ -252,8 +201,8 @@ def _wanted(
 
 def _holders(
     name: str, count: int, members: list[Candidate], eligible: list[int]
-) -> dict[int, set[int]]:
-    """Who answers for which partitions now, of those that the topic still has.
+) -> dict[int, int]:
+    """Who answers for which partition now, of those that the topic still has.
 
     One that was silent for a while still thinks that it holds what others were given meanwhile: the
     newer map is right (as in KIP-341).
@@ -261,8 +210,4 @@ def _holders(
     holder: dict[int, int] = {}
     for i in sorted(eligible, key=lambda i: members[i].epoch):
         holder.update(dict.fromkeys(members[i].active.get(name, ()), i))
-    holds: dict[int, set[int]] = {i: set() for i in eligible}
-    for partition, i in holder.items():
-        if partition < count:
-            holds[i].add(partition)
-    return holds
+    return {partition: i for partition, i in holder.items() if partition < count}

@@ -5,93 +5,79 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Protocol
 
 from backend.core.topology import Candidate
+from backend.membership.holdings import Holdings
 from backend.membership.shares import Shares
 
 
-class Positions(Protocol):
-    def position(self, partition: int, member: int) -> int: ...
+class Standbys:
+    """Places the standbys of one view."""
 
-    def ready(self, partition: int) -> set[int]: ...
-
-    def of(self, partition: int) -> Mapping[int, int]: ...
-
-
-def place_standbys(
-    active: list[int],
-    warming: Mapping[int, int],
-    eligible: list[int],
-    members: list[Candidate],
-    copies: Positions,
-    load: list[int],
-    replicas: int,
-    claimed: Mapping[int, Iterable[int]],
-) -> tuple[tuple[int, ...], ...]:
-    """Standbys by partition, the one that has most first; adds to `load`.
-
-    Whoever warms up is none of them: it is there beside them until it is active. `claimed` is who
-    stands by now: it stays, as far as its share allows.
-    """
-    replicas = min(replicas, len(eligible) - 1)
-    if replicas <= 0:
-        return ()
-    standing = {i: {p for p in of if p < len(active)} for i, of in claimed.items()}
-    placing = _Placing(active, warming, eligible, members, copies, load, replicas, standing)
-    placing.keep(standing)
-    placing.keep({i: {p for p in range(len(active)) if i in copies.of(p)} for i in eligible})
-    placing.fill()
-    return tuple(
-        tuple(sorted(chosen, key=lambda i: (i not in copies.ready(p), -copies.position(p, i), i)))
-        for p, chosen in enumerate(placing.chosen)
-    )
-
-
-class _Placing:
     def __init__(
         self,
         active: list[int],
         warming: Mapping[int, int],
         eligible: list[int],
         members: list[Candidate],
-        copies: Positions,
+        holdings: Holdings,
         load: list[int],
         replicas: int,
         claimed: Mapping[int, set[int]],
     ) -> None:
+        """`load` (standbys of each member so far) is added to. Whoever warms up is none of them: it
+        is there beside them until it is active. `claimed` is who stands by now: it stays, as far as
+        its share allows."""
         self._active = active
         self._warming = warming
         self._eligible = eligible
         self._rack = [c.member.rack for c in members]
         self._racks = Counter(self._rack[i] for i in eligible)
-        self._copies = copies
-        self._replicas = replicas
+        self._holdings = holdings
+        self._replicas = min(replicas, len(eligible) - 1)
         self._claimed = claimed
         self._shares = Shares(
-            len(active) * replicas, eligible, load, prefer=lambda i: -len(claimed[i])
+            len(active) * self._replicas, eligible, load, prefer=lambda i: -len(claimed[i])
         )
-        self.chosen: list[list[int]] = [[] for _ in active]
+        self._chosen: list[list[int]] = [[] for _ in active]
         self._by_member: dict[int, set[int]] = {i: set() for i in eligible}
+
+    def place(self) -> tuple[tuple[int, ...], ...]:
+        """Standbys by partition, the one that has most first; empty where there can be none."""
+        if self._replicas <= 0:
+            return ()
+        self._keep((p, i) for i, partitions in self._claimed.items() for p in partitions)
+        every = range(len(self._active))
+        self._keep((p, i) for p in every for i in self._holdings.of(p))
+        self._fill()
+        return tuple(
+            tuple(sorted(those, key=lambda i: self._how_good(p, i)))
+            for p, those in enumerate(self._chosen)
+        )
+
+    def _how_good(self, partition: int, member: int) -> tuple[bool, int, int]:
+        """The least is who can answer, then who has most."""
+        ready = member in self._holdings.ready(partition)
+        return not ready, -self._holdings.position(partition, member), member
 
     def _free(self, partition: int, member: int) -> bool:
         """Whether it has nothing of the partition yet."""
         return (
             member != self._active[partition]
             and member != self._warming.get(partition)
-            and member not in self.chosen[partition]
+            and member not in self._chosen[partition]
         )
 
     def _apart(self, partition: int, member: int) -> bool:
         """Whether its rack is another than those of the partition's other members."""
-        others = (self._active[partition], *self.chosen[partition])
+        others = (self._active[partition], *self._chosen[partition])
         return self._rack[member] not in {self._rack[i] for i in others}
 
     def _more_racks(self, partition: int) -> bool:
         """Whether somebody is free in a rack that has nothing of the partition."""
         if len(self._racks) == 1:
             return False
-        used = {self._rack[i] for i in (self._active[partition], *self.chosen[partition])}
+        used = {self._rack[i] for i in (self._active[partition], *self._chosen[partition])}
         warming = self._warming.get(partition)
         return any(
             size > (warming is not None and self._rack[warming] == rack)
@@ -100,34 +86,29 @@ class _Placing:
         )
 
     def _add(self, partition: int, member: int) -> None:
-        self.chosen[partition].append(member)
+        self._chosen[partition].append(member)
         self._by_member[member].add(partition)
         self._shares.take(member)
 
     def _remove(self, partition: int, member: int) -> None:
-        self.chosen[partition].remove(member)
+        self._chosen[partition].remove(member)
         self._by_member[member].discard(partition)
         self._shares.give_back(member)
 
-    def keep(self, having: Mapping[int, set[int]]) -> None:
-        """Gives members what they have, those that can answer first."""
-        wishes = sorted(
-            (i not in self._copies.ready(p), -self._copies.position(p, i), p, i)
-            for i, partitions in having.items()
-            for p in partitions
-        )
-        for _, _, partition, member in wishes:
+    def _keep(self, having: Iterable[tuple[int, int]]) -> None:
+        """Gives members what they have (partition, member), those that can answer first."""
+        for partition, member in sorted(having, key=lambda has: (*self._how_good(*has)[:2], *has)):
             if (
-                len(self.chosen[partition]) < self._replicas
+                len(self._chosen[partition]) < self._replicas
                 and self._shares.room[member] > 0
                 and self._free(partition, member)
                 and (self._apart(partition, member) or not self._more_racks(partition))
             ):
                 self._add(partition, member)
 
-    def fill(self) -> None:
+    def _fill(self) -> None:
         """Gives what is left to whoever has room."""
-        for partition, chosen in enumerate(self.chosen):
+        for partition, chosen in enumerate(self._chosen):
             while len(chosen) < self._replicas:
                 member = self._somebody(partition)
                 if member is None:
@@ -164,8 +145,8 @@ class _Placing:
             for other in sorted(
                 self._by_member[member],
                 key=lambda p: (
-                    member in self._copies.ready(p),
-                    self._copies.position(p, member),
+                    member in self._holdings.ready(p),
+                    self._holdings.position(p, member),
                     p,
                 ),
             ):

@@ -24,7 +24,8 @@ from local.waiting import wait_until
 from tests.client import Client
 from tests.conftest import MakeTopic
 from tests.proxy.nginx import Nginx
-from tests.questions import HISTORY, KEYS, Answer, Listed, Question, Walk, any_question, record
+from tests.questions import HISTORY, Answer, Listed, Question, Walk, any_question
+from tests.records import KEYS, record
 from tests.reference import Partition, Record, Table, fold
 from tests.system.backends import Backend, views_toml
 from tests.system.conftest import Deploy

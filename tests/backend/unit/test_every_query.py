@@ -25,7 +25,8 @@ from backend.core.topology import NOBODY
 from backend.core.views import View
 from tests.backend.unit.cluster import Cluster
 from tests.backend.unit.examples import view
-from tests.questions import HISTORY, KEYS, Answer, Listed, Question, Walk, any_question, record
+from tests.questions import HISTORY, Answer, Listed, Question, Walk, any_question
+from tests.records import KEYS, record
 from tests.reference import Table
 
 INSTANCES = PARTITIONS = 3

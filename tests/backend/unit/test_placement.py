@@ -197,9 +197,10 @@ def rejoined(topology: Topology, members: frozenset[str]) -> list[Candidate]:
         candidate(
             id_,
             VIEWS,
-            active={name: topology.partitions_of(id_, name) for name in topology.views},
+            active={name: topology.roles_of(id_, name)["active"] for name in topology.views},
             positions={
-                name: dict.fromkeys(topology.partitions_of(id_, name), 9) for name in topology.views
+                name: dict.fromkeys(topology.roles_of(id_, name)["active"], 9)
+                for name in topology.views
             },
             epoch=topology.epoch,
         )
@@ -262,7 +263,7 @@ def test_of_one_view_no_balanced_map_moves_less(history: list[tuple[frozenset[st
     for members, count in history:
         had = ids(topology, "orders") if topology.views else []
         again = [
-            candidate(id_, active={"orders": topology.partitions_of(id_, "orders")})
+            candidate(id_, active={"orders": topology.roles_of(id_, "orders")["active"]})
             for id_ in sorted(members)
         ]
         topology = place(again, {"orders": count}, now_ms=5)

@@ -179,10 +179,10 @@ def test_who_is_active() -> None:
     ]  # fmt: skip
     assert TOPOLOGY.active_of("missing", 0) is None
     assert TOPOLOGY.active_of("nothing", 0) is None
-    assert TOPOLOGY.partitions_of("b1", "orders") == [0, 3]
-    assert TOPOLOGY.partitions_of("b2", "orders") == [1]
-    assert TOPOLOGY.partitions_of("b3", "orders") == []
-    assert TOPOLOGY.partitions_of("b1", "nothing") == []
+    assert TOPOLOGY.roles_of("b1", "orders")["active"] == [0, 3]
+    assert TOPOLOGY.roles_of("b2", "orders")["active"] == [1]
+    assert TOPOLOGY.roles_of("b3", "orders")["active"] == []
+    assert TOPOLOGY.roles_of("b1", "nothing")["active"] == []
 
 
 def test_who_can_be_asked() -> None:
