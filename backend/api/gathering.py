@@ -55,14 +55,14 @@ class Freshness:
 
     lags: list[int | None] = field(default_factory=list)
     ages: list[float | None] = field(default_factory=list)
-    misplaced: bool = False  # a key may be in several partitions
+    scattered: bool = False  # a key may be in several partitions
     stream_time: int | None = None  # ms; the latest of all
 
     def note(self, part: Part) -> None:
         # of each kind the worst so far is all that is needed
         self.lags = [worst([*self.lags, part.lag])]
         self.ages = [worst([*self.ages, part.staleness])]
-        self.misplaced = self.misplaced or part.misplaced
+        self.scattered = self.scattered or part.scattered
         if part.stream_time is not None:
             self.stream_time = max(part.stream_time, self.stream_time or part.stream_time)
 

@@ -225,7 +225,5 @@ class Holders:
 
     def refuse_doubtful(self, key: bytes) -> None:
         """Everywhere: a record where the partitioner would not put it makes every miss a guess."""
-        if self._serving.misplaced(self.view) or any(
-            held.identity.mis_partitioned for held in list(self._held.values())
-        ):
+        if self._serving.held.is_scattered(self.view):
             raise Everywhere(self.view, key)

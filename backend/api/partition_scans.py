@@ -66,7 +66,7 @@ class PartitionScans:
         held = self._open(view, partitions, ask.query.stale_allowed, missing)
         while held:
             # before the look-up: what is applied meanwhile is not claimed
-            part = self._state(held)
+            part = self._state(view, held)
             try:
                 await self._fill(part, view, ask, held, after)
                 for each in held:
@@ -96,7 +96,7 @@ class PartitionScans:
                 found.append(held)
         return found
 
-    def _state(self, held: list[HeldPartition]) -> Part:
+    def _state(self, view: View, held: list[HeldPartition]) -> Part:
         now = time.monotonic()
         lags = [each.progress.lag(now, self._trusted_for) for each in held]
         ages = [each.progress.staleness(now) for each in held]
@@ -104,7 +104,7 @@ class PartitionScans:
         return Part(
             lag=worst(lags),
             staleness=worst(ages),
-            misplaced=any(each.identity.mis_partitioned for each in held),
+            scattered=self._serving.held.is_scattered(view),
             stream_time=max((time for time in clocks if time is not None), default=None),
         )
 
@@ -126,7 +126,7 @@ class PartitionScans:
             return
         once = ask.what in (COUNT, TOP)  # all of it is looked at, and nobody goes on there
         # of a key that is in another partition as well, whoever asked compares the entries
-        with_deletes = not once and (part.misplaced or self._serving.misplaced(view))
+        with_deletes = not once and part.scattered
         runs = [
             _Run(each, ask.query, low, high, once, with_deletes, ask.what == ENTRIES)
             for each in held

@@ -253,20 +253,19 @@ class Queries:
         gatherer, freshness = self._gatherer, Freshness()
         ask = for_view(view, gatherer.total(view), COUNT if exact else ESTIMATE, query)
         count = 0
-        parts: list[tuple[int, bool]] = []
         if not exact:
             for _, part in await gatherer.ask(ask, list(range(ask.total))):
                 freshness.note(part)
                 count += part.counted
-        elif not self._serving.misplaced(view):
+        elif not self._serving.held.is_scattered(view):
 
             def take(part: Part) -> None:
+                nonlocal count
                 freshness.note(part)
-                parts.append((part.counted, part.misplaced))
+                count += part.counted
 
             await gatherer.walk(ask, _WALK_BUDGET, take)
-            count = sum(counted for counted, _ in parts)
-        if exact and (self._serving.misplaced(view) or any(misplaced for _, misplaced in parts)):
+        if exact and (self._serving.held.is_scattered(view) or freshness.scattered):
             # a key may be in two partitions: it counts once
             count = 0
             async for rows, _ in gatherer.rows(view, query, _STREAM_PAGE, None, freshness):
@@ -288,12 +287,9 @@ class Queries:
             view, gatherer.total(view), TOP, query, limit=limit, by=by, descending=descending
         )
         best = Best(limit, MOST_RANKED_BYTES)
-        misplaced = self._serving.misplaced(view)
 
         def take(part: Part) -> None:
-            nonlocal misplaced
             freshness.note(part)
-            misplaced = misplaced or part.misplaced
             ranks = ranks_of([item for _, _, item in part.rows])
             ranked = [
                 (rank, key, item)
@@ -302,9 +298,10 @@ class Queries:
             ]
             best.add(ranked, part.complete)
 
-        if not misplaced:
+        scattered = self._serving.held.is_scattered(view)
+        if not scattered:
             await gatherer.walk(ask, _WALK_BUDGET, take)
-        if misplaced:
+        if scattered or freshness.scattered:
             # a key may be in two partitions: its newest entry counts
             best = Best(limit, MOST_RANKED_BYTES)
             async for rows, _ in gatherer.rows(view, query, _STREAM_PAGE, None, freshness):

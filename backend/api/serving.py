@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from backend.api.peers import DRAINING, RUNNING, STARTING, Peers
 from backend.core.errors import Unavailable
 from backend.core.topology import Member, PlacedView, Topology
-from backend.core.views import ANY_PARTITION, View
+from backend.core.views import View
 from backend.ingest.appender import Appender
 from backend.ingest.copier import Copier
 from backend.ingest.held import Held
@@ -118,11 +118,6 @@ class Serving:
         if not placed.active:
             raise Unavailable("topic-missing", f"Topic {view.topic} is not there yet.")
         return placed
-
-    def misplaced(self, view: View) -> bool:
-        """Whether the map knows that a key of the view may be in several partitions."""
-        placed = self.topology.views.get(view.name)
-        return view.partitioner == ANY_PARTITION or (placed is not None and placed.mis_partitioned)
 
     @property
     def known(self) -> bool:

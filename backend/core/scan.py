@@ -91,7 +91,7 @@ class Part:
     missing: dict[int, str] = field(default_factory=dict)  # partition -> code of the reason
     lag: int | None = None  # of the worst; None where one is unknown
     staleness: float | None = None  # s
-    misplaced: bool = False  # a key may be in several partitions
+    scattered: bool = False  # a key may be in several partitions
     complete: bool = True  # of a ranking; else its last row is the first that was too much
     stream_time: int | None = None  # ms; the latest
 

@@ -73,7 +73,7 @@ def encode_part(part: Part) -> bytes:
             "missing": list(part.missing.items()),
             "lag": part.lag,
             "staleness": part.staleness,
-            "misplaced": part.misplaced,
+            "misplaced": part.scattered,  # its name on the wire
             "complete": part.complete,
             "stream_time": part.stream_time,
         }
@@ -98,7 +98,7 @@ def decode_part(body: bytes) -> Part:
             missing=dict(header["missing"]),
             lag=header["lag"],
             staleness=header["staleness"],
-            misplaced=header["misplaced"],
+            scattered=header["misplaced"],
             complete=header["complete"],
             stream_time=header["stream_time"],
         )
