@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 
 import pytest
 
-from tests.client import Response, key_path
+from backend.core.partitioner import partition_of
+from tests.client import Client, Response, key_path
 from tests.conftest import MakeTopic
 from tests.system.asking import Asking
 from tests.system.backends import Backend, settle, views_toml
@@ -104,6 +106,63 @@ def test_a_hung_instance_is_passed_over(
         assert took < 5
         page = first.get("/views/v/keys?limit=1000")
         assert [item["key"] for item in page.json()["items"]] == sorted(TABLE)
+
+
+WHOLE = (
+    "/views/v/keys?limit=1000",
+    "/views/v/count?exact=true",
+    "/views/v/count?exact=false",
+    "/views/v/top?by=n&limit=1000",
+    "/views/versions/keys/key%200/versions?limit=10",  # of all partitions: it may be in any
+    "/views/versions/keys/key%200?as_of=4102444800000",
+)
+
+
+def whole(backend: Backend, stale: str) -> dict[str, tuple[int, str]]:
+    """Status and code of each question about a whole view; and those of a batch's items."""
+    found = {}
+    with Client(backend.port) as client:
+        for path in WHOLE:
+            answer = client.get(f"{path}&{stale}")
+            found[path] = (answer.status, "" if answer.status == 200 else answer.code)
+        lines = client.get(f"/views/v/keys?{stale}", accept="application/x-ndjson")
+        found["a stream"] = (lines.status, "" if lines.status == 200 else lines.code)
+        asked = json.dumps({"keys": list(TABLE)}).encode()
+        answer = client.request("POST", f"/views/v/batch?{stale}", asked)
+    assert answer.status == 200
+    for item in answer.json()["items"]:
+        found[f"a batch: {item['key']}"] = (item["status"], item.get("code", ""))
+    return found
+
+
+def test_the_active_alone_of_whole_views_and_of_batches(
+    deploy: Deploy, make_topic: MakeTopic, writer: Writer
+) -> None:
+    topic = make_topic(PARTITIONS)
+    writer.table(topic, {key: {"n": n} for key, n in TABLE.items()})
+    versions = {"topic": topic, "store": "versioned", "partitioner": "none"}
+    deployment = deploy(
+        views_toml(v={"topic": topic}, versions=versions),
+        standby_replicas="1",
+        session_timeout_ms="45000",  # the map stays as it is
+        forward_timeout="1",
+    )
+    first, second = deployment.start(2)
+    for stale in ("", "stale=never"):
+        assert set(whole(first, stale).values()) == {(200, "")}
+    home = partition_of("murmur2")
+    theirs = set(roles(first, "topicPartitions")["b2"])
+    with second.paused():
+        assert set(whole(first, "").values()) == {(200, "")}, "its standby answers"
+        for question, found in whole(first, "stale=never").items():
+            key = question.removeprefix("a batch: ")
+            if key in TABLE and home(key.encode(), PARTITIONS) not in theirs:
+                assert found == (200, "")
+            else:
+                assert found == (503, "owner-unreachable"), question
+        assert roles(first, "topicPartitions")["b2"], "b2 is still active"
+    first.wait(lambda: states(first)["b2"] == "running", "heartbeats")
+    assert set(whole(first, "stale=never").values()) == {(200, "")}
 
 
 def test_an_instance_that_stops_is_replaced_before_it_is_gone(
