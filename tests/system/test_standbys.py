@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import time
 from typing import Any
 
@@ -186,6 +187,33 @@ def test_an_instance_that_stops_is_replaced_before_it_is_gone(
         asking.all_again()
     found = roles(first, "standbyPartitions")
     assert sorted(p for those in found.values() for p in those) == list(range(PARTITIONS))
+
+
+def test_a_copy_that_nobody_takes_is_given_up(
+    deploy: Deploy, make_topic: MakeTopic, writer: Writer
+) -> None:
+    topic = make_topic(1)
+    # more than the kernel takes on both sides, and than is sent before the receiver hangs
+    table = {f"key {n}": random.Random(n).randbytes(350_000).hex() for n in range(40)}
+    writer.table(topic, table)
+    deployment = deploy(
+        views_toml(v={"topic": topic}),
+        standby_replicas="1",
+        copy_threshold="10",
+        copy_bandwidth="4e6",
+        send_timeout="1",
+        session_timeout_ms="45000",
+    )
+    [first] = deployment.start(1)
+    second = deployment.new().launch()
+    folder = first.data_dir / "v"
+    first.wait(lambda: len(list(folder.iterdir())) > 1, "a checkpoint")
+    with second.paused():
+        first.wait_log("a client has read nothing")
+        first.wait(lambda: len(list(folder.iterdir())) == 1, "the checkpoint to be deleted")
+    settle([first, second])
+    assert "a copy of" not in first.log(), "that one was not sent to its end"
+    assert second.get("/views/v/count?exact=true").json()["count"] == len(table)
 
 
 def test_a_new_instance_begins_with_a_copy(
