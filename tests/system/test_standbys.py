@@ -147,6 +147,7 @@ def test_the_active_alone_of_whole_views_and_of_batches(
         standby_replicas="1",
         session_timeout_ms="45000",  # the map stays as it is
         forward_timeout="1",
+        wait_timeout="0.05",  # of what nobody answers
     )
     first, second = deployment.start(2)
     for stale in ("", "stale=never"):
