@@ -6,7 +6,9 @@ import http.client
 import json
 import struct
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -229,8 +231,14 @@ def test_with_an_instance_that_died(deploy: Deploy, make_topic: MakeTopic, write
                 assert item == {"key": key, "status": 503, "code": "owner-unreachable"}
             else:
                 assert item == {"key": key, "status": 200, "value": 1}
-        for target in ("v/keys", "v/count", "v/count?exact=true", "v/top?by=n"):
-            answer = ask(backend.port, target, Accept="application/x-ndjson")
+
+    def of_all(asked: tuple[Backend, str]) -> Response:
+        return ask(asked[0].port, f"v/{asked[1]}", Accept="application/x-ndjson")
+
+    # all at once: each waits for the lost partitions as long as it may
+    asked = list(product(alive, ("keys", "count", "count?exact=true", "top?by=n")))
+    with ThreadPoolExecutor(len(asked)) as pool:
+        for (_, target), answer in zip(asked, pool.map(of_all, asked), strict=True):
             assert (answer.status, answer.code) == (503, "owner-unreachable"), target
             assert answer.headers["Retry-After"] == "1"
             assert answer.json()["partition"] in lost
