@@ -23,6 +23,9 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 
+SASL_USERS = {"queryable": "secret"}
+
+
 class MakeTopic(Protocol):
     """``make_topic(partitions=3, cleanup_policy="compact")`` creates a topic, returns its name."""
 
@@ -33,7 +36,8 @@ class MakeTopic(Protocol):
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A broker on a free port. Tests that stop, kill or pause one make their own."""
     data = tmp_path_factory.mktemp("broker")
-    with Broker(data, properties={"log.cleaner.backoff.ms": "100"}) as running:
+    properties = {"log.cleaner.backoff.ms": "100"}
+    with Broker(data, properties=properties, sasl_users=SASL_USERS) as running:
         yield running
 
 
