@@ -55,8 +55,8 @@ def make_topic(broker: Broker) -> MakeTopic:
     return make
 
 
-# Files that take longest, by hand: they begin first, so that no worker is left alone with one at
-# the end.
+# Files that take longest, by hand: they begin first, and the unit tests last, so that no worker is
+# left alone with a long one at the end.
 FIRST = (
     "tests/e2e/test_demo.py",
     "tests/spark/test_supervise.py",
@@ -83,7 +83,12 @@ ONE_SESSION = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The order of files; that of tests in a file stays."""
     rank = {name: number for number, name in enumerate(FIRST)}
-    items.sort(key=lambda item: rank.get(_work_unit(item.nodeid), len(FIRST)))
+
+    def place(item: pytest.Item) -> tuple[int, bool]:
+        is_unit_test = item.nodeid.startswith("tests/backend/unit/")
+        return rank.get(_work_unit(item.nodeid), len(FIRST)), is_unit_test
+
+    items.sort(key=place)
 
 
 def _work_unit(nodeid: str) -> str:
