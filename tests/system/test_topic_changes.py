@@ -231,6 +231,20 @@ def test_added_partitions_leave_no_false_404(
         assert backends[0].get(key_path("v", key)).code == "repartitioned"
 
 
+def test_a_leader_that_does_not_look_for_new_partitions_is_told(
+    deploy: Deploy, admin: AdminClient, make_topic: MakeTopic, writer: Writer
+) -> None:
+    topic = make_topic(PARTITIONS)
+    writer.table(topic, dict.fromkeys(KEYS, "old"))
+    deployment = deploy(views_toml(v={"topic": topic}), metadata_max_age_ms="3600000")
+    backends = deployment.start(2)
+    [future] = admin.create_partitions([NewPartitions(topic, 3)]).values()
+    future.result(20)
+    for backend in backends:
+        backend.wait(lambda b=backend: b.processors()["views"]["v"]["partitions"] == 3, "the map")
+    settle(backends)
+
+
 def test_a_producer_that_knows_of_new_partitions_first_is_no_reason_for_doubt(
     deploy: Deploy, broker: Broker, admin: AdminClient, make_topic: MakeTopic, writer: Writer
 ) -> None:
