@@ -157,3 +157,36 @@ def test_a_new_instance_begins_with_a_copy(
     # nothing but store partitions is left in the folders
     for backend in (first, second):
         assert sorted(path.name for path in (backend.data_dir / "v").iterdir()) == ["0", "1"]
+
+
+def test_a_rack_that_fails_leaves_the_other_to_answer(
+    deploy: Deploy, make_topic: MakeTopic, writer: Writer
+) -> None:
+    topic = make_topic(PARTITIONS)
+    writer.table(topic, TABLE)
+    deployment = deploy(views_toml(v={"topic": topic}), standby_replicas="1")
+    racks = {"b1": "east", "b2": "east", "b3": "west", "b4": "west"}
+    backends = [deployment.new(rack=rack).launch() for rack in racks.values()]
+    settle(backends)
+    east, west = backends[:2], backends[2:]
+    active, standby = (roles(west[0], f"{role}Partitions") for role in ("topic", "standby"))
+    where: dict[int, set[str]] = {partition: set() for partition in range(PARTITIONS)}
+    for held in (active, standby):
+        assert sorted(p for those in held.values() for p in those) == list(range(PARTITIONS))
+        for id_, those in held.items():
+            for partition in those:
+                where[partition].add(racks[id_])
+    assert set(map(frozenset, where.values())) == {frozenset(("east", "west"))}
+    assert active["b1"] or active["b2"], "something is to be taken over"
+
+    with Asking([backend.port for backend in west], list(PATHS), right, threads=2) as asking:
+        asking.all_again()
+        for backend in east:
+            backend.kill()
+        asking.all_again()
+        settle(west)
+        asking.all_again()
+    found = roles(west[0], "topicPartitions")
+    assert sorted(found) == ["b3", "b4"]
+    assert sorted(p for those in found.values() for p in those) == list(range(PARTITIONS))
+    assert not any("is rebuilt" in backend.log() for backend in west)
