@@ -34,6 +34,9 @@ local NO_FURTHER_ATTEMPT = -3
 -- by this status nginx ends the connection after the answer; nginx.conf takes it to @retiring
 local LAST_OF_CONNECTION = 497
 
+-- a backend's 503 that no other can better, as nginx.conf asks for it: nginx tries none again
+local HOPELESS, UNAVAILABLE = 530, 503
+
 local NOBODY = {}
 local turn = 0
 
@@ -217,6 +220,13 @@ function _M.balance()
     if not ok then
         ngx.log(ngx.ERR, "backend ", peer.id, " not asked: ", err)
         return ngx.exit(ngx.ERROR)
+    end
+end
+
+--- Header phase of every answer.
+function _M.tell_status()
+    if ngx.status == HOPELESS then
+        ngx.status = UNAVAILABLE
     end
 end
 
