@@ -245,7 +245,12 @@ class Instance:
             name for name, placed in topology.views.items() if placed.mis_partitioned
         )
         shared = {unit for unit in mine if topology.is_shared(me, *unit)}
-        self._ingestor.hold(mine, shared)
+        taken_over = {
+            (held.view.name, held.partition)
+            for held in self._held.all()
+            if topology.is_taken_over(self.serving.topology, held.view.name, held.partition)
+        }
+        self._ingestor.hold(mine, shared, taken_over)
         self.serving.take_topology(topology)
         log.info("epoch %s: %d partitions here: %s", topology.epoch, len(mine), _listed(mine))
 
