@@ -30,6 +30,10 @@ class Elsewhere(Exception):
         return self.members[0]
 
 
+# Fewer keys are hashed faster one by one.
+_WORTH_A_MATRIX = 24
+
+
 class Everywhere(Hopeless):
     """The key may be in any partition: only all of them together can answer for it.
 
@@ -204,6 +208,9 @@ class Holders:
             or (facts is not None and facts.partitions != count)
         ):
             return None
+        if len(keys) < _WORTH_A_MATRIX:
+            place = self._partition_of
+            return [place(key, count) for key in keys]
         found: list[int] = partitions_of_batch(self.view.partitioner, keys, count).tolist()
         return found
 
