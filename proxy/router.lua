@@ -38,6 +38,9 @@ local NO_FURTHER_ATTEMPT = -3
 -- by this status nginx ends the connection after the answer; nginx.conf takes it to @retiring
 local LAST_OF_CONNECTION = 497
 
+-- a backend's 503 that no other can better, as nginx.conf asks for it: nginx tries none again
+local HOPELESS, UNAVAILABLE = 530, 503
+
 local NOBODY = {}
 local turn = 0
 
@@ -300,6 +303,9 @@ end
 --- Header filter phase of every response: the next may be asked, however slowly the client takes
 -- this one.
 function _M.header_filter()
+    if ngx.status == HOPELESS then
+        ngx.status = UNAVAILABLE
+    end
     local ctx = ngx.ctx
     if ctx.lead then
         batcher.end_lead(ctx.lead, false)

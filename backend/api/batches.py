@@ -11,13 +11,13 @@ import orjson
 
 from backend.api.answer import Answer
 from backend.api.forwarding import Forwarder
-from backend.api.holders import HOPELESS, Elsewhere, Everywhere, ReadOptions
+from backend.api.holders import Elsewhere, Everywhere, ReadOptions
 from backend.api.many_reads import outcomes
 from backend.api.reads import ViewReads, count_refusal
 from backend.api.serving import Serving
 from backend.core.batch import json_text, needs_exact, parse_batch
 from backend.core.codecs import from_base64url
-from backend.core.errors import BadRequest, Problem, Unavailable
+from backend.core.errors import BadRequest, Hopeless, Problem, Unavailable
 from backend.core.scan import PARAMETERS, parse_parameters, stale_of
 from backend.core.scan_wire import pack, unpack
 from backend.core.topology import Member
@@ -237,7 +237,7 @@ def _read(
                 open_[len(items)] = _ALL
             else:
                 count_refusal(reads.counts, found)
-                if found.status == 503 and found.code not in HOPELESS:
+                if found.status == 503 and not isinstance(found, Hopeless):
                     open_[len(items)] = _AGAIN
             items.append(_problem_item(to_json(key), found))
     return items, open_

@@ -34,6 +34,8 @@ class Copies:
         self._serving = serving
         self._under_way = 0
         self._bandwidth = serving.settings.copy_bandwidth
+        # however little that is, something comes every second: who hears nothing gives up
+        self._piece = max(1, min(PIECE, int(self._bandwidth)))
 
     async def answer(self, body: bytes, send: Send) -> Problem | None:
         """Sends the copy; or why there is none. Who takes nothing of it is let go by the worker, as
@@ -81,7 +83,7 @@ class Copies:
             digest, left = hashlib.sha256(), size
             with path.open("rb") as file:
                 while left > 0:
-                    piece = await asyncio.to_thread(_piece, file, digest, min(left, PIECE))
+                    piece = await asyncio.to_thread(_piece, file, digest, min(left, self._piece))
                     if not piece:
                         raise OSError(f"{path.name} became shorter")
                     await _write(send, piece)

@@ -18,10 +18,10 @@ from dataclasses import dataclass, field, replace
 import orjson
 
 from backend.api.forwarding import Forwarder
-from backend.api.holders import HOPELESS, refusal
+from backend.api.holders import refusal
 from backend.api.partition_scans import PartitionScans, worst
 from backend.api.serving import Serving
-from backend.core.errors import BadRequest, Unavailable
+from backend.core.errors import BadRequest, Hopeless, Unavailable
 from backend.core.records import is_deleted
 from backend.core.scan import NEVER, Page, Part, Query, Row, cut, distinct, first_of
 from backend.core.scan_wire import ENTRIES, ROWS, Ask, decode_part, encode_ask
@@ -102,7 +102,7 @@ class Gatherer:
         known = count if facts is None else facts.partitions
         moved = placed.built_partitions not in (count, 0) and view.partitioner != ANY_PARTITION
         if moved or known != count:
-            raise Unavailable("repartitioned", f"View {view.name} {_WHY['repartitioned']}.")
+            raise Hopeless("repartitioned", f"View {view.name} {_WHY['repartitioned']}.")
         return count
 
     async def ask(
@@ -141,7 +141,7 @@ class Gatherer:
             if not missing:
                 return answers
             over = time.monotonic() >= deadline and not others
-            if over or HOPELESS & set(missing.values()):
+            if over or "repartitioned" in missing.values():
                 raise _unavailable(ask.view, missing)
             left = sorted(missing)
             if not others:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from backend.api.representations import JSON as AS_JSON
 from backend.api.serving import Serving
-from backend.core.errors import Unavailable
+from backend.core.errors import Hopeless, Unavailable
 from backend.core.partitioner import partition_of, partitions_of_batch
 from backend.core.scan import ALLOW, NEVER
 from backend.core.topology import ACTIVE, Member
@@ -31,14 +31,11 @@ class Elsewhere(Exception):
         return self.members[0]
 
 
-# Waiting does not help: these need a person.
-HOPELESS = frozenset(("mis-partitioned", "repartitioned"))
-
 # Fewer keys are hashed faster one by one.
 _WORTH_A_MATRIX = 24
 
 
-class Everywhere(Unavailable):
+class Everywhere(Hopeless):
     """The key may be in any partition: only all of them together can answer for it.
 
     Whoever cannot ask them says 503.
@@ -223,7 +220,7 @@ class Holders:
         """Partitions were added: a key has its place if it is the same one under both counts."""
         assert self._partition_of is not None
         if self._partition_of(key, other) != partition:
-            raise Unavailable(
+            raise Hopeless(
                 "repartitioned",
                 f"Topic {self.view.topic} has had {min(count, other)} and {max(count, other)} "
                 f"partitions, and the key belongs to different ones: it cannot be told which has "

@@ -15,7 +15,7 @@ from backend.api.batches import record_key
 from backend.api.changes import Changes
 from backend.api.forwarding import MARK, Forwarder
 from backend.api.histories import HISTORIES
-from backend.api.holders import HOPELESS, PLAIN, Elsewhere, Everywhere, ReadOptions
+from backend.api.holders import PLAIN, Elsewhere, Everywhere, ReadOptions
 from backend.api.parameters import (
     changes_parameters,
     key_bytes,
@@ -30,7 +30,7 @@ from backend.api.streams import Streams
 from backend.api.versions import VersionedReads
 from backend.core.batch import parse_search
 from backend.core.codecs import to_base64url
-from backend.core.errors import MethodNotAllowed, NotFound, Problem, Unavailable
+from backend.core.errors import Hopeless, MethodNotAllowed, NotFound, Problem, Unavailable
 from backend.core.paths import KeyPath
 from backend.core.scan import Query
 from backend.core.views import View
@@ -167,7 +167,7 @@ class KeyedRequests:
             except Unavailable as e:
                 unavailable = e
             patience = _MORE_PATIENCE.get(unavailable.code, 1) * self._wait_steps
-            if step >= patience or unavailable.code in HOPELESS:
+            if step >= patience or isinstance(unavailable, Hopeless):
                 raise unavailable
             await asyncio.sleep(_WAIT_STEP)
             step += 1

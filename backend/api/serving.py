@@ -90,6 +90,13 @@ class Serving:
             holders.sort(key=lambda each: self.peers.seems_dead(each.id))
         return holders
 
+    def givers(self, view: str, partition: int) -> list[Member]:
+        """Of whom to have a copy: of standbys first, who have time for it, and of those that seem
+        to be dead last."""
+        active = self.topology.active_of(view, partition)
+        others = self.others(view, partition)
+        return sorted(others, key=lambda m: (self.peers.seems_dead(m.id), m == active))
+
     @property
     def me(self) -> Member:
         """This instance, as it advertises itself."""

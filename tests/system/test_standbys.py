@@ -245,3 +245,33 @@ def test_a_new_instance_begins_with_a_copy(
     # nothing but store partitions is left in the folders
     for backend in (first, second):
         assert sorted(path.name for path in (backend.data_dir / "v").iterdir()) == ["0", "1"]
+
+
+def test_a_rack_that_fails_leaves_the_other_to_answer(
+    deploy: Deploy, make_topic: MakeTopic, writer: Writer
+) -> None:
+    topic = make_topic(PARTITIONS)
+    writer.table(topic, TABLE)
+    deployment = deploy(views_toml(v={"topic": topic}), standby_replicas="1")
+    # shared evenly, some partitions would be in the west alone
+    racks = {"b1": "east", "b2": "west", "b3": "west"}
+    backends = [deployment.new(rack=rack).launch() for rack in racks.values()]
+    settle(backends)
+    first, west = backends[0], backends[1:]
+    active, standby = (roles(first, f"{role}Partitions") for role in ("topic", "standby"))
+    assert active["b2"] or active["b3"], "something is to be taken over"
+    where = [
+        sorted(racks[id_] for held in (active, standby) for id_ in racks if partition in held[id_])
+        for partition in range(PARTITIONS)
+    ]
+    assert where == [["east", "west"]] * PARTITIONS
+
+    with Asking([first.port], list(PATHS), right, threads=2) as asking:
+        asking.all_again()
+        for backend in west:
+            backend.kill()
+        asking.all_again()
+        settle([first])
+        asking.all_again()
+    assert roles(first, "topicPartitions") == {"b1": list(range(PARTITIONS))}
+    assert "is rebuilt" not in first.log()

@@ -249,7 +249,13 @@ class Cluster:
             node.held.scattered = frozenset([self.view.name] if self.mis_partitioned else [])
             units = {(self.view.name, p): role for role, those in roles.items() for p in those}
             shared = {unit for unit in units if topology.is_shared(node.member, *unit)}
-            node.ingestor.hold(units, shared)
+            before = node.serving.topology
+            taken_over = {
+                (self.view.name, p)
+                for p in range(len(active))
+                if topology.is_taken_over(before, self.view.name, p)
+            }
+            node.ingestor.hold(units, shared, taken_over)
             node.serving.take_topology(topology)
 
     def turn(self, id_: str, most: int = 10_000) -> None:

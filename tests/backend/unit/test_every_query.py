@@ -97,7 +97,7 @@ class Machine(RuleBasedStateMachine):
         dead = {
             (n, r.offset) for n, log in enumerate(self.cluster.logs) for r in log if not r.sound
         }
-        # what a standby read before the active did is lost, if neither of them is active then
+        # what a standby read before the active did is lost, if it restarts before a takeover
         missing = dead - self.cluster.letters.sent
         assert self.cluster.letters.sent <= dead
         assert not missing or self.had_standbys
