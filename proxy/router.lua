@@ -116,8 +116,8 @@ local function note_last_failure(var)
     end
 end
 
--- Hot path, with balance and log: no closures, no logging, no JSON, one lookup of ngx.ctx a phase,
--- and no lists of our own as long as nobody fails.
+-- Hot path, with balance and log: no closures, no logging, no JSON, one lookup of ngx.ctx a phase
+-- (none for reads that travel together), and no lists of our own as long as nobody fails.
 
 -- what the proxy says of itself
 local PAGES = {
@@ -148,13 +148,12 @@ local LEADS, ANSWERED, AGAIN = batcher.LEADS, batcher.ANSWERED, batcher.AGAIN
 local function travel(var, uri, holder)
     local outcome, of, place = batcher.take(holder, uri)
     if outcome == ANSWERED then
-        ngx.ctx.batch = of
+        var.queryable_batch = of.count
         batcher.send(of, place)
         return true
     end
     if outcome == LEADS then
-        -- nginx empties the context when it hands a request on, and keeps its variables
-        ngx.ctx.lead, var.queryable_lead = of, of
+        var.queryable_lead = of
     end
     return false, outcome == AGAIN
 end
@@ -224,7 +223,7 @@ function _M.access()
     return begin(ngx.var, false)
 end
 
---- A lead that came to nothing.
+--- The read may be a lead: in a variable, as nginx empties the context of what it hands on.
 local function end_lead(var, has_failed)
     local token = var.queryable_lead
     if token and token ~= "" then
@@ -253,10 +252,7 @@ end
 --- What the attempt before says of its backend; whether there may be a further one.
 local function after_failure(ctx, now)
     local peer = ctx.peer
-    if ctx.lead then
-        batcher.end_lead(ctx.lead, true)
-        ctx.lead = nil
-    end
+    end_lead(ngx.var, true)
     local _, status = balancer.get_last_failure()
     if status == 503 then
         passive_health.succeeded(failing, peer.name)
@@ -306,27 +302,19 @@ function _M.header_filter()
     if ngx.status == HOPELESS then
         ngx.status = UNAVAILABLE
     end
-    local ctx = ngx.ctx
-    if ctx.lead then
-        batcher.end_lead(ctx.lead, false)
-        ctx.lead = nil
-    end
+    end_lead(ngx.var, false)
 end
 
 --- Log phase of every request.
 function _M.log()
     local var = ngx.var
-    local ctx = ngx.ctx
-    local peer = ctx.peer
-    if ctx.batch then
-        var.queryable_attempts = 1
-        var.queryable_batch = ctx.batch.count
+    if var.queryable_batch and var.queryable_batch ~= "" then
         return
     end
-    if ctx.lead or not peer then
-        -- the client went
-        end_lead(var, false)
-    end
+    -- the client may have gone before the answer came
+    end_lead(var, false)
+    local ctx = ngx.ctx
+    local peer = ctx.peer
     if not peer then
         -- nginx empties the context when it hands a request on: a problem in the end has none
         if not was_denied(var) then
