@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from bench import machine
+from bench import machine, model
 from bench import publish as publishing
 from bench.load import find_wrk
 from bench.plan import FULL, HUGE, QUICK, Plan
@@ -117,6 +117,8 @@ def main(
             raise LocalError("interrupted; nothing is left running.") from None
     report.write(run_dir / "results.json")
     console.print(report.table())
+    with contextlib.suppress(ValueError):  # it takes reads and factors
+        console.print(f"A read by proxy: {model.describe(report.document())}\n", highlight=False)
     if report.machine["others"] > 0.05:
         console.print(
             f"Others used {report.machine['others']:.0%} of this machine's cores meanwhile: trust "

@@ -87,6 +87,19 @@ def points_of(document: Mapping[str, Any]) -> list[Point]:
     return points
 
 
+def describe(document: Mapping[str, Any]) -> str:
+    """The formula that fits a run, and what follows; ValueError if the run cannot tell."""
+    found = fit(points_of(document))
+    cores, keys = document["machine"]["cores"], document["options"]["records"]
+    return (
+        f"CPU = {found.fixed:.1f} + {found.request:.1f} / queue + {found.keys:.1f} · "
+        f"log10(keys / {KEYS:,}) µs, fitted to the rows proxy, proxy-base, proxy-backends-… and "
+        f"proxy-keys-…, none of which is more than {found.worst:.0%} off. queue is connections / "
+        f"(nginx workers × backends), at least 1: the readers whose reads can share a request.\n"
+        f"{of_many_machines(found, cores, keys)}"
+    )
+
+
 def of_many_machines(model: Model, cores: int, keys: float) -> str:
     """What the formula says of `MACHINES` such machines, an nginx and a backend a core on each."""
     backends = MACHINES * cores

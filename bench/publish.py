@@ -61,7 +61,7 @@ def section_of(document: Document) -> str:
             _table(
                 _header("row", "backends", "keys", "partitions", "B a value"), _of_factors(document)
             ),
-            _model(document),
+            f"**Cost of a read by proxy.** {model.describe(document)}",
         ]
     )
 
@@ -126,16 +126,3 @@ def _targets(document: Document) -> list[str]:
                 f"{'met' if each['met'] else 'missed'} ({number(value)})"
             )
     return found or ["none, the run was too small"]
-
-
-def _model(document: Document) -> str:
-    fitted = model.fit(model.points_of(document))
-    cores, keys = document["machine"]["cores"], document["options"]["records"]
-    return (
-        f"**Cost of a read by proxy**, fitted to the rows `proxy`, `proxy-base`, "
-        f"`proxy-backends-…` and `proxy-keys-…` (no point is more than {fitted.worst:.0%} off):\n"
-        f"CPU = {fitted.fixed:.1f} + {fitted.request:.1f} / queue + {fitted.keys:.1f} · "
-        f"log10(keys / {model.KEYS:,}) µs, where queue = connections / (nginx workers × backends), "
-        f"at least 1: the readers whose reads can share a request.\n"
-        f"{model.of_many_machines(fitted, cores, keys)}"
-    )

@@ -135,12 +135,16 @@ class Report:
                 table.add_row(*[""] * 8, *line, style=style)
         return table
 
-    def write(self, path: Path) -> None:
-        document = {
+    def document(self) -> dict[str, Any]:
+        """What stands in results.json."""
+        return {
             "machine": self.machine,
             "options": self.options,
             "rows": [row.document() for row in self.rows],
         }
+
+    def write(self, path: Path) -> None:
+        document = self.document()
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
 

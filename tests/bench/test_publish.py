@@ -61,7 +61,7 @@ def test_section_has_rows_targets_and_the_formula() -> None:
     assert "| `proxy-backends-4` | 4 | 100,000 | 6 | 100 | 1,000 |" in section
     assert "`proxy` at 64, CPU ≤ 34.0 µs: met (30.0)" in section
     assert "`proxy` at 64, CPU ≤ 1.00 × static: missed (1.20)" in section
-    assert "CPU = " in section
+    assert "**Cost of a read by proxy.** CPU = " in section
     assert "ingest" not in section
 
 
