@@ -55,11 +55,15 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A load, CPU that the servers spent on a request of it (µs), their memory after it (MB)."""
+    """A load, CPU that the servers spent on a request of it (µs), their memory after it (MB).
+
+    `batch` is how many reads our nginx sent to a backend at a time, 0 where that is not known.
+    """
 
     load: Load
     cpu_us: float
     rss_mb: float
+    batch: float = 0.0
 
 
 def parse(output: str) -> Load:

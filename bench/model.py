@@ -1,10 +1,8 @@
 """What a read by proxy costs, as a formula fitted to a run, and what it says of many machines.
 
-    CPU = fixed + request / queue + keys · log10(keys / 100,000)      µs
+    CPU = fixed + request / batch + keys · log10(keys / 100,000)      µs
 
-`queue` is how many readers there are for each pair of an nginx worker and a backend, at least one:
-what the reads that wait for one another there can share is one request. With the time of one
-request as the unit of waiting that is the mean number of reads in a batch, in a closed loop.
+`batch` is how many reads nginx sends to a backend in one request, as it has counted them.
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log10
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ BATCH = 8
 class Point:
     """A measured cost (µs of all servers a read), and what it depends on."""
 
-    queue: float
+    batch: float
     keys: float
     cpu_us: float
 
@@ -39,13 +38,8 @@ class Model:
     keys: float
     worst: float = 0.0
 
-    def cpu_us(self, queue: float, keys: float = KEYS) -> float:
-        return self.fixed + self.request / queue + self.keys * log10(keys / KEYS)
-
-
-def queue_of(connections: float, workers: int, backends: int) -> float:
-    """Readers for each pair of a worker and a backend; one is always there, who is measured."""
-    return max(1.0, connections / (workers * backends))
+    def cpu_us(self, batch: float, keys: float = KEYS) -> float:
+        return self.fixed + self.request / batch + self.keys * log10(keys / KEYS)
 
 
 def fit(points: Sequence[Point]) -> Model:
@@ -54,7 +48,7 @@ def fit(points: Sequence[Point]) -> Model:
     ValueError where the points do not tell the coefficients apart.
     """
     measured = np.array([point.cpu_us for point in points])
-    terms = np.array([[1.0, 1 / point.queue, log10(point.keys / KEYS)] for point in points])
+    terms = np.array([[1.0, 1 / point.batch, log10(point.keys / KEYS)] for point in points])
     if not points or np.linalg.matrix_rank(terms) < 3:
         raise ValueError("too few different points: measure reads and factors in one run")
     # the columns that count: noise may say that something costs less than nothing
@@ -72,47 +66,62 @@ def fit(points: Sequence[Point]) -> Model:
 
 def points_of(document: Mapping[str, Any]) -> list[Point]:
     """From results.json: reads by proxy with more and fewer readers, backends and keys."""
-    workers = document["machine"]["cores"]
     records = document["options"]["records"]
-    points = []
-    for row in document["rows"]:
-        name, more = row["name"], row["more"]
-        if name == "proxy":
-            keys, backends = records, 1
-        elif name == "proxy-base" or name.startswith(("proxy-backends-", "proxy-keys-")):
-            keys, backends = more["keys"], more["backends"]
-        else:
-            continue
-        points.append(Point(queue_of(row["connections"], workers, backends), keys, row["cpu_us"]))
-    return points
+    return [
+        Point(row["more"]["batch"], row["more"].get("keys", records), row["cpu_us"])
+        for row in _fitted(document)
+    ]
+
+
+def shared(document: Mapping[str, Any]) -> float:
+    """Which part of the readers for each pair of an nginx worker and a backend have their reads in
+    one batch: the median of the rows where there are several."""
+    workers = document["machine"]["cores"]
+    parts = []
+    for row in _fitted(document):
+        queue = row["connections"] / (workers * row["more"].get("backends", 1))
+        if queue > 1:
+            parts.append(row["more"]["batch"] / queue)
+    return float(median(parts))
+
+
+def _fitted(document: Mapping[str, Any]) -> list[Any]:
+    return [
+        row
+        for row in document["rows"]
+        if row["name"] in ("proxy", "proxy-base")
+        or row["name"].startswith(("proxy-backends-", "proxy-keys-"))
+    ]
 
 
 def describe(document: Mapping[str, Any]) -> str:
     """The formula that fits a run, and what follows; ValueError if the run cannot tell."""
     found = fit(points_of(document))
     cores, keys = document["machine"]["cores"], document["options"]["records"]
+    part = shared(document)
     return (
-        f"CPU = {found.fixed:.1f} + {found.request:.1f} / queue + {found.keys:.1f} · "
+        f"CPU = {found.fixed:.1f} + {found.request:.1f} / batch + {found.keys:.1f} · "
         f"log10(keys / {KEYS:,}) µs, fitted to the rows proxy, proxy-base, proxy-backends-… and "
-        f"proxy-keys-…, none of which is more than {found.worst:.0%} off. queue is connections / "
-        f"(nginx workers × backends), at least 1: the readers whose reads can share a request.\n"
-        f"{of_many_machines(found, cores, keys)}"
+        f"proxy-keys-…, none of which is more than {found.worst:.0%} off. batch is how many reads "
+        f"nginx sent at a time: {part:.0%} of connections / (nginx workers × backends), and at "
+        f"least 1.\n{of_many_machines(found, part, cores, keys)}"
     )
 
 
-def of_many_machines(model: Model, cores: int, keys: float) -> str:
-    """What the formula says of `MACHINES` such machines, an nginx and a backend a core on each."""
+def of_many_machines(model: Model, part: float, cores: int, keys: float) -> str:
+    """What the formula says of `MACHINES` such machines, an nginx worker and a backend a core."""
     backends = MACHINES * cores
-    alone, shared = model.cpu_us(1, keys), model.cpu_us(BATCH, keys)
+    alone, together = model.cpu_us(1, keys), model.cpu_us(BATCH, keys)
+    everywhere, here = cores * backends / part, cores * cores / part
     return (
         f"Of {MACHINES} such machines, each with an nginx worker and a backend per core "
         f"({backends} backends, {keys:,.0f} keys on each): where every nginx asks every backend, "
-        f"reads share requests only from {cores * backends:,} connections a machine on; with fewer "
-        f"a read costs {alone:.0f} µs, so {_millions(cores, alone)} reads/s in all. With "
-        f"{BATCH * cores * backends:,} connections a machine, or {BATCH * cores * cores} where "
-        f"clients go to the nginx of the machine that has the key, it costs {shared:.0f} µs: "
-        f"{_millions(cores, shared)} reads/s. The network between machines costs more than the "
-        f"loopback device, and is not in it."
+        f"reads travel together only from {everywhere:,.0f} connections a machine on; with fewer a "
+        f"read costs {alone:.0f} µs, so {_millions(cores, alone)} reads/s in all. With "
+        f"{BATCH * everywhere:,.0f} connections a machine, or {BATCH * here:,.0f} where clients go "
+        f"to the nginx of the machine that has the key, {BATCH} travel together and a read costs "
+        f"{together:.0f} µs: {_millions(cores, together)} reads/s. The network between machines "
+        f"costs more than the loopback device, and is not in it."
     )
 
 

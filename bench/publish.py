@@ -12,6 +12,7 @@ from bench.report import number
 from local.errors import LocalError
 
 HEADING = "## Reads side by side, and how their cost grows"
+_HEADER = ["/s", "p50 ms", "p99 ms", "p99.9 ms", "CPU µs", "MB", "batch"]
 _COLUMNS = ("rps", "p50_ms", "p99_ms", "p99_9_ms", "cpu_us", "rss_mb")
 _READS = (
     "proxy", "proxy-one-by-one", "proxy-to-static", "backend", "asgi-constant", "redis-asgi",
@@ -75,12 +76,13 @@ def _about(document: Document) -> str:
         f"{machine['python']};\n{options['records']:,} keys, medians of {options['rounds']} rounds "
         f"of {options['seconds']} s, all rows in turn, loopback only. Others used "
         f"{machine['others']:.0%} of the cores meanwhile.\nCPU is that of all servers of the row, "
-        f"MB their resident memory with shared pages counted once (`rocksdict`: at its peak)."
+        f"MB their resident memory with shared pages counted once (`rocksdict`: at its peak);\n"
+        f"batch is how many reads nginx sent to a backend at a time."
     )
 
 
 def _header(*first: str) -> list[str]:
-    return [*first, "/s", "p50 ms", "p99 ms", "p99.9 ms", "CPU µs", "MB"]
+    return [*first, *_HEADER]
 
 
 def _table(header: list[str], lines: list[list[str]]) -> str:
@@ -89,7 +91,8 @@ def _table(header: list[str], lines: list[list[str]]) -> str:
 
 
 def _numbers(row: Document) -> list[str]:
-    return ["" if row[name] is None else number(row[name]) for name in _COLUMNS]
+    values = [*(row[name] for name in _COLUMNS), row["more"].get("batch")]
+    return ["" if value is None else number(value) for value in values]
 
 
 def _of_reads(document: Document) -> list[list[str]]:

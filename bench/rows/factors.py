@@ -73,7 +73,7 @@ def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
     tables = list(dict.fromkeys(case.table for case in wanted if not case.filled))
     stack.fill(tables)
     filled = stack.filled_backend()
-    of_filled = Subject("proxy", (stack.launch_proxy(filled), filled))
+    of_filled = Subject("proxy", (stack.launch_proxy(filled), filled), ours=True)
     launched = {
         1: _launch(stack, 1, tables),
         **{count: _launch(stack, count, tables[:1]) for count in BACKENDS},
@@ -111,7 +111,7 @@ def _launch(stack: Stack, count: int, tables: Sequence[Table]) -> Subject:
     for backend in backends:
         stack.wait_idle(backend)
     proxy = stack.launch_proxy(backends[0])
-    return Subject("proxy", (proxy, *backends))
+    return Subject("proxy", (proxy, *backends), ours=True)
 
 
 def _is_shared(backend: Server) -> bool:

@@ -6,10 +6,10 @@ All of them are asked in turn, at each number of connections, round by round.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
-from bench import asking, load, records
+from bench import asking, batches, load, records
 from bench.asking import Answer
 from bench.load import Asked, Served
 from bench.plan import Plan
@@ -38,13 +38,19 @@ class Subject:
 
     name: str
     servers: tuple[Server, ...]
+    ours: bool = False  # the first is our nginx
 
     def measure(self, asked: Asked, connections: int, seconds: int) -> Served:
-        leaders = tuple(server.pid for server in self.servers)
+        leaders, port = tuple(server.pid for server in self.servers), self.servers[0].port
+        before = batches.seen(port) if self.ours else None
         try:
-            return load.measure(leaders, self.servers[0].port, asked, connections, seconds)
+            served = load.measure(leaders, port, asked, connections, seconds)
         except LocalError as error:
             raise LocalError(f"{self.name}, {connections} connections: {error}") from error
+        if before is None:
+            return served
+        batch = batches.reads_a_request(served.load.requests, before, batches.seen(port))
+        return replace(served, batch=batch)
 
 
 def steps(plan: Plan) -> int:
@@ -94,7 +100,9 @@ def _subjects(stack: Stack, backend: Server) -> list[Subject]:
     for name, theirs in servers.items():
         if sample_answer(theirs[0].port).body != sample.body:
             raise LocalError(f"{name} answers otherwise than the backend.")
-    return [Subject(name, servers[name]) for name in _NAMES]
+    return [
+        Subject(name, servers[name], ours=name in ("proxy", "proxy-one-by-one")) for name in _NAMES
+    ]
 
 
 def _rows(found: Rounds, bare: list[dict[str, float]], at: Sequence[int]) -> list[Row]:
@@ -171,6 +179,7 @@ def served_row(
     more: dict[str, float] | None = None,
 ) -> Row:
     """The medians of the rounds."""
+    batch = median(each.batch for each in rounds)
     return Row(
         name,
         connections,
@@ -180,7 +189,7 @@ def served_row(
         p99_9_ms=median(each.load.p99_9_ms for each in rounds),
         cpu_us=median(cpu_of(rounds)),
         rss_mb=median(each.rss_mb for each in rounds),
-        more=more or {},
+        more={**(more or {}), **({"batch": batch} if batch else {})},
         beside=beside or [],
     )
 

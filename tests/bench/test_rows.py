@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from bench.asking import Answer
+from bench.batches import Batches, parse, reads_a_request
 from bench.plan import FULL, HUGE
 from bench.references.redis_asgi import split_replies
 from bench.rows.factors import cases, shared
@@ -85,3 +86,21 @@ def test_replies_of_redis_come_in_any_pieces(
 def test_an_error_of_redis_is_one() -> None:
     with pytest.raises(ValueError, match="LOADING"):
         split_replies(b"-LOADING dataset\r\n")
+
+
+def test_batches_are_what_nginx_has_counted() -> None:
+    metrics = (
+        "# TYPE queryable_proxy_batch_reads histogram\n"
+        'queryable_proxy_batch_reads_bucket{le="+Inf"} 3\n'
+        "queryable_proxy_batch_reads_sum 70\nqueryable_proxy_batch_reads_count 3\n"
+    )
+    assert parse(metrics) == Batches(3, 70)
+    with pytest.raises(ValueError, match="no queryable"):
+        parse("")
+
+
+def test_a_read_in_no_batch_had_a_request_of_its_own() -> None:
+    before = Batches(10, 100)
+    assert reads_a_request(100, before, Batches(14, 196)) == 100 / (4 + 4)
+    assert reads_a_request(100, before, before) == 1
+    assert reads_a_request(90, before, Batches(15, 200)) == 18  # ten more were under way
