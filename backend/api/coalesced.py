@@ -27,7 +27,7 @@ from backend.core.reads_wire import (
     decode_paths,
     encode_answers,
 )
-from backend.core.records import ENTRY_HEAD_SIZE
+from backend.core.records import ENTRY_HEAD_SIZE, entry_offset
 
 PATH = b"/internal/reads"
 
@@ -84,7 +84,7 @@ class CoalescedReads:
             texts.append(text)
         for reads, (numbers, texts) in by_view.items():
             try:
-                keys = list(map(reads.parse_key, texts))
+                keys = reads.parse_keys(texts)
             except Problem:
                 one_by_one += numbers
                 continue
@@ -110,6 +110,7 @@ class CoalescedReads:
             return numbers
         left: list[int] = []
         key_json, value_json = reads.key_json, reads.value_json
+        found = 0
         for partition, places in by_partition.items():
             theirs = [keys[place] for place in places]
             try:
@@ -121,7 +122,8 @@ class CoalescedReads:
                 left += [numbers[place] for place in places]
                 continue
             head = len(heads)
-            heads.append(Head(200, _lines([*headers, JSON, VARY])))
+            heads.append((200, _lines([*headers, JSON, VARY])))
+            etag = b'"%b-%%d-json"' % held.etag_prefix.replace(b"%", b"%%")
             for place, key, entry in zip(places, theirs, stored, strict=True):
                 if entry is None:
                     left.append(numbers[place])
@@ -132,8 +134,9 @@ class CoalescedReads:
                     continue
                 body = b'{"key":%b,"value":%b}' % (key_json(key), value)
                 if len(body) < _LARGE:
-                    items[numbers[place]] = Item(head, reads.etag(held, entry)[1], body)
-                    reads.counts.found += 1
+                    items[numbers[place]] = (head, etag % entry_offset(entry), body)
+                    found += 1
+        reads.counts.found += found
         return left
 
 
@@ -146,5 +149,5 @@ def _item(answer: Answer, heads: list[Head]) -> Item:
     left_out = (b"etag", b"content-length", b"topology-epoch")
     lines = _lines([header for header in answer.headers if header[0] not in left_out])
     etag = next((value for name, value in answer.headers if name == b"etag"), b"")
-    heads.append(Head(answer.status, lines))
-    return Item(len(heads) - 1, etag, answer.body)
+    heads.append((answer.status, lines))
+    return len(heads) - 1, etag, answer.body

@@ -68,6 +68,17 @@ class ViewReads(Holders):
                 f"View {self.view.name} has {self.view.key} keys, and this is {e}.",
             ) from None
 
+    def parse_keys(self, texts: list[bytes]) -> list[bytes]:
+        """`parse_key` of each; where one of them is refused, all are."""
+        if self.view.key != "string" or max(map(len, texts)) > self.max_key_bytes:
+            return list(map(self.parse_key, texts))
+        try:
+            # text is text, joined or not
+            b" ".join(texts).decode()
+        except UnicodeDecodeError:
+            return list(map(self.parse_key, texts))
+        return texts
+
     def parse_raw_key(self, raw: bytes) -> bytes:
         """Record bytes that the reader gave as such; BadRequest, KeyTooLong."""
         if len(raw) > self.max_key_bytes:

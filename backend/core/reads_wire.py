@@ -17,27 +17,20 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
 
 MAGIC = b"QTR1"
 ALONE = 0xFFFF_FFFF
 MOST_READS = 1024
 
 
-class Head(NamedTuple):
-    status: int
-    lines: bytes
+Head = tuple[int, bytes]
+"""Status and lines."""
 
+Item = tuple[int, bytes, bytes]
+"""One answer: the number of its head, its ETag (or nothing), its body. Plain tuples: of a class of
+their own, making them would cost as much as reading the key's partition."""
 
-class Item(NamedTuple):
-    """One answer: `head` is the number of a head."""
-
-    head: int
-    etag: bytes
-    body: bytes
-
-
-ASK_ALONE = Item(ALONE, b"", b"")
+ASK_ALONE: Item = (ALONE, b"", b"")
 
 
 def encode_paths(paths: Sequence[bytes]) -> bytes:
@@ -80,9 +73,9 @@ def decode_answers(answer: bytes) -> tuple[bytes, list[Head], list[Item]]:
 
     epoch = take(epoch_size)
     of_heads, of_items = numbers[: 2 * heads], numbers[2 * heads :]
-    found = [Head(s, take(n)) for s, n in zip(of_heads[::2], of_heads[1::2], strict=True)]
+    found = [(s, take(n)) for s, n in zip(of_heads[::2], of_heads[1::2], strict=True)]
     triples = zip(of_items[::3], of_items[1::3], of_items[2::3], strict=True)
-    items = [Item(head, take(etag), take(body)) for head, etag, body in triples]
+    items = [(head, take(etag), take(body)) for head, etag, body in triples]
     if at != len(answer):
         raise ValueError("something follows the answers")
     return epoch, found, items

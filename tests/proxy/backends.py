@@ -180,8 +180,8 @@ class Backend:
                 items.append(ASK_ALONE)
                 continue
             lines = "".join(f"{name}: {value}\n" for name, value in answer.headers.items())
-            heads.append(Head(answer.status, lines.encode()))
-            items.append(Item(len(heads) - 1, b"", answer.body))
+            heads.append((answer.status, lines.encode()))
+            items.append((len(heads) - 1, b"", answer.body))
         return Answer(200, encode_answers(self.cluster.epoch.encode(), heads, items))
 
     def answer(self, request: Request) -> Answer:

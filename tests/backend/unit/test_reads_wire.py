@@ -21,14 +21,14 @@ VALUES = st.text(st.characters(codec="ascii", exclude_characters="\n"), max_size
 LINES = st.lists(st.tuples(NAMES, VALUES), max_size=4).map(
     lambda headers: "".join(f"{name}: {value}\n" for name, value in headers).encode()
 )
-HEADS = st.lists(st.builds(Head, st.integers(100, 599), LINES), max_size=4)
+HEADS = st.lists(st.tuples(st.integers(100, 599), LINES), max_size=4)
 
 
 @st.composite
 def answers(draw: st.DrawFn) -> tuple[bytes, list[Head], list[Item]]:
     heads = draw(HEADS)
-    whole = st.builds(
-        Item, st.integers(0, max(0, len(heads) - 1)), st.binary(max_size=9), st.binary(max_size=50)
+    whole = st.tuples(
+        st.integers(0, max(0, len(heads) - 1)), st.binary(max_size=9), st.binary(max_size=50)
     )
     items = draw(st.lists(st.just(ASK_ALONE) | whole if heads else st.just(ASK_ALONE), max_size=9))
     return draw(st.binary(max_size=20)), heads, items
