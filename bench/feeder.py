@@ -23,6 +23,13 @@ class Feeder:
 
     def __init__(self, servers: str, table: Table) -> None:
         self._table = table
+        self._refused: list[str] = []
+        refused = self._refused  # a callback that knew this object would keep the client alive
+
+        def on_delivery(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                refused.append(error.str())
+
         self._producer = Producer(
             {
                 "bootstrap.servers": servers,
@@ -30,14 +37,9 @@ class Feeder:
                 "linger.ms": 20,
                 "batch.num.messages": 20_000,
                 "delivery.report.only.error": True,
-                "on_delivery": self._on_delivery,
+                "on_delivery": on_delivery,
             }
         )
-        self._refused: list[str] = []
-
-    def _on_delivery(self, error: KafkaError | None, _: Message) -> None:
-        if error is not None:
-            self._refused.append(error.str())
 
     def produce(self, number: int) -> None:
         while True:
