@@ -32,7 +32,7 @@ from backend.api.shell import Shell
 from backend.candidacy import Candidacy
 from backend.core.errors import ConfigurationError
 from backend.core.kafka_settings import for_kafka_python, for_librdkafka
-from backend.core.topology import ROLES, Candidate, Epoch, Member, Topology
+from backend.core.topology import ROLES, Candidate, Epoch, Topology
 from backend.core.views import Deployment
 from backend.core.views_toml import parse_views
 from backend.ingest.appender import Appender
@@ -107,9 +107,11 @@ class Instance:
         self._held = Held(self._views)
         self._watcher = Watcher(librdkafka, settings.end_offset_interval, settings.broker_timeout)
         self._copier = Copier(
-            self._folder, self._givers, lambda: self.serving.topology.secret,
+            self._folder,
+            lambda view, partition: self.serving.givers(view, partition),
+            lambda: self.serving.topology.secret,
             settings.copy_threshold,
-        )  # fmt: skip
+        )
         self._ingestor = Ingestor(
             views=self._views,
             folder=cast(Folder, self._folder),
@@ -214,12 +216,6 @@ class Instance:
     def _reads_served(self) -> int:
         return sum(counts.served for counts in self.serving.counts.values())
 
-    def _givers(self, view: str, partition: int) -> list[Member]:
-        """Of whom to have a copy: of standbys first, who have time for it."""
-        active = self.serving.topology.active_of(view, partition)
-        others = self.serving.others(view, partition)
-        return sorted(others, key=lambda m: (self.serving.peers.seems_dead(m.id), m == active))
-
     def _candidate(self) -> Candidate:
         return self._candidacy.now(self._highest_epoch)
 
@@ -249,7 +245,12 @@ class Instance:
             name for name, placed in topology.views.items() if placed.mis_partitioned
         )
         shared = {unit for unit in mine if topology.is_shared(me, *unit)}
-        self._ingestor.hold(mine, shared)
+        taken_over = {
+            (held.view.name, held.partition)
+            for held in self._held.all()
+            if topology.is_taken_over(self.serving.topology, held.view.name, held.partition)
+        }
+        self._ingestor.hold(mine, shared, taken_over)
         self.serving.take_topology(topology)
         log.info("epoch %s: %d partitions here: %s", topology.epoch, len(mine), _listed(mine))
 

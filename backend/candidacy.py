@@ -26,13 +26,16 @@ class Candidacy:
         held: Held,
         on_disk: Callable[[], Mapping[str, list[int]]],
         opening: Callable[[], Iterable[tuple[str, int]]],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`on_disk()`: view -> partitions that lie there; `opening()`: what is not open yet."""
+        """`on_disk()`: view -> partitions that lie there; `opening()`: what is not open yet;
+        `clock()`: s."""
         self._serving = serving
         self._views = views
         self._held = held
         self._on_disk = on_disk
         self._opening = opening
+        self._clock = clock
         self._started_at = time.time_ns() // 1_000_000
         self._told_at = 0.0
         self._told_built: dict[str, int] = {}
@@ -43,7 +46,7 @@ class Candidacy:
         held = self._held.all()
         topology, me = self._serving.topology, self._serving.me
         on_disk = self._on_disk()
-        self._told_at = time.monotonic()
+        self._told_at = self._clock()
         self._told_built = self._held.built_partitions()
         self._told_ready = {
             view.name: tuple(h.partition for h in held if h.view is view and h.progress.answerable)
@@ -114,12 +117,12 @@ class Candidacy:
             return False
         untold = any(partition not in self._told_ready.get(name, ()) for name, partition in warming)
         # a leader that heard of it, and found it too far behind the others
-        return untold or (bool(warming) and time.monotonic() - self._told_at > _AGAIN)
+        return untold or (bool(warming) and self._clock() - self._told_at > _AGAIN)
 
     def _sees_other_partitions(self) -> bool:
         """The leader looks for new partitions itself: this is for one that does not."""
         topology, facts = self._serving.topology, self._serving.watcher.latest
-        return time.monotonic() - self._told_at > _AGAIN and any(
+        return self._clock() - self._told_at > _AGAIN and any(
             (known := facts.get(view.topic)) is not None
             and (placed := topology.views.get(view.name)) is not None
             and known.partitions != placed.partitions

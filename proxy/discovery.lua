@@ -101,6 +101,8 @@ local function read_from(backend, address)
     if type(processors) ~= "table" or type(processors.processors) ~= "table" then
         return false, "not the JSON of " .. PATH
     end
+    -- another worker may have a newer one, if this one has been starting or waiting for the answer
+    adopt_shared()
     if current and topology.is_newer(current.epoch, processors.epoch) then
         return false, "lesser epoch " .. tostring(processors.epoch)
     end

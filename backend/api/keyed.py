@@ -15,7 +15,7 @@ from backend.api.batches import record_key
 from backend.api.changes import Changes
 from backend.api.forwarding import MARK, Forwarder
 from backend.api.histories import HISTORIES
-from backend.api.holders import HOPELESS, PLAIN, Elsewhere, Everywhere, ReadOptions
+from backend.api.holders import PLAIN, Elsewhere, Everywhere, ReadOptions
 from backend.api.parameters import (
     changes_parameters,
     key_bytes,
@@ -30,7 +30,7 @@ from backend.api.streams import Streams
 from backend.api.versions import VersionedReads
 from backend.core.batch import parse_search
 from backend.core.codecs import to_base64url
-from backend.core.errors import MethodNotAllowed, NotFound, Problem, Unavailable
+from backend.core.errors import Hopeless, MethodNotAllowed, NotFound, Problem, Unavailable
 from backend.core.paths import KeyPath
 from backend.core.scan import Query
 from backend.core.views import View
@@ -112,7 +112,7 @@ class KeyedRequests:
             self._queries.of_key,
             reads.view,
             key,
-            history.wanted(span, options.stale_allowed),
+            history.wanted(span, options.stale),
             partial(history.page, key, span),
         )
         return partial(history.read, key, options, span), options, of_key
@@ -122,7 +122,7 @@ class KeyedRequests:
             return partial(self._queries.point, reads.view, key, options)
         assert isinstance(reads, VersionedReads)
         read = partial(reads.read_gathered, key, options.as_of)
-        query = Query(stale_allowed=options.stale_allowed)
+        query = Query(stale=options.stale)
         return partial(self._queries.of_key, reads.view, key, query, read)
 
     async def _told(
@@ -167,7 +167,7 @@ class KeyedRequests:
             except Unavailable as e:
                 unavailable = e
             patience = _MORE_PATIENCE.get(unavailable.code, 1) * self._wait_steps
-            if step >= patience or unavailable.code in HOPELESS:
+            if step >= patience or isinstance(unavailable, Hopeless):
                 raise unavailable
             await asyncio.sleep(_WAIT_STEP)
             step += 1

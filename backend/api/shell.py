@@ -25,11 +25,22 @@ from backend.api.queries import Queries, read_body
 from backend.api.serving import Serving
 from backend.api.stores import reads_of
 from backend.core import copying
-from backend.core.errors import BadRequest, MethodNotAllowed, Problem, Unavailable
+from backend.core.errors import (
+    RETRY_ELSEWHERE_NO,
+    BadRequest,
+    MethodNotAllowed,
+    Problem,
+    Unavailable,
+)
 from backend.core.paths import Paths
 
 _COPY = copying.PATH.encode()
 _SIGNED_BYTES = 4096
+
+# A request with this header is of a proxy that asks the next holder on any 503, which it has to
+# decide by the status alone: what is hopeless it gets under another.
+_FINAL_STATUS = b"queryable-final-status"
+_HOPELESS = 530
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +84,8 @@ class Shell:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         raw_path: bytes = scope["raw_path"]
+        if any(name == _FINAL_STATUS for name, _ in scope["headers"]):
+            send = _told_apart(send)
         try:
             found = self._paths.key_path(raw_path)
         except BadRequest as problem:
@@ -220,6 +233,17 @@ class Shell:
             await self._pages(scope, receive, send_with_epoch)
         finally:
             self._in_flight -= 1
+
+
+def _told_apart(send: Send) -> Send:
+    """Sends what is hopeless under a status of its own."""
+
+    async def sending(message: MutableMapping[str, Any]) -> None:
+        if message.get("status") == 503 and RETRY_ELSEWHERE_NO in message["headers"]:
+            message["status"] = _HOPELESS
+        await send(message)
+
+    return sending
 
 
 def _overloaded(in_flight: int) -> Unavailable:

@@ -8,6 +8,7 @@
     ├── Gone                410  it was there, and is not kept any more
     ├── KeyTooLong          414
     └── Unavailable         503  not yet, not here, nobody: always with Retry-After
+        └── Hopeless             … and asking again or elsewhere does not help
 
 A code is stable: clients may switch on it. The detail is for people: what, where, what to do.
 """
@@ -17,6 +18,7 @@ from __future__ import annotations
 import orjson
 
 PROBLEM_JSON = b"application/problem+json"
+RETRY_ELSEWHERE_NO = (b"retry-elsewhere", b"no")
 
 
 class Problem(Exception):
@@ -102,6 +104,13 @@ class Unavailable(Problem):
     status = 503
     title = "Not available now"
     retry_after = 1
+
+
+class Hopeless(Unavailable):
+    """Neither waiting nor another instance helps: this needs a person. `Retry-Elsewhere: no`."""
+
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        return [*super().headers(), RETRY_ELSEWHERE_NO]
 
 
 class StoreError(Exception):

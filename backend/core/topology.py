@@ -120,6 +120,11 @@ class Topology:
         others = any(holder != member for holder in self.holders_of(view, partition))
         return others or partition in self.views[view].moved
 
+    def is_taken_over(self, before: Topology, view: str, partition: int) -> bool:
+        """Whether the partition's active is no longer the one that it had in the map before."""
+        active = before.active_of(view, partition)
+        return active is not None and active != self.active_of(view, partition)
+
     def neighbours(self, member_id: str) -> list[Member]:
         """The other members that have something of what this one has."""
         found: set[int] = set()

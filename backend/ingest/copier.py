@@ -27,7 +27,7 @@ from backend.ingest.leftovers import Unit
 
 log = logging.getLogger(__name__)
 
-_SILENCE = 10.0  # s without a byte
+_SILENCE = 10.0
 
 
 class CopyFolder(Protocol):
@@ -60,13 +60,15 @@ class Copier:
         holders: Callable[[str, int], Sequence[Member]],
         secret: Callable[[], str],
         threshold: int,
+        silence: float = _SILENCE,
     ) -> None:
         """`holders(view, partition)`: whom to ask, best first; `threshold`: records from which a
-        copy is made."""
+        copy is made; `silence` (s): without a byte, after which the next one is asked."""
         self._folder = folder
         self._holders = holders
         self._secret = secret
         self._threshold = threshold
+        self._silence = silence
         self._asked: queue.SimpleQueue[tuple[View, int] | None] = queue.SimpleQueue()
         self._copies: dict[Unit, Copying] = {}
         self._stop = threading.Event()
@@ -128,14 +130,17 @@ class Copier:
         unit = (view.name, partition)
         began = time.monotonic()
         copying.source, copying.received = member.id, 0
-        copy = self._folder.new_copy(*unit)
+        copy: Path | None = None
         try:
+            copy = self._folder.new_copy(*unit)
             size = self._receive(view, partition, member, copy, copying)
             self._folder.adopt(copy, *unit)
         except Exception as e:
-            # whatever is wrong with the other one or its files: the replay is always there
+            # whatever is wrong with the other one, its files or this disk: the replay is always
+            # there, if this thread is
             log.warning("view %s, partition %d: no copy of %s's: %s", *unit, member.id, e)
-            self._folder.discard(copy)
+            if copy is not None:
+                self._folder.discard(copy)
             return False
         log.info(
             "view %s, partition %d: %d bytes copied from %s in %.1f s",
@@ -147,7 +152,7 @@ class Copier:
         self, view: View, partition: int, member: Member, copy: Path, copying: Copying
     ) -> int:
         asked = {"view": view.name, "hash": view.hash, "partition": partition}
-        connection = http.client.HTTPConnection(member.host, member.port, timeout=_SILENCE)
+        connection = http.client.HTTPConnection(member.host, member.port, timeout=self._silence)
 
         def progress(received: int) -> None:
             if self._stop.is_set():

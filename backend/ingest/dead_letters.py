@@ -44,14 +44,20 @@ class DeadLetters:
         """Dead letters that could not be written; each is counted and logged."""
         return self._failed
 
-    def take(self, held: HeldPartition, letters: Sequence[DeadLetter] = ()) -> None:
+    def take(
+        self,
+        held: HeldPartition,
+        letters: Sequence[DeadLetter] = (),
+        is_taken_over: bool = False,
+    ) -> None:
         """Writes them, if this instance is the partition's active.
 
-        A standby keeps the latest ones: should it become active, the one before may not have come
-        to them. Written twice, they have one key.
+        Others keep the latest ones until somebody takes the partition over, whoever that is: the
+        active before may not have come to them, and the new one may have begun with a copy that is
+        behind them. Written twice, they have one key.
         """
         held.unsent += letters
-        if held.role != ACTIVE:
+        if held.role != ACTIVE and not is_taken_over:
             del held.unsent[:-_KEPT]
         elif held.unsent:
             self.send(held.view, held.partition, held.unsent)

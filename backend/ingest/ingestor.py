@@ -73,6 +73,7 @@ class Ingestor:
         self._wanted: Mapping[Unit, str] = {}
         self._opened: Mapping[Unit, str] = {}
         self._shared: set[Unit] = set()  # others answer, too: what is kept may be old
+        self._taken_over: set[Unit] = set()
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._not_before: dict[Unit, float] = {}  # facts must be newer, tries later
@@ -97,15 +98,17 @@ class Ingestor:
     def alive(self) -> bool:
         return self._thread.is_alive()
 
-    def hold(self, wanted: Mapping[Unit, str], shared: Set[Unit] = frozenset()) -> None:
+    def hold(self, wanted: Mapping[Unit, str], shared: Set[Unit], taken_over: Set[Unit]) -> None:
         """From now on exactly these, in these roles: what is missing is opened, what is too much
         closed. A change of role is nothing but that.
 
         What is new has to reach an end that is fetched from now on; of `shared`, for which others
         answer or have answered, also what is kept from before a restart: they have read newer ones.
+        `taken_over`: somebody else is active than was.
         """
         now = time.monotonic()
         self._shared |= shared
+        self._taken_over |= taken_over
         self._not_before.update(dict.fromkeys(wanted.keys() - self._wanted.keys(), now))
         self._wanted = wanted
         self._watcher.watch(frozenset(self._views[view].topic for view, _ in wanted))
@@ -160,13 +163,15 @@ class Ingestor:
 
     def _reconcile(self) -> None:
         wanted = self._wanted
+        taken_over, self._taken_over = self._taken_over, set()
         for held in self._held.all():
-            role = wanted.get((held.view.name, held.partition))
+            unit = (held.view.name, held.partition)
+            role = wanted.get(unit)
+            held.role = role or held.role
+            self._dead_letters.take(held, is_taken_over=unit in taken_over)
             if role is None:
                 self._let_go(held)
                 continue
-            held.role = role
-            self._dead_letters.take(held)
             if held.damaged is not None:
                 self._rebuild(held, held.damaged, keep_aside=True)
         if wanted.keys() == self._opened.keys():

@@ -49,6 +49,12 @@ CATCHING_UP = Answer(
 )
 
 
+def is_hopeless(request: Request) -> Answer:
+    """What no other backend can better: 503, or as the proxy wants to be told so."""
+    status = int(request.headers.get("Queryable-Final-Status", "503"))
+    return Answer(status, b'{"code":"repartitioned"}', CATCHING_UP.headers)
+
+
 def says(answer: Answer | None) -> Behaviour:
     return lambda request: answer
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
 import threading
 import time
@@ -203,6 +205,30 @@ def test_a_lesser_epoch_is_never_taken(cluster: Cluster, nginx: Nginx, epoch: st
     )
     assert {nginx.health()["epoch"] for _ in range(20)} == {EPOCH}
     assert get(nginx).json() == {"by": owner.name}
+
+
+def test_a_worker_that_starts_takes_no_lesser_epoch_than_another_has(
+    cluster: Cluster, start_nginx: StartNginx
+) -> None:
+    for backend in cluster.backends:
+        backend.topology = lambda request: Answer(503, b'{"code":"starting"}')
+    nginx = start_nginx(cluster.addresses(), workers=2, **NEVER)
+    requests, held, lesser = itertools.count(), threading.Event(), threading.Event()
+
+    def to_one_and_then_no_more(backend: Backend, request: Request) -> Answer:
+        if next(requests) > 0:
+            held.set()
+            lesser.wait(20)
+        return backend.processors(request)
+
+    for backend in cluster.backends:
+        backend.topology = functools.partial(to_one_and_then_no_more, backend)
+    wait_until(lambda: f"topology {EPOCH}" in nginx.error_log(), 10, "one worker's map")
+    assert held.wait(10), "the other one asks, too"
+    turn(cluster, "1000-0")
+    lesser.set()
+    wait_until(lambda: "epoch 1000-0" in nginx.error_log(), 10, "it to be refused")
+    assert {nginx.health()["epoch"] for _ in range(20)} == {EPOCH}
 
 
 def test_a_new_backend_is_found_and_an_old_one_forgotten(cluster: Cluster, nginx: Nginx) -> None:

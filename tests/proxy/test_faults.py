@@ -8,7 +8,7 @@ import time
 import pytest
 
 from tests.client import Response
-from tests.proxy.backends import CATCHING_UP, Answer, Backend, Cluster, Request, says
+from tests.proxy.backends import CATCHING_UP, Answer, Backend, Cluster, Request, is_hopeless, says
 from tests.proxy.conftest import KEY, PARTITION
 from tests.proxy.nginx import Nginx
 
@@ -125,6 +125,25 @@ def test_the_last_refusal_is_passed_on_whole(
     # others could only ask those two again
     assert [len(backend.requests) for backend in roles] == [1, 1, 0]
     assert other.requests == []
+
+
+@pytest.mark.parametrize("target", [KEY, "/views/words/keys"])
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_what_no_other_can_better_is_asked_of_one(
+    roles: tuple[Backend, Backend, Backend], nginx: Nginx, method: str, target: str
+) -> None:
+    for backend in roles:
+        backend.behave = is_hopeless
+    with nginx.client() as client:
+        # clients have no say in it
+        response = client.request(method, target, Queryable_Final_Status="200")
+    assert response.status == 503
+    assert response.body == (b'{"code":"repartitioned"}' if method == "GET" else b"")
+    assert response.headers["Retry-After"] == "1"
+    assert response.headers["Content-Type"] == "application/problem+json"
+    assert sum(len(backend.requests) for backend in roles) == 1
+    (entry,) = nginx.access_log(1, target)
+    assert (entry["status"], entry["attempts"], entry["upstream_status"]) == (503, 1, "530")
 
 
 @pytest.mark.parametrize("status", [400, 404, 500, 502, 504])

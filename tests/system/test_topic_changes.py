@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from local.broker import Broker, quiet_admin
 from local.waiting import wait_until
 from tests.client import Response, key_path
 from tests.conftest import MakeTopic
+from tests.proxy.nginx import Nginx
 from tests.system.asking import Asking, Judge
 from tests.system.backends import Backend, settle, views_toml
 from tests.system.conftest import Deploy
@@ -229,6 +231,52 @@ def test_added_partitions_leave_no_false_404(
     settle(backends)
     for key in moving:
         assert backends[0].get(key_path("v", key)).code == "repartitioned"
+
+
+def test_what_the_other_holder_cannot_tell_either_is_not_asked_of_it(
+    deploy: Deploy, admin: AdminClient, make_topic: MakeTopic, writer: Writer, tmp_path: Path
+) -> None:
+    topic = make_topic(PARTITIONS)
+    writer.table(topic, dict.fromkeys(KEYS, "old"))
+    deployment = deploy(views_toml(v={"topic": topic}), standby_replicas="1", wait_timeout="0")
+    backends = deployment.start(2)
+    [future] = admin.create_partitions([NewPartitions(topic, 4)]).values()
+    future.result(20)
+    moves = mover(PARTITIONS, 4)
+    moving = [key_path("v", key) for key in KEYS if moves(key)]
+
+    def repartitioned(answer: Response | None) -> bool:
+        return answer is not None and answer.status == 503 and answer.code == "repartitioned"
+
+    for backend in backends:
+        backend.wait(
+            lambda b=backend: all(repartitioned(b.try_get(path)) for path in moving), "it to know"
+        )
+    settle(backends)
+    assert backends[0].get(moving[0]).headers["Retry-Elsewhere"] == "no"
+    with Nginx(tmp_path / "prefix", f"127.0.0.1:{backends[0].port}", {}) as nginx:
+        nginx.wait_for_map(backends[0].processors()["epoch"])
+        for path in moving:
+            with nginx.client() as client:
+                answer = client.get(path)
+            assert repartitioned(answer), answer
+            assert answer.headers["Retry-After"] == "1"
+        entries = nginx.access_log(len(moving), "/views/v/keys/")
+    assert {(entry["attempts"], entry["status"]) for entry in entries} == {(1, 503)}
+
+
+def test_a_leader_that_does_not_look_for_new_partitions_is_told(
+    deploy: Deploy, admin: AdminClient, make_topic: MakeTopic, writer: Writer
+) -> None:
+    topic = make_topic(PARTITIONS)
+    writer.table(topic, dict.fromkeys(KEYS, "old"))
+    deployment = deploy(views_toml(v={"topic": topic}), metadata_max_age_ms="3600000")
+    backends = deployment.start(2)
+    [future] = admin.create_partitions([NewPartitions(topic, 3)]).values()
+    future.result(20)
+    for backend in backends:
+        backend.wait(lambda b=backend: b.processors()["views"]["v"]["partitions"] == 3, "the map")
+    settle(backends)
 
 
 def test_a_producer_that_knows_of_new_partitions_first_is_no_reason_for_doubt(

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import io
+import random
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -35,8 +39,6 @@ class Kept(io.BytesIO):
 
 
 def stream_of(files: dict[str, bytes]) -> bytes:
-    import hashlib
-
     parts = [
         file_header(name, len(content)) + content + hashlib.sha256(content).digest()
         for name, content in files.items()
@@ -79,15 +81,18 @@ def test_a_file_goes_nowhere_else(name: str) -> None:
         received(file_header(name, 0) + bytes(32) + end_line(1, 0))
 
 
+def member_of_a_group(folder: DataFolder, copy_bandwidth: float = 1e12) -> Instance:
+    """Instance b1, active for partition 0 of orders, in a group whose secret is "s"."""
+    made = Instance(folder, ORDERS, copy_bandwidth=copy_bandwidth)
+    made.place(0)
+    made.serving.topology = replace(made.serving.topology, secret="s")
+    return made
+
+
 @pytest.fixture
 def instance(tmp_path: Path) -> Any:
     folder = DataFolder(tmp_path / "b1")
-    made = Instance(folder, ORDERS, copy_bandwidth=1e12)
-    made.place(0)
-    made.serving.topology = made.serving.topology.__class__(
-        made.serving.topology.epoch, made.serving.topology.members, made.serving.topology.views, "s"
-    )
-    yield made
+    yield member_of_a_group(folder)
     folder.close()
 
 
@@ -141,6 +146,66 @@ def test_who_gets_none(instance: Instance) -> None:
         assert (sent, problem.code) == ([], "not-here")
     sent, problem = asked(instance, sign(b"[]", "s"))
     assert (sent, problem.code) == ([], "bad-request")
+
+
+def test_a_copy_takes_no_more_than_its_bandwidth(tmp_path: Path) -> None:
+    """At no moment has more been sent than may have been; however little that is, some of it comes
+    every second."""
+    bandwidth = 100_000
+    folder = DataFolder(tmp_path)
+    giver = member_of_a_group(folder, bandwidth)
+    giver.hold(0, {b"a": random.Random(1).randbytes(120_000)})
+    sent: list[tuple[float, int]] = []  # s since the beginning, bytes
+
+    async def send(message: Any) -> None:
+        sent.append((time.monotonic() - began, len(message.get("body", b""))))
+
+    began = time.monotonic()
+    assert asyncio.run(Copies(giver.serving).answer(sign(question(), "s"), cast(Any, send))) is None
+    pieces = [(at, size) for at, size in sent if size > 1000]  # the rest says which files they are
+    assert sum(size for _, size in pieces) > 120_000
+    assert max(size for _, size in pieces) <= bandwidth
+    for number, (at, _) in enumerate(pieces):
+        assert sum(size for _, size in pieces[:number]) <= bandwidth * at
+    giver.close()
+    folder.close()
+
+
+def test_no_more_than_two_copies_are_given_at_once(instance: Instance) -> None:
+    instance.hold(0, {b"a": b"1"})
+    copies = Copies(instance.serving)
+
+    async def ask(send: Any) -> str:
+        problem = await copies.answer(sign(question(), "s"), send)
+        return "" if problem is None else problem.code
+
+    async def take(message: Any) -> None:
+        pass
+
+    async def run() -> None:
+        begun, go_on = asyncio.Semaphore(0), asyncio.Event()
+
+        async def take_later(message: Any) -> None:
+            begun.release()
+            await go_on.wait()
+
+        async def break_off(message: Any) -> None:
+            await take_later(message)
+            raise ConnectionError
+
+        under_way = [asyncio.create_task(ask(send)) for send in (take_later, break_off)]
+        for _ in under_way:
+            await begun.acquire()
+        assert await ask(take) == "overloaded"
+        go_on.set()
+        assert await under_way[0] == ""
+        with pytest.raises(ConnectionError):
+            await under_way[1]
+        # both places are free again
+        assert await asyncio.gather(ask(take), ask(take)) == ["", ""]
+
+    asyncio.run(run())
+    assert [path.name for path in (instance.folder.root / "orders").iterdir()] == ["0"]
 
 
 def test_what_is_no_store_is_not_adopted(tmp_path: Path) -> None:

@@ -1,0 +1,96 @@
+"""Copies of store partitions that break off on their way: the next holder's, or the log."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack
+from random import Random
+
+import pytest
+
+from tests.client import key_path
+from tests.conftest import MakeTopic
+from tests.faults.tcp import Link, TcpFaults
+from tests.system.backends import Backend, settle, views_toml
+from tests.system.conftest import Deploy
+from tests.system.model import Writer, stored
+from tests.system.test_standbys import roles
+
+pytestmark = pytest.mark.system
+
+# 1.2 MB after compression: half a minute at this speed, and heartbeats still get through
+TABLE = {f"key {n}": Random(n).randbytes(1_000).hex() for n in range(1_200)}
+SLOW = Link(rate=40_000)
+
+
+@pytest.fixture
+def ways() -> Iterator[list[TcpFaults]]:
+    """The ways to three instances."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(TcpFaults()) for _ in range(3)]
+
+
+def copied_from(backend: Backend) -> str:
+    """Whose copy is coming now, once some of it has come."""
+    answer = backend.try_get("/instance")
+    found = [] if answer is None else answer.json()["partitions"]
+    return next((p["source"] for p in found if p.get("copied_bytes")), "")
+
+
+def test_a_copy_that_breaks_off(
+    deploy: Deploy, make_topic: MakeTopic, writer: Writer, ways: list[TcpFaults]
+) -> None:
+    topic = make_topic(1)
+    writer.table(topic, TABLE)
+    deployment = deploy(views_toml(v={"topic": topic}), standby_replicas="2", copy_threshold="1000")
+    backends = [deployment.new(advertised_port=str(way.port)) for way in ways]
+    for backend, way in zip(backends, ways, strict=True):
+        way.target = backend.port
+    first, second, third = backends
+    settle([first.launch(), second.launch()])
+    some = {key_path("v", key): value for key, value in TABLE.items() if key.endswith("7")}
+    by_id = dict(zip(("b1", "b2", "b3"), ways, strict=True))
+    [active] = [id_ for id_, those in roles(first, "topicPartitions").items() if those]
+    [standby] = {"b1", "b2"} - {active}
+
+    def break_off(giver: str) -> None:
+        """Once some of that one's copy has come."""
+        third.wait(lambda: copied_from(third) == giver, f"a copy of {giver}'s")
+        by_id[giver].cut()
+
+    def check_third() -> None:
+        assert [path.name for path in (third.data_dir / "v").iterdir()] == ["0"]
+        for path, value in some.items():
+            answer = third.get(path)
+            assert (answer.status, answer.json()["value"]) == (200, value)
+            assert answer.headers["Served-By"] == "b3; standby"
+
+    # the standby's breaks off: the active is asked
+    by_id[standby].shape(down=SLOW)
+    third.launch()
+    break_off(standby)
+    settle(backends)
+    assert f"no copy of {standby}'s" in third.log()
+    assert f"copied from {active}" in third.log()
+    [partition] = third.partitions("v")
+    assert partition["started"] == len(TABLE)
+    check_third()
+
+    # both break off: the log is read
+    third.kill()
+    shutil.rmtree(third.data_dir)
+    settle([first, second])
+    by_id[active].shape(down=SLOW)
+    third.launch()
+    break_off(standby)
+    break_off(active)
+    for way in ways:
+        way.heal()
+    settle(backends)
+    assert "copied from" not in third.log()
+    [partition] = third.partitions("v")
+    assert (partition["started"], partition["position"]) == (0, len(TABLE))
+    check_third()
+    assert third.stop() == 0
+    assert len(stored(third.data_dir, "v", 0).entries) == len(TABLE)
