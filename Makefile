@@ -73,7 +73,7 @@ down: $(INSTALLED) ## end what `make up` started
 packages-bench:
 	@PYTHON=$(PYTHON) local/install-packages bench
 
-bench: packages-bench setup-run ## measure reads, ingest and launch beside references, in one run
+bench: packages-bench setup-run ## measure reads, ingest and launch beside references, in under 10 minutes
 	@$(BIN)/python -m bench
 
 faults: setup ## break processes, networks, disks and clocks under load, and check every answer

@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Sequence
 from email.utils import formatdate
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -177,6 +178,12 @@ class Worker(gasgi.ASGIWorker):  # type: ignore[misc]
         self._drains = False
         # the worker's serve loop makes its connections by this name
         gasgi.ASGIProtocol = _Connection
+
+    def run(self) -> None:
+        # it listens anew without saying how many may wait, which then are 100: a proxy that opens
+        # more connections at once than that would take the instance for dead
+        self.loop.create_server = partial(self.loop.create_server, backlog=self.cfg.backlog)
+        super().run()
 
     def handle_exit_signal(self) -> None:
         """Answers on until proxies and peers have heard of it; a second signal ends that."""

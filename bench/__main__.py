@@ -19,15 +19,17 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from bench import machine
+from bench import machine, model
+from bench import publish as publishing
 from bench.load import find_wrk
-from bench.plan import FULL, QUICK, Plan
+from bench.plan import FULL, HUGE, QUICK, Plan
 from bench.proc import busy_seconds
 from bench.report import Report
-from bench.rows import batch, ingest, latency, launch, ndjson, proxy, reads, top
+from bench.rows import batch, factors, ingest, latency, launch, ndjson, reads, top
 from bench.stack import Stack
 from local.errors import LocalError, friendly
 from local.progress import bar
+from local.settings import REPOSITORY
 
 
 class RowName(StrEnum):
@@ -36,7 +38,7 @@ class RowName(StrEnum):
     ingest = "ingest"
     launch = "launch"
     reads = "reads"
-    proxy = "proxy"
+    factors = "factors"
     batch = "batch"
     ndjson = "ndjson"
     top = "top"
@@ -48,7 +50,7 @@ _ROWS: dict[RowName, ModuleType] = {
     RowName.ingest: ingest,
     RowName.launch: launch,
     RowName.reads: reads,
-    RowName.proxy: proxy,
+    RowName.factors: factors,
     RowName.batch: batch,
     RowName.ndjson: ndjson,
     RowName.top: top,
@@ -57,16 +59,20 @@ _ROWS: dict[RowName, ModuleType] = {
 
 _HELP = """Measure reads, scans, ingest and launch, each beside a reference run in turn with it.
 
-Takes some 6 minutes; load on the machine from elsewhere spoils it, and is reported.
+Takes under 10 minutes; load on the machine from elsewhere spoils it, and is reported. With
+BENCH_FULL=1 reads of 10,000,000 keys are measured, too, and it takes longer.
 
 \b
 Examples:
   python -m bench                     all of it
-  python -m bench --only reads        what a point read costs, nothing else
+  python -m bench --only reads        what a point read costs beside its limits, nothing else
+  python -m bench --only reads --only factors
+                                      that, and how it grows with keys, partitions and backends
   python -m bench --only ingest --only launch --rounds 5
   python -m bench --only ndjson --rounds 1 --entries 10000000
                                       a stream of 10 million entries, and the memory it takes
-  python -m bench --quick             a minute: shows that it works, measures nothing well
+  python -m bench --quick             two minutes: shows that it works, measures nothing well
+  python -m bench --publish           the last run's table and plots, into docs/
 """
 
 
@@ -83,17 +89,27 @@ def main(
     run_dir: Annotated[Path, typer.Option(help="Logs, data and results.json.")] = Path(
         ".run/bench"
     ),
+    publish: Annotated[
+        bool, typer.Option("--publish", help="Put the last run into docs/; measure nothing.")
+    ] = False,
 ) -> None:
+    # a table that goes into a file or a log is as wide as it needs to be
+    console = Console(width=None if sys.stdout.isatty() else 170)
     # SIGTERM as Ctrl-C: whatever was started is ended
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if publish:
+        for path in publishing.publish(run_dir / "results.json", REPOSITORY / "docs"):
+            console.print(f"{path.relative_to(REPOSITORY)} is written.", highlight=False)
+        return
     size = QUICK if quick else FULL
-    plan = Plan(
-        **{**_fields(size), "rounds": rounds or size.rounds, "records": entries or size.records}
+    plan = replace(
+        size,
+        rounds=rounds or size.rounds,
+        records=entries or size.records,
+        huge=HUGE if os.environ.get("BENCH_FULL") == "1" else 0,
     )
     chosen = [name for name in RowName if not only or name in only]
     find_wrk()
-    # a table that goes into a file or a log is as wide as it needs to be
-    console = Console(width=None if sys.stdout.isatty() else 150)
     with _alone(run_dir):
         try:
             report = _run(plan, chosen, run_dir.absolute())
@@ -101,6 +117,8 @@ def main(
             raise LocalError("interrupted; nothing is left running.") from None
     report.write(run_dir / "results.json")
     console.print(report.table())
+    with contextlib.suppress(ValueError):  # it takes reads and factors
+        console.print(f"A read by proxy: {model.describe(report.document())}\n", highlight=False)
     if report.machine["others"] > 0.05:
         console.print(
             f"Others used {report.machine['others']:.0%} of this machine's cores meanwhile: trust "
@@ -128,13 +146,10 @@ def _run(plan: Plan, chosen: list[RowName], folder: Path) -> Report:
                     done += 1
                     update(done)
 
-                rows, comparisons = row.measure(stack, plan, step)
-            report.rows += rows
+                rows = row.measure(stack, plan, step)
             # so small a run is no judgement
-            report.comparisons += [
-                replace(each, target=None) if plan.records < FULL.records else each
-                for each in comparisons
-            ]
+            judged = plan.records >= FULL.records
+            report.rows += rows if judged else [each.without_targets() for each in rows]
     seconds = time.monotonic() - began
     foreign = busy_seconds() - busy - (_own_cpu() - mine)
     report.machine["others"] = round(max(0.0, foreign) / seconds / report.machine["cores"], 3)

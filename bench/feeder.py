@@ -1,4 +1,4 @@
-"""Writes records: all of the topic once, or updates of its keys at a steady rate until SIGTERM.
+"""Writes records: all of a topic once, or updates of its keys at a steady rate until SIGTERM.
 
 python -m bench.feeder SERVERS COUNT RATE
 """
@@ -11,16 +11,25 @@ from collections.abc import Callable
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from bench.records import TOPIC, in_log_order, key, value
+from bench.records import Table, customers, in_log_order, key
 from local.errors import LocalError
 
 _STEP = 0.005
+_MANY = 5000
 
 
 class Feeder:
-    """An ordinary producer; LocalError when a record was refused."""
+    """An ordinary producer of a table's records; LocalError when a record was refused."""
 
-    def __init__(self, servers: str) -> None:
+    def __init__(self, servers: str, table: Table) -> None:
+        self._table = table
+        self._refused: list[str] = []
+        refused = self._refused  # a callback that knew this object would keep the client alive
+
+        def on_delivery(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                refused.append(error.str())
+
         self._producer = Producer(
             {
                 "bootstrap.servers": servers,
@@ -28,19 +37,14 @@ class Feeder:
                 "linger.ms": 20,
                 "batch.num.messages": 20_000,
                 "delivery.report.only.error": True,
-                "on_delivery": self._on_delivery,
+                "on_delivery": on_delivery,
             }
         )
-        self._refused: list[str] = []
-
-    def _on_delivery(self, error: KafkaError | None, _: Message) -> None:
-        if error is not None:
-            self._refused.append(error.str())
 
     def produce(self, number: int) -> None:
         while True:
             try:
-                self._producer.produce(TOPIC, value(number), key(number))
+                self._producer.produce(self._table.topic, self._table.value(number), key(number))
                 return
             except BufferError:  # its queue is full
                 self.serve(0.1)
@@ -57,32 +61,34 @@ class Feeder:
 
     def _check(self) -> None:
         if self._refused:
-            raise LocalError(f"the broker refused records of {TOPIC}: {self._refused[0]}.")
+            raise LocalError(
+                f"the broker refused records of {self._table.topic}: {self._refused[0]}."
+            )
 
 
-def fill(servers: str, count: int, update: Callable[[int], None]) -> None:
-    """Write `count` records, every key once."""
-    feeder = Feeder(servers)
-    for position in range(count):
-        feeder.produce(in_log_order(position, count))
-        if position % 5000 == 0:
+def fill(servers: str, table: Table, update: Callable[[int], None]) -> None:
+    """Write all records of a table, every key once; tells how many were written by now."""
+    feeder = Feeder(servers, table)
+    for position in range(table.count):
+        feeder.produce(in_log_order(position, table.count))
+        if position % _MANY == 0:
             feeder.serve()
             update(position)
     feeder.flush()
-    update(count)
+    update(table.count)
 
 
-def feed(servers: str, count: int, rate: int) -> None:
+def feed(servers: str, table: Table, rate: int) -> None:
     """Write records again and again, `rate` a second, for ever."""
-    feeder = Feeder(servers)
+    feeder = Feeder(servers, table)
     began, written = time.monotonic(), 0
     while True:
         due = int((time.monotonic() - began) * rate)
         for position in range(written, due):
-            feeder.produce(in_log_order(position % count, count))
+            feeder.produce(in_log_order(position % table.count, table.count))
         written = max(written, due)
         feeder.serve(_STEP)
 
 
 if __name__ == "__main__":
-    feed(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    feed(sys.argv[1], customers(int(sys.argv[2])), int(sys.argv[3]))

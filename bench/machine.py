@@ -14,6 +14,7 @@ import confluent_kafka
 
 from bench.load import find_wrk
 from bench.proc import parse_kb
+from bench.redis import find_redis
 from local.jars import kafka_jars
 from local.nginx import find_nginx
 
@@ -37,6 +38,7 @@ def facts() -> dict[str, Any]:
             "kafka": kafka.partition("-")[2],
             "nginx": _first_number([find_nginx(), "-v"]),
             "wrk": _first_number([find_wrk(), "-v"]),
+            "redis": _first_number([find_redis(), "-v"]),
         },
     }
 

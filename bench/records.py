@@ -1,4 +1,4 @@
-"""The records of the measured topic: as many different keys, 100 bytes each, known by number.
+"""The records of the measured topics: as many different keys as records, known by number.
 
 A record is a pure function of its number, so that whoever reads one back can tell if it is right.
 """
@@ -6,28 +6,62 @@ A record is a pure function of its number, so that whoever reads one back can te
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache
 from math import gcd
 
-TOPIC = "bench-customers"
-VIEW = "customers"
-PATH = "/customers"
-PARTITIONS = 6
 SIZE = 100
-"""Bytes of key and value together."""
+"""Bytes of key and value together, where a table does not say otherwise."""
 
 _KEY_SIZE = 16
 
-VIEWS_TOML = f"""[views.{VIEW}]
-topic = "{TOPIC}"
-path = "{PATH}"
-key = "string"
-value = "json"
-"""
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A topic of `count` records and the view of it; values of `value_size` bytes, 0: `value`."""
+
+    view: str
+    count: int
+    partitions: int = 6
+    value_size: int = 0
+
+    @property
+    def topic(self) -> str:
+        return f"bench-{self.view}"
+
+    @property
+    def path(self) -> str:
+        return f"/{self.view}"
+
+    def value(self, number: int) -> bytes:
+        return sized(number, self.value_size) if self.value_size else value(number)
+
+
+VIEW = "customers"
+PARTITIONS = 6
+
+
+def customers(count: int) -> Table:
+    """What most rows measure."""
+    return Table(VIEW, count, PARTITIONS)
+
+
+TOPIC = customers(0).topic
+PATH = customers(0).path
+
+
+def views_toml(tables: Iterable[Table]) -> str:
+    """What declares the views of these tables."""
+    return "\n".join(
+        f'[views.{table.view}]\ntopic = "{table.topic}"\npath = "{table.path}"\n'
+        'key = "string"\nvalue = "json"\n'
+        for table in tables
+    )
 
 
 def key(number: int) -> bytes:
-    """16 bytes; bench/keys.lua makes the same ones."""
+    """16 bytes; bench/requests.lua makes the same ones."""
     return b"customer-%07d" % number
 
 
@@ -36,6 +70,12 @@ def value(number: int) -> bytes:
     document = b'{"id":%d,"balance":%d,"note":"' % (number, balance(number))
     noise = _digest(number).hex().encode()
     return document + noise[: SIZE - _KEY_SIZE - len(document) - 2] + b'"}'
+
+
+def sized(number: int, size: int) -> bytes:
+    """A JSON text of `size` bytes, half of which do not compress."""
+    noise = hashlib.shake_256(b"%d" % number).hexdigest(size // 2)
+    return b'"%b"' % noise[: size - 2].encode()
 
 
 def balance(number: int) -> int:
@@ -53,11 +93,11 @@ def in_log_order(position: int, count: int) -> int:
     Neighbours in the log are far apart in key order, as in life; records in key order would spare
     RocksDB its work.
     """
-    return position * _step(count) % count
+    return position * step_of(count) % count
 
 
 @cache
-def _step(count: int) -> int:
+def step_of(count: int) -> int:
     """Near the golden section of `count`, without a common divisor."""
     step = round(count * 0.618034)
     while gcd(step, count) != 1:

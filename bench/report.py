@@ -1,11 +1,10 @@
-"""What a run says: measured rows, comparisons, the table of ratios and results.json."""
+"""What a run says: measured rows with what stands beside them, the table and results.json."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from itertools import groupby
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,41 +15,24 @@ from bench.spread import Spread, paired_ratio
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """What was measured on one subject, the median of the rounds; None where it does not apply.
-
-    `rps` is requests (or records) a second, `cpu_us` CPU time (user + system, all threads and
-    processes of the servers) of one of them in µs, `rss_mb` their peak resident memory in MB (10⁶).
-    """
-
-    name: str
-    connections: int | None = None
-    rps: float | None = None
-    p50_ms: float | None = None
-    p99_ms: float | None = None
-    p999_ms: float | None = None
-    cpu_us: float | None = None
-    rss_mb: float | None = None
-    more: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class Target:
-    """A bound that issue and docs name; at most `bound`, or at least where `at_least`."""
+    """A bound that issue and docs name, of our quantity or its ratio: at most it, or at least."""
 
     bound: float
     at_least: bool = False
+    of_ratio: bool = False
 
     def met(self, value: float) -> bool:
         return value >= self.bound if self.at_least else value <= self.bound
 
     def __str__(self) -> str:
-        return f"{'≥' if self.at_least else '≤'} {number(self.bound)}"
+        bound = f"{'≥' if self.at_least else '≤'} {number(self.bound)}"
+        return f"ratio {bound}" if self.of_ratio else bound
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One line of the table: a quantity of ours and of the reference beside it."""
+    """A quantity of ours and of the reference beside it."""
 
     what: str
     unit: str
@@ -75,10 +57,53 @@ class Comparison:
         return cls(what, unit, Spread.of(ours), beside, Spread.of(reference), ratio, target)
 
     @property
-    def verdict(self) -> str:
+    def met(self) -> bool | None:
+        """None where there is no target."""
         if self.target is None:
-            return ""
-        return f"{self.target} {'met' if self.target.met(self.ours.median) else 'MISSED'}"
+            return None
+        return self.target.met((self.ratio if self.target.of_ratio else self.ours).median)
+
+    @property
+    def verdict(self) -> str:
+        return "" if self.met is None else f"{self.target} {'met' if self.met else 'MISSED'}"
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what} {number(self.ours.median)} {self.unit} = {spread_text(self.ratio)} × "
+            f"{self.beside}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What was measured on one subject, the median of the rounds; None where it does not apply.
+
+    `rps` is requests (or records, keys, entries) a second, `cpu_us` CPU time (user + system, all
+    threads and processes of the servers) of one of them in µs, `rss_mb` their resident memory in
+    MB (10⁶): shared pages counted once, or the peak of the largest process where that is said.
+    """
+
+    name: str
+    connections: int | None = None
+    rps: float | None = None
+    p50_ms: float | None = None
+    p99_ms: float | None = None
+    p99_9_ms: float | None = None
+    cpu_us: float | None = None
+    rss_mb: float | None = None
+    more: dict[str, float] = field(default_factory=dict)
+    beside: list[Comparison] = field(default_factory=list)
+
+    def without_targets(self) -> Row:
+        """The same, judged by nothing."""
+        return replace(self, beside=[replace(each, target=None) for each in self.beside])
+
+    def document(self) -> dict[str, Any]:
+        """What stands in results.json."""
+        document = asdict(self)
+        for comparison, written in zip(self.beside, document["beside"], strict=True):
+            written["met"] = comparison.met
+        return document
 
 
 @dataclass
@@ -88,47 +113,47 @@ class Report:
     machine: dict[str, Any]
     options: dict[str, Any]
     rows: list[Row] = field(default_factory=list)
-    comparisons: list[Comparison] = field(default_factory=list)
 
     def table(self) -> Table:
-        """Ratios first: ours ÷ reference, median (least–greatest) of the rounds."""
+        """A row a line; beside it the ratios, ours ÷ reference: median (least–greatest)."""
         table = Table(
-            title="Ours ÷ reference, measured in turn: median (least–greatest)",
+            title="Measured in turn; ratios: ours ÷ reference, median (least–greatest) of rounds",
             title_justify="left",
             box=box.SIMPLE_HEAD,
         )
         table.add_column("")
-        table.add_column("ratio", justify="right", no_wrap=True)
-        for name in ("ours", "reference"):
-            table.add_column(name, justify="right")
-        table.add_column("", no_wrap=True)
-        table.add_column("target (ours)", no_wrap=True)
-        for beside, comparisons in groupby(self.comparisons, lambda each: each.beside):
-            table.add_row(f"[bold]beside {beside}[/]")
-            for each in comparisons:
-                table.add_row(
-                    f"  {each.what}",
-                    spread_text(each.ratio),
-                    spread_text(each.ours),
-                    spread_text(each.reference),
-                    each.unit,
-                    each.verdict,
-                    style="red" if each.verdict.endswith("MISSED") else None,
-                )
+        for name in ("conn.", "/s", "p50 ms", "p99 ms", "p99.9 ms", "CPU µs", "MB"):
+            table.add_column(name, justify="right", no_wrap=True)
+        table.add_column("ours = ratio × reference")
+        table.add_column("target", no_wrap=True)
+        for row in self.rows:
+            missed = any(each.met is False for each in row.beside)
+            style = "red" if missed else None
+            lines = [(str(each), each.verdict) for each in row.beside] or [("", "")]
+            table.add_row(row.name, *cells(row), *lines[0], style=style)
+            for line in lines[1:]:
+                table.add_row(*[""] * 8, *line, style=style)
         return table
 
-    def write(self, path: Path) -> None:
-        document = {
+    def document(self) -> dict[str, Any]:
+        """What stands in results.json."""
+        return {
             "machine": self.machine,
             "options": self.options,
-            "rows": [asdict(row) for row in self.rows],
-            "ratios": [
-                {**asdict(each), "met": each.target.met(each.ours.median) if each.target else None}
-                for each in self.comparisons
-            ],
+            "rows": [row.document() for row in self.rows],
         }
+
+    def write(self, path: Path) -> None:
+        document = self.document()
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+
+
+def cells(row: Row) -> list[str]:
+    """The columns of a row from connections to memory; empty where it has none."""
+    values = (row.rps, row.p50_ms, row.p99_ms, row.p99_9_ms, row.cpu_us, row.rss_mb)
+    connections = "" if row.connections is None else str(row.connections)
+    return [connections, *("" if value is None else number(value) for value in values)]
 
 
 def number(value: float) -> str:

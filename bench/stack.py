@@ -7,13 +7,14 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from bench import asking, feeder, records
+from bench import asking, feeder, redis
 from bench.proc import cpu_seconds
+from bench.records import Table, customers, views_toml
 from local.broker import Broker, quiet_admin
 from local.errors import LocalError, tail
 from local.nginx import find_nginx, lay_out
@@ -39,10 +40,12 @@ class Server:
 
 
 class Stack:
-    """Starts and ends all processes of a run. Data and logs lie in `folder`; logs stay."""
+    """Starts and ends all processes of a run. Data and logs lie in `folder`; logs stay, and data
+    stay until the next run where something went wrong."""
 
     def __init__(self, folder: Path, count: int) -> None:
-        """A topic of `count` records."""
+        """A topic of `count` records, and an empty folder."""
+        self.table = customers(count)
         self.count = count
         self._data = folder / "data"
         shutil.rmtree(self._data, ignore_errors=True)
@@ -50,28 +53,37 @@ class Stack:
         self._broker = Broker(self._data / "broker", fresh=True)
         self._supervisor = Supervisor(folder)
         self._started = 0
+        self._written = 0
         self._filled: Server | None = None
 
     def __enter__(self) -> Self:
         try:
             self._broker.start()
-            servers = self._broker.bootstrap_servers
-            create_topics(quiet_admin(servers), [Topic(records.TOPIC, records.PARTITIONS)])
             with bar(f"writing {self.count:,} records", self.count) as update:
-                feeder.fill(servers, self.count, update)
+                self.fill([self.table], update)
         except BaseException:
             self.__exit__()
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
         self._supervisor.stop(list(self._supervisor.children))
         self._broker.stop()
-        shutil.rmtree(self._data, ignore_errors=True)
+        # what nginx has logged lies there, too
+        if kind is None or not issubclass(kind, LocalError):
+            shutil.rmtree(self._data, ignore_errors=True)
 
     @property
     def servers(self) -> str:
         return self._broker.bootstrap_servers
+
+    def fill(self, tables: Sequence[Table], update: Callable[[int], None] = lambda _: None) -> None:
+        """Creates the topics of these tables, and writes all of their records."""
+        topics = [Topic(table.topic, table.partitions) for table in tables]
+        create_topics(quiet_admin(self.servers), topics)
+        for table in tables:
+            feeder.fill(self.servers, table, update)
+            self._written += table.count
 
     def new_name(self, kind: str) -> str:
         """A name that no process, folder or consumer group of this run has yet."""
@@ -82,10 +94,13 @@ class Stack:
         """The data folder of a backend, or what else is kept under a name."""
         return self._data / name
 
-    def launch_backend(self, name: str, group: str) -> Server:
-        """A backend of the deployment `group`, on the folder of its name; does not wait."""
-        views = self._data / "views.toml"
-        views.write_text(records.VIEWS_TOML)
+    def launch_backend(self, name: str, group: str, tables: Sequence[Table] = ()) -> Server:
+        """A backend of the deployment `group`, on the folder of its name; does not wait.
+
+        It has views of `tables`, or of the one table that there is from the start.
+        """
+        views = self._data / f"{group}.toml"
+        views.write_text(views_toml(tables or [self.table]))
         [port] = free_ports(1)
         env = {
             "QUERYABLE_BOOTSTRAP_SERVERS": self.servers,
@@ -111,8 +126,7 @@ class Stack:
                     return False
             return True
 
-        timeout = max(_START, self.count / _SLOWEST)
-        self._supervisor.wait_until(ready, timeout, "the backends to be ready", 0.05)
+        self.wait(ready, "the backends to be ready", max(_START, self._written / _SLOWEST))
 
     def filled_backend(self) -> Server:
         """The backend that holds all records and has nothing left to do for them: one a run."""
@@ -139,23 +153,49 @@ class Stack:
         headers = [(name, text) for name, text in answer.headers if name not in of_server]
         body = answer.body.decode()
         recorded.write_text(json.dumps({"status": answer.status, "headers": headers, "body": body}))
+        return self._launch_application("constant", {"BENCH_ANSWER": str(recorded)}, "/")
+
+    def launch_redis(self) -> Server:
+        """Redis with all records."""
+        name = self.new_name("redis")
+        [port] = free_ports(1)
+        self.folder_of(name).mkdir()
+        child = self._supervisor.start(name, redis.command(self.folder_of(name), port))
+        self.wait(lambda: redis.answers(port), "Redis to answer")
+        redis.fill(port, self.table)
+        return self._server(child, port)
+
+    def launch_redis_asgi(self, behind: Server, path: str) -> Server:
+        """gunicorn, as a backend has it, with an application that asks Redis; `path` is a read."""
+        return self._launch_application("redis_asgi", {"BENCH_REDIS": str(behind.port)}, path)
+
+    def _launch_application(self, module: str, env: dict[str, str], path: str) -> Server:
+        views = self._data / "unused.toml"  # a backend's settings are read, too
+        views.write_text(views_toml([self.table]))
         [port] = free_ports(1)
         env = {
             "QUERYABLE_PORT": str(port),
-            "QUERYABLE_VIEWS": str(self._data / "views.toml"),
-            "BENCH_ANSWER": str(recorded),
+            "QUERYABLE_VIEWS": str(views),
+            "BENCH_APP": f"bench.references.{module}:create()",
+            **env,
         }
-        command = [_GUNICORN, "-c", "python:bench.references.constant_conf"]
-        name = self.new_name("constant")
+        command = [_GUNICORN, "-c", "python:bench.references.asgi_conf"]
+        name = self.new_name(module)
         child = self._supervisor.start(name, command, env=env, cwd=REPOSITORY)
-        return self._answering(self._server(child, port), "/")
+        return self._answering(self._server(child, port), path)
 
-    def launch_proxy(self, backend: Server) -> Server:
-        """nginx with the project's own configuration, in front of a backend."""
+    def launch_proxy(self, backend: Server, batches: bool = True) -> Server:
+        """nginx with the project's own configuration, in front of a backend and those it knows.
+
+        Without `batches` it asks for one read at a time.
+        """
         name = self.new_name("proxy")
         [port] = free_ports(1)
         command = lay_out(self.folder_of(name), port)
-        env = {"QUERYABLE_BACKENDS": f"127.0.0.1:{backend.port}"}
+        env = {
+            "QUERYABLE_BACKENDS": f"127.0.0.1:{backend.port}",
+            "QUERYABLE_PROXY_BATCHES": str(int(batches)),
+        }
         child = self._supervisor.start(name, command, env=env)
         return self._answering(self._server(child, port), "/proxy/health")
 

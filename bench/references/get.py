@@ -2,13 +2,14 @@
 
     python -m bench.references.get FOLDER KEYS GETS
 
-Prints JSON: CPU time of one get (µs, all threads) and gets a second.
+Prints JSON: CPU time of one get (µs, all threads), gets a second, peak memory (MB).
 """
 
 from __future__ import annotations
 
 import json
 import random
+import resource
 import sys
 import time
 from pathlib import Path
@@ -35,7 +36,8 @@ def main(folder: Path, keys: int, gets: int) -> None:
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     if missing:
         sys.exit(f"{missing} of {gets} keys are not there")
-    print(json.dumps({"cpu_us": cpu / gets * 1e6, "rps": gets / wall}))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+    print(json.dumps({"cpu_us": cpu / gets * 1e6, "rps": gets / wall, "rss_mb": peak}))
 
 
 if __name__ == "__main__":

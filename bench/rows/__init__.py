@@ -1,5 +1,5 @@
 """One module a question: each measures ours and its reference in turn, round by round.
 
-`measure(stack, plan, step)` gives the rows for results.json and the lines of the table; it calls
+`measure(stack, plan, step)` gives the rows, with what stands beside them; it calls
 `step()` after each single measurement, `steps(plan)` times in all.
 """

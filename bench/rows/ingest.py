@@ -64,9 +64,7 @@ def steps(plan: Plan) -> int:
     return plan.rounds * 2
 
 
-def measure(
-    stack: Stack, plan: Plan, step: Callable[[], None]
-) -> tuple[list[Row], list[Comparison]]:
+def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
     ours: list[Replay] = []
     theirs: list[Replay] = []
     partitions = [str(partition) for partition in range(records.PARTITIONS)]
@@ -91,17 +89,17 @@ def measure(
         )
         for what, unit, get, target in _COLUMNS
     ]
-    return [_row("ingest", ours), _row("consume", theirs)], comparisons
+    return [_row("ingest", ours, comparisons), _row("consume", theirs)]
 
 
 _COLUMNS: tuple[tuple[str, str, Callable[[Replay], float], Target | None], ...] = (
-    ("ingest by replay", "records/s", lambda each: each.rate, RATE_TARGET),
-    ("CPU an ingested record", "µs", lambda each: each.cpu_us, None),
-    ("peak memory of ingest", "MB", lambda each: each.rss_mb, MEMORY_TARGET),
+    ("rate", "records/s", lambda each: each.rate, RATE_TARGET),
+    ("CPU a record", "µs", lambda each: each.cpu_us, None),
+    ("peak memory", "MB", lambda each: each.rss_mb, MEMORY_TARGET),
 )
 
 
-def _row(name: str, replays: list[Replay]) -> Row:
+def _row(name: str, replays: list[Replay], beside: Sequence[Comparison] = ()) -> Row:
     return Row(
         name,
         rps=median(each.rate for each in replays),
@@ -112,6 +110,7 @@ def _row(name: str, replays: list[Replay]) -> Row:
             "seconds": median(each.seconds for each in replays),
             "pss_mb": median(each.pss_mb for each in replays),
         },
+        beside=list(beside),
     )
 
 

@@ -24,9 +24,7 @@ def steps(plan: Plan) -> int:
     return plan.rounds * 2 + 1
 
 
-def measure(
-    stack: Stack, plan: Plan, step: Callable[[], None]
-) -> tuple[list[Row], list[Comparison]]:
+def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
     backend = stack.filled_backend()
     ours: list[Stream] = []
     cpu: list[float] = []
@@ -50,6 +48,15 @@ def measure(
         bare.append(run_reference("scan", str(stack.copy_of(backend)), "lines"))
         step()
     rates = [each.entries / each.seconds for each in ours]
+    beside = [
+        Comparison.of(
+            "entries", "/s", rates, _BESIDE, [each["entries_s"] for each in bare], RATE_TARGET
+        ),
+        Comparison.of("CPU an entry", "µs", cpu, _BESIDE, [each["cpu_us"] for each in bare]),
+        Comparison.of(
+            "peak memory", "MB", [max(peaks[1:])], "that to a slow reader", peaks[:1], MEMORY_TARGET
+        ),
+    ]
     row = Row(
         "ndjson",
         rps=median(rates),
@@ -61,22 +68,11 @@ def measure(
             "slow_seconds": slow.seconds,
             "slow_rss_mb": peaks[0],
         },
+        beside=beside,
     )
-    beside = Row(
+    reference = Row(
         "rocksdict-lines",
         rps=median(each["entries_s"] for each in bare),
         cpu_us=median(each["cpu_us"] for each in bare),
     )
-    return [row, beside], [
-        Comparison.of(
-            "entries/s as NDJSON", "/s", rates, _BESIDE, [each["entries_s"] for each in bare],
-            RATE_TARGET,
-        ),
-        Comparison.of(
-            "CPU an entry as NDJSON", "µs", cpu, _BESIDE, [each["cpu_us"] for each in bare]
-        ),
-        Comparison.of(
-            f"peak memory while {stack.count:,} entries are read", "MB", [max(peaks[1:])],
-            "the same to a slow reader", peaks[:1], MEMORY_TARGET,
-        ),
-    ]  # fmt: skip
+    return [row, reference]

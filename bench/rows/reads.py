@@ -1,103 +1,220 @@
-"""What a point read costs: a backend alone, beside the bare HTTP server and bare RocksDB."""
+"""What a point read costs by proxy and by a backend alone, beside the limits of each.
+
+All of them are asked in turn, at each number of connections, round by round.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from statistics import median
 
-from bench import asking, load, records
-from bench.load import Served
+from bench import asking, batches, load, records
+from bench.asking import Answer
+from bench.load import Asked, Served
 from bench.plan import Plan
-from bench.proc import peak_rss_mb
 from bench.report import Comparison, Row, Target
-from bench.stack import Stack, run_reference
+from bench.stack import Server, Stack, run_reference
+from local.errors import LocalError
 
-TARGET_CONNECTIONS = 16
-CPU_TARGET = Target(100.0)  # µs
+SAMPLE = f"{records.PATH}/{records.key(0).decode()}"
+_NAMES = (
+    "proxy", "proxy-one-by-one", "proxy-to-static", "backend", "asgi-constant", "redis-asgi",
+    "nginx-static",
+)  # fmt: skip
+CPU_TARGETS = {16: Target(70.0), 64: Target(34.0), 256: Target(22.0)}  # µs, by proxy
+P50_TARGET = Target(1.05, of_ratio=True)  # 1 connection: a lone reader pays nothing for batches
+P99_TARGETS = {64: Target(5.0)}  # ms, by proxy
+LIMIT_TARGET = Target(1.0, of_ratio=True)  # below nginx ► static nginx, from 64 connections on
+BACKEND_TARGETS = {16: Target(100.0)}  # µs
+
+Rounds = dict[tuple[str, int], list[Served]]
+"""What was measured: by name and connections, a Served a round."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One that is asked: its port is the first server's; the CPU of all of them counts."""
+
+    name: str
+    servers: tuple[Server, ...]
+    ours: bool = False  # the first is our nginx
+
+    def measure(self, asked: Asked, connections: int, seconds: int) -> Served:
+        leaders, port = tuple(server.pid for server in self.servers), self.servers[0].port
+        before = batches.seen(port) if self.ours else None
+        try:
+            served = load.measure(leaders, port, asked, connections, seconds)
+        except LocalError as error:
+            raise LocalError(f"{self.name}, {connections} connections: {error}") from error
+        if before is None:
+            return served
+        batch = batches.reads_a_request(served.load.requests, before, batches.seen(port))
+        return replace(served, batch=batch)
 
 
 def steps(plan: Plan) -> int:
-    return plan.rounds * (2 * len(plan.connections) + 1)
+    return plan.rounds * (len(_NAMES) * len(plan.connections) + 1)
 
 
-def measure(
-    stack: Stack, plan: Plan, step: Callable[[], None]
-) -> tuple[list[Row], list[Comparison]]:
+def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
     backend = stack.filled_backend()
-    constant = stack.launch_constant(sample_answer(backend.port))
-    ours: dict[int, list[Served]] = {c: [] for c in plan.connections}
-    theirs: dict[int, list[Served]] = {c: [] for c in plan.connections}
+    subjects = _subjects(stack, backend)
+    asked = Asked(records.PATH, stack.count)
+    for subject in subjects:  # warm caches, and what interpreters specialise
+        load.run(subject.servers[0].port, asked, 16, plan.seconds)
+    found: Rounds = {(name, c): [] for name in _NAMES for c in plan.connections}
     bare: list[dict[str, float]] = []
-    for server in (backend, constant):  # warm caches, and what the interpreter specialises
-        load.run(server.port, records.PATH, stack.count, 16, plan.seconds)
     for _ in range(plan.rounds):
         for connections in plan.connections:
-            for server, found in ((backend, ours), (constant, theirs)):
-                found[connections].append(
-                    load.measure(
-                        (server.pid,), server.port, records.PATH, stack.count, connections,
-                        plan.seconds,
-                    )
-                )  # fmt: skip
+            for subject in subjects:
+                served = subject.measure(asked, connections, plan.seconds)
+                found[subject.name, connections].append(served)
                 step()
         copy = str(stack.copy_of(backend))
         bare.append(run_reference("get", copy, str(stack.count), str(plan.gets)))
         step()
-    rows, comparisons = [], []
-    for connections in plan.connections:
-        rows.append(served_row("backend", connections, ours[connections], peak_rss_mb(backend.pid)))
-        rows.append(
-            served_row("asgi-constant", connections, theirs[connections], peak_rss_mb(constant.pid))
-        )
-        comparisons.append(
-            Comparison.of(
-                f"CPU a point read, {connections} conn.",
-                "µs",
-                [served.cpu_us for served in ours[connections]],
-                "bare ASGI app, constant answer",
-                [served.cpu_us for served in theirs[connections]],
-                CPU_TARGET if connections == TARGET_CONNECTIONS else None,
-            )
-        )
-    rows.append(
-        Row(
-            "rocksdict",
-            rps=median(each["rps"] for each in bare),
-            cpu_us=median(each["cpu_us"] for each in bare),
-        )
+    started = {server for subject in subjects for server in subject.servers} - {backend}
+    stack.stop(*started)
+    return [*_rows(found, bare, plan.connections), _bare_row(bare)]
+
+
+def _subjects(stack: Stack, backend: Server) -> list[Subject]:
+    sample = sample_answer(backend.port)
+    static = stack.launch_nginx(static_location(sample), workers="1")
+    front = stack.launch_nginx(
+        'proxy_pass http://static; proxy_http_version 1.1; proxy_set_header Connection "";',
+        f"upstream static {{ server 127.0.0.1:{static.port}; keepalive 256; "
+        "keepalive_requests 10000000; }",
     )
-    comparisons.append(
+    redis = stack.launch_redis()
+    servers = {
+        "proxy": (stack.launch_proxy(backend), backend),
+        "proxy-one-by-one": (stack.launch_proxy(backend, batches=False), backend),
+        "proxy-to-static": (front, static),
+        "backend": (backend,),
+        "asgi-constant": (stack.launch_constant(sample),),
+        "redis-asgi": (stack.launch_redis_asgi(redis, SAMPLE), redis),
+        "nginx-static": (static,),
+    }
+    for name, theirs in servers.items():
+        if sample_answer(theirs[0].port).body != sample.body:
+            raise LocalError(f"{name} answers otherwise than the backend.")
+    return [
+        Subject(name, servers[name], ours=name in ("proxy", "proxy-one-by-one")) for name in _NAMES
+    ]
+
+
+def _rows(found: Rounds, bare: list[dict[str, float]], at: Sequence[int]) -> list[Row]:
+    rows = []
+    for connections in at:
+        for name in _NAMES:
+            rounds = found[name, connections]
+            beside: list[Comparison] = []
+            if name == "proxy":
+                beside = _beside_proxy(found, connections)
+            elif name == "backend":
+                beside = _beside_backend(found, bare, connections)
+            rows.append(served_row(name, connections, rounds, beside))
+    return rows
+
+
+def _beside_proxy(found: Rounds, connections: int) -> list[Comparison]:
+    ours, singly = found["proxy", connections], found["proxy-one-by-one", connections]
+    static = found["proxy-to-static", connections]
+    return [
         Comparison.of(
-            f"CPU a point read, {TARGET_CONNECTIONS} conn.",
-            "µs",
-            [served.cpu_us for served in ours[TARGET_CONNECTIONS]],
-            "bare rocksdict get",
-            [each["cpu_us"] for each in bare],
-        )
+            "p50", "ms", [each.load.p50_ms for each in ours],
+            "one by one", [each.load.p50_ms for each in singly],
+            P50_TARGET if connections == 1 else None,
+        ),
+        Comparison.of(
+            "p99", "ms", [each.load.p99_ms for each in ours],
+            "one by one", [each.load.p99_ms for each in singly],
+            P99_TARGETS.get(connections),
+        ),
+        Comparison.of(
+            "CPU", "µs", cpu_of(ours), "one by one", cpu_of(singly), CPU_TARGETS.get(connections)
+        ),
+        Comparison.of(
+            "CPU", "µs", cpu_of(ours), "nginx ► static nginx", cpu_of(static),
+            LIMIT_TARGET if connections >= 64 else None,
+        ),
+    ]  # fmt: skip
+
+
+def _beside_backend(
+    found: Rounds, bare: list[dict[str, float]], connections: int
+) -> list[Comparison]:
+    ours = cpu_of(found["backend", connections])
+    constant = cpu_of(found["asgi-constant", connections])
+    redis = cpu_of(found["redis-asgi", connections])
+    return [
+        Comparison.of(
+            "CPU", "µs", ours, "constant ASGI app", constant, BACKEND_TARGETS.get(connections)
+        ),
+        Comparison.of("CPU", "µs", ours, "Redis behind ASGI", redis),
+        Comparison.of("CPU", "µs", ours, "bare rocksdict", [each["cpu_us"] for each in bare]),
+    ]
+
+
+def _bare_row(bare: list[dict[str, float]]) -> Row:
+    return Row(
+        "rocksdict",
+        rps=median(each["rps"] for each in bare),
+        cpu_us=median(each["cpu_us"] for each in bare),
+        rss_mb=median(each["rss_mb"] for each in bare),
     )
-    stack.stop(constant)
-    return rows, comparisons
 
 
-def sample_answer(port: int) -> asking.Answer:
-    """An answer of a backend as any of its reads gets one."""
-    answer = asking.get(port, f"{records.PATH}/{records.key(0).decode()}")
-    if answer is None or answer.status != 200:
-        raise RuntimeError(f"the filled backend answers {answer}")
-    return answer
+def cpu_of(rounds: Sequence[Served]) -> list[float]:
+    return [each.cpu_us for each in rounds]
 
 
 def served_row(
-    name: str, connections: int, rounds: list[Served], rss_mb: float | None = None
+    name: str,
+    connections: int,
+    rounds: Sequence[Served],
+    beside: list[Comparison] | None = None,
+    more: dict[str, float] | None = None,
 ) -> Row:
     """The medians of the rounds."""
+    batch = median(each.batch for each in rounds)
     return Row(
         name,
         connections,
-        rps=median(served.load.rps for served in rounds),
-        p50_ms=median(served.load.p50_ms for served in rounds),
-        p99_ms=median(served.load.p99_ms for served in rounds),
-        p999_ms=median(served.load.p999_ms for served in rounds),
-        cpu_us=median(served.cpu_us for served in rounds),
-        rss_mb=rss_mb,
+        rps=median(each.load.rps for each in rounds),
+        p50_ms=median(each.load.p50_ms for each in rounds),
+        p99_ms=median(each.load.p99_ms for each in rounds),
+        p99_9_ms=median(each.load.p99_9_ms for each in rounds),
+        cpu_us=median(cpu_of(rounds)),
+        rss_mb=median(each.rss_mb for each in rounds),
+        more={**(more or {}), **({"batch": batch} if batch else {})},
+        beside=beside or [],
     )
+
+
+def sample_answer(port: int) -> Answer:
+    """An answer as any of the reads gets one."""
+    answer = asking.get(port, SAMPLE)
+    if answer is None or answer.status != 200:
+        raise LocalError(f"port {port} answers {SAMPLE} with {answer}")
+    return answer
+
+
+def static_location(answer: Answer) -> str:
+    """nginx's directives for this very answer."""
+    made_by_nginx = ("date", "server", "connection", "content-length", "content-type")
+    lines = [
+        f"add_header {name} {_quoted(text)};"
+        for name, text in answer.headers
+        if name not in made_by_nginx
+    ]
+    kind = next((text for name, text in answer.headers if name == "content-type"), "text/plain")
+    return " ".join(
+        [f"default_type {kind};", *lines, f"return 200 {_quoted(answer.body.decode())};"]
+    )
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from statistics import median
 
 from bench import asking, load, records
-from bench.load import Load
+from bench.load import Asked, Load
 from bench.plan import Plan
 from bench.proc import cpu_seconds
 from bench.report import Comparison, Row, Target
@@ -24,11 +24,10 @@ def steps(plan: Plan) -> int:
     return plan.rounds * 4
 
 
-def measure(
-    stack: Stack, plan: Plan, step: Callable[[], None]
-) -> tuple[list[Row], list[Comparison]]:
+def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
     backend = stack.filled_backend()
     expected = _expected(stack.count)
+    asked = Asked(records.PATH, stack.count, think_ms=_THINK_MS)
     seconds: list[float] = []
     cpu: list[float] = []
     bare: list[dict[str, float]] = []
@@ -36,9 +35,7 @@ def measure(
     beside: list[Load] = []
 
     def reads() -> Load:
-        return load.run(
-            backend.port, records.PATH, stack.count, _READERS, plan.seconds, think_ms=_THINK_MS
-        )
+        return load.run(backend.port, asked, _READERS, 2 * plan.seconds)
 
     for _ in range(plan.rounds):
         used, began = cpu_seconds(backend.pid), time.monotonic()
@@ -53,29 +50,33 @@ def measure(
         with _Again(backend.port, expected):
             beside.append(reads())
         step()
-    row = Row("top", cpu_us=median(cpu), more={"seconds": median(seconds)})
+    beside_quiet = [
+        Comparison.of(
+            f"{name} of reads meanwhile", "ms", [get(each) for each in beside],
+            "the same while nothing is scanned", [get(each) for each in quiet],
+        )
+        for name, get in (("p50", _p50), ("p99", _p99))
+    ]  # fmt: skip
+    of_bare = "bare rocksdict, orjson and heapq"
+    row = Row(
+        "top",
+        cpu_us=median(cpu),
+        more={"seconds": median(seconds)},
+        beside=[
+            Comparison.of(
+                f"top of {stack.count:,}", "s", seconds, of_bare,
+                [each["seconds"] for each in bare], SECONDS_TARGET,
+            ),
+            Comparison.of("CPU an entry", "µs", cpu, of_bare, [each["cpu_us"] for each in bare]),
+            *beside_quiet,
+        ],
+    )  # fmt: skip
     reference = Row(
         "rocksdict-top",
         cpu_us=median(each["cpu_us"] for each in bare),
         more={"seconds": median(each["seconds"] for each in bare)},
     )
-    return [row, reference], [
-        Comparison.of(
-            f"top of {stack.count:,} entries", "s", seconds, "bare rocksdict, orjson and heapq",
-            [each["seconds"] for each in bare], SECONDS_TARGET,
-        ),
-        Comparison.of(
-            "CPU an entry of top", "µs", cpu, "bare rocksdict, orjson and heapq",
-            [each["cpu_us"] for each in bare],
-        ),
-        *(
-            Comparison.of(
-                f"{name} of point reads during top", "ms", [get(each) for each in beside],
-                "the same reads while nothing is scanned", [get(each) for each in quiet],
-            )
-            for name, get in (("p50", _p50), ("p99", _p99))
-        ),
-    ]  # fmt: skip
+    return [row, reference]
 
 
 class _Again:

@@ -1,22 +1,24 @@
-"""What wrk's script says, and the records that it asks for."""
+"""What wrk's script reports, and the records that are asked for."""
 
 from __future__ import annotations
 
 import json
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
+from backend.core.views_toml import parse_views
 from bench import load, records
 
 
 def test_last_line_of_the_output_counts() -> None:
     said = (
-        '{"requests":20000,"duration_us":2000000,"failed":3,'
-        '"p50_us":900,"p99_us":2500,"p999_us":10000}'
+        '{"requests":20000,"duration_us":2000000,"refused":3,"unanswered":1,'
+        '"p50_us":900,"p99_us":2500,"p99_9_us":10000}'
     )
     found = load.parse(f"Running 2s test @ http://127.0.0.1:1\n  1 threads\n{said}\n")
-    assert found == load.Load(20_000, 2.0, 3, 0.9, 2.5, 10.0)
+    assert found == load.Load(20_000, 2.0, 3, 1, 0.9, 2.5, 10.0)
     assert found.rps == 10_000
 
 
@@ -31,6 +33,22 @@ def test_records_have_a_hundred_bytes_of_json(number: int) -> None:
     key, value = records.key(number), records.value(number)
     assert len(key) + len(value) == records.SIZE
     assert json.loads(value)["id"] == number
+
+
+@pytest.mark.parametrize("size", [10, 11, 100, 10_000])
+def test_values_of_a_size_have_it_and_are_json(size: int) -> None:
+    table = records.Table("some", 10, value_size=size)
+    assert len(table.value(3)) == size
+    assert json.loads(table.value(3)) != json.loads(table.value(4))
+
+
+def test_tables_are_declared_as_views() -> None:
+    tables = [records.customers(1), records.Table("some", 10, partitions=64)]
+    views = parse_views(records.views_toml(tables), "views.toml", Path.read_text).views
+    assert [(view.name, view.topic, view.path) for view in views] == [
+        ("customers", records.TOPIC, records.PATH),
+        ("some", "bench-some", "/some"),
+    ]
 
 
 @pytest.mark.parametrize("count", [1, 53, 20_000, 100_000])

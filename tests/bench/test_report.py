@@ -46,25 +46,29 @@ def test_target_is_met_at_its_bound() -> None:
 
 def _report() -> Report:
     report = Report({"cores": 2}, {"rounds": 3})
-    report.rows.append(Row("backend", 16, rps=10_000.0, cpu_us=80.0))
-    report.comparisons = [
+    beside = [
         Comparison.of("CPU", "µs", [80.0, 90.0, 70.0], "bare", [40.0, 45.0, 35.0], Target(100.0)),
         Comparison.of("memory", "MB", [300.0], "bare", [100.0], Target(250.0)),
         Comparison.of("p99", "ms", [3.0], "idle", [2.0]),
+        Comparison.of("p50", "ms", [2.0], "idle", [2.0], Target(1.05, of_ratio=True)),
     ]
+    report.rows.append(Row("backend", 16, rps=10_000.0, cpu_us=80.0, beside=beside))
+    report.rows.append(Row("bare", cpu_us=40.0))
     return report
 
 
 def test_table_has_ratios_verdicts_and_what_is_beside() -> None:
     out = io.StringIO()
-    Console(file=out, width=120).print(_report().table())
-    text = out.getvalue()
-    lines = text.splitlines()
-    assert "2.00" in next(line for line in lines if " CPU " in line)
-    assert "≤ 100 met" in next(line for line in lines if " CPU " in line)
+    Console(file=out, width=160).print(_report().table())
+    lines = out.getvalue().splitlines()
+    ours = next(line for line in lines if "backend" in line)
+    assert ours.split()[:5] == ["backend", "16", "10,000", "80.0", "CPU"]
+    assert "CPU 80.0 µs = 2.00 × bare" in ours
+    assert "≤ 100 met" in ours
     assert "≤ 250 MISSED" in next(line for line in lines if " memory " in line)
-    assert text.count("beside bare") == 1
-    assert "beside idle" in text
+    assert "p99 3.00 ms = 1.50 × idle" in next(line for line in lines if " p99 3" in line)
+    assert "ratio ≤ 1.05 met" in next(line for line in lines if " p50 2" in line)
+    assert any(line.split() == ["bare", "40.0"] for line in lines)
 
 
 def test_results_are_complete_json(tmp_path: Path) -> None:
@@ -72,7 +76,21 @@ def test_results_are_complete_json(tmp_path: Path) -> None:
     _report().write(path)
     document = json.loads(path.read_text())
     assert document["machine"] == {"cores": 2}
-    [row] = document["rows"]
-    assert set(row) >= {"name", "connections", "rps", "p50_ms", "p99_ms", "cpu_us", "rss_mb"}
-    assert [each["met"] for each in document["ratios"]] == [True, False, None]
-    assert document["ratios"][0]["ratio"] == {"median": 2.0, "low": 2.0, "high": 2.0}
+    row, bare = document["rows"]
+    assert set(row) >= {
+        "name", "connections", "rps", "p50_ms", "p99_ms", "p99_9_ms", "cpu_us", "rss_mb",
+    }  # fmt: skip
+    assert [each["met"] for each in row["beside"]] == [True, False, None, True]
+    assert row["beside"][0]["ratio"] == {"median": 2.0, "low": 2.0, "high": 2.0}
+    assert bare["beside"] == []
+
+
+def test_a_ratio_may_be_judged_in_place_of_ours() -> None:
+    slow = Comparison.of("p50", "ms", [1.1], "idle", [1.0], Target(1.05, of_ratio=True))
+    assert slow.met is False
+    assert slow.verdict == "ratio ≤ 1.05 MISSED"
+
+
+def test_a_row_may_be_judged_by_nothing() -> None:
+    [row, _] = _report().rows
+    assert all(each.met is None for each in row.without_targets().beside)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from bench.asking import Answer
+from bench.batches import Batches, parse, reads_a_request
+from bench.plan import FULL, HUGE
+from bench.references.redis_asgi import split_replies
+from bench.rows.factors import cases, shared
 from bench.rows.ingest import Sample, between
-from bench.rows.proxy import static_location
+from bench.rows.reads import static_location
 
 
 def test_ingest_counts_between_two_looks() -> None:
@@ -34,3 +40,67 @@ def test_nginx_is_told_the_answer_with_its_quotes() -> None:
     assert static_location(answer) == (
         'default_type application/json; add_header etag \'"a-1"\'; return 200 \'{"a":"it\\\'s"}\';'
     )
+
+
+def test_cases_differ_from_the_base_in_one_thing() -> None:
+    base, *others = cases(replace(FULL, huge=HUGE))
+    assert base.more() == {
+        "backends": 1, "keys": 100_000, "partitions": 6, "value_bytes": 100, "zipf": 0,
+    }  # fmt: skip
+    assert len({case.name for case in others}) == len(others) == 9
+    for case in others:
+        differing = {name for name, value in case.more().items() if value != base.more()[name]}
+        if case.name == "proxy-values-10000":
+            differing.discard("keys")  # said in the docs: a tenth of them
+        if case.filled:
+            differing.discard("value_bytes")  # 84: with their key these records have 100 bytes
+        assert len(differing) == 1, case.name
+
+
+def test_partitions_are_shared_when_no_backend_has_two_more_than_another() -> None:
+    def processors(*held: list[int]) -> dict[str, object]:
+        return {"views": {"v": {}}, "processors": [{"topicPartitions": {"v": h}} for h in held]}
+
+    assert shared(processors([0, 3], [1], [2]))
+    assert not shared(processors([0, 3, 1], [], [2]))
+    assert not shared({"views": {"v": {}}, "processors": [*processors([0, 1])["processors"],  # type: ignore[misc]
+                                                          {"topicPartitions": {}}]})  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("received", "values", "left"),
+    [
+        (b"", [], b""),
+        (b"$3\r\nabc\r\n$-1\r\n$0\r\n\r\n", [b"abc", None, b""], b""),
+        (b"$1\r\na\r\n$4\r\nab", [b"a"], b"$4\r\nab"),
+        (b"$4\r\nab\r\n", [], b"$4\r\nab\r\n"),  # a line end is a value's own
+        (b"$2", [], b"$2"),
+    ],
+)
+def test_replies_of_redis_come_in_any_pieces(
+    received: bytes, values: list[bytes | None], left: bytes
+) -> None:
+    assert split_replies(received) == (values, left)
+
+
+def test_an_error_of_redis_is_one() -> None:
+    with pytest.raises(ValueError, match="LOADING"):
+        split_replies(b"-LOADING dataset\r\n")
+
+
+def test_batches_are_what_nginx_has_counted() -> None:
+    metrics = (
+        "# TYPE queryable_proxy_batch_reads histogram\n"
+        'queryable_proxy_batch_reads_bucket{le="+Inf"} 3\n'
+        "queryable_proxy_batch_reads_sum 70\nqueryable_proxy_batch_reads_count 3\n"
+    )
+    assert parse(metrics) == Batches(3, 70)
+    with pytest.raises(ValueError, match="no queryable"):
+        parse("")
+
+
+def test_a_read_in_no_batch_had_a_request_of_its_own() -> None:
+    before = Batches(10, 100)
+    assert reads_a_request(100, before, Batches(14, 196)) == 100 / (4 + 4)
+    assert reads_a_request(100, before, before) == 1
+    assert reads_a_request(90, before, Batches(15, 200)) == 18  # ten more were under way

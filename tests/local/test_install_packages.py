@@ -23,11 +23,11 @@ class Machine:
     def __init__(self, folder: Path) -> None:
         self._bin = folder / "bin"
         self._bin.mkdir()
-        self._calls = folder / "calls"
+        self.calls = folder / "calls"
         for tool in TOOLS:
             self.has(tool)
         self.has("dpkg-query", "echo installed")
-        self.has("apt-get", f'echo "$@" >> {self._calls}')
+        self.has("apt-get", f'echo "$@" >> {self.calls}')
         self.has("id", "echo 0")
         self.has("env", 'shift; exec "$@"')
         for real in ("mktemp", "rm", "tail", "cat"):
@@ -41,8 +41,9 @@ class Machine:
     def lacks(self, name: str) -> None:
         (self._bin / name).unlink()
 
-    def lacks_package(self, name: str) -> None:
-        self.has("dpkg-query", f'case "$*" in *" {name}") exit 1 ;; esac; echo installed')
+    def lacks_packages(self, *names: str) -> None:
+        patterns = "|".join(f'*" {name}"' for name in names)
+        self.has("dpkg-query", f'case "$*" in {patterns}) exit 1 ;; esac; echo installed')
 
     def run(self, what: str) -> subprocess.CompletedProcess[str]:
         # the script itself looks into /usr/sbin, too: nothing there is asked for in these tests
@@ -56,10 +57,10 @@ class Machine:
 
     @property
     def installed(self) -> str:
-        return self._calls.read_text() if self._calls.exists() else ""
+        return self.calls.read_text() if self.calls.exists() else ""
 
 
-@pytest.mark.parametrize("what", ["run", "test"])
+@pytest.mark.parametrize("what", ["run", "test", "bench"])
 def test_nothing_missing_nothing_done(machine: Machine, what: str) -> None:
     done = machine.run(what)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -68,7 +69,7 @@ def test_nothing_missing_nothing_done(machine: Machine, what: str) -> None:
 
 def test_only_what_is_missing_is_installed(machine: Machine) -> None:
     machine.lacks("mvn")
-    machine.lacks_package("lua-cjson")
+    machine.lacks_packages("lua-cjson")
     done = machine.run("run")
     assert done.returncode == 0, done.stderr
     assert done.stderr == "installing Debian packages: maven lua-cjson\n"
@@ -78,12 +79,30 @@ def test_only_what_is_missing_is_installed(machine: Machine) -> None:
 
 
 def test_the_tests_need_more_than_the_demo(machine: Machine) -> None:
-    machine.lacks_package("luajit2")
+    machine.lacks_packages("luajit2")
     machine.lacks("chromium")
     assert machine.run("run").returncode == 0
     assert machine.installed == ""
     assert machine.run("test").returncode == 0
     assert machine.installed.endswith("luajit2 chromium\n")
+
+
+def test_services_that_are_installed_by_the_way_are_disabled(machine: Machine) -> None:
+    machine.lacks_packages("nginx", "wrk", "redis-server")
+    machine.has("tee", "exec cat >/dev/null")
+    machine.has("chmod")
+    machine.has("systemctl", f'echo "systemctl $@" >> {machine.calls}')
+    assert machine.run("bench").returncode == 0
+    _, install, *disabled = machine.calls.read_text().splitlines()
+    assert install.endswith("nginx wrk redis-server")
+    assert disabled == ["systemctl disable nginx", "systemctl disable redis-server"]
+
+
+def test_a_service_that_was_there_is_left_as_it_is(machine: Machine) -> None:
+    machine.lacks_packages("wrk")
+    machine.has("systemctl", f'echo "systemctl $@" >> {machine.calls}')
+    assert machine.run("bench").returncode == 0
+    assert "systemctl" not in machine.calls.read_text()
 
 
 def test_without_root_and_sudo_it_says_what_to_do(machine: Machine) -> None:

@@ -1,0 +1,131 @@
+"""Puts a run into the docs: one section of performance.md, made anew, and the plot of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bench import growth, model
+from bench.report import number
+from local.errors import LocalError
+
+HEADING = "## Reads side by side, and how their cost grows"
+_HEADER = ["/s", "p50 ms", "p99 ms", "p99.9 ms", "CPU µs", "MB", "batch"]
+_COLUMNS = ("rps", "p50_ms", "p99_ms", "p99_9_ms", "cpu_us", "rss_mb")
+_READS = (
+    "proxy", "proxy-one-by-one", "proxy-to-static", "backend", "asgi-constant", "redis-asgi",
+    "nginx-static", "rocksdict",
+)  # fmt: skip
+
+Document = Mapping[str, Any]
+
+
+def publish(results: Path, docs: Path) -> list[Path]:
+    """Writes what results.json says; the files that were written. LocalError."""
+    try:
+        document = json.loads(results.read_text())
+    except OSError as error:
+        raise LocalError(f"there is no run to publish: {results}: {error.strerror}.") from error
+    page, plot, bars = docs / "performance.md", docs / "reads.png", docs / "reads.txt"
+    try:
+        section = section_of(document)
+    except ValueError as error:
+        raise LocalError(f"{results} cannot be published: {error}.") from error
+    page.write_text(with_section(page.read_text(), section))
+    growth.plot(document, plot)
+    bars.write_text(growth.text(document))
+    return [page, plot, bars]
+
+
+def with_section(page: str, section: str) -> str:
+    """The page with this in place of the section of the same heading; LocalError."""
+    heading = section.partition("\n")[0]
+    before, found, rest = page.partition(f"{heading}\n")
+    if not found:
+        raise LocalError(f"performance.md has no section {heading!r}.")
+    _, next_heading, after = rest.partition("\n## ")
+    return f"{before}{section.rstrip()}\n{next_heading}{after}"
+
+
+def section_of(document: Document) -> str:
+    """The whole of it as Markdown; ValueError if the run has not measured all that it needs."""
+    return "\n\n".join(
+        [
+            f"{HEADING}\n{_about(document)}",
+            _table(_header("row", "conn."), _of_reads(document)),
+            "Targets: " + "; ".join(_targets(document)) + ".",
+            "![CPU of a read by connections, keys, partitions, backends, values](reads.png)\n\n"
+            "The same as text: [reads.txt](reads.txt). Each row of the following differs from the "
+            "base in one thing (64 connections, by proxy; large values: a tenth of the keys).",
+            _table(
+                _header("row", "backends", "keys", "partitions", "B a value"), _of_factors(document)
+            ),
+            f"**Cost of a read by proxy.** {model.describe(document)}",
+        ]
+    )
+
+
+def _about(document: Document) -> str:
+    machine, options = document["machine"], document["options"]
+    system = machine["system"].partition("-")[0]
+    return (
+        f"`python -m bench --publish` writes this section from the last run: {machine['cores']} "
+        f"cores ({machine['cpu']}), {machine['memory_gb']} GB, {system}, Python "
+        f"{machine['python']};\n{options['records']:,} keys, medians of {options['rounds']} rounds "
+        f"of {options['seconds']} s, all rows in turn, loopback only. Others used "
+        f"{machine['others']:.0%} of the cores meanwhile.\nCPU is that of all servers of the row, "
+        f"MB their resident memory with shared pages counted once (`rocksdict`: at its peak);\n"
+        f"batch is how many reads nginx sent to a backend at a time."
+    )
+
+
+def _header(*first: str) -> list[str]:
+    return [*first, *_HEADER]
+
+
+def _table(header: list[str], lines: list[list[str]]) -> str:
+    rule = ["---", *["---:"] * (len(header) - 1)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in [header, rule, *lines])
+
+
+def _numbers(row: Document) -> list[str]:
+    values = [*(row[name] for name in _COLUMNS), row["more"].get("batch")]
+    return ["" if value is None else number(value) for value in values]
+
+
+def _of_reads(document: Document) -> list[list[str]]:
+    return [
+        [f"`{row['name']}`", str(row["connections"] or ""), *_numbers(row)]
+        for row in document["rows"]
+        if row["name"] in _READS
+    ]
+
+
+def _of_factors(document: Document) -> list[list[str]]:
+    return [
+        [f"`{row['name']}`"]
+        + [f"{row['more'][name]:,}" for name in ("backends", "keys", "partitions", "value_bytes")]
+        + _numbers(row)
+        for row in document["rows"]
+        if "backends" in row["more"]
+    ]
+
+
+def _targets(document: Document) -> list[str]:
+    """Each target of the run's rows, and whether it was met."""
+    found = []
+    for row in document["rows"]:
+        at = "" if row["connections"] is None else f" at {row['connections']}"
+        for each in row["beside"]:
+            if (target := each["target"]) is None:
+                continue
+            value = (each["ratio"] if target["of_ratio"] else each["ours"])["median"]
+            unit = f"× {each['beside']}" if target["of_ratio"] else each["unit"]
+            found.append(
+                f"`{row['name']}`{at}, {each['what']} {'≥' if target['at_least'] else '≤'} "
+                f"{number(target['bound'])} {unit}: "
+                f"{'met' if each['met'] else 'missed'} ({number(value)})"
+            )
+    return found or ["none, the run was too small"]

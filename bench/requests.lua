@@ -1,0 +1,57 @@
+-- wrk's script: point reads or batches of random keys, and one line of JSON at the end (bench/load.py).
+-- Arguments: path, number of keys, seed, keys a batch (0: point reads), think time in ms (0: none),
+-- step (0: all keys alike; else Zipf, the k-th most popular key being number k * step modulo the keys).
+
+local random, floor, format = math.random, math.floor, string.format
+
+local path, count, size, step
+
+local function alike()
+    return random(0, count - 1)
+end
+
+-- log(1 + 1/k) / log(count + 1) of all requests ask for the k-th: Zipf's law with exponent 1
+local function zipf()
+    return (floor((count + 1) ^ random()) - 1) * step % count
+end
+
+local number = alike
+
+-- wrk.format would build a table of headers for each request
+local function read()
+    return format("GET %s/customer-%07d HTTP/1.1\r\nHost: bench\r\n\r\n", path, number())
+end
+
+local function batch()
+    local keys = {}
+    for i = 1, size do
+        keys[i] = format('"customer-%07d"', number())
+    end
+    local body = '{"keys":[' .. table.concat(keys, ",") .. "]}"
+    return format("POST %s HTTP/1.1\r\nHost: bench\r\nContent-Length: %d\r\n\r\n%s",
+                  path, #body, body)
+end
+
+function init(args)
+    path, count = args[1], tonumber(args[2])
+    math.randomseed(tonumber(args[3]))
+    size, step = tonumber(args[4]), tonumber(args[6])
+    number = step > 0 and zipf or alike
+    request = size > 0 and batch or read
+    local think = tonumber(args[5])
+    -- without the function there is no delay, and none of its cost
+    if think > 0 then
+        delay = function()
+            return random(0, 2 * think)
+        end
+    end
+end
+
+function done(summary, latency)
+    local e = summary.errors
+    io.write(format(
+        '{"requests":%d,"duration_us":%d,"refused":%d,"unanswered":%d,'
+        .. '"p50_us":%d,"p99_us":%d,"p99_9_us":%d}\n',
+        summary.requests, summary.duration, e.status, e.connect + e.read + e.write + e.timeout,
+        latency:percentile(50), latency:percentile(99), latency:percentile(99.9)))
+end

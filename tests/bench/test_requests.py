@@ -1,0 +1,81 @@
+"""wrk's script, run by LuaJIT as wrk runs it."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections import Counter
+from math import log
+from pathlib import Path
+
+import pytest
+
+from bench import load, records
+from bench.load import Asked
+
+_SCRIPT = Path(load.__file__).with_name("requests.lua")
+_DRIVER = """
+dofile(arg[1])
+local asked = tonumber(arg[2])
+init({unpack(arg, 3)})
+for _ = 1, asked do io.write(request(), "\\n--\\n") end
+io.write(tostring(delay and delay() or "none"))
+"""
+
+
+def _requests(asked: Asked, count: int, seed: int = 7) -> tuple[list[str], str]:
+    """What it asks for, and one think time."""
+    command = ["luajit", "-", str(_SCRIPT), str(count), *asked.arguments(seed)]
+    done = subprocess.run(
+        command, input=_DRIVER, capture_output=True, text=True, check=True, timeout=60
+    )
+    *requests, delay = done.stdout.split("\n--\n")
+    return requests, delay
+
+
+def _numbers(requests: list[str]) -> Counter[int]:
+    return Counter(int(n) for request in requests for n in re.findall(r"customer-(\d+)", request))
+
+
+def test_a_read_asks_for_one_key_as_the_records_have_it() -> None:
+    [request], delay = _requests(Asked("/customers", 1), 1)
+    assert request.replace("\r", "") == (
+        f"GET /customers/{records.key(0).decode()} HTTP/1.1\nHost: bench\n\n"
+    )
+    assert delay == "none"
+
+
+def test_a_batch_is_json_of_as_many_bytes_as_it_says() -> None:
+    [request], _ = _requests(Asked("/views/customers/batch", 1000, batch=5), 1)
+    head, _, body = request.replace("\r", "").partition("\n\n")
+    assert head.startswith("POST /views/customers/batch HTTP/1.1\n")
+    assert f"Content-Length: {len(body)}" in head
+    assert len(json.loads(body)["keys"]) == 5
+
+
+def test_a_reader_that_thinks_waits_up_to_twice_the_mean() -> None:
+    _, delay = _requests(Asked("/customers", 10, think_ms=4), 1)
+    assert 0 <= int(delay) <= 8
+
+
+def test_all_keys_are_asked_for_alike() -> None:
+    found = _numbers(_requests(Asked("/customers", 10), 20_000)[0])
+    assert sorted(found) == list(range(10))
+    assert all(count == pytest.approx(2_000, rel=0.15) for count in found.values())
+
+
+def test_zipf_asks_for_the_kth_key_in_proportion_to_one_kth() -> None:
+    keys, asked = 1000, 50_000
+    found = _numbers(_requests(Asked("/customers", keys, zipf=True), asked)[0])
+    assert set(found) <= set(range(keys))
+    # sampled with a fixed seed: three of these have a thousand requests or more
+    for k in (1, 2, 3, 10):
+        number = (k - 1) * records.step_of(keys) % keys
+        expected = asked * log(1 + 1 / k) / log(keys + 1)
+        assert found[number] == pytest.approx(expected, rel=0.15), k
+    # in all, the law reaches the rarest
+    rare = sum(
+        found[(k - 1) * records.step_of(keys) % keys] for k in range(keys // 2 + 1, keys + 1)
+    )
+    assert rare == pytest.approx(asked * log((keys + 1) / (keys / 2 + 1)) / log(keys + 1), rel=0.15)

@@ -1,0 +1,27 @@
+"""Connections wait for an instance that is busy; they are not refused."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack
+
+import pytest
+
+from tests.conftest import MakeTopic
+from tests.system.backends import views_toml
+from tests.system.conftest import Deploy
+
+pytestmark = pytest.mark.system
+
+CONNECTIONS = 400
+PATIENCE = 0.9  # s; what finds no room asks again after 1 s
+
+
+def test_hundreds_of_connections_can_be_opened_while_nobody_accepts(
+    deploy: Deploy, make_topic: MakeTopic
+) -> None:
+    [backend] = deploy(views_toml(v={"topic": make_topic(1, name="backlog")})).start(1)
+    with backend.paused(), ExitStack() as opened:
+        for _ in range(CONNECTIONS):
+            opened.enter_context(socket.create_connection(("127.0.0.1", backend.port), PATIENCE))
+    assert backend.get("/health/live").status == 200
