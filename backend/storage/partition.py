@@ -37,7 +37,7 @@ class StorePartition:
         self.path = path
         self._closed = False
         self._memory = memory
-        self._db = Rdict(str(path), options)
+        self._db = _open(path, options)
         if memory:
             # nothing to recover; nor can this environment sync a log
             unlogged = WriteOptions()
@@ -214,6 +214,12 @@ class StorePartition:
             with suppress(Exception):  # it cannot sync the log that it does not have
                 self._db.close()
             shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _open(path: Path, options: Options) -> Rdict:
+    # An existing one's column family has to be named. Its options come from its own files else,
+    # where neither the shared block cache nor the filters are (rocksdict 0.3.29).
+    return Rdict(str(path), options, {"default": options})
 
 
 def _store_error(what: str, error: Exception) -> StoreError:

@@ -1,6 +1,7 @@
 """The store partitions: real RocksDB, real damage, really killed."""
 
 import random
+import re
 import subprocess
 import sys
 import threading
@@ -112,6 +113,24 @@ def test_touch_notes_the_time_and_nothing_else(folder: DataFolder) -> None:
     store.close()
     store = opened(folder)
     assert (store.position, store.identity) == (5, identity(alive_at=777))
+    store.close()
+
+
+def test_one_that_was_there_already_is_opened_with_all_of_the_tuning(folder: DataFolder) -> None:
+    filled(folder).close()
+    store = opened(folder)
+    cache = folder._memory.cache
+    before = cache.get_usage()
+    assert store.get(b"\x01999") is not None
+    assert cache.get_usage() > before, "blocks lie in the cache of all"
+    batch = store.new_batch()
+    for i in range(3000):
+        batch.put(b"\x01another %d" % i, value_of(i))
+    store.write(batch, 6000)
+    store._db.flush()
+    properties = str(store._db.property_value("rocksdb.aggregated-table-properties"))
+    [filters] = re.findall(r"filter block size=(\d+)", properties)
+    assert int(filters) > 2 * 3000 * TUNING.bloom_bits_per_key / 8 * 0.9, "new files have one, too"
     store.close()
 
 
