@@ -313,6 +313,10 @@ class Application:
         """For the worker: see Shell.answer_now."""
         return self._shell.answer_now(raw_path)
 
+    def reads_now(self, body: bytes) -> Answer:
+        """For the worker: see Shell.reads_now."""
+        return self._shell.reads_now(body)
+
     def drain(self) -> float:
         """For the worker: streams end, and in so many seconds it may stop to accept requests."""
         seconds = self.instance.drain()

@@ -19,6 +19,7 @@ from gunicorn.asgi.protocol import ASGIProtocol
 from gunicorn.workers import gasgi
 
 from backend.api.answer import Answer, problem_answer
+from backend.api.coalesced import PATH as READS
 from backend.core.errors import Problem
 
 log = logging.getLogger("backend.worker")
@@ -129,7 +130,13 @@ class _Connection(ASGIProtocol):  # type: ignore[misc]
 
     async def _serve_http_request(self, request: Any, sockname: Any, peername: Any) -> bool:
         """Point reads that can be answered at once go round ASGI; the answers are the same."""
-        if (
+        if request.raw_path == READS and request.method == "POST":
+            receiver = self._body_receiver
+            # all of it has come with the headers nearly always
+            if receiver is not None and receiver._complete and not self._will_close(request, False):
+                self._safe_write(_response(self.worker.asgi.reads_now(b"".join(receiver._chunks))))
+                return True
+        elif (
             request.method == "GET"
             and not request.query
             and not request.content_length

@@ -1,5 +1,6 @@
 --- GET /proxy/health: what this worker knows. 503 while it has no map.
 
+local batcher = require "proxy.batcher"
 local cjson = require "cjson.safe"
 local discovery = require "proxy.discovery"
 local retry_budget = require "proxy.retry_budget"
@@ -23,6 +24,7 @@ local function backends_of(map, failing)
             address = backend.name,
             state = backend.state,
             usable = backend.address ~= nil and backend.rank <= best.rank,
+            reads = batcher.report(backend.name) or cjson.null,
             left_out = left_out_of(failing.by_name[backend.name]),
         }
     end

@@ -4,25 +4,29 @@
 -- the request on to `access_others`: others forward.
 
 local balancer = require "ngx.balancer"
+local batcher = require "proxy.batcher"
 local discovery = require "proxy.discovery"
 local health = require "proxy.health"
+local metrics = require "proxy.metrics"
 local passive_health = require "proxy.passive_health"
 local problem = require "proxy.problem"
 local query = require "proxy.query"
 local reload = require "proxy.reload"
 local retry_budget = require "proxy.retry_budget"
+local settings = require "proxy.settings"
 local topology = require "proxy.topology"
 
 local _M = {}
 
-local HEALTH_PATH = "/proxy/health"
 local ANY_ASKED = 3
 local OTHERS_ASKED = 2
 
 -- Seconds, for point reads: one backend that hangs shall not hold up readers while others could
 -- answer. (A stopped process still accepts connections: only the read finds it out. A backend waits
 -- 0.2 s itself before it says 503.) All else has the time-outs of nginx.conf.
-local POINT_CONNECT, POINT_SEND, POINT_READ, POINT_READ_LAST = 0.25, 1, 0.4, 2
+local POINT_CONNECT, POINT_SEND = 0.25, 1
+local POINT_READ = settings.read_timeout
+local POINT_READ_LAST = 5 * POINT_READ
 
 -- nginx itself tries these again: GET and HEAD whatever happened, POST if nothing was sent yet
 local TRIED_AGAIN = { GET = true, HEAD = true, POST = true }
@@ -112,13 +116,48 @@ end
 -- Hot path, with balance and log: no closures, no logging, no JSON, one lookup of ngx.ctx a phase,
 -- and no lists of our own as long as nobody fails.
 
---- Access phase of what `access` has sent to @retiring, and of all that it has not.
-function _M.access_retiring()
-    local var = ngx.var
-    if var.request_uri == HEALTH_PATH then
-        return health.answer(failing, budget)
+-- what the proxy says of itself
+local PAGES = {
+    ["/proxy/health"] = function() return health.answer(failing, budget) end,
+    ["/proxy/metrics"] = metrics.answer,
+}
+
+--- Whether the client accepts the ordinary form: nginx shows the first of several headers.
+local function has_one_accept()
+    return type(ngx.req.get_headers(100).accept) == "string"
+end
+
+--- Whether the read may travel with others: if it asks for no more than the value, of its active,
+-- with whom nobody has found fault.
+local function may_travel(var, holder, owner)
+    if settings.batches == 0 or holder.id ~= owner or failing.by_name[holder.name] then
+        return false
     end
-    retry_budget.earn(budget)
+    local plain = var.queryable_plain
+    return plain ~= "" and not var.request_uri:find("[?#]")
+        and (plain == "without accept" or has_one_accept())
+end
+
+local LEADS, ANSWERED, AGAIN = batcher.LEADS, batcher.ANSWERED, batcher.AGAIN
+
+--- The read, together with others: true if that has answered it. Else whether to find out anew
+-- whom to ask: time has passed.
+local function travel(var, ctx, holder)
+    local outcome, of, place = batcher.take(holder, var.request_uri)
+    if outcome == ANSWERED then
+        ctx.batch = of
+        batcher.send(of, place)
+        return true
+    end
+    if outcome == LEADS then
+        -- nginx empties the context when it hands a request on, and keeps its variables
+        ctx.lead, var.queryable_lead = of, of
+    end
+    return false, outcome == AGAIN
+end
+
+--- For the balancer, whom to ask; or the answer, where that is had in another way.
+local function find_backends(var, alone)
     local map = discovery.map()
     if not map then
         return problem.send("no-topology")
@@ -132,6 +171,15 @@ function _M.access_retiring()
         var.queryable_owner = owner
     end
     is_point = partition and is_point and IS_READ[var.request_method]
+    if is_point and not alone and holders[1] and may_travel(var, holders[1], owner) then
+        local is_answered, again = travel(var, ngx.ctx, holders[1])
+        if is_answered then
+            return
+        end
+        if again then
+            return find_backends(var, true)
+        end
+    end
     local good = holders.good
     if #holders == 0 then
         holders, good = others_than(map, NOBODY, ANY_ASKED), 0
@@ -142,6 +190,20 @@ function _M.access_retiring()
         holders, good = passive_health.order(failing, holders, is_point, ngx.now())
     end
     ask(holders, good, is_point, 0)
+end
+
+local function begin(var, alone)
+    local page = PAGES[var.request_uri]
+    if page then
+        return page()
+    end
+    retry_budget.earn(budget)
+    return find_backends(var, alone)
+end
+
+--- Access phase of what `access` has sent to @retiring.
+function _M.access_retiring()
+    return begin(ngx.var, true)
 end
 
 --- Whether the request may be asked again after all its holders failed.
@@ -155,13 +217,23 @@ function _M.access()
     if reload.is_retiring() then
         return ngx.exit(LAST_OF_CONNECTION)
     end
-    return _M.access_retiring()
+    return begin(ngx.var, false)
+end
+
+--- A lead that came to nothing.
+local function end_lead(var, has_failed)
+    local token = var.queryable_lead
+    if token and token ~= "" then
+        batcher.end_lead(tonumber(token), has_failed)
+        var.queryable_lead = ""
+    end
 end
 
 --- Access phase after no holder of a key could be reached (nginx's own 502 or 504).
 function _M.access_others()
     local var = ngx.var
     note_last_failure(var)
+    end_lead(var, true)
     local map = discovery.map()
     local _, _, holders, _, is_point = route(map)
     if #holders == 0 or was_denied(var) or not may_ask_others(var) then
@@ -177,6 +249,10 @@ end
 --- What the attempt before says of its backend; whether there may be a further one.
 local function after_failure(ctx, now)
     local peer = ctx.peer
+    if ctx.lead then
+        batcher.end_lead(ctx.lead, true)
+        ctx.lead = nil
+    end
     local _, status = balancer.get_last_failure()
     if status == 503 then
         passive_health.succeeded(failing, peer.name)
@@ -220,11 +296,30 @@ function _M.balance()
     end
 end
 
+--- Header filter phase of every response: the next may be asked, however slowly the client takes
+-- this one.
+function _M.header_filter()
+    local ctx = ngx.ctx
+    if ctx.lead then
+        batcher.end_lead(ctx.lead, false)
+        ctx.lead = nil
+    end
+end
+
 --- Log phase of every request.
 function _M.log()
     local var = ngx.var
     local ctx = ngx.ctx
     local peer = ctx.peer
+    if ctx.batch then
+        var.queryable_attempts = 1
+        var.queryable_batch = ctx.batch.count
+        return
+    end
+    if ctx.lead or not peer then
+        -- the client went
+        end_lead(var, false)
+    end
     if not peer then
         -- nginx empties the context when it hands a request on: a problem in the end has none
         if not was_denied(var) then
@@ -242,5 +337,15 @@ function _M.log()
         discovery.note(epoch, peer)
     end
 end
+
+batcher.init(
+    function(peer, epoch)
+        passive_health.succeeded(failing, peer.name)
+        discovery.note(epoch, peer)
+    end,
+    function(peer, began)
+        passive_health.failed(failing, peer.name, began, ngx.now())
+    end
+)
 
 return _M

@@ -37,6 +37,19 @@ local function positive_number(name, default)
     return value
 end
 
+local function whole_number(name, default, most)
+    local text = os.getenv(name)
+    if not text or text == "" then
+        return default
+    end
+    local value = text:match("^%d+$") and tonumber(text)
+    if not value or value > most then
+        error(name .. ": '" .. text .. "' is not a whole number, 0 to " .. most
+              .. "; leave it out for " .. default, 0)
+    end
+    return value
+end
+
 --- Reads all settings; an error names the variable, what is wrong, and what would be right.
 function _M.load()
     local text = os.getenv("QUERYABLE_BACKENDS")
@@ -49,6 +62,8 @@ function _M.load()
     end
     _M.seeds = backends
     _M.refresh = positive_number("QUERYABLE_PROXY_REFRESH", 1)
+    _M.read_timeout = positive_number("QUERYABLE_PROXY_READ_TIMEOUT", 0.4)
+    _M.batches = whole_number("QUERYABLE_PROXY_BATCHES", 1, 16)
 end
 
 return _M

@@ -33,6 +33,9 @@ class Elsewhere(Exception):
 # Waiting does not help: these need a person.
 HOPELESS = frozenset(("mis-partitioned", "repartitioned"))
 
+# Fewer keys are hashed faster one by one.
+_WORTH_A_MATRIX = 24
+
 
 class Everywhere(Unavailable):
     """The key may be in any partition: only all of them together can answer for it.
@@ -208,6 +211,9 @@ class Holders:
             or (facts is not None and facts.partitions != count)
         ):
             return None
+        if len(keys) < _WORTH_A_MATRIX:
+            place = self._partition_of
+            return [place(key, count) for key in keys]
         found: list[int] = partitions_of_batch(self.view.partitioner, keys, count).tolist()
         return found
 

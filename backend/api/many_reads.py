@@ -21,20 +21,29 @@ Outcome = bytes | None | Problem | Elsewhere
 def outcomes(reads: ViewReads, keys: Sequence[bytes]) -> list[Outcome]:
     """One a key, in their order. Some 10 µs a key: whoever has many gives way between."""
     try:
-        partitions = reads.partitions(keys)
+        by_partition = placed(reads, keys)
     except Unavailable as unavailable:
         return [unavailable] * len(keys)
-    if partitions is None:
+    if by_partition is None:
         return [_one(reads, key) for key in keys]
-    by_partition: dict[int, list[int]] = {}
-    for number, partition in enumerate(partitions):
-        by_partition.setdefault(partition, []).append(number)
     found: list[Outcome] = [None] * len(keys)
     for partition, numbers in by_partition.items():
         theirs = _of_partition(reads, partition, [keys[number] for number in numbers])
         for number, outcome in zip(numbers, theirs, strict=True):
             found[number] = outcome
     return found
+
+
+def placed(reads: ViewReads, keys: Sequence[bytes]) -> dict[int, list[int]] | None:
+    """Partition -> which of the keys it has, by number; None where only a read of each key can
+    tell. Unavailable."""
+    partitions = reads.partitions(keys)
+    if partitions is None:
+        return None
+    by_partition: dict[int, list[int]] = {}
+    for number, partition in enumerate(partitions):
+        by_partition.setdefault(partition, []).append(number)
+    return by_partition
 
 
 def _of_partition(reads: ViewReads, partition: int, keys: list[bytes]) -> list[Outcome]:

@@ -47,7 +47,7 @@ class ViewReads(Holders):
         plain = view.store == "key-value" and view.key_codec.keeps_bytes
         self._stored_key = ENTRY.__add__ if plain else view.layout.stored_key
         self._expires = view.retention is not None
-        self._key_json = view.key_codec.to_json
+        self.key_json = view.key_codec.to_json
         self.value_json = view.value_codec.to_json
         self.max_key_bytes = serving.settings.max_key_bytes
         me = serving.settings.instance_id
@@ -67,6 +67,17 @@ class ViewReads(Holders):
                 "key-undecodable",
                 f"View {self.view.name} has {self.view.key} keys, and this is {e}.",
             ) from None
+
+    def parse_keys(self, texts: list[bytes]) -> list[bytes]:
+        """`parse_key` of each; where one of them is refused, all are."""
+        if self.view.key != "string" or max(map(len, texts)) > self.max_key_bytes:
+            return list(map(self.parse_key, texts))
+        try:
+            # text is text, joined or not
+            b" ".join(texts).decode()
+        except UnicodeDecodeError:
+            return list(map(self.parse_key, texts))
+        return texts
 
     def parse_raw_key(self, raw: bytes) -> bytes:
         """Record bytes that the reader gave as such; BadRequest, KeyTooLong."""
@@ -104,7 +115,7 @@ class ViewReads(Holders):
         value = self.value_json(stored[ENTRY_HEAD_SIZE:])
         self.counts.found += 1
         headers += (JSON, VARY, self.etag(held, stored))
-        return Answer(200, headers, b'{"key":%b,"value":%b}' % (self._key_json(key), value))
+        return Answer(200, headers, b'{"key":%b,"value":%b}' % (self.key_json(key), value))
 
     def value(self, key: bytes) -> bytes | None:
         """What `read` says of a plain question, without all that stands around it: the value as
@@ -139,7 +150,7 @@ class ViewReads(Holders):
         if representation != AS_JSON:
             more, body = represented(representation, raw, self.view.value_codec)
             return Answer(200, [*headers, *more], body)
-        body = b'{"key":%b,"value":%b}' % (self._key_json(key), self.value_json(raw))
+        body = b'{"key":%b,"value":%b}' % (self.key_json(key), self.value_json(raw))
         return Answer(200, [*headers, JSON], body)
 
     def count(self, answer: Answer) -> None:

@@ -12,6 +12,8 @@ from typing import Any
 from backend.api.answer import Answer, problem_answer
 from backend.api.appends import Appends
 from backend.api.asgi import App, Receive, Scope, Send
+from backend.api.coalesced import PATH as READS
+from backend.api.coalesced import CoalescedReads
 from backend.api.copies import Copies
 from backend.api.forwarding import Forwarder
 from backend.api.gathering import Gatherer
@@ -46,6 +48,7 @@ class Shell:
         self._forwarder: Forwarder | None = None
         self._heartbeats: Heartbeats | None = None
         self._copies = Copies(serving)
+        self._coalesced = CoalescedReads(serving, self._paths, self._reads, self.answer_now)
         self._in_flight = 0
         self._max_in_flight = serving.settings.max_in_flight
 
@@ -121,6 +124,16 @@ class Shell:
         self._complete(answer, "GET")
         return answer
 
+    def reads_now(self, body: bytes) -> Answer:
+        """The complete answer to point reads that travel together."""
+        try:
+            answer = self._coalesced.answer(body)
+        except Exception:
+            log.exception("POST %r", READS)
+            answer = problem_answer(_internal())
+        self._complete(answer, "POST")
+        return answer
+
     def _complete(self, answer: Answer, method: str) -> None:
         headers = answer.headers
         if answer.status == 304:
@@ -136,6 +149,14 @@ class Shell:
         )
         body = b"" if method == "HEAD" else answer.body
         await send({"type": "http.response.body", "body": body})
+
+    async def _together(self, scope: Scope, receive: Receive) -> Answer:
+        try:
+            if scope["method"] != "POST":
+                raise MethodNotAllowed(scope["method"], "POST")
+            return self._coalesced.answer(await read_body(receive, MAX_BODY))
+        except Problem as problem:
+            return problem_answer(problem)
 
     async def _append(self, topic: str, scope: Scope, receive: Receive) -> Answer:
         try:
@@ -164,6 +185,9 @@ class Shell:
             refused = await self._copies.answer(await read_body(receive, _SIGNED_BYTES), send)
             if refused is not None:
                 await self._send(problem_answer(refused), "POST", send)
+            return
+        if scope["raw_path"] == READS:
+            await self._bounded(self._together(scope, receive), scope, send)
             return
         topic = self._appends.topic_of(scope["raw_path"])
         if topic is not None:

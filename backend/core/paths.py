@@ -53,6 +53,11 @@ class Paths:
         # most have one or two segments: the longest prefix that is known wins by being tried first
         self._depths = sorted({p.count(b"/") for p in self._by_prefix}, reverse=True)
 
+    @property
+    def prefixes(self) -> dict[bytes, View]:
+        """What stands before the last slash of a key's path, if none of it is encoded."""
+        return {prefix[:-1]: view for prefix, view in self._by_prefix.items()}
+
     def key_path(self, raw_path: bytes) -> KeyPath | None:
         """What `raw_path` (still encoded, without the query) names; None if it is no key's path.
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from backend.core.reads_wire import ASK_ALONE, Head, Item, decode_paths, encode_answers
+
 EPOCH = "1000-1"
 VIEWS = {
     "words": {"path": "/words", "partitions": 9, "partitioner": "murmur2", "key": "string"},
@@ -62,8 +64,10 @@ class Backend:
         self.holds: dict[str, list[int]] = {}
         self.stands_by: dict[str, list[int]] = {}
         self.behave: Behaviour = self.answer
+        self.behave_together: Behaviour = self.together
         self.topology: Behaviour = self.processors
         self.requests: list[Request] = []
+        self.batches: list[int] = []  # how many reads travelled in each
         self.map_requests: list[Request] = []
         self.map_answers: list[int] = []
         self.connections = 0
@@ -142,6 +146,9 @@ class Backend:
         if is_map:
             self.map_requests.append(request)
             answer = self.topology(request)
+        elif request.path == "/internal/reads":
+            self.batches.append(len(decode_paths(request.body)))
+            answer = self.behave_together(request)
         else:
             self.requests.append(request)
             answer = self.behave(request)
@@ -158,6 +165,24 @@ class Backend:
         if request.method != "HEAD":
             handler.wfile.write(answer.body)
         handler.wfile.flush()
+
+    def together(self, asked: Request) -> Answer | None:
+        """Reads that travel together: each as it would be answered alone."""
+        heads: list[Head] = []
+        items: list[Item] = []
+        for path in decode_paths(asked.body):
+            request = Request("GET", path.decode(), {}, b"", asked.connection)
+            self.requests.append(request)
+            answer = self.behave(request)
+            if answer is None:
+                return None
+            if answer.status == 503:
+                items.append(ASK_ALONE)
+                continue
+            lines = "".join(f"{name}: {value}\n" for name, value in answer.headers.items())
+            heads.append((answer.status, lines.encode()))
+            items.append((len(heads) - 1, b"", answer.body))
+        return Answer(200, encode_answers(self.cluster.epoch.encode(), heads, items))
 
     def answer(self, request: Request) -> Answer:
         """What a good backend says: who it is."""

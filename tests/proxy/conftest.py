@@ -30,8 +30,8 @@ def start_nginx(tmp_path: Path) -> Iterator[StartNginx]:
     """``start_nginx(backends, QUERYABLE_PROXY_REFRESH="60")``."""
     with ExitStack() as running:
 
-        def start(backends: str, **environment: str) -> Nginx:
-            nginx = Nginx(tmp_path / "prefix", backends, environment)
+        def start(backends: str, workers: int | None = None, **environment: str) -> Nginx:
+            nginx = Nginx(tmp_path / "prefix", backends, environment, workers)
             running.callback(nginx.stop)
             return nginx
 

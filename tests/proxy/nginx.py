@@ -28,10 +28,16 @@ def executable() -> str:
     return found
 
 
-def lay_out(prefix: Path, port: int) -> None:
+def lay_out(prefix: Path, port: int, workers: int | None = None) -> None:
     """What proxy/README.md asks of a prefix."""
     (prefix / "logs").mkdir(parents=True)
-    (prefix / "nginx.conf").symlink_to(ROOT / "nginx.conf")
+    if workers is None:
+        (prefix / "nginx.conf").symlink_to(ROOT / "nginx.conf")
+    else:
+        text = (ROOT / "nginx.conf").read_text()
+        changed = text.replace("worker_processes auto;", f"worker_processes {workers};")
+        assert changed != text
+        (prefix / "nginx.conf").write_text(changed)
     (prefix / "proxy").symlink_to(ROOT / "proxy")
     if MODULES.is_dir():
         (prefix / "modules").symlink_to(MODULES)
@@ -55,10 +61,17 @@ def command(prefix: Path, *more: str) -> list[str]:
 class Nginx:
     """Started on construction; ended by `stop`, or with the block that it is used for."""
 
-    def __init__(self, prefix: Path, backends: str, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        prefix: Path,
+        backends: str,
+        environment: Mapping[str, str],
+        workers: int | None = None,
+    ) -> None:
+        """`workers`: how many, where that is not to be a matter of the machine."""
         (self.port,) = free_ports(1)
         self.prefix = prefix
-        lay_out(prefix, self.port)
+        lay_out(prefix, self.port, workers)
         self._environment = {**os.environ, "QUERYABLE_BACKENDS": backends, **environment}
         self._log = prefix / "logs" / "output.log"
         self.start()

@@ -123,6 +123,7 @@ def test_the_proxys_health_names_the_backends(cluster: Cluster, nginx: Nginx) ->
             "address": f"127.0.0.1:{backend.port}",
             "state": "running",
             "usable": True,
+            "reads": None,
             "left_out": None,
         }
         for backend in cluster.backends
@@ -138,7 +139,7 @@ def test_the_access_log_says_who_answered(cluster: Cluster, nginx: Nginx) -> Non
     keyed, unkeyed = sorted(nginx.access_log(2), key=lambda entry: entry["view"], reverse=True)
     assert set(keyed) == {
         "time", "request_id", "client", "method", "uri", "status", "bytes", "request_time", "view",
-        "partition", "owner", "attempts", "upstream_addr", "upstream_status",
+        "partition", "owner", "attempts", "batch", "upstream_addr", "upstream_status",
         "upstream_connect_time", "upstream_response_time", "served_by",
     }  # fmt: skip
     expected = {
@@ -159,7 +160,7 @@ def test_the_access_log_says_who_answered(cluster: Cluster, nginx: Nginx) -> Non
     assert 0 <= float(keyed["upstream_response_time"]) < 10
     assert 0 <= keyed["request_time"] < 10
     assert len({entry["request_id"] for entry in (keyed, unkeyed)} - {""}) == 2
-    nothing = {"view": "", "partition": None, "owner": "", "attempts": 1}
+    nothing = {"view": "", "partition": None, "owner": "", "attempts": 1, "batch": None}
     assert {name: unkeyed[name] for name in nothing} == nothing
 
 

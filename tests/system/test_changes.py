@@ -113,6 +113,7 @@ def test_every_change_once_and_in_order_whoever_is_asked(
     backends = deployment.start(2)
     addresses = ",".join(f"127.0.0.1:{backend.port}" for backend in backends)
     with Nginx(tmp_path / "nginx", addresses, {}) as nginx:
+        nginx.wait_for_map(backends[0].processors()["epoch"])
         ports = [*(backend.port for backend in backends), nginx.port]
         opened = [Stream(port, key_path("v", "a") + "/changes") for port in ports]
         for each in opened:

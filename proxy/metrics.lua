@@ -1,0 +1,90 @@
+--- GET /proxy/metrics: what all workers together have counted since nginx started, as text for
+-- Prometheus. Counted once a batch, so that it costs a read nothing.
+
+local shared = ngx.shared.queryable_topics
+
+local _M = {}
+
+local SIZES = { 1, 2, 4, 8, 16, 32, 64, 128, 256, 512 }
+local PREFIX = "metric:"
+
+local function add(name, value)
+    local _, err = shared:incr(PREFIX .. name, value, 0)
+    if err then
+        ngx.log(ngx.ERR, "metric ", name, " not counted: ", err)
+    end
+end
+
+local BUCKETS = {}
+for i, size in ipairs(SIZES) do
+    BUCKETS[i] = "size:" .. size
+end
+
+--- A batch of `count` reads was answered; the first of them had waited for `waited` s.
+function _M.count_batch(count, waited)
+    add("batches", 1)
+    add("reads", count)
+    if waited > 0 then
+        add("waited", waited)
+    end
+    for i = 1, #SIZES do
+        if count <= SIZES[i] then
+            add(BUCKETS[i], 1)
+            return
+        end
+    end
+end
+
+--- A batch of `count` reads was not answered: each of them goes the ordinary way.
+function _M.count_failed(count)
+    add("failed", 1)
+    add("failed_reads", count)
+end
+
+--- A read found no room among those that wait.
+function _M.count_alone()
+    add("alone", 1)
+end
+
+local function get(name)
+    return shared:get(PREFIX .. name) or 0
+end
+
+local function metric(name, kind, help, lines)
+    return "# HELP queryable_proxy_" .. name .. " " .. help
+        .. "\n# TYPE queryable_proxy_" .. name .. " " .. kind
+        .. "\n" .. table.concat(lines, "\n") .. "\n"
+end
+
+local function counter(name, help, value)
+    return metric(name, "counter", help, { "queryable_proxy_" .. name .. " " .. value })
+end
+
+function _M.render()
+    local sizes, below = {}, 0
+    for i, size in ipairs(SIZES) do
+        below = below + get(BUCKETS[i])
+        sizes[i] = 'queryable_proxy_batch_reads_bucket{le="' .. size .. '"} ' .. below
+    end
+    local batches = get("batches")
+    sizes[#sizes + 1] = 'queryable_proxy_batch_reads_bucket{le="+Inf"} ' .. batches
+    sizes[#sizes + 1] = "queryable_proxy_batch_reads_sum " .. get("reads")
+    sizes[#sizes + 1] = "queryable_proxy_batch_reads_count " .. batches
+    return metric("batch_reads", "histogram", "point reads that travelled together", sizes)
+        .. counter("batch_wait_seconds_total", "waits of the first read of each batch, to 1 ms",
+                   get("waited"))
+        .. counter("batches_failed_total", "batches whose backend did not answer", get("failed"))
+        .. counter("batches_failed_reads_total", "reads in them, which then went one by one",
+                   get("failed_reads"))
+        .. counter("batches_full_total", "reads that found no room in a batch", get("alone"))
+end
+
+--- Ends the request with all metrics.
+function _M.answer()
+    ngx.header["Content-Type"] = "text/plain; version=0.0.4"
+    ngx.header["Cache-Control"] = "no-store"
+    ngx.print(_M.render())
+    return ngx.exit(ngx.HTTP_OK)
+end
+
+return _M

@@ -1,0 +1,55 @@
+"""The framing of point reads that travel together."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.core.reads_wire import (
+    ASK_ALONE,
+    Head,
+    Item,
+    decode_answers,
+    decode_paths,
+    encode_answers,
+    encode_paths,
+)
+
+NAMES = st.from_regex(r"[a-z-]{1,12}", fullmatch=True)
+VALUES = st.text(st.characters(codec="ascii", exclude_characters="\n"), max_size=20)
+LINES = st.lists(st.tuples(NAMES, VALUES), max_size=4).map(
+    lambda headers: "".join(f"{name}: {value}\n" for name, value in headers).encode()
+)
+HEADS = st.lists(st.tuples(st.integers(100, 599), LINES), max_size=4)
+
+
+@st.composite
+def answers(draw: st.DrawFn) -> tuple[bytes, list[Head], list[Item]]:
+    heads = draw(HEADS)
+    whole = st.tuples(
+        st.integers(0, max(0, len(heads) - 1)), st.binary(max_size=9), st.binary(max_size=50)
+    )
+    items = draw(st.lists(st.just(ASK_ALONE) | whole if heads else st.just(ASK_ALONE), max_size=9))
+    return draw(st.binary(max_size=20)), heads, items
+
+
+@given(answers())
+def test_answers_come_back_as_they_were(framed: tuple[bytes, list[Head], list[Item]]) -> None:
+    assert decode_answers(encode_answers(*framed)) == framed
+
+
+@given(answers(), st.data())
+def test_what_is_cut_off_or_has_more_is_refused(
+    framed: tuple[bytes, list[Head], list[Item]], data: st.DataObject
+) -> None:
+    answer = encode_answers(*framed)
+    with pytest.raises(ValueError, match=r"."):
+        decode_answers(answer[: data.draw(st.integers(0, len(answer) - 1))])
+    with pytest.raises(ValueError, match=r"cut|follows|unpack"):
+        decode_answers(answer + b"x")
+
+
+@given(st.lists(st.from_regex(rb"/[!-~]*", fullmatch=True), min_size=1))
+def test_paths_come_back_as_they_were(paths: list[bytes]) -> None:
+    assert decode_paths(encode_paths(paths)) == paths

@@ -1,0 +1,482 @@
+"""Point reads that wait for the same backend travel together; whatever goes wrong with that, each
+of them is answered as if it were alone."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count, islice
+from typing import Any
+
+import pytest
+
+from backend.core.partitioner import partition_of
+from local.waiting import wait_until
+from tests.client import TIMEOUT, Response
+from tests.proxy.backends import CATCHING_UP, EPOCH, Answer, Backend, Cluster, Request, says
+from tests.proxy.conftest import KEY, PARTITION, StartNginx
+from tests.proxy.nginx import Nginx
+
+pytestmark = pytest.mark.system
+
+Roles = tuple[Backend, Backend, Backend]
+# so that a gate that is shut is no fault
+PATIENT = {"QUERYABLE_PROXY_READ_TIMEOUT": "10"}
+LINE = f"GET {KEY} HTTP/1.1"
+
+
+class Crowd:
+    """Clients that have sent a request each, and have not looked at the answer."""
+
+    def __init__(self, nginx: Nginx) -> None:
+        self._nginx = nginx
+        self.sockets: list[socket.socket] = []
+
+    def __enter__(self) -> Crowd:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.leave(*range(len(self.sockets)))
+
+    def ask(self, *lines: str, headers: str = "") -> None:
+        for line in lines:
+            connection = socket.create_connection(("127.0.0.1", self._nginx.port), timeout=TIMEOUT)
+            self.sockets.append(connection)
+            connection.sendall(f"{line}\r\nHost: t\r\n{headers}\r\n".encode())
+
+    def leave(self, *places: int) -> None:
+        for place in places:
+            self.sockets[place].close()
+
+    def answers(self, *places: int) -> list[Response]:
+        return [_answer_on(self.sockets[place]) for place in places or range(len(self.sockets))]
+
+
+def _answer_on(connection: socket.socket) -> Response:
+    answer = http.client.HTTPResponse(connection)
+    answer.begin()
+    return Response(answer.status, answer.headers, answer.read())
+
+
+@pytest.fixture
+def start_one(cluster: Cluster, start_nginx: StartNginx) -> Callable[..., Nginx]:
+    """nginx with one worker, which knows the map."""
+
+    def start(**environment: str) -> Nginx:
+        nginx = start_nginx(
+            cluster.addresses(), 1, **{**PATIENT, "QUERYABLE_PROXY_REFRESH": "0.1", **environment}
+        )
+        nginx.wait_for_map(EPOCH)
+        return nginx
+
+    return start
+
+
+@pytest.fixture
+def nginx(start_one: Callable[..., Nginx]) -> Nginx:
+    return start_one()
+
+
+@pytest.fixture
+def crowd(nginx: Nginx) -> Iterator[Crowd]:
+    with Crowd(nginx) as crowd:
+        yield crowd
+    assert "lua entry" not in nginx.error_log()
+    assert "attempt to" not in nginx.error_log()
+
+
+class Gate:
+    """Lets no request of a backend but the first one wait, until it is opened."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._open = threading.Event()
+        self._first = True
+        backend.behave = self._behave
+
+    def _behave(self, request: Request) -> Answer:
+        if self._first:
+            self._first = False
+            assert self._open.wait(30)
+        return self._backend.answer(request)
+
+    def open(self) -> None:
+        self._open.set()
+
+
+@pytest.fixture
+def gate(roles: Roles) -> Iterator[Gate]:
+    """The first request of the active waits there."""
+    gate = Gate(roles[0])
+    yield gate
+    gate.open()
+
+
+def reads(nginx: Nginx, backend: Backend) -> Any:
+    """What the worker has to do with the backend."""
+    found = next(b for b in nginx.health()["backends"] if b["id"] == backend.name)
+    return found["reads"] or {"waiting": 0, "in_flight": 0}
+
+
+def wait_waiting(nginx: Nginx, backend: Backend, count: int) -> None:
+    wait_until(lambda: reads(nginx, backend)["waiting"] == count, 10, f"{count} reads to wait")
+
+
+def lead_and(crowd: Crowd, nginx: Nginx, active: Backend, lines: Sequence[str]) -> None:
+    """A read is under way at the active; then others come, all of which wait."""
+    crowd.ask(LINE)
+    wait_until(lambda: len(active.requests) == 1, 10, "the lead")
+    crowd.ask(*lines)
+    wait_waiting(nginx, active, len(lines))
+
+
+def metric(nginx: Nginx, name: str) -> float:
+    with nginx.client() as client:
+        text = client.get("/proxy/metrics").body.decode()
+    [value] = re.findall(rf"^queryable_proxy_{re.escape(name)} (\S+)$", text, re.MULTILINE)
+    return float(value)
+
+
+def test_reads_that_arrive_during_a_call_travel_together(
+    roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate
+) -> None:
+    active, standby, _ = roles
+    lead_and(crowd, nginx, active, [LINE] * 20)
+    assert len(active.requests) == 1
+    gate.open()
+    answers = crowd.answers()
+    assert [answer.json() for answer in answers] == [{"by": active.name}] * 21
+    assert {answer.headers["Topology-Epoch"] for answer in answers} == {EPOCH}
+    assert {answer.headers["Served-By"] for answer in answers} == {f"{active.name}; active"}
+    assert (active.batches, standby.requests) == ([20], [])
+    assert metric(nginx, "batch_reads_sum") == 20
+    assert metric(nginx, 'batch_reads_bucket{le="16"}') == 0
+    assert metric(nginx, 'batch_reads_bucket{le="32"}') == 1
+    assert metric(nginx, 'batch_reads_bucket{le="+Inf"}') == 1
+    entries = nginx.access_log(21, KEY)
+    assert sorted(str(entry["batch"]) for entry in entries) == ["20"] * 20 + ["None"]
+    assert {(e["attempts"], e["served_by"]) for e in entries} == {(1, f"{active.name}; active")}
+
+
+def test_they_wait_for_their_own_backend_alone(
+    roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate
+) -> None:
+    active, *others = roles
+    lead_and(crowd, nginx, active, [LINE])
+    with nginx.client() as client:
+        # keys of the others' partitions
+        served = {client.get(f"/words/{key}").json()["by"] for key in ("k12", "k8")}
+    assert served == {backend.name for backend in others}
+
+
+def test_one_after_the_other_go_alone(roles: Roles, nginx: Nginx) -> None:
+    with nginx.client() as client:
+        for _ in range(10):
+            assert client.get(KEY).status == 200
+    assert (len(roles[0].requests), roles[0].batches) == (10, [])
+
+
+def test_a_crowd_that_goes_on_has_no_lead_any_more(
+    roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate
+) -> None:
+    active = roles[0]
+    lead_and(crowd, nginx, active, [LINE] * 2)
+    gate.open()
+    crowd.answers()
+    with nginx.client() as client:
+        # all that came in one turn of the event loop
+        assert [client.get(KEY).status for _ in range(3)] == [200] * 3
+    # the first of these found out that it is alone
+    assert active.batches == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("line", "headers"),
+    [
+        (f"GET {KEY}?stale=allow HTTP/1.1", ""),
+        (f"GET {KEY}? HTTP/1.1", ""),
+        (f"GET {KEY}#x HTTP/1.1", ""),
+        (f"GET {KEY}/windows HTTP/1.1", ""),
+        (f"HEAD {KEY} HTTP/1.1", ""),
+        (f"GET {KEY} HTTP/1.0", ""),
+        (LINE, "Authorization: Basic x\r\n"),
+        (LINE, "Accept: application/octet-stream\r\n"),
+        (LINE, "Accept: */*\r\nAccept: text/plain\r\n"),
+        (LINE, 'If-None-Match: "x"\r\n'),
+        (LINE, 'If-Match: "x"\r\n'),
+        (LINE, "If-Modified-Since: Sat, 21 Nov 2026 13:31:55 GMT\r\n"),
+        (LINE, "Range: bytes=0-1\r\n"),
+        (LINE, "Content-Length: 0\r\n"),
+        (LINE, "Transfer-Encoding: chunked\r\n\r\n0\r\n"),
+    ],
+)
+def test_what_asks_for_more_than_a_value_goes_alone(
+    roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate, line: str, headers: str
+) -> None:
+    active = roles[0]
+    crowd.ask(LINE)
+    wait_until(lambda: len(active.requests) == 1, 10, "the lead")
+    crowd.ask(line, headers=headers)
+    wait_until(lambda: len(active.requests) == 2, 10, "the other, while the lead is under way")
+    gate.open()
+    assert crowd.answers(0)[0].status == 200
+    assert active.batches == []
+
+
+def test_plain_clients_may_say_what_they_accept(
+    roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate
+) -> None:
+    crowd.ask(LINE)
+    wait_until(lambda: len(roles[0].requests) == 1, 10, "the lead")
+    crowd.ask(LINE, headers="Accept: */*\r\nUser-Agent: x\r\nConnection: close\r\n")
+    crowd.ask(LINE, headers="Accept: application/json\r\n")
+    wait_waiting(nginx, roles[0], 2)
+    gate.open()
+    answers = crowd.answers()
+    assert [answer.status for answer in answers] == [200] * 3
+    assert [answer.headers["Connection"] for answer in answers] == [
+        "keep-alive",
+        "close",
+        "keep-alive",
+    ]
+
+
+def test_a_setting_turns_it_off(roles: Roles, start_one: Callable[..., Nginx], gate: Gate) -> None:
+    nginx = start_one(QUERYABLE_PROXY_BATCHES="0")
+    with Crowd(nginx) as crowd:
+        crowd.ask(*[LINE] * 20)
+        wait_until(lambda: len(roles[0].requests) == 20, 10, "each to arrive alone")
+        gate.open()
+        assert {answer.status for answer in crowd.answers()} == {200}
+    assert roles[0].batches == []
+
+
+def test_several_batches_may_be_under_way(
+    roles: Roles, start_one: Callable[..., Nginx], gate: Gate
+) -> None:
+    nginx = start_one(QUERYABLE_PROXY_BATCHES="2")
+    with Crowd(nginx) as crowd:
+        crowd.ask(LINE)
+        wait_until(lambda: len(roles[0].requests) == 1, 10, "the lead")
+        crowd.ask(LINE, LINE)
+        assert [answer.status for answer in crowd.answers(1, 2)] == [200, 200]
+        assert sum(roles[0].batches) == 2
+        gate.open()
+        crowd.answers(0)
+
+
+def test_a_lead_that_goes_away_holds_nobody_up(
+    roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate
+) -> None:
+    active = roles[0]
+    lead_and(crowd, nginx, active, [LINE] * 5)
+    crowd.leave(0)
+    assert [a.json() for a in crowd.answers(*range(1, 6))] == [{"by": active.name}] * 5
+    assert active.batches == [5], "its backend had not answered it"
+
+
+def test_readers_that_go_away_while_they_wait_hold_nobody_up(
+    roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate
+) -> None:
+    active = roles[0]
+    lead_and(crowd, nginx, active, [LINE] * 6)
+    crowd.leave(1, 3, 6)
+    gate.open()
+    assert [answer.status for answer in crowd.answers(0, 2, 4, 5)] == [200] * 4
+    with nginx.client() as client:
+        assert client.get(KEY).status == 200
+    assert reads(nginx, active) == {"waiting": 0, "in_flight": 0}
+
+
+def test_a_client_that_is_slow_to_read_holds_nobody_up(
+    roles: Roles, nginx: Nginx, crowd: Crowd
+) -> None:
+    active = roles[0]
+    body = b"x" * 30_000_000
+    released = threading.Event()
+
+    def large_at_first(request: Request) -> Answer:
+        if request is active.requests[0]:
+            assert released.wait(30)
+            return Answer(body=body)
+        return active.answer(request)
+
+    active.behave = large_at_first
+    lead_and(crowd, nginx, active, [LINE] * 3)
+    released.set()
+    assert [a.json() for a in crowd.answers(1, 2, 3)] == [{"by": active.name}] * 3
+    assert crowd.answers(0)[0].body == body
+
+
+def hang(request: Request) -> None:
+    # no wait for a condition: that it takes too long is what is tested
+    threading.Event().wait(3)
+
+
+@pytest.mark.parametrize(
+    ("fault", "behave"),
+    [
+        ("has no such route", says(Answer(404, b"{}"))),
+        ("answers something else", says(Answer(200, b'{"by":"?"}'))),
+        ("answers for others", says(Answer(200, b"QTR1" + b"\0" * 12))),
+        ("fails", says(Answer(500, b""))),
+    ],
+)
+def test_where_a_backend_cannot_do_it_each_is_asked_alone(
+    roles: Roles,
+    start_one: Callable[..., Nginx],
+    gate: Gate,
+    fault: str,
+    behave: Callable[[Request], Answer | None],
+) -> None:
+    active = roles[0]
+    active.behave_together = behave
+    nginx = start_one()
+    with Crowd(nginx) as crowd:
+        lead_and(crowd, nginx, active, [LINE] * 4)
+        gate.open()
+        assert [answer.json() for answer in crowd.answers()] == [{"by": active.name}] * 5
+    assert metric(nginx, "batches_failed_reads_total") == 4
+    # and not again soon
+    again = Gate(active)
+    seen = len(active.requests)
+    with Crowd(nginx) as crowd:
+        crowd.ask(*[LINE] * 4)
+        wait_until(lambda: len(active.requests) == seen + 4, 10, "each to arrive alone")
+        again.open()
+    assert active.batches == [4]
+
+
+@pytest.mark.parametrize(("fault", "behave"), [("hangs", hang), ("breaks off", says(None))])
+def test_where_a_backend_fails_the_standby_is_asked(
+    roles: Roles,
+    start_one: Callable[..., Nginx],
+    gate: Gate,
+    fault: str,
+    behave: Callable[[Request], Answer | None],
+) -> None:
+    active, standby, _ = roles
+    active.behave_together = behave
+    nginx = start_one(QUERYABLE_PROXY_READ_TIMEOUT="1")
+    with Crowd(nginx) as crowd:
+        lead_and(crowd, nginx, active, [LINE] * 4)
+        gate.open()
+        lead, *others = [answer.json() for answer in crowd.answers()]
+    assert lead == {"by": active.name}
+    # all but the one that tries whether it is back
+    assert others.count({"by": standby.name}) >= 3
+    with nginx.client() as client:
+        # whatever is found out about it next, nobody is left waiting
+        assert [client.get(KEY).status for _ in range(3)] == [200] * 3
+    assert reads(nginx, active)["waiting"] == 0
+
+
+def test_a_lead_whose_backend_dies_takes_nobody_with_it(
+    cluster: Cluster, roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate
+) -> None:
+    active = roles[0]
+    lead_and(crowd, nginx, active, [LINE] * 4)
+    threading.Thread(target=gate.open).start()
+    active.stop()
+    assert [answer.status for answer in crowd.answers()] == [200] * 5
+    active.start()
+    with nginx.client() as client:
+        wait_until(lambda: client.get(KEY).json() == {"by": active.name}, 15, "its return")
+    gate = Gate(active)
+    seen = len(active.requests)
+    with Crowd(nginx) as others:
+        others.ask(LINE)
+        wait_until(lambda: len(active.requests) == seen + 1, 10, "a lead")
+        others.ask(LINE, LINE)
+        wait_waiting(nginx, active, 2)
+        gate.open()
+        assert [answer.status for answer in others.answers()] == [200] * 3
+    assert active.batches[-1] == 2
+
+
+def test_without_any_holder_it_is_a_503_for_each(
+    cluster: Cluster, roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate
+) -> None:
+    lead_and(crowd, nginx, roles[0], [LINE] * 4)
+    threading.Thread(target=gate.open).start()
+    for backend in cluster.backends:
+        backend.stop()
+    assert {answer.status for answer in crowd.answers()} <= {200, 503}
+    for backend in cluster.backends:
+        backend.start()
+    with nginx.client() as client:
+        wait_until(lambda: client.get(KEY).status == 200, 15, "an answer")
+    assert reads(nginx, roles[0])["waiting"] == 0
+
+
+def test_what_has_to_be_asked_alone_is(
+    roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate
+) -> None:
+    active, standby, _ = roles
+    lead_and(crowd, nginx, active, [LINE] * 3)
+    active.behave = lambda request: CATCHING_UP
+    gate.open()
+    lead, *others = crowd.answers()
+    assert lead.status == 200
+    assert [answer.json() for answer in others] == [{"by": standby.name}] * 3
+    assert active.batches == [3]
+
+
+def test_there_is_room_for_so_many_bytes(
+    roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate
+) -> None:
+    active = roles[0]
+    long = (f"{'x' * 30_000}{number}" for number in count())
+    ours = (key for key in long if partition_of("murmur2")(key.encode(), 9) == PARTITION)
+    lines = [f"GET /words/{key} HTTP/1.1" for key in islice(ours, 9)]
+    crowd.ask(lines[0])
+    wait_until(lambda: len(active.requests) == 1, 10, "the lead")
+    crowd.ask(*lines[1:])
+    wait_waiting(nginx, active, 4)
+    wait_until(lambda: len(active.requests) == 5, 10, "those without room")
+    assert metric(nginx, "batches_full_total") == 4
+    gate.open()
+    assert {answer.status for answer in crowd.answers()} == {200}
+
+
+def test_a_reload_leaves_nobody_waiting(
+    roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate
+) -> None:
+    active = roles[0]
+    lead_and(crowd, nginx, active, [LINE] * 4)
+    reloading = threading.Thread(target=nginx.reload)
+    reloading.start()
+    answers = crowd.answers(1, 2, 3, 4)
+    assert [answer.json() for answer in answers] == [{"by": active.name}] * 4
+    gate.open()
+    assert crowd.answers(0)[0].status == 200
+    reloading.join()
+
+
+def test_the_epoch_of_a_batch_is_followed(
+    cluster: Cluster, roles: Roles, start_one: Callable[..., Nginx], gate: Gate
+) -> None:
+    nginx = start_one(QUERYABLE_PROXY_REFRESH="60")
+    with Crowd(nginx) as crowd:
+        lead_and(crowd, nginx, roles[0], [LINE] * 2)
+        cluster.epoch = "1000-2"
+        gate.open()
+        crowd.answers()
+    nginx.wait_for_map("1000-2")
+
+
+def test_a_wrong_setting_is_told(cluster: Cluster, start_nginx: StartNginx) -> None:
+    with pytest.raises(AssertionError, match="QUERYABLE_PROXY_BATCHES: 'two' is not a whole"):
+        start_nginx(cluster.addresses(), QUERYABLE_PROXY_BATCHES="two")
+
+
+def test_health_shows_what_waits(roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate) -> None:
+    lead_and(crowd, nginx, roles[0], [LINE] * 2)
+    assert reads(nginx, roles[0]) == {"waiting": 2, "in_flight": 1}
+    gate.open()
+    crowd.answers()
+    assert json.dumps(nginx.health())
