@@ -121,6 +121,9 @@ class CustomPartition:
     def load(self, until: int) -> None:
         pass  # nothing is on disk
 
+    def settle(self) -> None:
+        pass
+
     def initialise(self, position: int, identity: Identity) -> None:
         self.write(CustomBatch(), position, identity)
 

@@ -158,31 +158,39 @@ class StorePartition:
         return _store_error(f"reading {self.path}", error)
 
     def load(self, until: int) -> None:
-        """Up to this position much is written and hardly anything read; StoreError.
-
-        The first read ends it, too, with the next write. A read while it begins or ends gets
-        StoreClosedError.
+        """Up to this position much is written and hardly anything read: a read costs some 30 ms
+        until `settle`. One while this begins or ends gets StoreClosedError. StoreError.
         """
         if self._loading_options is not None:
             self._reopen(self._loading_options)
             self._read = self._read_loading
             self._until, self._was_read, self._flushing = until, False, False
 
+    def settle(self) -> None:
+        """Ends loading if somebody has read meanwhile; StoreError."""
+        if self._until is not None and self._was_read:
+            self._reopen(self._options)
+            self._until = None
+
     def _go_on_loading(self, until: int, position: int) -> None:
-        if position >= until or self._was_read:
+        if position >= until:
             self._reopen(self._options)
             self._until = None
         elif position >= until - _FLUSHED_AHEAD and not self._flushing:
             # writing is not held up by it, and little is left to flush before reopening
-            self._db.flush(wait=False)
             self._flushing = True
+            with suppress(Exception):  # a full disk, say: reopening tells
+                self._db.flush(wait=False)
 
     def _reopen(self, options: Options) -> None:
-        """The kind of memtable changes in no other way. Raises what rocksdict raises; a scan that
-        is under way keeps it from being opened again."""
+        """The kind of memtable changes in no other way. A scan under way keeps it from being opened
+        again."""
         self._closed = True
-        self._db.close()
-        self._db = _open(self.path, options)
+        try:
+            self._db.close()
+            self._db = _open(self.path, options)
+        except Exception as e:
+            raise _store_error(f"opening {self.path} again", e) from e
         self._read = self._db.get
         self._closed = False
 
@@ -210,10 +218,10 @@ class StorePartition:
             batch.put(IDENTITY_KEY, identity.encode())
         try:
             self._db.write(batch)
-            if self._until is not None:
-                self._go_on_loading(self._until, position)
         except Exception as e:
             raise _store_error(f"writing {self.path}", e) from e
+        if self._until is not None:
+            self._go_on_loading(self._until, position)
         self.position = position
         if stream_time is not None:
             self.stream_time = stream_time

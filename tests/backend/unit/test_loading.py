@@ -10,11 +10,13 @@ import pytest
 from backend.core.errors import StoreClosedError, StoreError
 from backend.core.views import View
 from backend.ingest.facts import TopicFacts
+from backend.ingest.held import Held
 from backend.ingest.opening import open_partition
 from backend.storage.folder import DataFolder
 from backend.storage.partition import StorePartition
 from tests.backend.unit.examples import identity, view
 from tests.backend.unit.store_writer import TUNING
+from tests.backend.unit.test_failing_stores import ingestor_of
 
 BATCH = 500
 FAR = 1_000_000
@@ -102,8 +104,10 @@ def test_a_read_is_right_and_ends_it(folder: DataFolder, how: str) -> None:
     else:
         assert entries(store) == expected
     assert lists(store)
-    write(store, 4_000)
+    store.settle()
     assert not lists(store)
+    assert entries(store) == written(3_500)
+    write(store, 4_000)
     assert entries(store) == written(4_000)
     store.close()
 
@@ -112,6 +116,8 @@ def test_closed_while_loading_nothing_is_lost(folder: DataFolder) -> None:
     store = new_store(folder)
     store.load(until=FAR)
     write(store, 3_500)
+    store.settle()
+    assert lists(store), "nobody has read"
     store.close()
     store.close()
     with pytest.raises(StoreClosedError):
@@ -146,6 +152,7 @@ def test_a_reader_meanwhile_is_told_and_reads_on(folder: DataFolder) -> None:
     for round_ in range(8):
         store.load(until=FAR)
         write(store, BATCH * (round_ * 2 + 3))
+        store.settle()
     before, deadline = found[0], time.monotonic() + 10
     while found[0] == before and time.monotonic() < deadline:
         time.sleep(0.001)
@@ -177,7 +184,7 @@ def test_a_scan_under_way_does_no_harm(folder: DataFolder) -> None:
     scan = store.scan(b"\x01", b"\x02")
     first = next(scan)
     with pytest.raises(StoreError) as raised:
-        write(store, 4_000)
+        store.settle()
     assert not raised.value.damaged
     assert first[0] in written(3_500)
     with pytest.raises(StoreClosedError):
@@ -185,7 +192,7 @@ def test_a_scan_under_way_does_no_harm(folder: DataFolder) -> None:
     store.close()
     again, anew = folder.open("orders", 0)
     assert anew is None
-    assert (again.position, dict(again.scan(b"\x01", b"\x02"))) == (4_000, written(4_000))
+    assert (again.position, dict(again.scan(b"\x01", b"\x02"))) == (3_500, written(3_500))
     again.close()
 
 
@@ -212,6 +219,23 @@ def test_one_that_is_far_behind_is_loaded(
     write(store, end)
     assert in_memory or not lists(store)
     assert entries(store) == written(end)
+    store.close()
+
+
+def test_ingest_settles_what_is_read_also_while_nothing_comes(folder: DataFolder) -> None:
+    of = view()
+    facts, all_held = TopicFacts("topic-1", 1, {0: 0}, {0: FAR}, None, 0.0), Held((of,))
+    held, _ = open_partition(folder, of, 0, facts, 10_000)
+    all_held.add(held)
+    store = held.store
+    assert isinstance(store, StorePartition)
+    write(store, 1_000)
+    ingestor = ingestor_of(of, folder, all_held)
+    ingestor._expire()
+    assert lists(store)
+    store.get(key(4))
+    ingestor._expire()
+    assert not lists(store)
     store.close()
 
 
