@@ -50,8 +50,8 @@ local function next_turn()
     return turn
 end
 
-local function route(map)
-    local path, arguments = query.split(ngx.var.request_uri)
+local function route(map, uri)
+    local path, arguments = query.split(uri)
     local view, key, is_point = query.parse(path, arguments, map.views)
     local partition, holders, owner = topology.holders(map, view, key)
     return view, partition, holders, owner, is_point
@@ -129,12 +129,12 @@ end
 
 --- Whether the read may travel with others: if it asks for no more than the value, of its active,
 -- with whom nobody has found fault.
-local function may_travel(var, holder, owner)
+local function may_travel(var, uri, holder, owner)
     if settings.batches == 0 or holder.id ~= owner or failing.by_name[holder.name] then
         return false
     end
     local plain = var.queryable_plain
-    return plain ~= "" and not var.request_uri:find("[?#]")
+    return plain ~= "" and not uri:find("?", 1, true) and not uri:find("#", 1, true)
         and (plain == "without accept" or has_one_accept())
 end
 
@@ -142,27 +142,27 @@ local LEADS, ANSWERED, AGAIN = batcher.LEADS, batcher.ANSWERED, batcher.AGAIN
 
 --- The read, together with others: true if that has answered it. Else whether to find out anew
 -- whom to ask: time has passed.
-local function travel(var, ctx, holder)
-    local outcome, of, place = batcher.take(holder, var.request_uri)
+local function travel(var, uri, holder)
+    local outcome, of, place = batcher.take(holder, uri)
     if outcome == ANSWERED then
-        ctx.batch = of
+        ngx.ctx.batch = of
         batcher.send(of, place)
         return true
     end
     if outcome == LEADS then
         -- nginx empties the context when it hands a request on, and keeps its variables
-        ctx.lead, var.queryable_lead = of, of
+        ngx.ctx.lead, var.queryable_lead = of, of
     end
     return false, outcome == AGAIN
 end
 
 --- For the balancer, whom to ask; or the answer, where that is had in another way.
-local function find_backends(var, alone)
+local function find_backends(var, uri, alone)
     local map = discovery.map()
     if not map then
         return problem.send("no-topology")
     end
-    local view, partition, holders, owner, is_point = route(map)
+    local view, partition, holders, owner, is_point = route(map, uri)
     if view then
         var.queryable_view = view.name
     end
@@ -171,13 +171,13 @@ local function find_backends(var, alone)
         var.queryable_owner = owner
     end
     is_point = partition and is_point and IS_READ[var.request_method]
-    if is_point and not alone and holders[1] and may_travel(var, holders[1], owner) then
-        local is_answered, again = travel(var, ngx.ctx, holders[1])
+    if is_point and not alone and holders[1] and may_travel(var, uri, holders[1], owner) then
+        local is_answered, again = travel(var, uri, holders[1])
         if is_answered then
             return
         end
         if again then
-            return find_backends(var, true)
+            return find_backends(var, uri, true)
         end
     end
     local good = holders.good
@@ -193,12 +193,13 @@ local function find_backends(var, alone)
 end
 
 local function begin(var, alone)
-    local page = PAGES[var.request_uri]
+    local uri = var.request_uri
+    local page = PAGES[uri]
     if page then
         return page()
     end
     retry_budget.earn(budget)
-    return find_backends(var, alone)
+    return find_backends(var, uri, alone)
 end
 
 --- Access phase of what `access` has sent to @retiring.
@@ -235,7 +236,7 @@ function _M.access_others()
     note_last_failure(var)
     end_lead(var, true)
     local map = discovery.map()
-    local _, _, holders, _, is_point = route(map)
+    local _, _, holders, _, is_point = route(map, var.request_uri)
     if #holders == 0 or was_denied(var) or not may_ask_others(var) then
         return problem.send("no-backend")
     end

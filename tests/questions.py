@@ -61,7 +61,7 @@ class Question:
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
     keys: tuple[bytes, ...] = ()  # of a batch, in which each key fails for itself
-    stale: bool = False
+    stale: str = ""  # allow, never
 
     def __str__(self) -> str:
         return f"{self.method} {self.target} {dict(self.headers)} {self.body!r}"
@@ -93,6 +93,15 @@ def key_in_json(key: bytes, view: View) -> str:
 def _target(path: str, *queries: str) -> str:
     query = "&".join(filter(None, queries))
     return f"{path}?{query}" if query else path
+
+
+def any_stale(dice: Random) -> str:
+    """Whose answers will do; not given, most often."""
+    return dice.choice(("", "", "", "", "allow", "never"))
+
+
+def _stale(stale: str) -> str:
+    return f"stale={stale}" if stale else ""
 
 
 def _same(found: Any, expected: Any) -> None:
@@ -133,8 +142,8 @@ def _check_form(view: View, key: bytes, kind: str, entry: Entry, answer: Answer)
 def point(dice: Random, view: View, key: bytes) -> Question:
     """GET, HEAD, the value's bytes, or the key in the body."""
     kind = dice.choice(("get", "get", "head", "bytes", "search"))
-    stale = dice.random() < 0.15
-    more = "stale=allow" if stale else ""
+    stale = any_stale(dice)
+    more = _stale(stale)
     judge = _judge_point(key, kind)
     if kind == "search":
         path = _target(f"/views/{view.name}/search", more)
@@ -163,7 +172,9 @@ def as_of(dice: Random, view: View, key: bytes, moment: int) -> Question:
             _same(answer.json(), expected)
 
     path, query = path_of(dice, view, key)
-    return Question("as_of", _target(path, query, f"as_of={moment}"), judge, key)
+    stale = any_stale(dice)
+    target = _target(path, query, f"as_of={moment}", _stale(stale))
+    return Question("as_of", target, judge, key, stale=stale)
 
 
 def history(dice: Random, view: View, key: bytes, now: int) -> Question:
@@ -179,8 +190,10 @@ def history(dice: Random, view: View, key: bytes, now: int) -> Question:
         _same(document["next"], None)
 
     path, query = path_of(dice, view, key)
-    span = _span(first, last, "desc" if descending else "", "limit=1000")
-    return Question("history", _target(f"{path}/{HISTORY[view.store]}", query, *span), judge, key)
+    stale = any_stale(dice)
+    span = _span(first, last, "desc" if descending else "", "limit=1000", _stale(stale))
+    target = _target(f"{path}/{HISTORY[view.store]}", query, *span)
+    return Question("history", target, judge, key, stale=stale)
 
 
 def batch(dice: Random, view: View, keys: Sequence[bytes]) -> Question:
@@ -204,8 +217,10 @@ def batch(dice: Random, view: View, keys: Sequence[bytes]) -> Question:
                 _same(item, {"key": shown, "status": 200, "value": value})
 
     body = f'{{"keys": [{", ".join(key_in_json(key, view) for key in asked)}]}}'
-    path = f"/views/{view.name}/batch"
-    return Question("batch", path, judge, None, "POST", body.encode(), keys=tuple(asked))
+    stale = any_stale(dice)
+    path = _target(f"/views/{view.name}/batch", _stale(stale))
+    asked_for = tuple(asked)
+    return Question("batch", path, judge, None, "POST", body.encode(), keys=asked_for, stale=stale)
 
 
 # The whole view
@@ -216,7 +231,9 @@ def count(dice: Random, view: View) -> Question:
         _same(answer.status, 200)
         _same(answer.json(), {"count": table.count(), "exact": True})
 
-    return Question("count", f"/views/{view.name}/count?exact=true", judge)
+    stale = any_stale(dice)
+    target = _target(f"/views/{view.name}/count", "exact=true", _stale(stale))
+    return Question("count", target, judge, stale=stale)
 
 
 def top(dice: Random, view: View) -> Question:
@@ -227,8 +244,9 @@ def top(dice: Random, view: View) -> Question:
         _same(answer.status, 200)
         _same(answer.json(), {"items": table.top(by, order == "desc", limit)})
 
-    query = (f"by={by}" if by else "", f"order={order}", f"limit={limit}")
-    return Question("top", _target(f"/views/{view.name}/top", *query), judge)
+    stale = any_stale(dice)
+    query = (f"by={by}" if by else "", f"order={order}", f"limit={limit}", _stale(stale))
+    return Question("top", _target(f"/views/{view.name}/top", *query), judge, stale=stale)
 
 
 @dataclass
@@ -298,8 +316,10 @@ def stream(dice: Random, view: View, keys: Sequence[bytes], now: int) -> Questio
         expected = behind(listed.listing(table), None, listed.descending)[:limit]
         _same(found, [item for _, item in expected])
 
-    target = _target(listed.path, *listed.queries, f"limit={limit}" if limit else "")
-    return Question("stream", target, judge, headers={"accept": NDJSON})
+    stale = any_stale(dice)
+    limited = f"limit={limit}" if limit else ""
+    target = _target(listed.path, *listed.queries, limited, _stale(stale))
+    return Question("stream", target, judge, headers={"accept": NDJSON}, stale=stale)
 
 
 class Walk:
@@ -345,8 +365,9 @@ class Walk:
             if self.ended:
                 self.check()
 
-        target = _target(listed.path, *listed.queries, f"limit={limit}", cursor)
-        return Question("page", target, judge, listed.key)
+        stale = any_stale(dice)
+        target = _target(listed.path, *listed.queries, f"limit={limit}", cursor, _stale(stale))
+        return Question("page", target, judge, listed.key, stale=stale)
 
     def check(self) -> None:
         assert_in_order(self.seen, self.listed.descending)

@@ -11,13 +11,14 @@ import orjson
 
 from backend.api.answer import Answer
 from backend.api.forwarding import Forwarder
-from backend.api.holders import HOPELESS, Elsewhere, Everywhere
+from backend.api.holders import HOPELESS, Elsewhere, Everywhere, ReadOptions
 from backend.api.many_reads import outcomes
 from backend.api.reads import ViewReads, count_refusal
 from backend.api.serving import Serving
 from backend.core.batch import json_text, needs_exact, parse_batch
 from backend.core.codecs import from_base64url
 from backend.core.errors import BadRequest, Problem, Unavailable
+from backend.core.scan import PARAMETERS, parse_parameters, stale_of
 from backend.core.scan_wire import pack, unpack
 from backend.core.topology import Member
 from backend.core.views import View
@@ -42,7 +43,7 @@ class Batches:
         reads: dict[str, ViewReads],
         forwarder: Forwarder,
         path: bytes,
-        everywhere: Callable[[View, bytes], Awaitable[Answer]],
+        everywhere: Callable[[View, bytes, ReadOptions], Awaitable[Answer]],
     ) -> None:
         """`everywhere` asks all partitions for a key; Problem."""
         self._everywhere = everywhere
@@ -51,8 +52,9 @@ class Batches:
         self._forwarder = forwarder
         self._path = path
 
-    async def answer(self, view: View, body: bytes) -> bytes:
-        """The document that answers a client's batch; BadRequest."""
+    async def answer(self, view: View, body: bytes, options: ReadOptions) -> bytes:
+        """The document that answers a client's batch; BadRequest. Of the options `stale` alone is
+        passed on."""
         reads = self._reads[view.name]
         asked = parse_batch(body, needs_exact(view))
         items = [b""] * len(asked)
@@ -69,7 +71,7 @@ class Batches:
         deadline = time.monotonic() + self._serving.settings.wait_timeout
         rounds = 0
         while left:
-            left, holders = await self._round(reads, keys, left, items, anywhere, rounds)
+            left, holders = await self._round(reads, keys, left, items, anywhere, rounds, options)
             rounds += 1
             if rounds < holders:
                 continue  # somebody has not been asked yet
@@ -80,7 +82,7 @@ class Batches:
 
         async def ask_all(number: int) -> None:
             async with turn:
-                items[number] = await self._anywhere(view, keys[number])
+                items[number] = await self._anywhere(view, keys[number], options)
 
         await asyncio.gather(*map(ask_all, anywhere))
         return b'{"items":[%b]}' % b",".join(items)
@@ -93,6 +95,7 @@ class Batches:
         items: list[bytes],
         anywhere: list[int],
         rounds: int,
+        options: ReadOptions,
     ) -> tuple[list[int], int]:
         """Writes an item for each key that is left; those for which asking again may help, and how
         many holders the one of them has that has most.
@@ -105,7 +108,7 @@ class Batches:
         marked: list[tuple[int, bytes]] = []
         elsewhere: dict[Member, list[int]] = {}
         async for numbers in _turns(left):
-            read, open_ = _read(reads, [keys[number] for number in numbers])
+            read, open_ = _read(reads, [keys[number] for number in numbers], options)
             for number, item in zip(numbers, read, strict=True):
                 items[number] = item
             for place, found in open_.items():
@@ -116,7 +119,10 @@ class Batches:
                 else:
                     marked.append((numbers[place], found))
         answers = await asyncio.gather(
-            *(self._ask(member, reads, keys, theirs) for member, theirs in elsewhere.items())
+            *(
+                self._ask(member, reads, [keys[number] for number in theirs], options)
+                for member, theirs in elsewhere.items()
+            )
         )
         for theirs, of_member in zip(elsewhere.values(), answers, strict=True):
             for number, item in zip(theirs, of_member, strict=True):
@@ -130,12 +136,11 @@ class Batches:
         return again, holders
 
     async def _ask(
-        self, member: Member, reads: ViewReads, keys: dict[int, bytes], theirs: list[int]
+        self, member: Member, reads: ViewReads, raw: list[bytes], options: ReadOptions
     ) -> list[bytes]:
         """One item a key, with its mark before it."""
         view = reads.view
-        raw = [keys[number] for number in theirs]
-        body = pack([view.name.encode(), view.hash.encode(), *raw])
+        body = pack([_asked_of(view, options), view.hash.encode(), *raw])
         reads.counts.forwarded += len(raw)
         try:
             answer = await self._forwarder.forward(member, "POST", self._path, [], body)
@@ -151,22 +156,25 @@ class Batches:
         to_json = view.key_codec.to_json
         return [_AGAIN + _problem_item(to_json(key), problem) for key in raw]
 
-    async def _anywhere(self, view: View, key: bytes) -> bytes:
+    async def _anywhere(self, view: View, key: bytes, options: ReadOptions) -> bytes:
         try:
-            return _item(view, key, await self._everywhere(view, key))
+            return _item(view, key, await self._everywhere(view, key, options))
         except Problem as problem:
             return _problem_item(view.key_codec.to_json(key), problem)
 
     async def asked(self, body: bytes) -> bytes:
-        """The answer to another instance: of keys that should be held here; ValueError."""
-        name, view_hash, *keys = unpack(body)
+        """The answer to another instance: of keys that should be held here; ValueError,
+        BadRequest."""
+        of, view_hash, *keys = unpack(body)
+        name, _, query = of.partition(b"?")
+        options = batch_options(query)
         reads = self._reads.get(name.decode())
         if reads is None or reads.view.hash.encode() != view_hash:
             raise ValueError("about a view that is not defined so here")
         to_json = reads.view.key_codec.to_json
         items = []
         async for turn in _turns(keys):
-            read, open_ = _read(reads, turn)
+            read, open_ = _read(reads, turn, options)
             marks = [_FINAL] * len(read)
             for place, found in open_.items():
                 if isinstance(found, Elsewhere):
@@ -176,6 +184,18 @@ class Batches:
                     marks[place] = found
             items += [mark + item for mark, item in zip(marks, read, strict=True)]
         return pack(items)
+
+
+def batch_options(query: bytes) -> ReadOptions:
+    """What stands behind the question mark of a batch; BadRequest."""
+    return ReadOptions(stale=stale_of(parse_parameters(query, PARAMETERS["batch"])))
+
+
+def _asked_of(view: View, options: ReadOptions) -> bytes:
+    """The view's name, and the query where there is one: an older instance has no such view, and
+    refuses, where it might answer as a standby what is asked of the active alone."""
+    query = "" if options.stale is None else f"?stale={options.stale}"
+    return f"{view.name}{query}".encode()
 
 
 async def _turns(of: Sequence[_T]) -> AsyncIterator[Sequence[_T]]:
@@ -197,12 +217,14 @@ def _text_keys(reads: ViewReads, asked: list[tuple[Any, bytes]]) -> dict[int, by
     return dict(enumerate(keys))
 
 
-def _read(reads: ViewReads, keys: Sequence[bytes]) -> tuple[list[bytes], dict[int, _Open]]:
+def _read(
+    reads: ViewReads, keys: Sequence[bytes], options: ReadOptions
+) -> tuple[list[bytes], dict[int, _Open]]:
     """An item a key; and by their places in the list, the keys for which it does not stand yet."""
     to_json = reads.view.key_codec.to_json
     items: list[bytes] = []
     open_: dict[int, _Open] = {}
-    for key, found in zip(keys, outcomes(reads, keys), strict=True):
+    for key, found in zip(keys, outcomes(reads, keys, options), strict=True):
         if isinstance(found, bytes):
             items.append(b'{"key":%b,"status":200,"value":%b}' % (to_json(key), found))
         elif found is None:

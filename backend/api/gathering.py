@@ -18,12 +18,12 @@ from dataclasses import dataclass, field, replace
 import orjson
 
 from backend.api.forwarding import Forwarder
-from backend.api.holders import HOPELESS
+from backend.api.holders import HOPELESS, refusal
 from backend.api.partition_scans import PartitionScans, worst
 from backend.api.serving import Serving
 from backend.core.errors import BadRequest, Unavailable
 from backend.core.records import is_deleted
-from backend.core.scan import Page, Part, Query, Row, cut, distinct, first_of
+from backend.core.scan import NEVER, Page, Part, Query, Row, cut, distinct, first_of
 from backend.core.scan_wire import ENTRIES, ROWS, Ask, decode_part, encode_ask
 from backend.core.topology import Member
 from backend.core.views import ANY_PARTITION, View
@@ -40,6 +40,7 @@ _WHY = {
     "catching-up": "is being read in",
     "not-here": "is moving from one instance to another",
     "nobody": "is held by no instance now",
+    "not-active": "has another active than the one that was asked",
     "owner-unreachable": "is held by an instance that does not answer",
     "overloaded": "is held by an instance that has too many scans under way",
     "store-damaged": "cannot be read, and is being rebuilt",
@@ -55,14 +56,14 @@ class Freshness:
 
     lags: list[int | None] = field(default_factory=list)
     ages: list[float | None] = field(default_factory=list)
-    misplaced: bool = False  # a key may be in several partitions
+    scattered: bool = False  # a key may be in several partitions
     stream_time: int | None = None  # ms; the latest of all
 
     def note(self, part: Part) -> None:
         # of each kind the worst so far is all that is needed
         self.lags = [worst([*self.lags, part.lag])]
         self.ages = [worst([*self.ages, part.staleness])]
-        self.misplaced = self.misplaced or part.misplaced
+        self.scattered = self.scattered or part.scattered
         if part.stream_time is not None:
             self.stream_time = max(part.stream_time, self.stream_time or part.stream_time)
 
@@ -153,12 +154,15 @@ class Gatherer:
         placed = serving.topology.views.get(ask.view)
         if placed is None or len(placed.active) != ask.total:
             return "repartitioned"
-        others = serving.others(ask.view, partition)
+        stale = ask.query.stale
+        others = serving.others(ask.view, partition, stale)
         holders: list[Member | None] = [*others]
+        active = serving.topology.active_of(ask.view, partition)
+        if stale == NEVER:
+            return [None] if active == serving.me else holders or "nobody"
         held = serving.held.get(ask.view, partition)
-        if held is not None and (held.progress.answerable or ask.query.stale_allowed):
+        if held is not None and refusal(held, stale) is None:
             # the active first, so that the work is everybody's; then the shortest way
-            active = serving.topology.active_of(ask.view, partition)
             holders.insert(int(bool(others) and others[0] == active), None)
         elif held is not None or serving.me in serving.topology.holders_of(ask.view, partition):
             holders.append(None)  # it says best why not
@@ -175,12 +179,14 @@ class Gatherer:
         except Unavailable as e:
             self._serving.peers.failed(owner.id)
             return Part(missing=dict.fromkeys(partitions, e.code))
+        code = "owner-unreachable"  # also of an older one that does not understand the question
         try:
             if answer.status == 200:
                 return decode_part(answer.body)
-            code = str(orjson.loads(answer.body)["code"])
+            if answer.status == 503:
+                code = str(orjson.loads(answer.body)["code"])
         except (ValueError, KeyError, TypeError):
-            code = "owner-unreachable"
+            pass
         return Part(missing=dict.fromkeys(partitions, code))
 
     async def rows(
@@ -260,8 +266,8 @@ class Gatherer:
         self, view: View, key: bytes, query: Query, freshness: Freshness
     ) -> list[tuple[bytes, bytes]]:
         """All that is stored of a key, deletes too, in whichever partitions it is: stored keys and
-        bytes, in order. `query`: its times, and whether stale answers will do; Unavailable,
-        BadRequest where it is too much."""
+        bytes, in order. `query`: its times, and whose answers will do; Unavailable, BadRequest
+        where it is too much."""
         low, high = view.layout.key_range(key, key)
         found: list[tuple[bytes, bytes]] = []
         steps = self.rows(

@@ -85,12 +85,12 @@ class History:
             ),
         )
 
-    def wanted(self, span: Span, stale_allowed: bool) -> Query:
+    def wanted(self, span: Span, stale: str | None) -> Query:
         """The entries that a page needs, where they are asked of all partitions. Of versions all:
         what is valid at a time may have begun long before."""
         if self.view.store == "versioned":
-            return Query(stale_allowed=stale_allowed)
-        return Query(first=span.first, last=span.last, stale_allowed=stale_allowed)
+            return Query(stale=stale)
+        return Query(first=span.first, last=span.last, stale=stale)
 
     def _items(self, store: Store, key: bytes, span: Span, past: bytes | None) -> Iterator[Item]:
         """The entries in the span's order, from behind the stored key `past` on."""

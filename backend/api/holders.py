@@ -10,6 +10,7 @@ from backend.api.representations import JSON as AS_JSON
 from backend.api.serving import Serving
 from backend.core.errors import Unavailable
 from backend.core.partitioner import partition_of, partitions_of_batch
+from backend.core.scan import ALLOW, NEVER
 from backend.core.topology import ACTIVE, Member
 from backend.core.views import ANY_PARTITION, View
 from backend.ingest.held import HeldPartition
@@ -56,11 +57,9 @@ class Everywhere(Unavailable):
 @dataclass(frozen=True)
 class ReadOptions:
     """What a reader may ask for beside the key. Offsets by partition, the first that may be missing
-    is one more; staleness in s, `as_of` in ms. By default whoever holds the partition and is
-    answerable answers; `stale_allowed`: even one that is not; `active_only`: the active alone."""
+    is one more; staleness in s, `as_of` in ms. `stale` is ALLOW, NEVER or None."""
 
-    stale_allowed: bool = False
-    active_only: bool = False
+    stale: str | None = None
     min_offsets: Mapping[int, int] | None = None
     max_lag: int | None = None
     max_staleness: float | None = None
@@ -78,6 +77,15 @@ class ReadOptions:
 
 
 PLAIN = ReadOptions()
+
+
+def refusal(held: HeldPartition, stale: str | None) -> str | None:
+    """The code of why an open store partition may not answer; None if it may."""
+    if stale == NEVER and held.role != ACTIVE:
+        return "not-active"
+    if not held.progress.answerable and stale != ALLOW:
+        return "catching-up"
+    return None
 
 
 class Holders:
@@ -99,34 +107,30 @@ class Holders:
     def holder_of(self, partition: int, options: ReadOptions) -> HeldPartition:
         """The open store partition, if it may answer; else Elsewhere or Unavailable."""
         held = self._held.get(partition)
-        if (
-            held is not None
-            and (held.progress.answerable or options.stale_allowed)
-            and not (options.active_only and held.role != ACTIVE)
-        ):
-            if options.bounded:
-                why = self._beyond_bounds(held, options)
-                if why is not None:
-                    raise self._others(partition, why, only_if=held.role != ACTIVE)
-            return held
         if held is None:
-            raise self._others(partition, self._not_held(partition))
-        if options.active_only and held.role != ACTIVE:
-            why = Unavailable(
-                "not-active", f"This instance is {held.role} for partition {partition}, not active."
+            raise self._others(partition, self._not_held(partition), options)
+        code = refusal(held, options.stale)
+        if code is not None:
+            raise self._others(partition, self._refused(held, code), options)
+        if options.bounded:
+            why = self._beyond_bounds(held, options)
+            if why is not None:
+                # a standby is not ahead of the active
+                raise why if held.role == ACTIVE else self._others(partition, why, options)
+        return held
+
+    def _refused(self, held: HeldPartition, code: str) -> Unavailable:
+        if code == "not-active":
+            return Unavailable(
+                code, f"This instance is {held.role} for partition {held.partition}, not active."
             )
-            raise self._others(partition, why, most=1)
-        raise self._others(
-            partition,
-            Unavailable(
-                "catching-up",
-                f"Partition {partition} of view {self.view.name} is being read in: it is at "
-                f"offset {held.progress.position} of {held.progress.goal}.",
-                partition=partition,
-                position=held.progress.position,
-                goal=held.progress.goal,
-            ),
-            only_if=not options.active_only,
+        return Unavailable(
+            code,
+            f"Partition {held.partition} of view {self.view.name} is being read in: it is at "
+            f"offset {held.progress.position} of {held.progress.goal}.",
+            partition=held.partition,
+            position=held.progress.position,
+            goal=held.progress.goal,
         )
 
     def _not_held(self, partition: int) -> Unavailable:
@@ -145,12 +149,10 @@ class Holders:
         )
 
     def _others(
-        self, partition: int, why: Unavailable, only_if: bool = True, most: int | None = None
+        self, partition: int, why: Unavailable, options: ReadOptions
     ) -> Elsewhere | Unavailable:
         """To whom to go with a question that cannot be answered here; `why`, if to nobody."""
-        if not only_if:
-            return why
-        others = self._serving.others(self.view.name, partition)[:most]
+        others = self._serving.others(self.view.name, partition, options.stale)
         return Elsewhere(others, why) if others else why
 
     def _beyond_bounds(self, held: HeldPartition, options: ReadOptions) -> Unavailable | None:
@@ -231,7 +233,5 @@ class Holders:
 
     def refuse_doubtful(self, key: bytes) -> None:
         """Everywhere: a record where the partitioner would not put it makes every miss a guess."""
-        if self._serving.misplaced(self.view) or any(
-            held.identity.mis_partitioned for held in list(self._held.values())
-        ):
+        if self._serving.held.is_scattered(self.view):
             raise Everywhere(self.view, key)

@@ -112,7 +112,7 @@ class KeyedRequests:
             self._queries.of_key,
             reads.view,
             key,
-            history.wanted(span, options.stale_allowed),
+            history.wanted(span, options.stale),
             partial(history.page, key, span),
         )
         return partial(history.read, key, options, span), options, of_key
@@ -122,7 +122,7 @@ class KeyedRequests:
             return partial(self._queries.point, reads.view, key, options)
         assert isinstance(reads, VersionedReads)
         read = partial(reads.read_gathered, key, options.as_of)
-        query = Query(stale_allowed=options.stale_allowed)
+        query = Query(stale=options.stale)
         return partial(self._queries.of_key, reads.view, key, query, read)
 
     async def _told(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from backend.api.holders import PLAIN, Elsewhere, Everywhere
+from backend.api.holders import Elsewhere, Everywhere, ReadOptions
 from backend.api.reads import ViewReads
 from backend.core.errors import Problem, StoreClosedError, StoreError, Unavailable
 from backend.core.records import ENTRY_HEAD_SIZE
@@ -18,17 +18,17 @@ Outcome = bytes | None | Problem | Elsewhere
 """A value as JSON; None for no such key; or what a read of the key alone would raise."""
 
 
-def outcomes(reads: ViewReads, keys: Sequence[bytes]) -> list[Outcome]:
+def outcomes(reads: ViewReads, keys: Sequence[bytes], options: ReadOptions) -> list[Outcome]:
     """One a key, in their order. Some 10 µs a key: whoever has many gives way between."""
     try:
         by_partition = placed(reads, keys)
     except Unavailable as unavailable:
         return [unavailable] * len(keys)
     if by_partition is None:
-        return [_one(reads, key) for key in keys]
+        return [_one(reads, key, options) for key in keys]
     found: list[Outcome] = [None] * len(keys)
     for partition, numbers in by_partition.items():
-        theirs = _of_partition(reads, partition, [keys[number] for number in numbers])
+        theirs = _of_partition(reads, partition, [keys[number] for number in numbers], options)
         for number, outcome in zip(numbers, theirs, strict=True):
             found[number] = outcome
     return found
@@ -46,9 +46,11 @@ def placed(reads: ViewReads, keys: Sequence[bytes]) -> dict[int, list[int]] | No
     return by_partition
 
 
-def _of_partition(reads: ViewReads, partition: int, keys: list[bytes]) -> list[Outcome]:
+def _of_partition(
+    reads: ViewReads, partition: int, keys: list[bytes], options: ReadOptions
+) -> list[Outcome]:
     try:
-        held = reads.holder_of(partition, PLAIN)
+        held = reads.holder_of(partition, options)
     except (Elsewhere, Unavailable) as e:
         return [e] * len(keys)
     try:
@@ -56,7 +58,7 @@ def _of_partition(reads: ViewReads, partition: int, keys: list[bytes]) -> list[O
         if None in stored:
             reads.refuse_doubtful(b"")
     except (StoreClosedError, StoreError, Everywhere):
-        return [_one(reads, key) for key in keys]
+        return [_one(reads, key, options) for key in keys]
     found = [None if entry is None else entry[ENTRY_HEAD_SIZE:] for entry in stored]
     misses = found.count(None)
     reads.counts.missed += misses
@@ -74,8 +76,8 @@ def _as_json(reads: ViewReads, value: bytes) -> Outcome:
         return problem
 
 
-def _one(reads: ViewReads, key: bytes) -> Outcome:
+def _one(reads: ViewReads, key: bytes, options: ReadOptions) -> Outcome:
     try:
-        return reads.value(key)
+        return reads.value(key, options)
     except (Problem, Elsewhere) as e:
         return e

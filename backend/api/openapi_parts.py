@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from backend.core.scan import MAX_LIMIT
+from backend.core.scan import ALLOW, MAX_LIMIT, NEVER
 
 Json = dict[str, Any]
 
@@ -211,10 +211,12 @@ _CURSOR = "`next` of the page before; the other parameters stay the same"
 
 ENCODING = choice("encoding", ("text", "base64url"), "how the key is written")
 ENCODING["examples"] = {"200": {"value": "text"}}
-STALE = choice(
+STALE = parameter(
     "stale",
-    ("never", "allow"),
-    "allow: also from what is still being read in; never, of one key: the active alone",
+    {"enum": [ALLOW, NEVER]},
+    "allow: also from what is still being read in; never: from the active alone; else from whoever "
+    "has read it in, the active before its standbys",
+    ALLOW,
 )
 ROUTE = choice("route", ("forward", "redirect"), "redirect: 307 to the owner if it is another")
 ROUTE["examples"] = {"200": {"value": "forward"}}

@@ -144,7 +144,7 @@ class WholeOperations:
             "batch",
             "The values of many keys; each has a status of its own",
             views,
-            [],
+            [STALE],
             {
                 JSON: (
                     record(keys=keys) | {"additionalProperties": False},

@@ -13,7 +13,7 @@ from backend.api.histories import MAX_LIMIT, Span
 from backend.api.holders import ReadOptions
 from backend.core.codecs import from_base64url
 from backend.core.errors import BadRequest
-from backend.core.scan import choice, parse_parameters
+from backend.core.scan import choice, parse_parameters, stale_of
 from backend.core.times import parse_duration, parse_time
 
 _T = TypeVar("_T")
@@ -33,6 +33,9 @@ class Parameters:
     def choice(self, name: str, *allowed: str) -> str:
         """The first of `allowed` by default."""
         return choice(self._given, name, allowed)
+
+    def stale(self) -> str | None:
+        return stale_of(self._given)
 
     def parsed(self, name: str, parse: Callable[[str], _T]) -> _T | None:
         """None where it is not given; the reader is told what `parse` (ValueError) says."""
@@ -69,18 +72,10 @@ def changes_parameters(query: bytes) -> bool:
     return Parameters(query, ("encoding",)).choice("encoding", "text", "base64url") == "base64url"
 
 
-def _stale(text: str) -> str:
-    if text not in ("never", "allow"):
-        raise ValueError("it is one of never, allow")
-    return text
-
-
 def _options(parameters: Parameters) -> tuple[bool, ReadOptions]:
     staleness = parameters.parsed("max_staleness", parse_duration)
-    stale = parameters.parsed("stale", _stale)
     return parameters.choice("encoding", "text", "base64url") == "base64url", ReadOptions(
-        stale_allowed=stale == "allow",
-        active_only=stale == "never",
+        stale=parameters.stale(),
         redirect=parameters.choice("route", "forward", "redirect") == "redirect",
         min_offsets=parameters.parsed("min_offset", _offsets),
         max_lag=parameters.parsed("max_lag", _number),

@@ -14,6 +14,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import TypeVar
 
+from backend.api.holders import refusal
 from backend.api.serving import Serving
 from backend.core import expiry
 from backend.core.errors import StoreClosedError, StoreError
@@ -63,14 +64,17 @@ class PartitionScans:
         if facts is not None and facts.partitions != ask.total:
             return Part(missing=dict.fromkeys(partitions, "repartitioned"))
         missing: dict[int, str] = {}
-        held = self._open(view, partitions, ask.query.stale_allowed, missing)
+        held = self._open(view, partitions, ask.query.stale, missing)
         while held:
             # before the look-up: what is applied meanwhile is not claimed
-            part = self._state(held)
+            part = self._state(view, held)
             try:
                 await self._fill(part, view, ask, held, after)
                 for each in held:
                     self._check(each)
+                    # its role may be another one by now
+                    if code := refusal(each, ask.query.stale):
+                        raise _Lost(each, code)
                 break
             except _Lost as lost:
                 missing[lost.held.partition] = lost.code
@@ -81,7 +85,7 @@ class PartitionScans:
         return part
 
     def _open(
-        self, view: View, partitions: list[int], stale_allowed: bool, missing: dict[int, str]
+        self, view: View, partitions: list[int], stale: str | None, missing: dict[int, str]
     ) -> list[HeldPartition]:
         found = []
         for partition in partitions:
@@ -90,13 +94,13 @@ class PartitionScans:
                 holders = self._serving.topology.holders_of(view.name, partition)
                 opening = self._serving.me in holders
                 missing[partition] = "catching-up" if opening else "not-here"
-            elif not held.progress.answerable and not stale_allowed:
-                missing[partition] = "catching-up"
+            elif code := refusal(held, stale):
+                missing[partition] = code
             else:
                 found.append(held)
         return found
 
-    def _state(self, held: list[HeldPartition]) -> Part:
+    def _state(self, view: View, held: list[HeldPartition]) -> Part:
         now = time.monotonic()
         lags = [each.progress.lag(now, self._trusted_for) for each in held]
         ages = [each.progress.staleness(now) for each in held]
@@ -104,7 +108,7 @@ class PartitionScans:
         return Part(
             lag=worst(lags),
             staleness=worst(ages),
-            misplaced=any(each.identity.mis_partitioned for each in held),
+            scattered=self._serving.held.is_scattered(view),
             stream_time=max((time for time in clocks if time is not None), default=None),
         )
 
@@ -126,7 +130,7 @@ class PartitionScans:
             return
         once = ask.what in (COUNT, TOP)  # all of it is looked at, and nobody goes on there
         # of a key that is in another partition as well, whoever asked compares the entries
-        with_deletes = not once and (part.misplaced or self._serving.misplaced(view))
+        with_deletes = not once and part.scattered
         runs = [
             _Run(each, ask.query, low, high, once, with_deletes, ask.what == ENTRIES)
             for each in held

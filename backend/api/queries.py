@@ -14,7 +14,7 @@ import orjson
 
 from backend.api.answer import JSON, Answer, Header, freshness_headers, problem_answer
 from backend.api.asgi import Receive, Scope, Send
-from backend.api.batches import Batches
+from backend.api.batches import Batches, batch_options
 from backend.api.forwarding import Forwarder
 from backend.api.gathered import GatheredStore
 from backend.api.gathering import SCAN_PATH, Freshness, Gatherer, for_view
@@ -37,6 +37,7 @@ from backend.core.scan import (
     parse_page,
     parse_parameters,
     refuse_store,
+    stale_of,
 )
 from backend.core.scan_wire import COUNT, ESTIMATE, RAW, TOP, decode_ask, encode_part
 from backend.core.views import View
@@ -141,8 +142,8 @@ class Queries:
         if resource == "batch":
             assert self._batches is not None
             refuse_store(view, KEYS)
-            parse_parameters(raw_query, ())
-            items = await self._batches.answer(view, await read_body(receive))
+            options = batch_options(raw_query)
+            items = await self._batches.answer(view, await read_body(receive), options)
             return Answer(200, [JSON, self._served_by], items)
         kind = resource if resource in ("count", "top") else "page"
         if kind == "page" and method == "GET" and _wants_lines(scope["headers"]):
@@ -165,7 +166,7 @@ class Queries:
         """One key, asked of all partitions; of several entries the newest. Unavailable."""
         assert self._gatherer is not None
         low, high = view.layout.key_range(key, key)
-        page = Page(Query(low, high, stale_allowed=options.stale_allowed), 1, None)
+        page = Page(Query(low, high, stale=options.stale), 1, None)
         freshness = Freshness()
         rows, reached = await self._gatherer.page(view, page, freshness, _PAGE_BUDGET, RAW)
         if not rows and reached is not None:
@@ -182,7 +183,7 @@ class Queries:
         read: Callable[[Store, list[Header]], Answer],
     ) -> Answer:
         """What `read` finds among all that is stored of a key, in whichever partitions it is; what
-        has expired there is left out, but for versions. `query`: the times, and whether stale ones
+        has expired there is left out, but for versions. `query`: the times, and whose answers
         will do."""
         assert self._gatherer is not None
         freshness = Freshness()
@@ -249,24 +250,23 @@ class Queries:
             refuse_store(view, KEYS)
         parameters = parse_parameters(raw_query, PARAMETERS["count"])
         exact = choice(parameters, "exact", ("false", "true")) == "true"
-        query = Query(stale_allowed=_stale(parameters))
+        query = Query(stale=stale_of(parameters))
         gatherer, freshness = self._gatherer, Freshness()
         ask = for_view(view, gatherer.total(view), COUNT if exact else ESTIMATE, query)
         count = 0
-        parts: list[tuple[int, bool]] = []
         if not exact:
             for _, part in await gatherer.ask(ask, list(range(ask.total))):
                 freshness.note(part)
                 count += part.counted
-        elif not self._serving.misplaced(view):
+        elif not self._serving.held.is_scattered(view):
 
             def take(part: Part) -> None:
+                nonlocal count
                 freshness.note(part)
-                parts.append((part.counted, part.misplaced))
+                count += part.counted
 
             await gatherer.walk(ask, _WALK_BUDGET, take)
-            count = sum(counted for counted, _ in parts)
-        if exact and (self._serving.misplaced(view) or any(misplaced for _, misplaced in parts)):
+        if exact and (self._serving.held.is_scattered(view) or freshness.scattered):
             # a key may be in two partitions: it counts once
             count = 0
             async for rows, _ in gatherer.rows(view, query, _STREAM_PAGE, None, freshness):
@@ -282,18 +282,15 @@ class Queries:
         limit = limit_of(parameters)
         by = _text(parameters, "by")
         ranks_of = Ranking(view, by, descending).of_items
-        query = Query(stale_allowed=_stale(parameters))
+        query = Query(stale=stale_of(parameters))
         gatherer, freshness = self._gatherer, Freshness()
         ask = for_view(
             view, gatherer.total(view), TOP, query, limit=limit, by=by, descending=descending
         )
         best = Best(limit, MOST_RANKED_BYTES)
-        misplaced = self._serving.misplaced(view)
 
         def take(part: Part) -> None:
-            nonlocal misplaced
             freshness.note(part)
-            misplaced = misplaced or part.misplaced
             ranks = ranks_of([item for _, _, item in part.rows])
             ranked = [
                 (rank, key, item)
@@ -302,9 +299,10 @@ class Queries:
             ]
             best.add(ranked, part.complete)
 
-        if not misplaced:
+        scattered = self._serving.held.is_scattered(view)
+        if not scattered:
             await gatherer.walk(ask, _WALK_BUDGET, take)
-        if misplaced:
+        if scattered or freshness.scattered:
             # a key may be in two partitions: its newest entry counts
             best = Best(limit, MOST_RANKED_BYTES)
             async for rows, _ in gatherer.rows(view, query, _STREAM_PAGE, None, freshness):
@@ -331,10 +329,6 @@ def _lines(items: list[bytes]) -> bytes:
         return body
     # within a JSON document a line break is white space
     return b"".join([item.replace(b"\n", b" ") + b"\n" for item in items])
-
-
-def _stale(parameters: dict[str, bytes]) -> bool:
-    return choice(parameters, "stale", ("never", "allow")) == "allow"
 
 
 def _text(parameters: dict[str, bytes], name: str) -> str | None:

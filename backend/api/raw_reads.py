@@ -85,11 +85,11 @@ class RawReads:
     async def _of_key(self, view: View, key: bytes, query: Query) -> list[RawEntry]:
         assert self._gatherer is not None
         reads = self._reads.get(view.name)
-        freshness = Freshness(misplaced=reads is None or self._serving.misplaced(view))
+        freshness = Freshness(scattered=reads is None or self._serving.held.is_scattered(view))
         found: list[RawEntry] = []
-        if reads is not None and not freshness.misplaced:
+        if reads is not None and not freshness.scattered:
             found = await self._entries(view, query, freshness, reads.partition(key))
-        if freshness.misplaced:
+        if freshness.scattered:
             # the newest of all partitions
             found = await self._entries(view, query, freshness)
         counts = self._serving.counts[view.name]
@@ -125,7 +125,7 @@ class RawReads:
         ask = for_view(view, total, ESTIMATE, Query())
         answers = await self._gatherer.ask(ask, list(range(total)))
         estimate = sum(part.counted for _, part in answers)
-        if estimate > MOST_COUNTED or self._serving.misplaced(view):
+        if estimate > MOST_COUNTED or self._serving.held.is_scattered(view):
             return estimate
         counted: list[int] = []
         exact = for_view(view, total, COUNT, Query())

@@ -117,10 +117,9 @@ class ViewReads(Holders):
         headers += (JSON, VARY, self.etag(held, stored))
         return Answer(200, headers, b'{"key":%b,"value":%b}' % (self.key_json(key), value))
 
-    def value(self, key: bytes) -> bytes | None:
-        """What `read` says of a plain question, without all that stands around it: the value as
-        JSON, or None."""
-        stored = self._stored(self.holder(key, PLAIN), key)
+    def value(self, key: bytes, options: ReadOptions) -> bytes | None:
+        """What `read` says, without all that stands around it: the value as JSON, or None."""
+        stored = self._stored(self.holder(key, options), key)
         if stored is None:
             return None
         value = self.value_json(stored[ENTRY_HEAD_SIZE:])

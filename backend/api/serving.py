@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from backend.api.peers import DRAINING, RUNNING, STARTING, Peers
 from backend.core.errors import Unavailable
+from backend.core.scan import NEVER
 from backend.core.topology import Member, PlacedView, Topology
-from backend.core.views import ANY_PARTITION, View
+from backend.core.views import View
 from backend.ingest.appender import Appender
 from backend.ingest.copier import Copier
 from backend.ingest.held import Held
@@ -77,9 +78,13 @@ class Serving:
         self.counts = {name: ReadCounts() for name in self.views}
         self.scans = {name: ScanCounts() for name in self.views}
 
-    def others(self, view: str, partition: int) -> list[Member]:
-        """The partition's other holders: the active first, and last those that seem to be dead."""
+    def others(self, view: str, partition: int, stale: str | None = None) -> list[Member]:
+        """The partition's other holders whose answer will do (ALLOW, NEVER, None): the active
+        first, and last those that seem to be dead."""
         me = self.me
+        if stale == NEVER:
+            active = self.topology.active_of(view, partition)
+            return [] if active in (None, me) else [active]
         holders = [each for each in self.topology.holders_of(view, partition) if each != me]
         if len(holders) > 1:
             holders.sort(key=lambda each: self.peers.seems_dead(each.id))
@@ -118,11 +123,6 @@ class Serving:
         if not placed.active:
             raise Unavailable("topic-missing", f"Topic {view.topic} is not there yet.")
         return placed
-
-    def misplaced(self, view: View) -> bool:
-        """Whether the map knows that a key of the view may be in several partitions."""
-        placed = self.topology.views.get(view.name)
-        return view.partitioner == ANY_PARTITION or (placed is not None and placed.mis_partitioned)
 
     @property
     def known(self) -> bool:

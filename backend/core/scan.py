@@ -24,6 +24,10 @@ KEYS, WINDOWS, SESSIONS = "keys", "windows", "sessions"
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1000
 
+ALLOW, NEVER = "allow", "never"
+"""`stale=`, whose answer will do: also of one that is not answerable; the active's alone. Where it
+is not given (None), that of whoever is answerable, the active before its standbys."""
+
 _STORES = {KEYS: ("key-value", "versioned"), WINDOWS: ("window",), SESSIONS: ("session",)}
 _RESOURCE = {"key-value": KEYS, "versioned": KEYS, "window": WINDOWS, "session": SESSIONS}
 _SHARED = ("order", "limit", "cursor", "stale")
@@ -33,6 +37,7 @@ PARAMETERS = {
     SESSIONS: ("from", "to", "key_from", "key_to", *_SHARED),
     "count": ("exact", "stale"),
     "top": ("by", "order", "limit", "stale"),
+    "batch": ("stale",),
 }
 
 Row = tuple[bytes, bytes, bytes]
@@ -52,7 +57,7 @@ class Query:
     backwards: bool = False
     first: int | None = None
     last: int | None = None
-    stale_allowed: bool = False
+    stale: str | None = None  # ALLOW, NEVER
 
     def question(self, view: View, kind: str) -> Question:
         """For cursors."""
@@ -91,7 +96,7 @@ class Part:
     missing: dict[int, str] = field(default_factory=dict)  # partition -> code of the reason
     lag: int | None = None  # of the worst; None where one is unknown
     staleness: float | None = None  # s
-    misplaced: bool = False  # a key may be in several partitions
+    scattered: bool = False  # a key may be in several partitions
     complete: bool = True  # of a ranking; else its last row is the first that was too much
     stream_time: int | None = None  # ms; the latest
 
@@ -118,6 +123,11 @@ def choice(parameters: dict[str, bytes], name: str, allowed: tuple[str, ...]) ->
     if value not in allowed:
         raise BadRequest("bad-parameter", f"{name}={value}: it is one of {', '.join(allowed)}.")
     return value
+
+
+def stale_of(parameters: dict[str, bytes]) -> str | None:
+    """ALLOW, NEVER, or None where it is not given."""
+    return choice(parameters, "stale", (NEVER, ALLOW)) if "stale" in parameters else None
 
 
 def limit_of(parameters: dict[str, bytes]) -> int:
@@ -151,7 +161,6 @@ def parse_page(view: View, kind: str, raw: bytes, stream: bool = False) -> Page:
     refuse_store(view, kind)
     parameters = parse_parameters(raw, PARAMETERS[kind])
     backwards = choice(parameters, "order", ("asc", "desc")) == "desc"
-    stale = choice(parameters, "stale", ("never", "allow")) == "allow"
     limit = None if stream and "limit" not in parameters else limit_of(parameters)
     if kind == KEYS:
         (low, high), first, last = _key_range(view, parameters, "from", "to"), None, None
@@ -161,7 +170,7 @@ def parse_page(view: View, kind: str, raw: bytes, stream: bool = False) -> Page:
     if "prefix" in parameters:
         least, end = view.layout.prefix_range(_prefix(view, parameters["prefix"]))
         low, high = max(low, least), min(high, end)
-    query = Query(low, high, backwards, first, last, stale)
+    query = Query(low, high, backwards, first, last, stale_of(parameters))
     after = None
     if "cursor" in parameters:
         text = parameters["cursor"].decode("latin-1")

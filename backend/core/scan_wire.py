@@ -16,7 +16,7 @@ import numpy as np
 import orjson
 
 from backend.core.records import ENTRY_HEAD_SIZE
-from backend.core.scan import Part, Query
+from backend.core.scan import ALLOW, NEVER, Part, Query
 
 ROWS, COUNT, ESTIMATE, TOP = "rows", "count", "estimate", "top"
 RAW, ENTRIES = "raw", "entries"
@@ -39,12 +39,10 @@ class Ask:
 
 
 def encode_ask(ask: Ask, partitions: list[int], after: bytes | None) -> bytes:
-    query = asdict(ask.query)
-    query.update(low=ask.query.low.hex(), high=ask.query.high.hex())
     return orjson.dumps(
         {
             **asdict(ask),
-            "query": query,
+            "query": _encode_query(ask.query),
             "partitions": partitions,
             "after": None if after is None else after.hex(),
         }
@@ -56,12 +54,26 @@ def decode_ask(body: bytes) -> tuple[Ask, list[int], bytes | None]:
     try:
         fields: dict[str, Any] = orjson.loads(body)
         partitions, after = fields.pop("partitions"), fields.pop("after")
-        query = fields.pop("query")
-        query.update(low=bytes.fromhex(query["low"]), high=bytes.fromhex(query["high"]))
-        ask = Ask(**fields, query=Query(**query))
+        ask = Ask(**{**fields, "query": _decode_query(fields["query"])})
         return ask, [int(p) for p in partitions], None if after is None else bytes.fromhex(after)
     except (KeyError, TypeError, AttributeError) as e:
         raise ValueError(f"not a question: {e!r}") from e
+
+
+def _encode_query(query: Query) -> dict[str, Any]:
+    fields = asdict(query)
+    stale = fields.pop("stale")
+    fields.update(low=query.low.hex(), high=query.high.hex(), stale_allowed=stale == ALLOW)
+    if stale == NEVER:
+        # only then: an older instance refuses what it does not know, and a standby would answer
+        fields["active_only"] = True
+    return fields
+
+
+def _decode_query(fields: dict[str, Any]) -> Query:
+    allowed, active_only = fields.pop("stale_allowed"), fields.pop("active_only", False)
+    fields.update(low=bytes.fromhex(fields["low"]), high=bytes.fromhex(fields["high"]))
+    return Query(**fields, stale=ALLOW if allowed else NEVER if active_only else None)
 
 
 def encode_part(part: Part) -> bytes:
@@ -73,7 +85,7 @@ def encode_part(part: Part) -> bytes:
             "missing": list(part.missing.items()),
             "lag": part.lag,
             "staleness": part.staleness,
-            "misplaced": part.misplaced,
+            "misplaced": part.scattered,  # its name on the wire
             "complete": part.complete,
             "stream_time": part.stream_time,
         }
@@ -98,7 +110,7 @@ def decode_part(body: bytes) -> Part:
             missing=dict(header["missing"]),
             lag=header["lag"],
             staleness=header["staleness"],
-            misplaced=header["misplaced"],
+            scattered=header["misplaced"],
             complete=header["complete"],
             stream_time=header["stream_time"],
         )

@@ -10,14 +10,13 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import threading
 import time
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 
 import aiohttp
 from yarl import URL
 
+from tests.background import Background
 from tests.client import key_path
 from tests.faults.checking import Read
 
@@ -25,44 +24,29 @@ TIMEOUT = 5.0  # s, of a client that gives up
 _STALL = 0.05  # s between two ticks: this process, or its machine, was held up
 
 
-class Load:
+class Load(Background):
     """Asks `port` for keys of `view` while it is entered. `keys`: partition -> keys."""
+
+    _patience = 2 * TIMEOUT
 
     def __init__(
         self, port: int, view: str, keys: Mapping[int, Sequence[str]], rate: float = 300.0
     ) -> None:
+        super().__init__("load")
         self._port = port
         self._paths = {
             partition: [(key, key_path(view, key)) for key in of_it]
             for partition, of_it in keys.items()
         }
         self._rate = rate
-        self._stop = threading.Event()
         self._positions: dict[int, int] = {}  # of the readers that follow, by partition
         self._records: dict[str, int] = {}  # the same by key
         self._random = random.Random(20130101)
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._in_thread, name="load")
         self.reads: list[Read] = []
         self.began = 0.0
         self.ended = 0.0
         # when this load itself was held up, and neither sent nor received: from, to
         self.stalls: list[tuple[float, float]] = []
-
-    def __enter__(self) -> Load:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stop.set()
-        self._thread.join(2 * TIMEOUT)
-        if error is None and self._failure is not None:
-            raise self._failure
 
     def forget(self) -> None:
         """The readers that follow begin anew: their topic is another one."""
@@ -79,13 +63,10 @@ class Load:
                 found.add(read.home)
         return found
 
-    def _in_thread(self) -> None:
-        try:
-            asyncio.run(self._run())
-        except BaseException as error:
-            self._failure = error
+    def _work(self, number: int) -> None:
+        asyncio.run(self._read())
 
-    async def _run(self) -> None:
+    async def _read(self) -> None:
         # no limit: requests that hang must not keep others waiting
         connector = aiohttp.TCPConnector(limit=0)
         timeout = aiohttp.ClientTimeout(total=TIMEOUT)

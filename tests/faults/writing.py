@@ -8,23 +8,26 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from tests.background import Background
 from tests.faults.checking import Record
 
 _IN_TRANSACTION = 20  # records
 _ABORTED = 3  # every third transaction
 
 
-class Writing:
+class Writing(Background):
     """Writes to `topic` while it is entered, `rate` records a second: new values for `kept` keys,
     values and deletes for `volatile` ones. If `transactional`, every third transaction is aborted.
 
-    A broker that is away delays records, and loses none: the client tries again.
+    A broker that is away delays records, and loses none: the client tries again. It has stopped
+    when the broker has confirmed everything, or refused it.
     """
+
+    _patience = 90.0
 
     def __init__(
         self,
@@ -35,16 +38,14 @@ class Writing:
         rate: float = 100.0,
         transactional: bool = False,
     ) -> None:
+        super().__init__("writing")
         self._topic = topic
         self._kept = kept
         self._volatile = volatile
         self._rate = rate
         self._random = random.Random(20130102)
         self._number = 0
-        self._stop = threading.Event()
         self._writes = threading.Lock()
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._in_thread, name="writing")
         self._unsettled: list[tuple[int, Record, float]] = []
         # what was confirmed (and committed): partition, record, moment
         self.confirmed: list[tuple[int, Record, float]] = []
@@ -65,26 +66,10 @@ class Writing:
         self._transactional = transactional
         self._producer = Producer(settings)
 
-    def __enter__(self) -> Writing:
+    def __enter__(self) -> Self:
         if self._transactional:
             self._producer.init_transactions(30)
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
-        if error is None and self._failure is not None:
-            raise self._failure
-
-    def stop(self) -> None:
-        """Ends when the broker has confirmed everything, or refused it."""
-        self._stop.set()
-        self._thread.join(90)
+        return super().__enter__()
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -93,15 +78,12 @@ class Writing:
             self._producer.flush(60)
             yield
 
-    def _in_thread(self) -> None:
-        try:
-            if self._transactional:
-                self._write_transactions()
-            else:
-                self._write()
-            self._producer.flush(60)
-        except BaseException as error:
-            self._failure = error
+    def _work(self, number: int) -> None:
+        if self._transactional:
+            self._write_transactions()
+        else:
+            self._write()
+        self._producer.flush(60)
 
     def _write(self) -> None:
         for _ in self._ticks():

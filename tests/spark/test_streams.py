@@ -15,8 +15,7 @@ from backend.core.codecs import KEY_CODECS
 from backend.core.kafka_settings import for_java
 from backend.core.layouts import Layout, SessionLayout, WindowLayout
 from backend.core.partitioner import murmur2
-from local.broker import Broker, quiet_admin
-from local.topics import Topic, create_topics
+from local.broker import Broker
 from local.verify import dead_letters
 from spark.options import Settings
 from spark.run import writers
@@ -24,7 +23,7 @@ from spark.sources import Kafka
 from spark.view import View
 from spark.views import VIEWS
 from tests.backend.unit.test_partitioner import vectors
-from tests.conftest import MakeTopic
+from tests.conftest import SASL_USERS, MakeTopic
 from tests.spark.examples import departure, flight, request, timed
 from tests.system.model import Writer, history
 
@@ -206,22 +205,22 @@ def test_spark_puts_records_where_the_java_client_does(
     assert all((murmur2(key) & 0x7FFFFFFF) % 9 == partition for key, partition in found.items())
 
 
-def test_spark_takes_sasl_settings_of_a_kafka_table(session: SparkSession, tmp_path: Path) -> None:
+def test_spark_takes_sasl_settings_of_a_kafka_table(
+    session: SparkSession, broker: Broker, make_topic: MakeTopic
+) -> None:
+    [(user, password)] = SASL_USERS.items()
     table = {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "PLAIN",
-        "sasl.username": "queryable",
-        "sasl.password": "secret",
+        "sasl.username": user,
+        "sasl.password": password,
     }
-    users = {table["sasl.username"]: table["sasl.password"]}
-    with Broker(tmp_path / "sasl", sasl_users=users) as broker:
-        admin = quiet_admin(broker.bootstrap_servers)
-        create_topics(admin, [Topic("t", 1, {})])
-        kafka = Kafka(broker.sasl_bootstrap_servers, for_java(table))
-        rows = session.createDataFrame([("k", "v")], "key string, value string")
-        rows.write.format("kafka").options(**kafka.spark()).option("topic", "t").save()
-        read = session.read.format("kafka").options(**kafka.spark()).option("subscribe", "t").load()
-        assert [bytes(row["key"]) for row in read.collect()] == [b"k"]
+    topic = make_topic()
+    kafka = Kafka(broker.sasl_bootstrap_servers, for_java(table)).spark()
+    rows = session.createDataFrame([("k", "v")], "key string, value string")
+    rows.write.format("kafka").options(**kafka).option("topic", topic).save()
+    read = session.read.format("kafka").options(**kafka).option("subscribe", topic).load()
+    assert [bytes(row["key"]) for row in read.collect()] == [b"k"]
 
 
 def test_a_visit_is_live_and_late_requests_join_visits(

@@ -89,6 +89,14 @@ class Runner:
         if failed:
             raise failed[0]
 
+    def stream_until(self, happens: Callable[[], None]) -> None:
+        """Runs until it has ended of what happens once something was derived."""
+        self.write(b"one")
+        with self.stream() as thread:
+            self.wait_progress(lambda p: bool(p["source_offsets"]))
+            happens()
+            wait_until(lambda: not thread.is_alive(), 60, "the runner's end")
+
     def progress(self) -> dict[str, Any]:
         path = self.settings.progress
         if path is None or not path.exists():
@@ -218,16 +226,8 @@ def test_a_view_topic_with_more_partitions_ends_the_stream(
     runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spark.run._TOPIC_CHECK_SECONDS", 0)
-    runner.write(b"one")
-
-    def stream_until_it_ends() -> None:
-        with runner.stream() as thread:
-            runner.wait_progress(lambda p: bool(p["source_offsets"]))
-            runner.add_partition(runner.target)
-            wait_until(lambda: not thread.is_alive(), 60, "the runner's end")
-
     with pytest.raises(JobError, match=r"had 1 partitions and now has 2\. Start again"):
-        stream_until_it_ends()
+        runner.stream_until(lambda: runner.add_partition(runner.target))
 
 
 @pytest.mark.parametrize("which", ["source", "target"])
@@ -244,16 +244,8 @@ def test_a_topic_that_is_deleted_under_a_stream_ends_it(
     runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spark.run._TOPIC_CHECK_SECONDS", 0)
-    runner.write(b"one")
-
-    def stream_until_it_ends() -> None:
-        with runner.stream() as thread:
-            runner.wait_progress(lambda p: bool(p["source_offsets"]))
-            runner.make_anew(runner.target)
-            wait_until(lambda: not thread.is_alive(), 60, "the runner's end")
-
     with pytest.raises(JobError, match=f"topic {runner.target} was deleted"):
-        stream_until_it_ends()
+        runner.stream_until(lambda: runner.make_anew(runner.target))
 
 
 def test_what_is_missing_is_waited_for_and_then_named(

@@ -6,9 +6,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from types import TracebackType
 
 from local.waiting import wait_until
+from tests.background import Background
 from tests.client import Client, Response
 
 # What is wrong with an answer to this path, or "" if nothing is.
@@ -17,7 +17,7 @@ Judge = Callable[[str, Response], str]
 _ENOUGH = 20  # wrong answers to keep
 
 
-class Asking:
+class Asking(Background):
     """Asks every path of every port, round and round, from `threads` threads, until it is left.
 
     Nobody listening is no answer and not judged; `outcomes` counts status and code of the rest.
@@ -26,37 +26,14 @@ class Asking:
     def __init__(
         self, ports: Sequence[int], paths: Sequence[str], judge: Judge, threads: int = 3
     ) -> None:
+        super().__init__("asking", threads)
         self._ports = list(ports)
         self._paths = list(paths)
         self._judge = judge
-        self._stop = threading.Event()
         self._lock = threading.Lock()
         self.outcomes: Counter[str] = Counter()
         self.wrong: list[str] = []
-        self.failures: list[BaseException] = []
         self._rounds = [0] * threads  # of each thread: passes over all its paths, all answered 200
-        self._threads = [
-            threading.Thread(target=self._run, args=(n, threads), name=f"asking-{n}")
-            for n in range(threads)
-        ]
-
-    def __enter__(self) -> Asking:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join(30)
-        if error is None:
-            assert not self.failures, self.failures[0]
-            assert not self.wrong, self.wrong[:5]
 
     def seen(self, outcome: str) -> int:
         with self._lock:
@@ -76,14 +53,14 @@ class Asking:
         self.check()
 
     def check(self) -> None:
-        assert not self.failures, self.failures[0]
+        super().check()
         assert not self.wrong, self.wrong[:5]
 
-    def _run(self, number: int, of: int) -> None:
+    def _work(self, number: int) -> None:
         clients = [Client(port) for port in self._ports]
         try:
             # every thread asks everything, from another place on
-            start = number * len(self._paths) // of
+            start = number * len(self._paths) // len(self._rounds)
             paths = self._paths[start:] + self._paths[:start]
             while not self._stop.is_set():
                 complete = True
@@ -94,9 +71,6 @@ class Asking:
                     complete = self._ask(client, path) and complete
                 if complete:
                     self._rounds[number] += 1
-        except BaseException as error:
-            self.failures.append(error)
-            raise
         finally:
             for client in clients:
                 client.close()

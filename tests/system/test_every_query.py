@@ -128,7 +128,7 @@ class Run:
         """One question to one of them. `settled`: no record is under way; `calm`: nor any
         instance. False: there was no answer but 503."""
         question, walk = self.question(log)
-        by_position = question.key is not None and walk is None and not question.stale
+        by_position = question.key is not None and walk is None and question.stale != "allow"
         if not settled and (not by_position or log.view.partitioner == ANY_PARTITION):
             return True
         ports = [self.nginx.port, *(backend.port for backend in self.running)]
@@ -153,7 +153,7 @@ class Run:
                 return False
             if by_position and "offset" in answer.headers:
                 self.judge_as_of_offset(log, question, answer)
-            elif calm or (not question.stale and answer.headers.get("lag") == "0"):
+            elif calm or (question.stale != "allow" and answer.headers.get("lag") == "0"):
                 question.judge(log.table(), answer)
             else:
                 # an instance that was killed goes on where it was, and says by how much it is late

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import random
 import time
 from typing import Any
 
 import pytest
 
-from tests.client import Response, key_path
+from backend.core.partitioner import partition_of
+from tests.client import Client, Response, key_path
 from tests.conftest import MakeTopic
 from tests.system.asking import Asking
 from tests.system.backends import Backend, settle, views_toml
@@ -106,6 +109,64 @@ def test_a_hung_instance_is_passed_over(
         assert [item["key"] for item in page.json()["items"]] == sorted(TABLE)
 
 
+WHOLE = (
+    "/views/v/keys?limit=1000",
+    "/views/v/count?exact=true",
+    "/views/v/count?exact=false",
+    "/views/v/top?by=n&limit=1000",
+    "/views/versions/keys/key%200/versions?limit=10",  # of all partitions: it may be in any
+    "/views/versions/keys/key%200?as_of=4102444800000",
+)
+
+
+def whole(backend: Backend, stale: str) -> dict[str, tuple[int, str]]:
+    """Status and code of each question about a whole view; and those of a batch's items."""
+    found = {}
+    with Client(backend.port) as client:
+        for path in WHOLE:
+            answer = client.get(f"{path}&{stale}")
+            found[path] = (answer.status, "" if answer.status == 200 else answer.code)
+        lines = client.get(f"/views/v/keys?{stale}", accept="application/x-ndjson")
+        found["a stream"] = (lines.status, "" if lines.status == 200 else lines.code)
+        asked = json.dumps({"keys": list(TABLE)}).encode()
+        answer = client.request("POST", f"/views/v/batch?{stale}", asked)
+    assert answer.status == 200
+    for item in answer.json()["items"]:
+        found[f"a batch: {item['key']}"] = (item["status"], item.get("code", ""))
+    return found
+
+
+def test_the_active_alone_of_whole_views_and_of_batches(
+    deploy: Deploy, make_topic: MakeTopic, writer: Writer
+) -> None:
+    topic = make_topic(PARTITIONS)
+    writer.table(topic, {key: {"n": n} for key, n in TABLE.items()})
+    versions = {"topic": topic, "store": "versioned", "partitioner": "none"}
+    deployment = deploy(
+        views_toml(v={"topic": topic}, versions=versions),
+        standby_replicas="1",
+        session_timeout_ms="45000",  # the map stays as it is
+        forward_timeout="1",
+        wait_timeout="0.05",  # of what nobody answers
+    )
+    first, second = deployment.start(2)
+    for stale in ("", "stale=never"):
+        assert set(whole(first, stale).values()) == {(200, "")}
+    home = partition_of("murmur2")
+    theirs = set(roles(first, "topicPartitions")["b2"])
+    with second.paused():
+        assert set(whole(first, "").values()) == {(200, "")}, "its standby answers"
+        for question, found in whole(first, "stale=never").items():
+            key = question.removeprefix("a batch: ")
+            if key in TABLE and home(key.encode(), PARTITIONS) not in theirs:
+                assert found == (200, "")
+            else:
+                assert found == (503, "owner-unreachable"), question
+        assert roles(first, "topicPartitions")["b2"], "b2 is still active"
+    first.wait(lambda: states(first)["b2"] == "running", "heartbeats")
+    assert set(whole(first, "stale=never").values()) == {(200, "")}
+
+
 def test_an_instance_that_stops_is_replaced_before_it_is_gone(
     deploy: Deploy, make_topic: MakeTopic, writer: Writer
 ) -> None:
@@ -127,6 +188,33 @@ def test_an_instance_that_stops_is_replaced_before_it_is_gone(
         asking.all_again()
     found = roles(first, "standbyPartitions")
     assert sorted(p for those in found.values() for p in those) == list(range(PARTITIONS))
+
+
+def test_a_copy_that_nobody_takes_is_given_up(
+    deploy: Deploy, make_topic: MakeTopic, writer: Writer
+) -> None:
+    topic = make_topic(1)
+    # more than the kernel takes on both sides, and than is sent before the receiver hangs
+    table = {f"key {n}": random.Random(n).randbytes(350_000).hex() for n in range(40)}
+    writer.table(topic, table)
+    deployment = deploy(
+        views_toml(v={"topic": topic}),
+        standby_replicas="1",
+        copy_threshold="10",
+        copy_bandwidth="4e6",
+        send_timeout="1",
+        session_timeout_ms="45000",
+    )
+    [first] = deployment.start(1)
+    second = deployment.new().launch()
+    folder = first.data_dir / "v"
+    first.wait(lambda: len(list(folder.iterdir())) > 1, "a checkpoint")
+    with second.paused():
+        first.wait_log("a client has read nothing")
+        first.wait(lambda: len(list(folder.iterdir())) == 1, "the checkpoint to be deleted")
+    settle([first, second])
+    assert "a copy of" not in first.log(), "that one was not sent to its end"
+    assert second.get("/views/v/count?exact=true").json()["count"] == len(table)
 
 
 def test_a_new_instance_begins_with_a_copy(

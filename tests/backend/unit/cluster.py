@@ -22,7 +22,7 @@ from backend.api.serving import Serving
 from backend.api.shell import Shell
 from backend.core.errors import Unavailable
 from backend.core.partitioner import partition_of
-from backend.core.topology import NOBODY, Epoch, Member, PlacedView, Topology
+from backend.core.topology import ACTIVE, NOBODY, Epoch, Member, PlacedView, Topology
 from backend.core.views import ANY_PARTITION, View
 from backend.ingest.apply import DeadLetter
 from backend.ingest.dead_letters import DeadLetters
@@ -269,7 +269,7 @@ class Cluster:
     # what is to be answered
 
     def holder(
-        self, asked: str, partition: int, whole: bool = False, stale: bool = False
+        self, asked: str, partition: int, whole: bool = False, stale: str = ""
     ) -> HeldPartition | None:
         """From which store partition an instance answers; None where nobody can.
 
@@ -277,6 +277,11 @@ class Cluster:
         view the active's is the first.
         """
         here = self.nodes[asked].held.get(self.view.name, partition)
+        if stale == "never":
+            for held in (None if whole else here, self._held_by_the_active(partition)):
+                if held is not None and held.role == ACTIVE and held.progress.answerable:
+                    return held
+            return None
         order = [number for number in self._holders(partition) if self._id(number) != asked]
         others = [
             node.held.get(self.view.name, partition)
@@ -287,9 +292,15 @@ class Cluster:
         running = active_first and self._id(order[0]) in self.nodes
         first = others[:1] if running else []
         for held in (*first, here, *others):
-            if held is not None and (held.progress.answerable or stale):
+            if held is not None and (held.progress.answerable or stale == "allow"):
                 return held
         return None
+
+    def _held_by_the_active(self, partition: int) -> HeldPartition | None:
+        """By whom the map says so."""
+        active = self.active[partition]
+        node = None if active == NOBODY else self.nodes.get(self._id(active))
+        return None if node is None else node.held.get(self.view.name, partition)
 
     def _holders(self, partition: int) -> list[int]:
         active = self.active[partition]
@@ -298,7 +309,7 @@ class Cluster:
     def _id(self, number: int) -> str:
         return self._members[number].id
 
-    def table(self, asked: str, stale: bool = False, whole: bool = False) -> Table:
+    def table(self, asked: str, stale: str = "", whole: bool = False) -> Table:
         """What this instance has to answer from; no state where it has to say 503."""
         found: dict[int, Partition | None] = {}
         anywhere = self.view.partitioner == ANY_PARTITION or self.mis_partitioned
@@ -309,10 +320,19 @@ class Cluster:
                 found[partition] = fold(self.view, partition, log, held.progress.position)
         return Table(self.view, found, anywhere)
 
-    def why_not(self, asked: str, partition: int) -> set[str]:
+    def why_not(self, asked: str, partition: int, stale: str = "") -> set[str]:
         """The codes that tell why a partition cannot be answered for: what one of its holders says,
         or what is said of it."""
         here = self.nodes[asked].held.get(self.view.name, partition)
+        active = self.active[partition]
+        if stale == "never":
+            if active == NOBODY:
+                return {"nobody"} if here is None else {"nobody", "not-active", "catching-up"}
+            if self._id(active) not in self.nodes:
+                return {"owner-unreachable"}
+            held = self._held_by_the_active(partition)
+            waits = held is None or held.role == ACTIVE
+            return {"catching-up" if waits else "not-active"}
         holders = [self._id(number) for number in self._holders(partition)]
         if here is None and not holders:
             return {"nobody"}

@@ -84,6 +84,7 @@ class Instance:
     def place(self, *active: int, **more: Any) -> None:
         """The map: who is active, 0 for b1, 1 for b2."""
         placed = PlacedView(self.view.description(), self.view.hash, active, **more)
+        self.serving.held.scattered = frozenset({self.view.name} if placed.mis_partitioned else ())
         views = {self.view.name: placed}
         self.serving.take_topology(Topology(Epoch(5, 1), (ME, OTHER), views))
 

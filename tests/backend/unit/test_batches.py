@@ -124,7 +124,8 @@ def test_bounds(orders: World) -> None:
     large = b'{"keys":[]}' + b" " * MOST_BODY
     assert orders.code("batch", 400, method="POST", body=large) == "body-too-large"
     assert orders.ask("batch", method="POST", body=large[:MOST_BODY]).status == 200
-    assert orders.code("batch?stale=allow", 400, method="POST") == "unknown-parameter"
+    assert orders.code("batch?limit=1", 400, method="POST") == "unknown-parameter"
+    assert orders.code("batch?stale=maybe", 400, method="POST") == "bad-parameter"
 
 
 def test_one_unavailable_partition_fails_its_keys_only(orders: World) -> None:

@@ -231,18 +231,18 @@ class Machine(RuleBasedStateMachine):
                 its = needed if table.anywhere else {cluster.home(key)}
                 assert (item["status"] == 503) == bool(its & lacking), item
                 if item["status"] == 503:
-                    assert item["code"] in self._codes(of, its & lacking)
+                    assert item["code"] in self._codes(of, its & lacking, question)
         elif lacking:
             assert answer.status == 503
             assert answer.headers["retry-after"] == "1"
             if question.method != "HEAD":
-                assert answer.json()["code"] in self._codes(of, lacking)
+                assert answer.json()["code"] in self._codes(of, lacking, question)
         else:
             question.judge(table, answer)
             self._check_headers(of, question, answer)
 
-    def _codes(self, of: str, lacking: set[int]) -> set[str]:
-        return {code for p in lacking for code in self.cluster.why_not(of, p)}
+    def _codes(self, of: str, lacking: set[int], question: Question) -> set[str]:
+        return {code for p in lacking for code in self.cluster.why_not(of, p, question.stale)}
 
     def _check_headers(self, of: str, question: Question, answer: Answer) -> None:
         """As of which position the answer is, and whose it is."""
@@ -254,6 +254,7 @@ class Machine(RuleBasedStateMachine):
         held = self.cluster.holder(of, partition, stale=question.stale)
         assert held is not None
         assert int(answer.headers["offset"]) == held.progress.position
+        assert answer.headers["served-by"].endswith(f"; {held.role}")
 
 
 class Strays(Machine):

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from backend.api.holders import Elsewhere, ReadOptions
+from backend.core import scan
 from backend.core.errors import Unavailable
-from backend.core.topology import ACTIVE, STANDBY
+from backend.core.topology import ACTIVE, STANDBY, Epoch, Member, PlacedView, Topology
 from backend.ingest.apply import DeadLetter
 from backend.ingest.dead_letters import DeadLetters
 from backend.storage.folder import DataFolder
@@ -17,7 +18,7 @@ from tests.backend.unit.examples import ORDERS
 from tests.backend.unit.fakes import Instance
 from tests.backend.unit.test_apply import Rec
 
-NEVER, STALE = ReadOptions(active_only=True), ReadOptions(stale_allowed=True)
+NEVER, STALE = ReadOptions(stale=scan.NEVER), ReadOptions(stale=scan.ALLOW)
 
 
 @pytest.fixture
@@ -58,6 +59,19 @@ def test_the_active_that_is_catching_up_sends_to_its_standby(instance: Instance)
     assert instance.refusal(b"a", NEVER).code == "catching-up"
     place(instance, 0)
     assert instance.refusal(b"a").code == "catching-up"
+
+
+def test_who_holds_nothing_asks_all_holders_or_the_active_alone(instance: Instance) -> None:
+    others = (Member("b2", "127.0.0.1", 8082), Member("b3", "127.0.0.1", 8083))
+    placed = PlacedView(ORDERS.description(), ORDERS.hash, (1,), standbys=((0,),))
+    serving = instance.serving
+    serving.take_topology(Topology(Epoch(5, 1), others, {"orders": placed}))
+    assert elsewhere(instance, ReadOptions()) == (["b3", "b2"], "not-here")
+    assert elsewhere(instance, NEVER) == (["b3"], "not-here")
+    serving.peers.keep(["b2", "b3"])
+    serving.peers.failed("b3")
+    assert elsewhere(instance, ReadOptions()) == (["b2", "b3"], "not-here"), "it seems to be dead"
+    assert elsewhere(instance, NEVER) == (["b3"], "not-here"), "nobody else will do"
 
 
 def test_bounds_that_a_standby_misses_may_be_kept_by_the_active(instance: Instance) -> None:

@@ -26,7 +26,7 @@ from backend.storage.partition import StorePartition
 from tests.backend.unit.examples import ORDERS, identity, view
 from tests.backend.unit.fakes import ME, OTHER, Instance
 
-ALLOW = ReadOptions(stale_allowed=True)
+ALLOW = ReadOptions(stale="allow")
 partition = partition_of("murmur2")
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.core.scan import Part, Query
+from backend.core.scan import ALLOW, NEVER, Part, Query
 from backend.core.scan_wire import (
+    ROWS,
     Ask,
     decode_ask,
     decode_part,
@@ -23,7 +25,7 @@ texts = st.text(max_size=5)
 numbers = st.none() | st.integers(-(2**63), 2**63 - 1)
 queries = st.builds(
     Query, st.binary(max_size=9), st.binary(max_size=9), st.booleans(), numbers, numbers,
-    st.booleans(),
+    st.sampled_from((None, ALLOW, NEVER)),
 )  # fmt: skip
 asks = st.builds(
     Ask,
@@ -55,6 +57,17 @@ parts = st.builds(
 @given(asks, st.lists(st.integers(0, 99)), st.none() | st.binary(max_size=9))
 def test_questions(ask: Ask, partitions: list[int], after: bytes | None) -> None:
     assert decode_ask(encode_ask(ask, partitions, after)) == (ask, partitions, after)
+
+
+def test_an_instance_from_before_stale_never_understands_all_other_questions() -> None:
+    known = {"low", "high", "backwards", "first", "last", "stale_allowed"}
+    told = {
+        stale: orjson.loads(encode_ask(Ask("v", "h", 1, ROWS, Query(stale=stale)), [0], None))
+        for stale in (None, ALLOW, NEVER)
+    }
+    assert told[None]["query"].keys() == told[ALLOW]["query"].keys() == known
+    assert told[NEVER]["query"].keys() > known, "what it does not know it refuses"
+    assert [told[stale]["query"]["stale_allowed"] for stale in told] == [False, True, False]
 
 
 @given(parts)

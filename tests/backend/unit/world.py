@@ -182,9 +182,9 @@ class World:
         assert said.status == status, said
         return str(said.json["code"])
 
-    def batch(self, keys: Any, instance: str = "b1") -> Said:
+    def batch(self, keys: Any, instance: str = "b1", query: str = "") -> Said:
         body = keys if isinstance(keys, bytes) else json.dumps({"keys": keys}).encode()
-        return self.ask("batch", instance, method="POST", body=body)
+        return self.ask(f"batch{query}", instance, method="POST", body=body)
 
     def pages(self, target: str, instance: str = "b1") -> Iterator[list[Any]]:
         """The items of each page to the end."""

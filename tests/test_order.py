@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import conftest
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_files_that_begin_first_are_there() -> None:
+    named = {*conftest.FIRST, *conftest.ONE_SESSION}
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_whoever_needs_the_spark_session_shares_it(request: pytest.FixtureRequest) -> None:
+    """Of the files that were collected for this run."""
+    needing = {
+        item.nodeid.partition("::")[0]
+        for item in request.session.items
+        if "session" in getattr(item, "fixturenames", ())
+    }
+    assert needing <= {*conftest.ONE_SESSION}
