@@ -340,6 +340,7 @@ class Ingestor:
     def _expire(self) -> None:
         for held in self._held.all():
             try:
+                held.store.settle()
                 batch = expired(held, self._held.is_scattered(held.view))
             except StoreError as e:
                 self._failed(held, e)

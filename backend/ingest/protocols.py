@@ -48,6 +48,12 @@ class Store(Protocol):
         stream_time: int | None = None,
     ) -> None: ...
 
+    def load(self, until: int) -> None:
+        """Up to this position much is going to be written and hardly anything read."""
+
+    def settle(self) -> None:
+        """That was not so, if anything has been read since."""
+
     def initialise(self, position: int, identity: Identity) -> None: ...
 
     def touch(self, alive_at: int) -> None: ...

@@ -118,6 +118,12 @@ class CustomPartition:
         if identity is not None:
             self.identity = identity
 
+    def load(self, until: int) -> None:
+        pass  # nothing is on disk
+
+    def settle(self) -> None:
+        pass
+
     def initialise(self, position: int, identity: Identity) -> None:
         self.write(CustomBatch(), position, identity)
 

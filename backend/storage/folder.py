@@ -82,13 +82,16 @@ class DataFolder:
             options.set_env(Env.mem_env())
             return StorePartition(path, options, memory=True), None
         try:
-            return StorePartition(path, self._options()), None
+            return self._open(path), None
         except Exception as e:
             if not _damaged(e):
                 raise
             aside = self.set_aside(view, partition)
             reason = f"RocksDB cannot open it ({e}); kept aside as {aside.name}"
-        return StorePartition(path, self._options()), reason
+        return self._open(path), reason
+
+    def _open(self, path: Path) -> StorePartition:
+        return StorePartition(path, self._options(), self._memory.options(loading=True))
 
     def _options(self) -> Options:
         return self._memory.options()

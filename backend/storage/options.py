@@ -14,6 +14,7 @@ from rocksdict import (
     Cache,
     DataBlockIndexType,
     DBCompressionType,
+    MemtableFactory,
     Options,
     WriteBufferManager,
 )
@@ -45,8 +46,12 @@ class SharedMemory:
             self.tuning.write_buffers, False, self.cache
         )
 
-    def options(self) -> Options:
-        """Options for opening one store partition (keys and values are bytes)."""
+    def options(self, loading: bool = False) -> Options:
+        """Options for opening one store partition (keys and values are bytes).
+
+        `loading`: a memtable is a list, sorted as it is flushed. A write costs a quarter, and each
+        read copies and sorts the list; what is on disk is the same.
+        """
         tuning = self.tuning
         table = BlockBasedOptions()
         table.set_block_cache(self.cache)
@@ -72,4 +77,7 @@ class SharedMemory:
         options.add_compact_on_deletion_collector_factory(
             tuning.deletes_window, tuning.deletes_window // 2, 0.5
         )
+        if loading:
+            options.set_memtable_factory(MemtableFactory.vector())
+            options.set_allow_concurrent_memtable_write(False)  # it cannot
         return options

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
-from rocksdict import Checkpoint, Options, Rdict, ReadOptions, WriteBatch, WriteOptions
+from rocksdict import (
+    Checkpoint,
+    DbClosedError,
+    Options,
+    Rdict,
+    ReadOptions,
+    WriteBatch,
+    WriteOptions,
+)
 
 from backend.core.errors import StoreClosedError, StoreError
 from backend.core.records import (
@@ -24,17 +32,29 @@ from backend.core.records import (
 )
 
 CHECKPOINT = ".checkpoint-"
+_FLUSHED_AHEAD = 8_000  # records
 
 
 class StorePartition:
     """An open store partition. Reads from any thread; writes from one."""
 
-    def __init__(self, path: Path, options: Options, memory: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        options: Options,
+        loading_options: Options | None = None,
+        memory: bool = False,
+    ) -> None:
         """Open or create; raises what rocksdict raises (see `DataFolder.open`).
 
+        `loading_options`: for `load`, which does nothing without them.
         `memory`: the options have an environment of their own, and nothing outlives `close`.
         """
         self.path = path
+        self._options, self._loading_options = options, loading_options
+        self._until: int | None = None  # while loading: the position at which that ends
+        self._was_read = False  # since loading has begun
+        self._flushing = False
         self._closed = False
         self._memory = memory
         self._db = _open(path, options)
@@ -43,7 +63,7 @@ class StorePartition:
             unlogged = WriteOptions()
             unlogged.disable_wal = True  # type: ignore[method-assign, assignment]
             self._db.set_write_options(unlogged)
-        self._read = self._db.get
+        self._read: Callable[[Any], Any] = self._db.get
         stored = self._read(POSITION_KEY)
         self.position: int | None = None if stored is None else decode_number(stored)
         stored = self._read(STREAM_TIME_KEY)
@@ -57,21 +77,16 @@ class StorePartition:
         A point read takes some 2 µs, so it may run in the event loop.
         """
         try:
-            return self._read(key)
+            return self._read(key)  # type: ignore[no-any-return]
         except Exception as e:
-            if self._closed:
-                # DbClosedError; RuntimeError while closing is under way
-                raise StoreClosedError(str(self.path)) from e
-            raise _store_error(f"reading {self.path}", e) from e
+            raise self._read_error(e) from e
 
     def get_many(self, keys: list[bytes]) -> list[bytes | None]:
         """`get` of each; where one of them fails, all do."""
         try:
-            return self._read(keys)  # type: ignore[arg-type, return-value]
+            return self._read(keys)  # type: ignore[no-any-return]
         except Exception as e:
-            if self._closed:
-                raise StoreClosedError(str(self.path)) from e
-            raise _store_error(f"reading {self.path}", e) from e
+            raise self._read_error(e) from e
 
     def scan(
         self, low: bytes, high: bytes, backwards: bool = False, once: bool = False
@@ -87,12 +102,11 @@ class StorePartition:
         bounds.set_iterate_upper_bound(high)
         bounds.fill_cache(not once)  # type: ignore[call-arg]
         start = high if backwards else low
+        self._was_read = True
         try:
             found = self._db.items(backwards=backwards, from_key=start, read_opt=bounds)
         except Exception as e:
-            if self._closed:
-                raise StoreClosedError(str(self.path)) from e
-            raise _store_error(f"reading {self.path}", e) from e
+            raise self._read_error(e) from e
         # the binding does not keep a lower bound
         entries = cast(Iterator[tuple[bytes, bytes]], found)
         return self._guarded(
@@ -118,9 +132,7 @@ class StorePartition:
                 yield entry
             self._check_end(start if last is None else last[0], bounds, backwards)
         except Exception as e:
-            if self._closed:
-                raise StoreClosedError(str(self.path)) from e
-            raise _store_error(f"reading {self.path}", e) from e
+            raise self._read_error(e) from e
 
     def _check_end(self, last: bytes, bounds: ReadOptions, backwards: bool) -> None:
         """Raises what ended a scan behind `last`, if it was not the end.
@@ -138,6 +150,53 @@ class StorePartition:
             if cursor.valid() and cursor.key() == last:
                 cursor.next()
         cursor.status()
+
+    def _read_error(self, error: Exception) -> StoreError | StoreClosedError:
+        """RuntimeError: closing is under way; it may be open again by now."""
+        if self._closed or isinstance(error, (DbClosedError, RuntimeError)):
+            return StoreClosedError(str(self.path))
+        return _store_error(f"reading {self.path}", error)
+
+    def load(self, until: int) -> None:
+        """Up to this position much is written and hardly anything read: a read costs some 30 ms
+        until `settle`. One while this begins or ends gets StoreClosedError. StoreError.
+        """
+        if self._loading_options is not None:
+            self._reopen(self._loading_options)
+            self._read = self._read_loading
+            self._until, self._was_read, self._flushing = until, False, False
+
+    def settle(self) -> None:
+        """Ends loading if somebody has read meanwhile; StoreError."""
+        if self._until is not None and self._was_read:
+            self._reopen(self._options)
+            self._until = None
+
+    def _go_on_loading(self, until: int, position: int) -> None:
+        if position >= until:
+            self._reopen(self._options)
+            self._until = None
+        elif position >= until - _FLUSHED_AHEAD and not self._flushing:
+            # writing is not held up by it, and little is left to flush before reopening
+            self._flushing = True
+            with suppress(Exception):  # a full disk, say: reopening tells
+                self._db.flush(wait=False)
+
+    def _reopen(self, options: Options) -> None:
+        """The kind of memtable changes in no other way. A scan under way keeps it from being opened
+        again."""
+        self._closed = True
+        try:
+            self._db.close()
+            self._db = _open(self.path, options)
+        except Exception as e:
+            raise _store_error(f"opening {self.path} again", e) from e
+        self._read = self._db.get
+        self._closed = False
+
+    def _read_loading(self, key: Any) -> Any:
+        self._was_read = True
+        return self._db.get(key)
 
     def new_batch(self) -> WriteBatch:
         """A batch with `put(key, value)` and `delete(key)`, for `write`."""
@@ -161,6 +220,8 @@ class StorePartition:
             self._db.write(batch)
         except Exception as e:
             raise _store_error(f"writing {self.path}", e) from e
+        if self._until is not None:
+            self._go_on_loading(self._until, position)
         self.position = position
         if stream_time is not None:
             self.stream_time = stream_time

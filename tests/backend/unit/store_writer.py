@@ -1,6 +1,6 @@
 """A process that writes a store partition until it is killed, and what it must have written.
 
-    python -m tests.backend.unit.store_writer <data folder>
+    python -m tests.backend.unit.store_writer <data folder> [load]
 
 writes batch after batch, from the stored position on, and prints each position once it is written.
 """
@@ -42,11 +42,13 @@ def entries_at(position: int) -> dict[bytes, bytes]:
     return entries
 
 
-def write_forever(root: Path) -> None:
+def write_forever(root: Path, load: bool) -> None:
     store, anew = DataFolder(root, TUNING).open("orders", 0)
     assert anew is None
     if store.identity is None:
         store.initialise(0, identity())
+    if load:
+        store.load(until=sys.maxsize)
     while True:
         position = store.position or 0
         end = batch_end(position)
@@ -62,4 +64,4 @@ def write_forever(root: Path) -> None:
 
 
 if __name__ == "__main__":
-    write_forever(Path(sys.argv[1]))
+    write_forever(Path(sys.argv[1]), load="load" in sys.argv[2:])

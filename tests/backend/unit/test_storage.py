@@ -169,13 +169,14 @@ def test_readers_may_read_while_it_is_closed(folder: DataFolder) -> None:
     assert [type(end) for end in ends] == [StoreClosedError] * 2
 
 
-def test_killed_in_the_middle_of_writing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("load", [[], ["load"]], ids=["plain", "loading"])
+def test_killed_in_the_middle_of_writing(tmp_path: Path, load: list[str]) -> None:
     """Again and again: entries and position are in step, and nothing that was written is gone."""
     root = tmp_path / "data"
     position, kills = 0, 4
     boundaries = {0}
     for kill in range(kills):
-        command = [sys.executable, "-m", "tests.backend.unit.store_writer", str(root)]
+        command = [sys.executable, "-m", "tests.backend.unit.store_writer", str(root), *load]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as writer:
             assert writer.stdout is not None
             said = position
