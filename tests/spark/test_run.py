@@ -84,10 +84,12 @@ class Job:
             end(self.process, 20)
 
 
-@pytest.fixture
-def servers(broker: Broker) -> str:
-    """The view's topics have the names that they always have; no other test makes such."""
-    return broker.bootstrap_servers
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A broker of this module's own: the views' topics have fixed names, which the examples of the
+    docs make as well, with other partitions."""
+    with Broker(tmp_path_factory.mktemp("spark-run")) as broker:
+        yield broker.bootstrap_servers
 
 
 @pytest.fixture
