@@ -1,8 +1,9 @@
 """Reads all the while, spread evenly over the partitions; each is kept, to be judged later.
 
 An open load: a request is sent when its time has come, whatever became of those before, so that one
-that hangs keeps nobody from asking. Every other request is of readers that follow: they carry the
-position that they have seen as `min_offset`.
+that hangs keeps nobody from asking. Half of the requests, one after the other, are of readers that
+follow: they carry the position that they have seen as `min_offset`. The others come in crowds, so
+that nginx sends them on together.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tests.faults.checking import Read
 
 TIMEOUT = 5.0  # s, of a client that gives up
 _STALL = 0.05  # s between two ticks: this process, or its machine, was held up
+_CROWD = 24  # plain reads at once
 
 
 class Load(Background):
@@ -81,13 +83,16 @@ class Load(Background):
                 if now - last > _STALL:
                     self.stalls.append((last, now))
                 last = now
-                partition = partitions[sent % len(partitions)]
-                follows = sent // len(partitions) % 2 == 1
-                task = asyncio.create_task(self._ask(session, partition, follows))
-                under_way.add(task)
-                task.add_done_callback(under_way.discard)
+                numbers = [(sent, True)]
+                if sent % _CROWD == 0:
+                    numbers += [(number, False) for number in range(_CROWD)]
+                for number, follows in numbers:
+                    partition = partitions[number % len(partitions)]
+                    task = asyncio.create_task(self._ask(session, partition, follows))
+                    under_way.add(task)
+                    task.add_done_callback(under_way.discard)
                 sent += 1
-                due += 1 / self._rate
+                due += 2 / self._rate
             self.ended = time.monotonic()
             if under_way:
                 await asyncio.wait(under_way)
