@@ -49,7 +49,7 @@ demo: setup-run ## run everything on http://127.0.0.1:8080 until Ctrl-C; DEMO_ON
 	@$(BIN)/python -m local demo
 
 test: setup lint types ## all checks and tests, ending with pytest's closing line
-	@$(BIN)/python -m pytest -n 4 --dist loadfile
+	@$(BIN)/python -m pytest -n 3 --dist loadfile
 
 lint: setup
 	@$(BIN)/ruff check --quiet .
