@@ -26,5 +26,11 @@ def test_what_rises_is_told(name: str, step: float) -> None:
     assert said.startswith(f"{name} grew from ")
 
 
-def test_quarters_are_medians() -> None:
+def test_quarters_are_medians_and_of_handles_the_least() -> None:
     assert quarter(rising("memory_mb", 1.0), 1).memory_mb == 237
+    assert quarter(rising("handles", 1.0), 1).handles == 125
+
+
+def test_handles_that_come_and_go_are_flat() -> None:
+    faults = [FLAT, Usage(200.0, 300, 40), Usage(200.0, 300, 40)]
+    assert growth([FLAT] * 60 + faults * 20) == []
