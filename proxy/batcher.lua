@@ -49,7 +49,7 @@ local function new_batch()
     }
 end
 
---- To be called once: `on_answer(peer, epoch)` and `on_failure(peer, began, why)` for each call.
+--- To be called once: `on_answer(peer, epoch)` and `on_failure(peer, began)` for each call.
 function _M.init(on_answer, on_failure)
     answered, failed = on_answer, on_failure
 end
@@ -85,7 +85,7 @@ local function call(queue, connection, batch)
     if status then
         queue.alone_till = now() + ALONE_FOR_S
     else
-        failed(queue.peer, began, answer)
+        failed(queue.peer, began)
     end
     flush(queue)
 end
@@ -190,10 +190,11 @@ function _M.take(peer, path)
         return _M.LEADS, lead(queue)
     end
     local batch = queue.forming
-    if queue.threads == 0 or batch.count >= MOST_READS or batch.bytes + #path > MOST_BYTES
-        or now() < queue.alone_till
-    then
-        metrics.count_alone()
+    if queue.threads == 0 or now() < queue.alone_till then
+        return _M.ALONE
+    end
+    if batch.count >= MOST_READS or batch.bytes + #path > MOST_BYTES then
+        metrics.count_full()
         return _M.ALONE
     end
     local place = batch.count + 1

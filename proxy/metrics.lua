@@ -42,8 +42,8 @@ function _M.count_failed(count)
 end
 
 --- A read found no room among those that wait.
-function _M.count_alone()
-    add("alone", 1)
+function _M.count_full()
+    add("full", 1)
 end
 
 local function get(name)
@@ -76,7 +76,7 @@ function _M.render()
         .. counter("batches_failed_total", "batches whose backend did not answer", get("failed"))
         .. counter("batches_failed_reads_total", "reads in them, which then went one by one",
                    get("failed_reads"))
-        .. counter("batches_full_total", "reads that found no room in a batch", get("alone"))
+        .. counter("batches_full_total", "reads that found no room in a batch", get("full"))
 end
 
 --- Ends the request with all metrics.

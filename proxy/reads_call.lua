@@ -79,31 +79,25 @@ function _M.post(connection, body)
         "POST /internal/reads HTTP/1.1\r\nHost: ", connection.peer.name,
         "\r\nContent-Length: ", #body, "\r\n\r\n", body,
     }
-    local is_kept = connection.socket ~= nil
-    local status, answer
-    if is_kept then
-        status, answer = exchange(connection, request)
-        if not status then
-            _M.close(connection)
-            if answer:find("timeout", 1, true) then
-                return nil, answer
+    while true do
+        local is_kept = connection.socket ~= nil
+        if not is_kept then
+            local opened, err = open(connection)
+            if not opened then
+                return nil, err
             end
-            -- closed while it was kept: reads may be asked again
         end
-    end
-    if not status then
-        local opened, err = open(connection)
-        if not opened then
-            return nil, err
+        local status, answer = exchange(connection, request)
+        if status then
+            connection.used_at = ngx.now()
+            return status, answer
         end
-        status, answer = exchange(connection, request)
-        if not status then
-            _M.close(connection)
+        _M.close(connection)
+        -- closed while it was kept says nothing of the backend, and reads may be asked again
+        if not is_kept or answer:find("timeout", 1, true) then
             return nil, answer
         end
     end
-    connection.used_at = ngx.now()
-    return status, answer
 end
 
 return _M

@@ -116,14 +116,14 @@ local function note_last_failure(var)
     end
 end
 
--- Hot path, with balance and log: no closures, no logging, no JSON, one lookup of ngx.ctx a phase
--- (none for reads that travel together), and no lists of our own as long as nobody fails.
-
 -- what the proxy says of itself
 local PAGES = {
     ["/proxy/health"] = function() return health.answer(failing, budget) end,
     ["/proxy/metrics"] = metrics.answer,
 }
+
+-- Hot path, with balance and log: no closures, no logging, no JSON, one lookup of ngx.ctx a phase
+-- (none for reads that travel together), and no lists of our own as long as nobody fails.
 
 --- Whether the client accepts the ordinary form: nginx shows the first of several headers.
 local function has_one_accept()

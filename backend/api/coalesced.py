@@ -14,7 +14,7 @@ from typing import NamedTuple
 from backend.api.answer import JSON, Answer, Header, problem_answer
 from backend.api.holders import PLAIN, Elsewhere
 from backend.api.many_reads import placed
-from backend.api.reads import ViewReads
+from backend.api.reads import DOCUMENT, ViewReads
 from backend.api.representations import VARY
 from backend.api.serving import Serving
 from backend.core.errors import BadRequest, Problem, StoreClosedError, StoreError, Unavailable
@@ -123,7 +123,7 @@ class CoalescedReads:
                 continue
             head = len(heads)
             heads.append((200, _lines([*headers, JSON, VARY])))
-            etag = b'"%b-%%d-json"' % held.etag_prefix.replace(b"%", b"%%")
+            etag = held.etag_format
             for place, key, entry in zip(places, theirs, stored, strict=True):
                 if entry is None:
                     left.append(numbers[place])
@@ -132,9 +132,9 @@ class CoalescedReads:
                     value = value_json(entry[ENTRY_HEAD_SIZE:])
                 except Problem:  # of an Avro value whose schema is away
                     continue
-                body = b'{"key":%b,"value":%b}' % (key_json(key), value)
+                body = DOCUMENT % (key_json(key), value)
                 if len(body) < _LARGE:
-                    items[numbers[place]] = (head, etag % entry_offset(entry), body)
+                    items[numbers[place]] = (head, etag % (entry_offset(entry), b"json"), body)
                     found += 1
         reads.counts.found += found
         return left

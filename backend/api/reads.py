@@ -36,6 +36,8 @@ from backend.core.views import View
 from backend.ingest.held import HeldPartition
 from backend.ingest.protocols import Store
 
+DOCUMENT = b'{"key":%b,"value":%b}'
+
 
 class ViewReads(Holders):
     """Point reads of one view, from what this instance holds."""
@@ -115,7 +117,7 @@ class ViewReads(Holders):
         value = self.value_json(stored[ENTRY_HEAD_SIZE:])
         self.counts.found += 1
         headers += (JSON, VARY, self.etag(held, stored))
-        return Answer(200, headers, b'{"key":%b,"value":%b}' % (self.key_json(key), value))
+        return Answer(200, headers, DOCUMENT % (self.key_json(key), value))
 
     def value(self, key: bytes, options: ReadOptions) -> bytes | None:
         """What `read` says, without all that stands around it: the value as JSON, or None."""
@@ -149,7 +151,7 @@ class ViewReads(Holders):
         if representation != AS_JSON:
             more, body = represented(representation, raw, self.view.value_codec)
             return Answer(200, [*headers, *more], body)
-        body = b'{"key":%b,"value":%b}' % (self.key_json(key), self.value_json(raw))
+        body = DOCUMENT % (self.key_json(key), self.value_json(raw))
         return Answer(200, [*headers, JSON], body)
 
     def count(self, answer: Answer) -> None:
@@ -167,7 +169,7 @@ class ViewReads(Holders):
         return Answer(200, [*headers, *more, self.etag(held, stored, kind.encode())], body)
 
     def etag(self, held: HeldPartition, stored: bytes, kind: bytes = b"json") -> Header:
-        return (b"etag", b'"%b-%d-%b"' % (held.etag_prefix, entry_offset(stored), kind))
+        return (b"etag", held.etag_format % (entry_offset(stored), kind))
 
     def look_up(self, store: Store, key: bytes) -> bytes | None:
         """The stored bytes of the key's entry; None where there is none, it says that the key was

@@ -41,13 +41,18 @@ class HeldPartition:
     watches: Watches = field(default_factory=Watches)
     damaged: str | None = None  # why it has to be rebuilt, once a read has found out
     partition_header: bytes = field(init=False)
-    etag_prefix: bytes = field(init=False)
+    etag_format: bytes = field(init=False)  # % (record offset, form of the value)
 
     def __post_init__(self) -> None:
         self.partition_header = b"%d" % self.partition
         # a topic made anew has the same offsets with other records
         made = zlib.crc32(self.identity.topic_id.encode())
-        self.etag_prefix = b"%b-%08x-%d" % (self.view.topic.encode(), made, self.partition)
+        # no topic's name has a percent sign
+        self.etag_format = b'"%b-%08x-%d-%%d-%%b"' % (
+            self.view.topic.encode(),
+            made,
+            self.partition,
+        )
 
     def warn_of_misplaced(self, offset: int) -> None:
         """The first record in the wrong partition has come, up to `offset`."""

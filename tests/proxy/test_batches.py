@@ -3,63 +3,23 @@ of them is answered as if it were alone."""
 
 from __future__ import annotations
 
-import http.client
 import json
-import re
-import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import count, islice
-from typing import Any
 
 import pytest
 
 from backend.core.partitioner import partition_of
 from local.waiting import wait_until
-from tests.client import TIMEOUT, Response
 from tests.proxy.backends import CATCHING_UP, EPOCH, Answer, Backend, Cluster, Request, says
 from tests.proxy.conftest import KEY, PARTITION, StartNginx
+from tests.proxy.crowd import LINE, PATIENT, Crowd, Gate, lead_and, metric, reads, wait_waiting
 from tests.proxy.nginx import Nginx
 
 pytestmark = pytest.mark.system
 
 Roles = tuple[Backend, Backend, Backend]
-# so that a gate that is shut is no fault
-PATIENT = {"QUERYABLE_PROXY_READ_TIMEOUT": "10"}
-LINE = f"GET {KEY} HTTP/1.1"
-
-
-class Crowd:
-    """Clients that have sent a request each, and have not looked at the answer."""
-
-    def __init__(self, nginx: Nginx) -> None:
-        self._nginx = nginx
-        self.sockets: list[socket.socket] = []
-
-    def __enter__(self) -> Crowd:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.leave(*range(len(self.sockets)))
-
-    def ask(self, *lines: str, headers: str = "") -> None:
-        for line in lines:
-            connection = socket.create_connection(("127.0.0.1", self._nginx.port), timeout=TIMEOUT)
-            self.sockets.append(connection)
-            connection.sendall(f"{line}\r\nHost: t\r\n{headers}\r\n".encode())
-
-    def leave(self, *places: int) -> None:
-        for place in places:
-            self.sockets[place].close()
-
-    def answers(self, *places: int) -> list[Response]:
-        return [_answer_on(self.sockets[place]) for place in places or range(len(self.sockets))]
-
-
-def _answer_on(connection: socket.socket) -> Response:
-    answer = http.client.HTTPResponse(connection)
-    answer.begin()
-    return Response(answer.status, answer.headers, answer.read())
 
 
 @pytest.fixture
@@ -89,56 +49,12 @@ def crowd(nginx: Nginx) -> Iterator[Crowd]:
     assert "attempt to" not in nginx.error_log()
 
 
-class Gate:
-    """Lets no request of a backend but the first one wait, until it is opened."""
-
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
-        self._open = threading.Event()
-        self._first = True
-        backend.behave = self._behave
-
-    def _behave(self, request: Request) -> Answer:
-        if self._first:
-            self._first = False
-            assert self._open.wait(30)
-        return self._backend.answer(request)
-
-    def open(self) -> None:
-        self._open.set()
-
-
 @pytest.fixture
 def gate(roles: Roles) -> Iterator[Gate]:
     """The first request of the active waits there."""
     gate = Gate(roles[0])
     yield gate
     gate.open()
-
-
-def reads(nginx: Nginx, backend: Backend) -> Any:
-    """What the worker has to do with the backend."""
-    found = next(b for b in nginx.health()["backends"] if b["id"] == backend.name)
-    return found["reads"] or {"waiting": 0, "in_flight": 0}
-
-
-def wait_waiting(nginx: Nginx, backend: Backend, count: int) -> None:
-    wait_until(lambda: reads(nginx, backend)["waiting"] == count, 10, f"{count} reads to wait")
-
-
-def lead_and(crowd: Crowd, nginx: Nginx, active: Backend, lines: Sequence[str]) -> None:
-    """A read is under way at the active; then others come, all of which wait."""
-    crowd.ask(LINE)
-    wait_until(lambda: len(active.requests) == 1, 10, "the lead")
-    crowd.ask(*lines)
-    wait_waiting(nginx, active, len(lines))
-
-
-def metric(nginx: Nginx, name: str) -> float:
-    with nginx.client() as client:
-        text = client.get("/proxy/metrics").body.decode()
-    [value] = re.findall(rf"^queryable_proxy_{re.escape(name)} (\S+)$", text, re.MULTILINE)
-    return float(value)
 
 
 def test_reads_that_arrive_during_a_call_travel_together(
