@@ -20,8 +20,8 @@ from gunicorn.asgi.protocol import ASGIProtocol
 from gunicorn.workers import gasgi
 
 from backend.api.answer import Answer, problem_answer
-from backend.api.coalesced import PATH as READS
 from backend.core.errors import Problem
+from backend.core.plain_requests import body_of_reads, path_of_get
 
 log = logging.getLogger("backend.worker")
 
@@ -42,9 +42,6 @@ _CODES = {
     500: "internal-error",
     501: "not-implemented",
 }
-# what may ask for another representation than the ordinary one, or for none at all
-_CONDITIONS = frozenset((b"accept", b"if-none-match", b"if-match", b"range"))
-_ANY = frozenset((b"*/*", b"application/json"))
 
 
 class _Clock:
@@ -66,13 +63,6 @@ class _Clock:
 _clock = _Clock()
 
 
-def _plain(headers: list[tuple[bytes, bytes]]) -> bool:
-    for name, value in headers:  # noqa: SIM110 - a generator costs four times as much
-        if name in _CONDITIONS and value not in _ANY:
-            return False
-    return True
-
-
 def _response(answer: Answer) -> bytes:
     """The whole of it; headers of our own making need no check for line breaks."""
     parts = [_STATUS_LINES[answer.status]]
@@ -87,6 +77,8 @@ class _Connection(ASGIProtocol):  # type: ignore[misc]
 
     _unread = 0  # bytes that waited at the last look
     _next_look: Any = None
+    _has_begun = False  # the parser has got something of a request that is not answered yet
+    _used_at = 0.0  # when a request was last answered at once: gunicorn knows nothing of it
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -129,29 +121,46 @@ class _Connection(ASGIProtocol):  # type: ignore[misc]
         )
         self.transport.abort()
 
-    async def _serve_http_request(self, request: Any, sockname: Any, peername: Any) -> bool:
-        """Point reads that can be answered at once go round ASGI; the answers are the same."""
-        if request.raw_path == READS and request.method == "POST":
-            receiver = self._body_receiver
-            # all of it has come with the headers nearly always
-            if receiver is not None and receiver._complete and not self._will_close(request, False):
-                self._safe_write(_response(self.worker.asgi.reads_now(b"".join(receiver._chunks))))
-                return True
-        elif (
-            request.method == "GET"
-            and not request.query
-            and not request.content_length
-            and not request.chunked
-            and request.version == (1, 1)
-            and not self._flow_control.write_paused
-            and _plain(request.headers_bytes)
-            and not self._will_close(request, False)
-        ):
-            answer = self.worker.asgi.answer_now(request.raw_path)
+    def data_received(self, data: bytes) -> None:
+        """Point reads that can be answered at once go round gunicorn and ASGI; the answers are the
+        same."""
+        # nothing of a request may have been read before
+        if self._awaiting_request and not self._has_begun:
+            answer = self._at_once(data)
             if answer is not None:
                 self._safe_write(_response(answer))
-                return True
-        return bool(await super()._serve_http_request(request, sockname, peername))
+                self._used_at = self.worker.loop.time()
+                if self._keepalive_handle is None:
+                    self._arm_keepalive_timer()
+                return
+        super().data_received(data)
+
+    def _at_once(self, data: bytes) -> Answer | None:
+        if not self.worker.alive or self._flow_control.write_paused:
+            return None
+        if (path := path_of_get(data)) is not None:
+            answer: Answer | None = self.worker.asgi.answer_now(path)
+            return answer
+        if (body := body_of_reads(data)) is not None:
+            return self.worker.asgi.reads_now(body)  # type: ignore[no-any-return]
+        return None
+
+    def _feed_callback_parser(self, data: bytes) -> bool:
+        self._has_begun = True
+        return bool(super()._feed_callback_parser(data))
+
+    async def _serve_http_request(self, request: Any, sockname: Any, peername: Any) -> bool:
+        keeps = bool(await super()._serve_http_request(request, sockname, peername))
+        # what came behind it is fed to the parser before anything else can be received
+        self._has_begun = False
+        return keeps
+
+    def _keepalive_timeout(self) -> None:
+        left = self._used_at + self._keepalive - self.worker.loop.time()
+        if left > 0:
+            self._keepalive_handle = self.worker.loop.call_later(left, self._keepalive_timeout)
+        else:
+            super()._keepalive_timeout()
 
     def _send_error_response(
         self, status: int, message: str, extra_headers: Sequence[tuple[str, str]] = ()

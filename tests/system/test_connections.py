@@ -1,0 +1,140 @@
+"""A connection's requests, however they are cut into pieces, in whichever order, are answered one
+after the other; what is answered round gunicorn keeps its connection alive, as all else does."""
+
+from __future__ import annotations
+
+import http.client
+import random
+import socket
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import IO
+
+import pytest
+
+from tests.client import TIMEOUT, Client, Response, key_path
+from tests.conftest import MakeTopic
+from tests.system.backends import Backend, views_toml
+from tests.system.conftest import Deploy
+from tests.system.model import Writer
+
+pytestmark = pytest.mark.system
+
+KEEPALIVE = 1  # s
+KEYS = [f"k{number}" for number in range(20)]
+
+
+@pytest.fixture(scope="module")
+def backend(module_deploy: Deploy, make_topic: MakeTopic, writer: Writer) -> Iterator[Backend]:
+    topic = make_topic(3)
+    writer.table(topic, {key: {"is": key} for key in KEYS})
+    backend = module_deploy(views_toml(v={"topic": topic})).new()
+    backend.settings["GUNICORN_CMD_ARGS"] = f"--keep-alive {KEEPALIVE}"
+    yield backend.start()
+    assert "Traceback" not in backend.log()
+
+
+def get(path: str, *headers: str) -> bytes:
+    return "\r\n".join([f"GET {path} HTTP/1.1", "Host: t", *headers, "", ""]).encode()
+
+
+def post(path: str, body: bytes) -> bytes:
+    head = f"POST {path} HTTP/1.1\r\nHost: t\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+def requests() -> list[tuple[bytes, int, bytes]]:
+    """Some that go round gunicorn and some that do not, with status and what the body holds."""
+    paths = [key_path("v", key) for key in KEYS]
+    plain = [
+        (get(path), 200, b'"is": "%b"' % key.encode())
+        for path, key in zip(paths, KEYS, strict=True)
+    ]
+    together = "\n".join(paths[:7]).encode()
+    return [
+        *plain,
+        (get(paths[1], "Accept: application/octet-stream"), 200, b"k1"),
+        (get(paths[2], "Connection: keep-alive", "accept: */*"), 200, b"k2"),
+        (get(key_path("v", "none")), 404, b"key-not-found"),
+        (get("/views/v"), 200, b'"partitions":3'),
+        (get("/nothing"), 404, b"no-such-resource"),
+        (post("/internal/reads", together), 200, b"QTR1"),
+        (post("/views/v/batch", b'{"keys":["k4"]}'), 200, b"k4"),
+    ]
+
+
+def told(port: int, pieces: list[bytes], count: int) -> list[tuple[int, bytes]]:
+    """The answers on one connection that gets these pieces, one after the other."""
+    with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for piece in pieces:
+            connection.sendall(piece)
+            time.sleep(0.003)  # mostly read apart, then; either way must do
+        stream = connection.makefile("rb")
+        return [answer_of(stream) for _ in range(count)]
+
+
+def answer_of(stream: IO[bytes]) -> tuple[int, bytes]:
+    """The next answer's status and body."""
+    status = int(stream.readline().split()[1])
+    headers = http.client.parse_headers(stream)
+    return status, stream.read(int(headers["Content-Length"]))
+
+
+def cut(data: bytes, at: list[int]) -> list[bytes]:
+    ends = [0, *sorted(at), len(data)]
+    return [data[a:b] for a, b in pairwise(ends) if a < b]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_requests_in_pieces_are_answered_one_after_the_other(backend: Backend, seed: int) -> None:
+    rng = random.Random(seed)
+    asked = [rng.choice(requests()) for _ in range(30)]
+    data = b"".join(request for request, _, _ in asked)
+    if seed % 3 == 0:  # whole ones, some of them together
+        sizes = [sum(len(request) for request, _, _ in asked[:n]) for n in range(len(asked))]
+        at = sizes if seed == 0 else rng.sample(sizes, len(sizes) // 2)
+    else:
+        at = rng.sample(range(len(data)), 40)
+    answers = told(backend.port, cut(data, at), len(asked))
+    for (request, status, holds), answer in zip(asked, answers, strict=True):
+        assert answer[0] == status, request
+        assert holds in answer[1], request
+
+
+def test_each_byte_for_itself(backend: Backend) -> None:
+    path = key_path("v", "k3")
+    data = get(path) + get(path, "Accept: application/json") + get(path)
+    answers = told(backend.port, [data[n : n + 1] for n in range(len(data))], 3)
+    assert [status for status, _ in answers] == [200] * 3
+    assert all(b'"is": "k3"' in body for _, body in answers)
+
+
+def test_what_looks_like_a_request_may_be_part_of_another(backend: Backend) -> None:
+    other = get(key_path("v", "k7"))
+    in_a_header = [f"GET {key_path('v', 'k6')} HTTP/1.1\r\nX: ".encode(), other]
+    in_a_body = [post("/views/v/batch", other)[: -len(other)], other]
+    answers = told(backend.port, [*in_a_header, *in_a_body, other], 3)
+    assert [status for status, _ in answers] == [200, 400, 200]
+    assert b'"k6"' in answers[0][1]
+    assert b'"k7"' in answers[2][1]
+
+
+def test_point_reads_keep_a_connection_and_idleness_ends_it(backend: Backend) -> None:
+    with Client(backend.port) as client:
+        used: list[Response] = []
+        until = time.monotonic() + 2.5 * KEEPALIVE
+        client.connect()
+        connection = client._connection.sock
+        with Client(backend.port) as another:  # the first is set up now: all goes round gunicorn
+            assert another.get("/health/live").status == 200
+        while time.monotonic() < until:
+            used.append(client.get(key_path("v", "k5")))
+            assert client._connection.sock is connection
+            time.sleep(KEEPALIVE / 10)
+        assert {answer.status for answer in used} == {200}
+        began = time.monotonic()
+        connection.settimeout(5 * KEEPALIVE)
+        assert connection.recv(1) == b""
+        assert time.monotonic() - began > KEEPALIVE / 2
