@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from backend.api.representations import JSON as AS_JSON
 from backend.api.serving import Serving
 from backend.core.errors import Hopeless, Unavailable
-from backend.core.partitioner import partition_of, partitions_of_batch
+from backend.core.partitioner import partition_of
+from backend.core.partitioner_batch import partitions_of_batch
 from backend.core.scan import ALLOW, NEVER
 from backend.core.topology import ACTIVE, Member
 from backend.core.views import ANY_PARTITION, View

@@ -15,7 +15,7 @@ import numpy as np
 
 from backend.core import expiry
 from backend.core.avro_codecs import SchemaNotYet
-from backend.core.partitioner import partitions_of_batch
+from backend.core.partitioner_batch import partitions_of_batch
 from backend.core.records import ENTRY, deleted_entry, entry_head
 from backend.core.views import ANY_PARTITION, View
 from backend.ingest.protocols import Batch, RecordBatch

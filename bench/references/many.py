@@ -16,7 +16,7 @@ from pathlib import Path
 import orjson
 from rocksdict import Rdict
 
-from backend.core.partitioner import partitions_of_batch
+from backend.core.partitioner_batch import partitions_of_batch
 from backend.core.records import ENTRY, ENTRY_HEAD_SIZE
 from backend.storage.options import SharedMemory
 from bench.records import PARTITIONS, VIEW, key

@@ -1,0 +1,66 @@
+"""Query Kafka topics over HTTP: `Client` for threads, `AsyncClient` for asyncio.
+
+    from queryable import Client
+
+    with Client("http://127.0.0.1:8080") as client:
+        client.get("latest-departure", "N14228").value
+
+Importing this imports neither Spark nor Flask nor RocksDB.
+"""
+
+from queryable.asynchronous import AsyncClient, AsyncRows
+from queryable.core.answers import (
+    Answer,
+    Appended,
+    Change,
+    Count,
+    Entry,
+    Session,
+    Source,
+    Version,
+    Window,
+)
+from queryable.core.calls import ALL_KEYS, DELETE
+from queryable.core.errors import (
+    BadRequest,
+    BadUse,
+    NoAnswer,
+    NotFound,
+    OutsideHistory,
+    QueryableError,
+    ServerError,
+    Unavailable,
+    Unconfirmed,
+)
+from queryable.core.formats import Raw
+from queryable.core.views import View
+from queryable.sync import Client, Rows
+
+__all__ = [
+    "ALL_KEYS",
+    "DELETE",
+    "Answer",
+    "Appended",
+    "AsyncClient",
+    "AsyncRows",
+    "BadRequest",
+    "BadUse",
+    "Change",
+    "Client",
+    "Count",
+    "Entry",
+    "NoAnswer",
+    "NotFound",
+    "OutsideHistory",
+    "QueryableError",
+    "Raw",
+    "Rows",
+    "ServerError",
+    "Session",
+    "Source",
+    "Unavailable",
+    "Unconfirmed",
+    "Version",
+    "View",
+    "Window",
+]

@@ -1,0 +1,30 @@
+"""The commands of `queryable`."""
+
+from __future__ import annotations
+
+import typer
+
+from queryable.console.get import get
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def about() -> None:
+    """Ask Kafka topics: what is there, how many, the greatest, each change as it comes.
+
+    Ends with 0 found, 1 not there, 2 wrong use, 3 not available. Where the deployment is: --url,
+    else QUERYABLE_URL, else url in ~/.config/queryable/config.toml.
+    """
+
+
+app.command()(get)
+
+
+def main() -> None:
+    """The console script."""
+    app()

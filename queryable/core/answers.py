@@ -1,0 +1,159 @@
+"""What comes back: values, with where they are from and how fresh they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+
+class Source:
+    """Where an answer is from, and how fresh it is; read from the answer's headers when asked."""
+
+    __slots__ = ("_headers",)
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        self._headers = headers
+
+    def _number(self, name: str) -> int | None:
+        text = self._headers.get(name, "")
+        return int(text) if text.isdecimal() else None
+
+    @property
+    def partition(self) -> int | None:
+        """None where all partitions were asked."""
+        return self._number("partition")
+
+    @property
+    def position(self) -> int | None:
+        """The next offset that the partition will apply: all before is in the answer."""
+        return self._number("offset")
+
+    @property
+    def lag(self) -> int | None:
+        """Records behind the end of the log (of several partitions the greatest); None: unknown."""
+        return self._number("lag")
+
+    @property
+    def staleness(self) -> timedelta | None:
+        """Since it last was at a freshly fetched end of the log; None: unknown."""
+        ms = self._number("staleness")
+        return None if ms is None else timedelta(milliseconds=ms)
+
+    @property
+    def served_by(self) -> str | None:
+        """The instance."""
+        return self._headers.get("served-by", "").partition(";")[0] or None
+
+    @property
+    def is_standby(self) -> bool:
+        return self._headers.get("served-by", "").endswith("standby")
+
+    @property
+    def epoch(self) -> str | None:
+        """Of the map that the instance knows."""
+        return self._headers.get("topology-epoch")
+
+    @property
+    def etag(self) -> str | None:
+        return self._headers.get("etag")
+
+    def __repr__(self) -> str:
+        shown = ("partition", "position", "lag", "staleness", "served_by")
+        return f"Source({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
+
+
+class Answer(Source):
+    """What a point read found: `key`, `value`, and whether it is there. False if it is not there.
+
+    Of a versioned view asked `as_of` a time also from when to when it was valid (epoch ms).
+    """
+
+    __slots__ = ("found", "key", "valid_from", "valid_to", "value")
+
+    def __init__(
+        self,
+        headers: Mapping[str, str],
+        key: Any,
+        found: bool,
+        value: Any = None,
+        valid_from: int | None = None,
+        valid_to: int | None = None,
+    ) -> None:
+        super().__init__(headers)
+        self.key = key
+        self.found = found
+        self.value = value
+        self.valid_from = valid_from
+        self.valid_to = valid_to
+
+    def __bool__(self) -> bool:
+        return self.found
+
+    def __repr__(self) -> str:
+        what = f"value={self.value!r}" if self.found else "not there"
+        return f"Answer(key={self.key!r}, {what}, {super().__repr__()})"
+
+
+class Entry(NamedTuple):
+    """Of a scan or a ranking."""
+
+    key: Any
+    value: Any
+
+
+class Window(NamedTuple):
+    """Times in epoch ms; `end` is None where the view does not say how long windows are."""
+
+    key: Any
+    start: int
+    end: int | None
+    sequence: int
+    value: Any
+
+
+class Session(NamedTuple):
+    """Times in epoch ms."""
+
+    key: Any
+    start: int
+    end: int
+    value: Any
+
+
+class Version(NamedTuple):
+    """Valid from (epoch ms), and until; None: still."""
+
+    key: Any
+    valid_from: int
+    valid_to: int | None
+    value: Any
+
+
+class Change(NamedTuple):
+    """A key's new value, or that it was deleted; `partition` and `offset` are the record's (offset
+    -1: nothing was there yet)."""
+
+    key: Any
+    value: Any
+    is_deleted: bool
+    partition: int
+    offset: int
+
+
+class Appended(NamedTuple):
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How many entries; an estimate unless `is_exact`."""
+
+    count: int
+    is_exact: bool
+    source: Source
+
+    def __int__(self) -> int:
+        return self.count

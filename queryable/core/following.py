@@ -1,0 +1,96 @@
+"""The changes of a key, for as long as one likes: a stream that ends is opened again where it
+ended."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from queryable.core.answers import Change, Source
+from queryable.core.core import Core, Question
+from queryable.core.effects import Call, Close, NoConnection, Pause, Read
+from queryable.core.errors import ServerError, Unavailable
+from queryable.core.lines import Event, EventSplitter
+from queryable.core.views import View
+
+# s; an instance says every 10 s that it is still there
+SILENCE = 25.0
+_PAUSE = 0.1
+
+
+class Changes:
+    """A pager (see pages.py) whose pages are what has come; it never ends by itself."""
+
+    def __init__(
+        self, core: Core, view: View, key: Any, last: tuple[int, int] | None, patience: float
+    ) -> None:
+        """After `last` (partition, offset), or with what is there now. `patience`: s for which
+        nobody may be able to tell the changes."""
+        self.source: Source | None = None
+        self._core = core
+        self._view = view
+        self._key = key
+        self._last = None if last is None else f"{last[0]}:{last[1]}"
+        self._patience = patience
+        self._stream: Any = None
+        self._events = EventSplitter()
+        self._told: tuple[str, bool] | None = None
+
+    def next(self) -> Call[list[Change]]:
+        while True:
+            if self._stream is None:
+                yield from self._open()
+            try:
+                chunk = yield Read(self._stream)
+            except NoConnection:
+                chunk = b""
+            if not chunk:  # it moved, or its instance stopped: others go on
+                yield from self._drop()
+                yield Pause(_PAUSE)
+                continue
+            if changes := [self._change(event) for event in self._events.feed(chunk)]:
+                return changes
+
+    def _open(self) -> Call[None]:
+        segment, is_base64 = self._view.key.segment(self._key)
+        target = f"/views/{self._view.name}/keys/{segment}/changes"
+        headers = {"accept": "text/event-stream"}
+        if self._last is not None:
+            headers["last-event-id"] = self._last
+        deadline = self._core.clock() + self._patience
+        while True:
+            holders = yield from self._core.holders(self._view, self._key)
+            question = Question(
+                target + ("?encoding=base64url" if is_base64 else ""), "GET", headers,
+                holders=holders,
+            )  # fmt: skip
+            try:
+                stream = yield from self._core.open(question, SILENCE)
+                break
+            except Unavailable as e:
+                if e.is_final or self._core.clock() >= deadline:
+                    raise
+                yield Pause(e.retry_after)
+        self._stream = stream
+        self._events = EventSplitter()
+        self.source = Source(stream.headers)
+
+    def _change(self, event: Event) -> Change:
+        try:
+            partition, offset = map(int, event.id.split(":"))
+            said = json.loads("\n".join(event.data))
+            key = self._view.key.from_json(said["key"])
+            is_deleted = event.kind == "deleted"
+            value = None if is_deleted else self._view.value.from_json(said["value"])
+        except (ValueError, KeyError) as e:
+            raise ServerError("not-understood", f"no event of a change: {e!r}") from None
+        self._last = event.id
+        return Change(key, value, is_deleted, partition, offset)
+
+    def _drop(self) -> Call[None]:
+        if self._stream is not None:
+            stream, self._stream = self._stream, None
+            yield Close(stream)
+
+    def close(self) -> Call[None]:
+        yield from self._drop()
