@@ -25,7 +25,7 @@ from bench.load import find_wrk
 from bench.plan import FULL, HUGE, QUICK, Plan
 from bench.proc import busy_seconds
 from bench.report import Report
-from bench.rows import batch, factors, ingest, latency, launch, ndjson, reads, top
+from bench.rows import batch, client, factors, ingest, latency, launch, ndjson, reads, top
 from bench.stack import Stack
 from local.errors import LocalError, friendly
 from local.progress import bar
@@ -42,6 +42,7 @@ class RowName(StrEnum):
     batch = "batch"
     ndjson = "ndjson"
     top = "top"
+    client = "client"
     latency = "latency"
 
 
@@ -54,6 +55,7 @@ _ROWS: dict[RowName, ModuleType] = {
     RowName.batch: batch,
     RowName.ndjson: ndjson,
     RowName.top: top,
+    RowName.client: client,
     RowName.latency: latency,
 }
 

@@ -126,7 +126,7 @@ def replay(stack: Stack) -> Replay:
             return sample.answerable
         return False
 
-    stack.wait(answerable, "the instance to be answerable", timeout=120)
+    stack.wait(answerable, "the instance to be answerable", max(120.0, stack.count / 15_000))
     count, seconds, cpu = between(samples)
     found = Replay(count, seconds, cpu, peak_rss_mb(backend.pid), pss_mb(backend.pid))
     stack.stop(backend)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from queryable.console import stack
 from queryable.console.get import get
 
 app = typer.Typer(
@@ -23,6 +24,10 @@ def about() -> None:
 
 
 app.command()(get)
+app.command()(stack.up)
+app.command()(stack.down)
+app.command()(stack.demo)
+app.command(context_settings=stack.PASSED_ON)(stack.bench)
 
 
 def main() -> None:

@@ -56,12 +56,13 @@ def _text_of_float(number: float) -> str:
     return repr(number)
 
 
+# not orjson: whole numbers of any size are JSON
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
 def _document(value: Any) -> bytes:
-    # not orjson: whole numbers of any size are JSON
     try:
-        return json.dumps(
-            value, ensure_ascii=False, allow_nan=False, separators=(",", ":")
-        ).encode()
+        return _encode(value).encode()
     except (TypeError, ValueError, RecursionError) as e:
         raise BadUse(f"{value!r} is no JSON document: {e}.") from None
 

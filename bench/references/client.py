@@ -1,0 +1,152 @@
+"""What a question costs whoever asks it: by the Python client, and by its HTTP library alone.
+
+Arguments: what asks (see `_ASKING`), URL, path of the keys, number of keys, questions, keys a
+question. Prints `{"cpu_us", "rate", "p50_ms"}`: CPU of this process a question, keys a second, and
+how long a question took.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from statistics import median
+
+import aiohttp
+import urllib3
+
+from bench import records
+from queryable import AsyncClient, Client
+
+_WARM = 200  # questions that are not counted
+
+Ask = Callable[[list[str]], None]
+AskAsync = Callable[[list[str]], Awaitable[None]]
+
+
+def _questions(count: int, many: int, keys: int) -> Iterator[list[str]]:
+    for _ in range(many):
+        yield [records.key(random.randrange(count)).decode() for _ in range(keys)]
+
+
+class Timing:
+    """CPU and wall time of questions after the first ones."""
+
+    def __init__(self, keys: int) -> None:
+        self._keys = keys
+        self._took: list[float] = []
+        self._cpu = 0.0
+
+    def begin(self) -> tuple[float, float]:
+        return time.perf_counter(), time.process_time()
+
+    def end(self, began: tuple[float, float]) -> None:
+        self._took.append(time.perf_counter() - began[0])
+        self._cpu += time.process_time() - began[1]
+
+    def said(self) -> dict[str, float]:
+        return {
+            "cpu_us": self._cpu / len(self._took) * 1e6,
+            "rate": self._keys * len(self._took) / sum(self._took),
+            "p50_ms": median(self._took) * 1e3,
+        }
+
+
+def _timed(ask: Ask, count: int, many: int, keys: int) -> dict[str, float]:
+    timing = Timing(keys)
+    for number, asked in enumerate(_questions(count, _WARM + many, keys)):
+        began = timing.begin()
+        ask(asked)
+        if number >= _WARM:
+            timing.end(began)
+    return timing.said()
+
+
+async def _timed_async(ask: AskAsync, count: int, many: int, keys: int) -> dict[str, float]:
+    timing = Timing(keys)
+    for number, asked in enumerate(_questions(count, _WARM + many, keys)):
+        began = timing.begin()
+        await ask(asked)
+        if number >= _WARM:
+            timing.end(began)
+    return timing.said()
+
+
+def _found(status: int) -> None:
+    if status != 200:
+        raise SystemExit(f"a read was answered with {status}")
+
+
+def _client(url: str, path: str, count: int, many: int, keys: int) -> dict[str, float]:
+    def ask(asked: list[str]) -> None:
+        if keys == 1:
+            _found(200 if client.get(records.VIEW, asked[0]).found else 404)
+        else:
+            _found(200 if all(client.get_many(records.VIEW, asked)) else 404)
+
+    with Client(url) as client:
+        return _timed(ask, count, many, keys)
+
+
+def _direct(url: str, path: str, count: int, many: int, keys: int) -> dict[str, float]:
+    def ask(asked: list[str]) -> None:
+        _found(200 if client.get(records.VIEW, asked[0]).found else 404)
+
+    with Client(url, direct=True) as client:
+        return _timed(ask, count, many, keys)
+
+
+def _urllib3(url: str, path: str, count: int, many: int, keys: int) -> dict[str, float]:
+    def ask(asked: list[str]) -> None:
+        _found(pool.request("GET", f"{path}/{asked[0]}").status)
+
+    with urllib3.connection_from_url(url) as pool:
+        return _timed(ask, count, many, keys)
+
+
+def _async_client(url: str, path: str, count: int, many: int, keys: int) -> dict[str, float]:
+    async def run() -> dict[str, float]:
+        async with AsyncClient(url) as client:
+
+            async def ask(asked: list[str]) -> None:
+                _found(200 if (await client.get(records.VIEW, asked[0])).found else 404)
+
+            return await _timed_async(ask, count, many, keys)
+
+    return asyncio.run(run())
+
+
+def _aiohttp(url: str, path: str, count: int, many: int, keys: int) -> dict[str, float]:
+    async def run() -> dict[str, float]:
+        async with aiohttp.ClientSession() as session:
+
+            async def ask(asked: list[str]) -> None:
+                async with session.get(f"{url}{path}/{asked[0]}") as answer:
+                    await answer.read()
+                    _found(answer.status)
+
+            return await _timed_async(ask, count, many, keys)
+
+    return asyncio.run(run())
+
+
+_ASKING = {
+    "client": _client,
+    "client-direct": _direct,
+    "urllib3": _urllib3,
+    "async-client": _async_client,
+    "aiohttp": _aiohttp,
+}
+
+
+def main() -> None:
+    who, url, path, *numbers = sys.argv[1:]
+    count, many, keys = map(int, numbers)
+    print(json.dumps(_ASKING[who](url, path, count, many, keys)))
+
+
+if __name__ == "__main__":
+    main()
