@@ -1,4 +1,4 @@
-"""What the console starts from a checkout; the stack itself is tested with the modules that run it."""
+"""What the console starts from a checkout; the stack itself is tested where it is made."""
 
 from __future__ import annotations
 
