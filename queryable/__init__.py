@@ -8,7 +8,8 @@
 Importing this imports neither Spark nor Flask nor RocksDB.
 """
 
-from queryable.asynchronous import AsyncClient, AsyncRows
+from typing import TYPE_CHECKING, Any
+
 from queryable.core.answers import (
     Answer,
     Appended,
@@ -35,6 +36,9 @@ from queryable.core.errors import (
 from queryable.core.formats import Raw
 from queryable.core.views import View
 from queryable.sync import Client, Rows
+
+if TYPE_CHECKING:
+    from queryable.asynchronous import AsyncClient, AsyncRows
 
 __all__ = [
     "ALL_KEYS",
@@ -64,3 +68,12 @@ __all__ = [
     "View",
     "Window",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What needs aiohttp, when it is asked for: importing that takes longer than all else."""
+    if name in ("AsyncClient", "AsyncRows"):
+        from queryable import asynchronous
+
+        return getattr(asynchronous, name)
+    raise AttributeError(f"module 'queryable' has no attribute {name!r}")

@@ -17,10 +17,9 @@ CHECKOUT = Path(queryable.__file__).parents[1]
 
 def _run(module: str, arguments: list[str]) -> None:
     """Runs a module of the checkout in place of this command; BadUse where there is none."""
-    if not (CHECKOUT / module / "__main__.py").is_file():
+    if not (CHECKOUT / "Makefile").is_file():
         raise BadUse(
-            f"This needs a checkout of the project, installed with `make setup`: {CHECKOUT} has "
-            f"no folder {module}/."
+            f"This needs a checkout of the project, set up with `make setup`; {CHECKOUT} is none."
         )
     process = subprocess.Popen([sys.executable, "-m", module, *arguments], cwd=CHECKOUT)
     while True:
