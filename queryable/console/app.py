@@ -5,7 +5,15 @@ from __future__ import annotations
 import typer
 
 from queryable.console import stack
+from queryable.console.append import append
+from queryable.console.count import count
 from queryable.console.get import get
+from queryable.console.histories import sessions, versions, windows
+from queryable.console.scan import scan
+from queryable.console.top import top
+from queryable.console.topology import topology
+from queryable.console.views import views
+from queryable.console.watch import watch
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -23,10 +31,11 @@ def about() -> None:
     """
 
 
-app.command()(get)
-app.command()(stack.up)
-app.command()(stack.down)
-app.command()(stack.demo)
+for command in (
+    get, scan, top, count, windows, sessions, versions, watch, append, views, topology,
+    stack.up, stack.down, stack.demo,
+):  # fmt: skip
+    app.command()(command)
 app.command(context_settings=stack.PASSED_ON)(stack.bench)
 
 

@@ -22,6 +22,13 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def found_or_end(rows: int, otherwise: str) -> None:
+    """SystemExit where there are no rows, after telling so."""
+    if not rows:
+        say(otherwise)
+        raise SystemExit(NOT_THERE)
+
+
 def status_of(error: QueryableError) -> int:
     if isinstance(error, (BadRequest, NotFound, OutsideHistory, ValueError)):
         return WRONG_USE
@@ -34,7 +41,11 @@ def ends_well(command: Callable[P, R]) -> Callable[P, R]:
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            return command(*args, **kwargs)
+            try:
+                return command(*args, **kwargs)
+            finally:
+                # here, where a reader that has gone is no error
+                sys.stdout.flush()
         except QueryableError as error:
             say(f"queryable: {error}")
             raise SystemExit(status_of(error)) from None

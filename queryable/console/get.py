@@ -9,6 +9,7 @@ import typer
 from queryable import Answer
 from queryable.console.config import AsJson, Common, Timeout, Url
 from queryable.console.exits import NOT_THERE, ends_well, say
+from queryable.console.options import StaleOption, ViewName
 from queryable.console.output import is_for_people, print_table, write_line
 from queryable.console.values import typed_key
 from queryable.core.parameters import Stale
@@ -16,7 +17,7 @@ from queryable.core.parameters import Stale
 
 @ends_well
 def get(
-    view: str,
+    view: ViewName,
     keys: Annotated[list[str], typer.Argument(metavar="KEY…")],
     raw: Annotated[
         bool, typer.Option("--raw", help="Keys are base64url of their record bytes.")
@@ -26,7 +27,7 @@ def get(
     ] = None,
     max_lag: Annotated[int | None, typer.Option(help="At most so many records behind.")] = None,
     max_staleness: Annotated[str | None, typer.Option(help="Such as 500ms, 5s, 1m.")] = None,
-    stale: Annotated[str | None, typer.Option(help="allow, or never: the active alone.")] = None,
+    stale: StaleOption = None,
     url: Url = None,
     timeout: Timeout = None,
     as_json: AsJson = False,
