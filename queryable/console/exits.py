@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from queryable.core.errors import BadRequest, NotFound, OutsideHistory, QueryableError
+from queryable.core.errors import BadRequest, NoAnswer, NotFound, OutsideHistory, QueryableError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -48,6 +48,11 @@ def ends_well(command: Callable[P, R]) -> Callable[P, R]:
                 sys.stdout.flush()
         except QueryableError as error:
             say(f"queryable: {error}")
+            if isinstance(error, NoAnswer):
+                say(
+                    "If the deployment is elsewhere: --url, QUERYABLE_URL, "
+                    "or url in ~/.config/queryable/config.toml."
+                )
             raise SystemExit(status_of(error)) from None
         except KeyboardInterrupt:
             raise SystemExit(INTERRUPTED) from None

@@ -11,7 +11,7 @@ from queryable.console.config import AsJson, Common, Timeout, Url
 from queryable.console.exits import NOT_THERE, ends_well, say
 from queryable.console.options import StaleOption, ViewName
 from queryable.console.output import is_for_people, print_table, write_line
-from queryable.console.values import typed_key
+from queryable.console.values import readable, typed_key
 from queryable.core.parameters import Stale
 
 
@@ -75,7 +75,7 @@ def _show(answers: list[Answer], as_json: bool) -> None:
             write_line(row)
         return
     if rows:
-        print_table(rows)
+        print_table([readable(row) for row in rows])
     if len(answers) == 1:
         [of] = answers
         where = "all partitions" if of.partition is None else f"partition {of.partition}"

@@ -13,9 +13,7 @@ from queryable.console.config import AsJson, Common, Timeout, Url
 from queryable.console.exits import ends_well, found_or_end
 from queryable.console.options import Limit, Order, StaleOption, ViewName, bound
 from queryable.console.output import is_for_people, sparkline, write_rows
-from queryable.console.values import iso, typed_key
-
-_TIMES = ("start", "end", "valid_from", "valid_to")
+from queryable.console.values import readable, typed_key
 
 Key = Annotated[str | None, typer.Argument(metavar="KEY", help="Of all keys without it.")]
 OneKey = Annotated[str, typer.Argument(metavar="KEY")]
@@ -161,4 +159,4 @@ def _readable(rows: Iterable[Any], numbers: list[float]) -> Iterator[dict[str, A
         value = cells["value"]
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             numbers.append(value)
-        yield {name: (iso(cell) or "") if name in _TIMES else cell for name, cell in cells.items()}
+        yield readable(cells)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import urlsafe_b64encode
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -13,6 +14,8 @@ from queryable import Raw, View
 from queryable.core.errors import BadUse
 from queryable.core.formats import Format
 
+# fields of rows that are epoch ms
+_TIMES = ("start", "end", "valid_from", "valid_to")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -82,3 +85,8 @@ def iso(ms: int | None) -> str | None:
     except OverflowError:
         return str(ms)
     return moment.isoformat(timespec="milliseconds" if ms % 1000 else "seconds")[:-6] + "Z"
+
+
+def readable(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with its times as people read them."""
+    return {name: (iso(cell) or "") if name in _TIMES else cell for name, cell in row.items()}

@@ -137,6 +137,7 @@ def test_what_is_not_confirmed_or_not_available(deployed: Deployed) -> None:
     for command in (["scan", "many"], ["topology"], ["append", "notes", "a", "1"]):
         told = deployed.run(*command, *nobody, status=UNAVAILABLE)
         assert "no-answer" in told
+        assert "QUERYABLE_URL" in told
         assert "not confirmed" not in told
 
 
