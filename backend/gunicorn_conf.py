@@ -11,6 +11,7 @@ import socket
 import sys
 from typing import Any
 
+from backend.allocator import bound_arenas
 from backend.app import Application, read_views
 from backend.core.errors import ConfigurationError
 from backend.settings import Settings, load_settings
@@ -35,6 +36,7 @@ def _prepare() -> Settings:
     return settings
 
 
+bound_arenas()
 try:
     _settings = _prepare()
 except ConfigurationError as _error:

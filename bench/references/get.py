@@ -14,17 +14,14 @@ import sys
 import time
 from pathlib import Path
 
-from rocksdict import Rdict
-
 from backend.core.partitioner_batch import partitions_of_batch
 from backend.core.records import ENTRY
-from backend.storage.options import SharedMemory
-from bench.records import PARTITIONS, VIEW, key
+from bench.records import PARTITIONS, key
+from bench.references.stores import open_stores
 
 
 def main(folder: Path, keys: int, gets: int) -> None:
-    memory = SharedMemory()
-    read = [Rdict(str(folder / VIEW / str(p)), memory.options()).get for p in range(PARTITIONS)]
+    read = [store.get for store in open_stores(folder)]
     asked = [key(random.randrange(keys)) for _ in range(gets)]
     partitions = partitions_of_batch("murmur2", asked, PARTITIONS).tolist()
     work = [(read[p], ENTRY + k) for p, k in zip(partitions, asked, strict=True)]

@@ -14,17 +14,15 @@ import time
 from pathlib import Path
 
 import orjson
-from rocksdict import Rdict
 
 from backend.core.partitioner_batch import partitions_of_batch
 from backend.core.records import ENTRY, ENTRY_HEAD_SIZE
-from backend.storage.options import SharedMemory
-from bench.records import PARTITIONS, VIEW, key
+from bench.records import PARTITIONS, key
+from bench.references.stores import open_stores
 
 
 def main(folder: Path, keys: int, batches: int, size: int) -> None:
-    memory = SharedMemory()
-    read = [Rdict(str(folder / VIEW / str(p)), memory.options()).get for p in range(PARTITIONS)]
+    read = [store.get for store in open_stores(folder)]
     work: list[dict[int, list[bytes]]] = []
     for _ in range(batches):
         asked = [key(random.randrange(keys)) for _ in range(size)]

@@ -20,8 +20,7 @@ import orjson
 from rocksdict import Rdict, ReadOptions
 
 from backend.core.records import ENTRY, ENTRY_HEAD_SIZE
-from backend.storage.options import SharedMemory
-from bench.records import PARTITIONS, VIEW
+from bench.references.stores import open_stores
 
 _END = b"\x02"
 _GREATEST = 100
@@ -51,8 +50,7 @@ def _top(partitions: list[Rdict]) -> None:
 
 
 def main(folder: Path, what: str) -> None:
-    memory = SharedMemory()
-    partitions = [Rdict(str(folder / VIEW / str(p)), memory.options()) for p in range(PARTITIONS)]
+    partitions = open_stores(folder)
     cpu, wall = time.process_time(), time.perf_counter()
     {"lines": _lines, "top": _top}[what](partitions)
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
