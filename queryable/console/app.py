@@ -5,6 +5,8 @@ from __future__ import annotations
 import typer
 
 from queryable.console import stack
+from queryable.console.adopt import adopt
+from queryable.console.check import check
 from queryable.console.get import get
 
 app = typer.Typer(
@@ -28,6 +30,8 @@ app.command()(stack.up)
 app.command()(stack.down)
 app.command()(stack.demo)
 app.command(context_settings=stack.PASSED_ON)(stack.bench)
+app.command()(adopt)
+app.command()(check)
 
 
 def main() -> None:
