@@ -7,6 +7,7 @@ import typer
 from queryable.console import stack
 from queryable.console.adopt import adopt
 from queryable.console.check import check
+from queryable.console.diff import diff
 from queryable.console.get import get
 
 app = typer.Typer(
@@ -30,6 +31,7 @@ app.command()(stack.up)
 app.command()(stack.down)
 app.command()(stack.demo)
 app.command(context_settings=stack.PASSED_ON)(stack.bench)
+app.command()(diff)
 app.command()(adopt)
 app.command()(check)
 

@@ -46,10 +46,11 @@ class Broker:
     def _asking(self) -> Iterator[None]:
         try:
             yield
-        except KafkaException as error:
+        except (KafkaException, TimeoutError) as error:
             why = next((said for said in self._said if "uthentication" in said), None)
-            why = why or error.args[0].str()
-            raise NoAnswer(f"No broker answers at {self.servers} ({why}).") from None
+            if why is None:
+                why = error.args[0].str() if isinstance(error, KafkaException) else "no answer"
+            raise NoAnswer(f"The broker at {self.servers} cannot be asked: {why}.") from None
 
     def topics(self) -> dict[str, int]:
         """The number of partitions of each topic."""

@@ -1,76 +1,33 @@
-"""`adopt` and `check` at a real broker, with real topics and real backends."""
+"""`diff`, `adopt` and `check` at a real broker, with real topics and real backends."""
 
 from __future__ import annotations
 
-import json
-import struct
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from backend.core.partitioner import partition_of
 from backend.core.views_toml import parse_views
 from local.broker import Broker
 from local.ports import free_ports
-from queryable.console.app import app
+from queryable.console.differences import DIFFERENT, ONLY_FIRST, ONLY_SECOND
 from tests.conftest import MakeTopic
+from tests.queryable.console.operations import (
+    ANOTHER,
+    HOUR,
+    NOW,
+    PARTITIONS,
+    VIEWS,
+    rows,
+    run,
+    tables,
+)
 from tests.system.backends import Backend, Backends, views_toml
 from tests.system.model import Writer
 
 pytestmark = [pytest.mark.system, pytest.mark.broker]
-
-PARTITIONS = 3
-VIEWS: Mapping[str, Mapping[str, str]] = {
-    "orders": {},
-    "documents": {"key": "json"},
-    "prices": {"key": "int64", "value": "float64"},
-    "bookings": {"store": "window", "window_size": "1h"},
-    "visits": {"store": "session"},
-}
-HOUR = 3_600_000
-NOW = int(time.time() * 1000) // HOUR * HOUR - 3 * HOUR
-
-
-ANOTHER = {
-    "orders": b"order-x",
-    "documents": b'{"id":"new"}',
-    "prices": struct.pack(">q", 1 << 40),
-    "bookings": b"guest-x" + struct.pack(">qi", NOW, 0),
-    "visits": b"guest-x" + struct.pack(">qq", NOW + 5, NOW),
-}
-"""The key of a record that only the second deployment has."""
-
-
-def run(*arguments: str, **environment: str) -> Result:
-    env = dict.fromkeys(("QUERYABLE_URL",), "") | environment
-    return CliRunner().invoke(app, list(arguments), env=env)
-
-
-def rows(done: Result) -> list[dict[str, Any]]:
-    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
-def tables() -> dict[str, dict[bytes, bytes]]:
-    """The records of each view, by their keys."""
-    times = [NOW + n * HOUR for n in range(3)]
-    return {
-        "orders": {b"order-%03d" % n: b'{"n":%d}' % n for n in range(300)},
-        "documents": {b'{"id":%d}' % n: b"%d" % n for n in range(50)},
-        "prices": {struct.pack(">q", n): struct.pack(">d", n / 7) for n in range(-20, 20)},
-        "bookings": {
-            b"guest-%d" % n + struct.pack(">qi", t, 0): b"%d" % n for n in range(20) for t in times
-        },
-        "visits": {
-            b"guest-%d" % n + struct.pack(">qq", t + 9, t): b"%d" % n
-            for n in range(20)
-            for t in times
-        },
-    }
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +67,71 @@ def _partition(key: bytes, tail: int) -> int:
 
 def url(backend: Backend) -> str:
     return f"http://127.0.0.1:{backend.port}"
+
+
+# --- diff
+
+
+@pytest.mark.parametrize("how", [("--all",), ("--sample", "1000")], ids=["all", "sample"])
+@pytest.mark.parametrize("view", VIEWS)
+def test_diff_finds_what_differs(
+    sides: tuple[Backend, Backend], view: str, how: tuple[str, ...]
+) -> None:
+    one, other = map(url, sides)
+    done = run("diff", one, other, view, *how)
+    *found, counts = rows(done)
+    kinds = [ONLY_FIRST, ONLY_SECOND, DIFFERENT]
+    assert sorted(row["difference"] for row in found) == sorted(kinds), done.output
+    assert {kind: counts[kind] for kind in kinds} == dict.fromkeys(kinds, 1)
+    assert counts["compared"] == len(tables()[view]) + 1
+    assert [counts[side]["url"] for side in ("first", "second")] == [one, other]
+    assert [counts[side]["lag"] for side in ("first", "second")] == [0, 0]
+    assert done.exit_code == 1
+
+
+@pytest.mark.parametrize("how", ["--all", "--sample=1000"])
+def test_diff_shows_as_many_as_it_is_told_and_counts_all(
+    sides: tuple[Backend, Backend], how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # and asks again for some only
+    monkeypatch.setattr("queryable.console.diff._MOST_ASKED_AGAIN", 1)
+    done = run("diff", *map(url, sides), "orders", how, "--show", "1")
+    [shown, counts] = rows(done)
+    assert shown["key"].startswith("order-")
+    assert [counts[kind] for kind in (ONLY_FIRST, ONLY_SECOND, DIFFERENT)] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_diff_of_equal_sides_ends_with_0(sides: tuple[Backend, Backend], view: str) -> None:
+    one = url(sides[0])
+    for how in ("--all", "--sample=25"):
+        done = run("diff", one, one, view, how)
+        [counts] = rows(done)
+        assert counts["compared"] >= 25
+        assert done.exit_code == 0
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_diff_looks_into_large_views_at_some_places(
+    sides: tuple[Backend, Backend], view: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("queryable.console.sides._SMALL", 0)
+    monkeypatch.setattr("queryable.console.sides._PLACES", 2)
+    one = url(sides[0])
+    done = run("diff", one, one, view, "--sample=4")
+    [counts] = rows(done)
+    assert 1 <= counts["compared"] <= 8
+    assert done.exit_code == 0
+
+
+def test_diff_says_which_side_is_not_available(sides: tuple[Backend, Backend]) -> None:
+    nobody = f"http://127.0.0.1:{free_ports(1)[0]}"
+    done = run("diff", url(sides[0]), nobody, "orders", "--timeout", "0.5")
+    assert done.exit_code == 3
+    assert nobody in done.stderr
+    done = run("diff", *map(url, sides), "nothing")
+    assert done.exit_code == 2
+    assert url(sides[0]) in done.stderr
 
 
 # --- check
@@ -193,7 +215,7 @@ def test_check_goes_on_after_what_is_wrong(broker: Broker, tmp_path: Path) -> No
     assert status == 1
     wrong = "\n".join(found["wrong"])
     assert "line 3, [views.v], key" in wrong
-    assert "No broker answers" in wrong
+    assert "cannot be asked" in wrong
     assert "QUERYABLE_WAIT_TIMEOUT" in wrong
     assert "is no folder" in wrong
     assert any("QUERYABLE_BROKER_TIMEOUT meant" in line for line in found["warning"])
