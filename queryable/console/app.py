@@ -6,9 +6,17 @@ import typer
 
 from queryable.console import stack
 from queryable.console.adopt import adopt
+from queryable.console.append import append
 from queryable.console.check import check
+from queryable.console.count import count
 from queryable.console.diff import diff
 from queryable.console.get import get
+from queryable.console.histories import sessions, versions, windows
+from queryable.console.scan import scan
+from queryable.console.top import top
+from queryable.console.topology import topology
+from queryable.console.views import views
+from queryable.console.watch import watch
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -26,14 +34,12 @@ def about() -> None:
     """
 
 
-app.command()(get)
-app.command()(stack.up)
-app.command()(stack.down)
-app.command()(stack.demo)
+for command in (
+    get, scan, top, count, windows, sessions, versions, watch, append, views, topology,
+    diff, adopt, check, stack.up, stack.down, stack.demo,
+):  # fmt: skip
+    app.command()(command)
 app.command(context_settings=stack.PASSED_ON)(stack.bench)
-app.command()(diff)
-app.command()(adopt)
-app.command()(check)
 
 
 def main() -> None:

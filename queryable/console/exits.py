@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from queryable.core.errors import BadRequest, NotFound, OutsideHistory, QueryableError
+from queryable.core.errors import BadRequest, NoAnswer, NotFound, OutsideHistory, QueryableError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -20,6 +20,13 @@ INTERRUPTED = 130  # 128 + SIGINT, as shells say it
 def say(text: str) -> None:
     """To a person, beside the results."""
     print(text, file=sys.stderr, flush=True)
+
+
+def found_or_end(rows: int, otherwise: str) -> None:
+    """SystemExit where there are no rows, after telling so."""
+    if not rows:
+        say(otherwise)
+        raise SystemExit(NOT_THERE)
 
 
 def status_of(error: QueryableError) -> int:
@@ -34,9 +41,18 @@ def ends_well(command: Callable[P, R]) -> Callable[P, R]:
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            return command(*args, **kwargs)
+            try:
+                return command(*args, **kwargs)
+            finally:
+                # here, where a reader that has gone is no error
+                sys.stdout.flush()
         except QueryableError as error:
             say(f"queryable: {error}")
+            if isinstance(error, NoAnswer):
+                say(
+                    "If the deployment is elsewhere: --url, QUERYABLE_URL, "
+                    "or url in ~/.config/queryable/config.toml."
+                )
             raise SystemExit(status_of(error)) from None
         except KeyboardInterrupt:
             raise SystemExit(INTERRUPTED) from None

@@ -9,14 +9,15 @@ import typer
 from queryable import Answer
 from queryable.console.config import AsJson, Common, Timeout, Url
 from queryable.console.exits import NOT_THERE, ends_well, say
+from queryable.console.options import StaleOption, ViewName
 from queryable.console.output import is_for_people, print_table, write_line
-from queryable.console.values import typed_key
+from queryable.console.values import readable, typed_key
 from queryable.core.parameters import Stale
 
 
 @ends_well
 def get(
-    view: str,
+    view: ViewName,
     keys: Annotated[list[str], typer.Argument(metavar="KEY…")],
     raw: Annotated[
         bool, typer.Option("--raw", help="Keys are base64url of their record bytes.")
@@ -26,7 +27,7 @@ def get(
     ] = None,
     max_lag: Annotated[int | None, typer.Option(help="At most so many records behind.")] = None,
     max_staleness: Annotated[str | None, typer.Option(help="Such as 500ms, 5s, 1m.")] = None,
-    stale: Annotated[str | None, typer.Option(help="allow, or never: the active alone.")] = None,
+    stale: StaleOption = None,
     url: Url = None,
     timeout: Timeout = None,
     as_json: AsJson = False,
@@ -74,7 +75,7 @@ def _show(answers: list[Answer], as_json: bool) -> None:
             write_line(row)
         return
     if rows:
-        print_table(rows)
+        print_table([readable(row) for row in rows])
     if len(answers) == 1:
         [of] = answers
         where = "all partitions" if of.partition is None else f"partition {of.partition}"

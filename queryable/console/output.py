@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from statistics import fmean
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from queryable.console.values import plain, shown
 
@@ -46,7 +50,8 @@ def write_rows(
         if written <= _MOST_IN_TABLE:
             kept.append(row)
         count(written)
-    print_table(kept)
+    if kept:
+        print_table(kept)
     if written > len(kept):
         Console(stderr=True).print(f"… {written - len(kept):,} more: use --json.")
     return written
@@ -66,24 +71,40 @@ def spread(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**others, **{f".{name}": cell for name, cell in value.items()}}
 
 
-def print_table(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> None:
+def print_table(
+    rows: Sequence[Mapping[str, Any]],
+    title: str | None = None,
+    bars: Sequence[RenderableType] = (),
+) -> None:
+    """`bars`: one a row, at its end. Nothing without rows."""
+    if not rows:
+        return
     table = Table(title=title, title_justify="left")
     columns = columns_of(rows)
     for name in columns:
         numbers = all(isinstance(spread(row).get(name), (int, float)) for row in rows)
-        table.add_column(name, justify="right" if numbers and rows else "left", overflow="fold")
-    for row in rows:
+        table.add_column(name, justify="right" if numbers else "left", overflow="fold")
+    if bars:
+        table.add_column("")
+    for number, row in enumerate(rows):
         cells = spread(row)
-        table.add_row(*(shown(cells[name]) if name in cells else "" for name in columns))
+        # not as markup: a key such as [b] is data
+        texts = (Text(shown(cells[name]) if name in cells else "") for name in columns)
+        table.add_row(*texts, *bars[number : number + 1])
     Console().print(table)
 
 
-def sparkline(numbers: Sequence[float]) -> str:
-    """A character a number, from the least to the greatest."""
-    if not numbers:
+def sparkline(numbers: Sequence[float], width: int | None = None) -> str:
+    """A character a number, from the least to the greatest; of more than `width` a character for
+    the mean of several."""
+    finite = [number for number in numbers if math.isfinite(number)]
+    if not finite:
         return ""
-    least, most = min(numbers), max(numbers)
+    if width is not None and len(finite) > width:
+        cuts = [len(finite) * n // width for n in range(width + 1)]
+        finite = [fmean(finite[a:b]) for a, b in pairwise(cuts)]
+    least, most = min(finite), max(finite)
     if least == most:
-        return _SPARKS[3] * len(numbers)
+        return _SPARKS[3] * len(finite)
     scale = (len(_SPARKS) - 1) / (most - least)
-    return "".join(_SPARKS[round((number - least) * scale)] for number in numbers)
+    return "".join(_SPARKS[round((number - least) * scale)] for number in finite)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from queryable import Raw, View
 from queryable.core.errors import BadUse
 from queryable.core.formats import Format
+
+# fields of rows that are epoch ms
+_TIMES = ("start", "end", "valid_from", "valid_to")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def typed(text: str, of: Format) -> Any:
@@ -57,7 +64,29 @@ def plain(value: Any) -> Any:
     return value
 
 
+# a terminal would obey some of them
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
 def shown(value: Any) -> str:
     """For a cell of a table."""
     value = plain(value)
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return _CONTROLS.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+
+
+def iso(ms: int | None) -> str | None:
+    """Epoch ms as ISO 8601 in UTC, seconds where there are no parts of them; what datetime does
+    not know stays a number."""
+    if ms is None:
+        return None
+    try:
+        moment = _EPOCH + timedelta(milliseconds=ms)
+    except OverflowError:
+        return str(ms)
+    return moment.isoformat(timespec="milliseconds" if ms % 1000 else "seconds")[:-6] + "Z"
+
+
+def readable(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with its times as people read them."""
+    return {name: (iso(cell) or "") if name in _TIMES else cell for name, cell in row.items()}

@@ -20,6 +20,11 @@ class Example:
     command: str
     shown: str
 
+    @property
+    def is_of_console(self) -> bool:
+        """Whether it is one of `queryable`, not of curl."""
+        return self.command.startswith("queryable ")
+
 
 def examples_of(page: Path) -> list[Example]:
     """Those of a page, in its order: all that its blocks of kind `console` have."""

@@ -13,6 +13,7 @@ from backend.core.partitioner import PARTITIONERS
 from backend.core.paths import RESOURCES
 from backend.settings import Settings
 from local.settings import StackSettings
+from queryable.console.app import app
 from tests.docs.examples import ALL_PAGES, BLOCK, ROOT, examples_of
 
 README = (ROOT / "README.md").read_text()
@@ -105,10 +106,22 @@ def test_what_looks_like_an_example_is_one_that_is_run(page: Path) -> None:
     assert len(re.findall(r"^ *```", text, re.M)) == 2 * len(blocks), "a block is not closed"
     for kind, block in blocks:
         assert kind, f"a block without its kind: {block}"
-        assert kind == "console" or "curl" not in block, block
+        assert kind == "console" or not re.search(r"curl|^\$ queryable", block, re.M), block
     for example in examples_of(page):
-        assert "curl" in example.command
+        assert "curl" in example.command or example.is_of_console
         assert example.shown, f"{example.command}: its answer is not shown"
+
+
+def test_every_command_of_the_console_has_a_section_with_an_example() -> None:
+    page = ROOT / "docs" / "console.md"
+    asked = {example.command.split()[1] for example in examples_of(page)}
+    sections = page.read_text().split("\n## ")
+    for command in app.registered_commands:
+        assert command.callback is not None
+        name = command.callback.__name__
+        # what starts the stack is tested where the stack is
+        assert name in asked or command.callback.__module__ == "queryable.console.stack", name
+        assert any(f"`{name}" in section.split("\n")[0] for section in sections), name
 
 
 def test_every_kind_of_query_has_a_page_with_examples() -> None:

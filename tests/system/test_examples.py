@@ -1,5 +1,7 @@
 """Every example of README.md and docs/: its command is run, and its answer is as it is shown.
 
+Those of curl write into a pipe, those of the console to a terminal of 100 columns.
+
 What a reader may rely on stands in docs/queries/README.md, "The examples".
 """
 
@@ -9,6 +11,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -22,6 +25,7 @@ from tests.docs.examples import PAGES, ROOT, Example, examples_of
 from tests.proxy.nginx import Nginx
 from tests.system.backends import settle
 from tests.system.conftest import Deploy
+from tests.terminal import run_in_terminal
 
 pytestmark = pytest.mark.system
 
@@ -34,7 +38,11 @@ VOLATILE = re.compile(
     r"|(?<=^offset: )[0-9]+|(?<= as of offset )[0-9]+"
     r"|(?<=^lag: )\w+|(?<=^staleness: )\w+"
     r"|(?<=^topology-epoch: )[0-9]+-[0-9]+"
-    r"|(?<=^served-by: )b[0-9]",
+    r"|(?<=^served-by: )b[0-9]"
+    # of the console
+    r"|^[0-9-]{10}T[0-9:.]+Z(?= value )"
+    r"|(?<= at )[0-9]+(?=, )|(?<=, )(?:unknown|[0-9]+ records behind)(?=, from )"
+    r"|(?<=, from )b[0-9]",
     re.M,
 )
 
@@ -54,6 +62,8 @@ class Console:
             command = command.replace(shown, actual)
         for shown_port, port in self.ports.items():
             command = command.replace(f"127.0.0.1:{shown_port}", f"127.0.0.1:{port}")
+        if example.is_of_console:
+            return self._run_in_terminal(command)
         endless = " -N" in command
         process = subprocess.Popen(
             ["bash", "-c", command],
@@ -73,6 +83,21 @@ class Console:
                 os.killpg(process.pid, signal.SIGTERM)
             process.stdout.close()
             process.wait(10)
+        return self._as_shown(written)
+
+    def _run_in_terminal(self, command: str) -> str:
+        """The console script of this checkout, as people run it."""
+        scripts = Path(sys.executable).parent
+        env = {
+            **os.environ,
+            "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT),
+            "QUERYABLE_URL": f"http://127.0.0.1:{self.ports[PROXY_PORT]}",
+            "QUERYABLE_CONFIG": str(self.home / "no-config"),
+        }
+        return self._as_shown(run_in_terminal(["bash", "-c", command], env)[1])
+
+    def _as_shown(self, written: str) -> str:
         for shown_port, port in self.ports.items():
             written = written.replace(f"127.0.0.1:{port}", f"127.0.0.1:{shown_port}")
         return written

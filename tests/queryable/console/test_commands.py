@@ -1,0 +1,230 @@
+"""Each command against a real backend: into pipes, at a terminal, interrupted, and its status."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from itertools import count
+from threading import Thread
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from queryable import DELETE, Client
+from queryable.console.app import app
+from queryable.console.exits import FOUND, INTERRUPTED, NOT_THERE, UNAVAILABLE, WRONG_USE
+from tests.queryable.console.deployed import BEGAN, COMMAND, HOUR, MANY, Deployed
+from tests.queryable.scripted import ORDERS
+from tests.terminal import Terminal
+
+pytestmark = pytest.mark.system
+
+
+def test_scan(deployed: Deployed) -> None:
+    def keys(*options: str) -> list[str]:
+        return [row["key"] for row in deployed.rows("scan", "flights", *options)]
+
+    assert deployed.rows("scan", "flights", "--limit", "1") == [
+        {"key": "N0", "value": {"from": "EWR", "delay": 20}}
+    ]
+    assert keys("--from", "N1", "--to", "N2") == ["N1", "N2"]
+    assert keys("--prefix", "N", "--order", "desc") == ["N2", "N1", "N0"]
+    assert len(deployed.rows("scan", "many", "--stream", "--stale", "never")) == MANY
+    assert "no entry" in deployed.run("scan", "flights", "--prefix", "Z", status=NOT_THERE)
+    assert "nothing" in deployed.run("scan", "nothing", status=WRONG_USE)
+    table = deployed.shown("scan", "flights")
+    assert "┃ .delay ┃" in table
+    assert "│ X[b] │" in table
+    assert deployed.shown("scan", "flights", "--json", "--limit", "1").startswith('{"key":"N0"')
+
+
+def test_how_far_a_scan_is_is_told_beside_it(deployed: Deployed) -> None:
+    at_once = (
+        "import queryable.console.progress as p; p._LONG = p._BETWEEN = 0;"
+        "from queryable.console.app import main; main()"
+    )
+    file = deployed.backends.folder / "many.ndjson"
+    script = f'exec {sys.executable} -c "{at_once}" scan many > {file}'
+    with Terminal(["bash", "-c", script], deployed.env, term="xterm") as terminal:
+        assert terminal.wait() == FOUND
+        assert "rows/s" in terminal.text
+        assert "of about" in terminal.text
+    assert len(file.read_text().splitlines()) == MANY
+
+
+def test_top_and_count(deployed: Deployed) -> None:
+    rows = deployed.rows("top", "flights", "--by", "delay", "--limit", "2")
+    assert [row["key"] for row in rows] == ["N2", "N0"]
+    least = deployed.rows("top", "flights", "--by", "delay", "--order", "asc")
+    assert [row["key"] for row in least] == ["N1", "N0", "N2"]
+    assert "such a number" in deployed.run("top", "flights", "--by", "from", status=NOT_THERE)
+    lines = deployed.shown("top", "flights", "--by", "delay").splitlines()
+    assert [line.count("█") > 10 for line in lines if "EWR" in line] == [True, True, False]
+    assert deployed.rows("count", "flights", "--exact") == [{"count": 4, "exact": True}]
+    assert re.fullmatch(r"\d,\d+\nan estimate: .*\n", deployed.shown("count", "many"))
+
+
+def test_histories(deployed: Deployed) -> None:
+    assert deployed.rows("windows", "bookings", "bert") == [
+        {"key": "bert", "start": BEGAN, "end": BEGAN + HOUR, "sequence": 0, "value": 4}
+    ]
+    later = ("--from", "2013-01-01T01:00:00Z", "--to", str(BEGAN + 2 * HOUR))
+    assert [row["value"] for row in deployed.rows("windows", "bookings", *later)] == [9]
+    assert len(deployed.rows("windows", "bookings", "--key-from", "anna", "--key-to", "b")) == 3
+    shown = deployed.shown("windows", "bookings", "anna", "--order", "desc")
+    assert "2013-01-01T05:00:00Z" in shown
+    assert "▁█▂" in shown
+    assert deployed.rows("sessions", "visits") == [
+        {"key": "anna", "start": BEGAN, "end": BEGAN + HOUR, "value": 7}
+    ]
+    versions = deployed.rows("versions", "prices", "tea")
+    assert [(row["value"], row["valid_to"]) for row in versions] == [
+        (2, BEGAN + 24 * HOUR), (3, None),
+    ]  # fmt: skip
+    for command in (("windows", "bookings"), ("sessions", "visits"), ("versions", "prices")):
+        assert "is there" in deployed.run(*command, "nobody", status=NOT_THERE)
+    deployed.run("windows", "flights", status=WRONG_USE)
+
+
+def test_append(deployed: Deployed) -> None:
+    place = deployed.rows("append", "notes", "a1", '{"n":1}')[0]
+    assert place.keys() == {"partition", "offset"}
+    deployed.run("append", "notes", "a2", "--value-file", "-", input="[2]\n")
+    with Client(deployed.url) as client, client.session():
+        client.append("notes", "a3", 3)
+        client.get("notes", "a3")
+    assert "offset" in deployed.shown("append", "notes", "a3", "--delete")
+    for wrong in (["{"], [], ["1", "--delete"], ["--value-file", "/nothing"]):
+        deployed.run("append", "notes", "a1", *wrong, status=WRONG_USE)
+    assert "not open" in deployed.run("append", "flights", "N1", "1", status=WRONG_USE)
+
+
+class _Unconfirming(BaseHTTPRequestHandler):
+    """Answers as a backend does whose broker has not confirmed in time (docs/reference.md)."""
+
+    def do_GET(self) -> None:
+        self._say(200, ORDERS)
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self._say(503, {"code": "append-unconfirmed", "detail": "Not confirmed in time."})
+
+    def _say(self, status: int, document: Any) -> None:
+        body = json.dumps(document).encode()
+        self.send_response(status)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def test_what_is_not_confirmed_or_not_available(deployed: Deployed) -> None:
+    with HTTPServer(("127.0.0.1", 0), _Unconfirming) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        to = ("--url", f"http://127.0.0.1:{server.server_port}")
+        told = deployed.run("append", "orders", "a", "1", *to, status=UNAVAILABLE)
+        server.shutdown()
+    assert "may be in orders or not" in told
+    nobody = ("--url", "http://127.0.0.1:1", "--timeout", "0.3")
+    for command in (["scan", "many"], ["topology"], ["append", "notes", "a", "1"]):
+        told = deployed.run(*command, *nobody, status=UNAVAILABLE)
+        assert "no-answer" in told
+        assert "QUERYABLE_URL" in told
+        assert "not confirmed" not in told
+
+
+def test_views_and_their_names_completed(deployed: Deployed) -> None:
+    names = [row["name"] for row in deployed.rows("views")]
+    assert sorted(names) == ["bookings", "flights", "many", "notes", "prices", "visits"]
+    assert deployed.rows("views", "visits")[0]["store"] == "session"
+    assert "│ visits   │" in deployed.shown("views")
+    assert "no view" in deployed.run("views", "nothing", status=WRONG_USE)
+
+    def completed(url: str) -> list[str]:
+        asked = {"COMP_WORDS": "queryable get b", "COMP_CWORD": "2", "QUERYABLE_URL": url}
+        env = {**deployed.env, **asked, "_QUERYABLE_COMPLETE": "complete_bash"}
+        done = CliRunner().invoke(app, [], env=env, prog_name="queryable")
+        assert (done.exit_code, done.stderr) == (FOUND, "")
+        return done.stdout.split()
+
+    assert completed(deployed.url) == ["bookings"]
+    assert completed("http://127.0.0.1:1") == []
+
+
+def test_a_key_is_watched_until_ctrl_c(deployed: Deployed) -> None:
+    with subprocess.Popen(
+        [*COMMAND, "watch", "notes", "w1"], env=deployed.env, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["event"] == "deleted"
+        deployed.append("w1", {"n": 1})
+        told = json.loads(process.stdout.readline())
+        assert (told["event"], told["key"], told["value"]) == ("value", "w1", {"n": 1})
+        process.send_signal(signal.SIGINT)
+        rest, errors = process.communicate(timeout=15)
+        assert (process.returncode, rest, errors) == (INTERRUPTED, "", "")
+    [row] = deployed.rows("watch", "notes", "w1", "--count", "1")
+    assert (row["value"], row["offset"]) == ({"n": 1}, told["offset"])
+
+
+def test_a_prefix_is_watched_until_ctrl_c(deployed: Deployed) -> None:
+    watch = [*COMMAND, "watch", "notes", "--prefix", "p", "--interval", "0.1"]
+    with Terminal(watch, deployed.env) as terminal:
+
+        def told(event: str, value: Any) -> None:
+            # that it has begun nobody tells: another change each time
+            for n in count():
+                deployed.append(f"p{n}" if event == "new" else "p1", value(n))
+                deadline = time.monotonic() + 0.5
+                while time.monotonic() < deadline and event not in terminal.text:
+                    time.sleep(0.02)
+                if event in terminal.text:
+                    return
+
+        told("new", lambda n: n)
+        told("changed", lambda n: {"n": n})
+        told("deleted", lambda _: DELETE)
+        terminal.interrupt()
+        assert terminal.wait() == INTERRUPTED
+        assert "Traceback" not in terminal.text
+        for line in filter(None, terminal.text.splitlines()):
+            assert re.match(r"\d{4}-.*Z (new|changed|deleted) p\d+ ", line), line
+    deployed.run("watch", "notes", status=WRONG_USE)
+    deployed.run("watch", "notes", "k", "--prefix", "k", status=WRONG_USE)
+
+
+def test_readers_that_have_seen_enough(deployed: Deployed) -> None:
+    for command in ("scan many", "scan many --stream", "scan flights"):
+        script = f"{sys.executable} -m queryable {command} | head -1; exit ${{PIPESTATUS[0]}}"
+        done = subprocess.run(
+            ["bash", "-c", script], env=deployed.env, capture_output=True, text=True, timeout=30
+        )
+        assert (done.returncode, done.stderr) == (FOUND, "")
+        assert len(done.stdout.splitlines()) == 1
+
+
+def test_topology(deployed: Deployed) -> None:
+    [document] = deployed.rows("topology")
+    assert [each["id"] for each in document["processors"]] == ["b1"]
+    shown = deployed.shown("topology")
+    assert document["epoch"] in shown
+    assert "│ notes    │ 0-1        │ b1     │" in shown
+    watch = [*COMMAND, "topology", "--watch", "--interval", "0.1"]
+    with Terminal(watch, deployed.env, term="xterm") as terminal:
+        terminal.wait_for(lambda text: "standbys" in text)
+        deployed.backends.new().launch()
+        terminal.wait_for(lambda text: "b2 has come" in text)
+        terminal.wait_for(lambda text: "► b2" in text)
+        terminal.interrupt()
+        assert terminal.wait() == INTERRUPTED
+        assert "Traceback" not in terminal.text
+        assert terminal.text.endswith("\x1b[?25h")  # the cursor is there again

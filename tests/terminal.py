@@ -1,0 +1,90 @@
+"""A command at a terminal, as people run it: a pseudo-terminal is its stdin, stdout and stderr."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import termios
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from local.waiting import wait_until
+
+LINES = 50
+
+
+class Terminal:
+    """The command runs from the begin of the block; whatever is left of it is killed at the end."""
+
+    def __init__(
+        self, command: Sequence[str], env: Mapping[str, str], columns: int = 100, term: str = "dumb"
+    ) -> None:
+        """A `dumb` terminal is sent neither colours nor movements."""
+        screen, side = pty.openpty()
+        termios.tcsetwinsize(side, (LINES, columns))
+        size = {"COLUMNS": str(columns), "LINES": str(LINES)}
+        try:
+            self._process = subprocess.Popen(
+                command, stdin=side, stdout=side, stderr=side, start_new_session=True,
+                env={**env, "TERM": term, **size},
+            )  # fmt: skip
+        finally:
+            os.close(side)
+        self._screen = screen
+        self._written = b""
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        try:
+            while chunk := os.read(self._screen, 65536):
+                self._written += chunk
+        except OSError:
+            pass  # Linux says so where nobody has the other side any more
+
+    @property
+    def text(self) -> str:
+        """What it has written by now."""
+        return self._written.decode(errors="replace").replace("\r\n", "\n")
+
+    def wait_for(self, condition: Callable[[str], object], timeout: float = 15.0) -> str:
+        """Until what was written is so; all of it."""
+        wait_until(lambda: condition(self.text), timeout, f"it on the screen:\n{self.text}")
+        return self.text
+
+    def interrupt(self) -> None:
+        """Ctrl-C."""
+        os.killpg(self._process.pid, signal.SIGINT)
+
+    def wait(self, timeout: float = 20.0) -> int:
+        """Its status, once it has ended and all that it wrote is there."""
+        status = self._process.wait(timeout)
+        self._reader.join(timeout)
+        return status
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        self._reader.join(5)
+        os.close(self._screen)
+
+
+def run_in_terminal(
+    command: Sequence[str], env: Mapping[str, str], columns: int = 100
+) -> tuple[int, str]:
+    """The command's status, and all that it wrote."""
+    with Terminal(command, env, columns) as terminal:
+        return terminal.wait(), terminal.text
