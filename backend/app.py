@@ -13,8 +13,6 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 from typing import Any, Protocol, cast
 
 from a2wsgi import WSGIMiddleware
@@ -34,7 +32,6 @@ from backend.core.errors import ConfigurationError
 from backend.core.kafka_settings import for_kafka_python, for_librdkafka
 from backend.core.topology import ROLES, Candidate, Epoch, Topology
 from backend.core.views import Deployment
-from backend.core.views_toml import parse_views
 from backend.ingest.appender import Appender
 from backend.ingest.copier import Copier
 from backend.ingest.dead_letters import DeadLetters
@@ -54,27 +51,6 @@ log = logging.getLogger(__name__)
 # gunicorn's arbiter stops, with this exit code, when a worker ends with it
 EXIT_CANNOT_START = 3
 _STOP_TIMEOUT = 10.0
-
-
-def read_views(path: Path) -> Deployment:
-    """The deployment that a file declares; ConfigurationError if it is missing or wrong."""
-    try:
-        return parse_views(path.read_text(), str(path), partial(_read_beside, path))
-    except OSError as e:
-        raise ConfigurationError(
-            f"the views cannot be read: {path}: {e.strerror}. Set QUERYABLE_VIEWS to the file "
-            f"that declares them."
-        ) from e
-    except UnicodeDecodeError as e:
-        raise ConfigurationError(f"{path} is not UTF-8 text: {e}") from None
-
-
-def _read_beside(views: Path, name: str) -> str:
-    """A file whose name stands in views.toml, relative to it; ValueError."""
-    try:
-        return (views.parent / name).read_text()
-    except OSError as e:
-        raise ValueError(f"cannot be read: {e.strerror}") from None
 
 
 def _schemas(settings: Settings, deployment: Deployment) -> Schemas | None:

@@ -7,32 +7,19 @@ work is refused here, before a process is forked, with one message and exit code
 from __future__ import annotations
 
 import logging
-import socket
 import sys
 from typing import Any
 
 from backend.allocator import bound_arenas
-from backend.app import Application, read_views
+from backend.app import Application
 from backend.core.errors import ConfigurationError
-from backend.settings import Settings, load_settings
-
-
-def _check_port(settings: Settings) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((settings.host, settings.port))
-        except OSError as e:
-            raise ConfigurationError(
-                f"cannot listen on {settings.host}:{settings.port}: {e.strerror}. Set "
-                f"QUERYABLE_HOST and QUERYABLE_PORT, or stop whoever has the port."
-            ) from e
+from backend.settings import Settings, check_port, load_settings, read_views
 
 
 def _prepare() -> Settings:
     settings = load_settings()
     read_views(settings.views)
-    _check_port(settings)
+    check_port(settings)
     return settings
 
 

@@ -1,13 +1,18 @@
-"""The settings of a backend: environment variables `QUERYABLE_*`, read once at the start."""
+"""The settings of a backend: environment variables `QUERYABLE_*` and the file that declares the
+views, read once at the start."""
 
 from __future__ import annotations
 
+import socket
+from functools import partial
 from pathlib import Path
 
 from pydantic import Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from backend.core.errors import ConfigurationError
+from backend.core.views import Deployment
+from backend.core.views_toml import parse_views
 
 
 class Settings(BaseSettings):
@@ -114,3 +119,37 @@ def problems_of(error: ValidationError) -> str:
         f" (it is {each['input']!r})"
         for each in error.errors()
     )
+
+
+def read_views(path: Path) -> Deployment:
+    """The deployment that a file declares; ConfigurationError if it is missing or wrong."""
+    try:
+        return parse_views(path.read_text(), str(path), partial(_read_beside, path))
+    except OSError as e:
+        raise ConfigurationError(
+            f"the views cannot be read: {path}: {e.strerror}. Set QUERYABLE_VIEWS to the file "
+            f"that declares them."
+        ) from e
+    except UnicodeDecodeError as e:
+        raise ConfigurationError(f"{path} is not UTF-8 text: {e}") from None
+
+
+def _read_beside(views: Path, name: str) -> str:
+    """A file whose name stands in views.toml, relative to it; ValueError."""
+    try:
+        return (views.parent / name).read_text()
+    except OSError as e:
+        raise ValueError(f"cannot be read: {e.strerror}") from None
+
+
+def check_port(settings: Settings) -> None:
+    """ConfigurationError if nobody could listen there."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((settings.host, settings.port))
+        except OSError as e:
+            raise ConfigurationError(
+                f"cannot listen on {settings.host}:{settings.port}: {e.strerror}. Set "
+                f"QUERYABLE_HOST and QUERYABLE_PORT, or stop whoever has the port."
+            ) from e

@@ -5,8 +5,11 @@ from __future__ import annotations
 import typer
 
 from queryable.console import stack
+from queryable.console.adopt import adopt
 from queryable.console.append import append
+from queryable.console.check import check
 from queryable.console.count import count
+from queryable.console.diff import diff
 from queryable.console.get import get
 from queryable.console.histories import sessions, versions, windows
 from queryable.console.scan import scan
@@ -33,7 +36,7 @@ def about() -> None:
 
 for command in (
     get, scan, top, count, windows, sessions, versions, watch, append, views, topology,
-    stack.up, stack.down, stack.demo,
+    diff, adopt, check, stack.up, stack.down, stack.demo,
 ):  # fmt: skip
     app.command()(command)
 app.command(context_settings=stack.PASSED_ON)(stack.bench)

@@ -18,10 +18,12 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from typer.testing import CliRunner
 
 from backend.core.views import View
 from backend.core.views_toml import parse_views
 from local.broker import Broker
+from queryable.console.app import app
 from tests.client import Client
 from tests.conftest import MakeTopic
 from tests.streams.application import NAME, SOURCE, Application
@@ -238,6 +240,15 @@ def test_the_input_has_what_is_rare(answers: Answers) -> None:
     past = [a for a in of("prices", "version") if (a.question.as_of or 0) < a.question.horizon]
     assert any(a.backend[:1] == [OUTSIDE] for a in past)
     assert any(a.backend[:1] not in ([], [OUTSIDE]) for a in past)
+
+
+def test_the_console_proposes_the_views_of_the_document(answers: Answers, broker: Broker) -> None:
+    """From the changelogs alone, with nobody to ask."""
+    servers = ("--bootstrap-servers", broker.bootstrap_servers)
+    done = CliRunner().invoke(app, ["adopt", NAME, "--yes", *servers])
+    assert done.exit_code == 0, done.stderr
+    proposed = {view.name: view for view in parse_views(done.stdout).views}
+    assert proposed == VIEWS, done.stdout
 
 
 def test_the_document_shows_the_application() -> None:
