@@ -21,6 +21,7 @@ from queryable.console.app import app
 from queryable.console.exits import FOUND, INTERRUPTED, NOT_THERE, UNAVAILABLE, WRONG_USE
 from tests.queryable.console.deployed import BEGAN, COMMAND, HOUR, MANY, Deployed
 from tests.queryable.scripted import ORDERS
+from tests.system.backends import START
 from tests.terminal import Terminal
 
 pytestmark = pytest.mark.system
@@ -109,9 +110,10 @@ class _Unconfirming(BaseHTTPRequestHandler):
     """Answers as a backend does whose broker has not confirmed in time (docs/reference.md)."""
 
     def do_GET(self) -> None:
-        self._say(200, ORDERS)
         if self.path == "/views/gone":
+            # before the answer, so that what comes after it is refused
             self.server.server_close()
+        self._say(200, ORDERS)
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["content-length"]))
@@ -159,7 +161,8 @@ def test_views_and_their_names_completed(deployed: Deployed) -> None:
         assert (done.exit_code, done.stderr) == (FOUND, "")
         return done.stdout.split()
 
-    assert completed(deployed.url) == ["bookings"]
+    # a shell waits for a second, which may be too short on a loaded machine
+    wait_until(lambda: completed(deployed.url) == ["bookings"], 20, "the names of views")
     assert completed("http://127.0.0.1:1") == []
 
 
@@ -232,8 +235,8 @@ def test_topology(deployed: Deployed) -> None:
     with Terminal(watch, deployed.env, term="xterm") as terminal:
         terminal.wait_for(lambda text: "standbys" in text)
         deployed.backends.new().launch()
-        terminal.wait_for(lambda text: "b2 has come" in text)
-        terminal.wait_for(lambda text: "► b2" in text)
+        terminal.wait_for(lambda text: "b2 has come" in text, START)
+        terminal.wait_for(lambda text: "► b2" in text, START)
         terminal.interrupt()
         assert terminal.wait() == INTERRUPTED
         assert "Traceback" not in terminal.text
