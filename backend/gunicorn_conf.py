@@ -10,6 +10,7 @@ import logging
 import sys
 from typing import Any
 
+from backend.allocator import bound_arenas
 from backend.app import Application
 from backend.core.errors import ConfigurationError
 from backend.settings import Settings, check_port, load_settings, read_views
@@ -22,6 +23,7 @@ def _prepare() -> Settings:
     return settings
 
 
+bound_arenas()
 try:
     _settings = _prepare()
 except ConfigurationError as _error:

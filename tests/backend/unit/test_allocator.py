@@ -1,0 +1,52 @@
+"""All threads share the arenas that the C library is told to make."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+
+import pytest
+
+# Threads that all want memory at once; then glibc says how many heaps there are.
+_PROGRAM = """
+import ctypes, sys, threading
+from backend.allocator import bound_arenas
+
+if sys.argv[2] == "bounded":
+    assert bound_arenas()
+libc = ctypes.CDLL(None)
+libc.malloc.restype = libc.fopen.restype = ctypes.c_void_p
+libc.free.argtypes = libc.fclose.argtypes = [ctypes.c_void_p]
+together = threading.Barrier(12)
+
+def work():
+    together.wait()
+    libc.free(libc.malloc(1000))
+    together.wait()
+
+threads = [threading.Thread(target=work) for _ in range(12)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+told = libc.fopen(sys.argv[1].encode(), b"w")
+libc.malloc_info(0, ctypes.c_void_p(told))
+libc.fclose(told)
+print(open(sys.argv[1]).read().count("<heap nr="))
+"""
+
+
+def heaps(path: str, how: str) -> int:
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM, path, how],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    return int(done.stdout)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="arenas are glibc's")
+def test_threads_share_two_arenas(tmp_path: object) -> None:
+    assert heaps(f"{tmp_path}/free", "free") > 2
+    assert heaps(f"{tmp_path}/bounded", "bounded") <= 2
