@@ -44,7 +44,7 @@ def append(
       queryable append notes N102UW '{"note": "checked"}'
       queryable append notes N102UW --value-file note.json
       queryable append notes N102UW --delete
-      queryable append balances anna -- -5
+      queryable append notes N102UW -- -5
     """
     if (value is not None) + delete + (value_file is not None) != 1:
         raise BadUse("One of VALUE, --delete and --value-file is needed.")

@@ -9,7 +9,7 @@ import pytest
 from local.settings import REPOSITORY
 
 SCRIPT = REPOSITORY / "local" / "install-packages"
-TOOLS = ["python3", "java", "mvn", "chromium", "chromedriver", "docker-compose"]
+TOOLS = ["python3", "java", "mvn", "chromium", "chromedriver", "docker-compose", "jq"]
 
 
 @pytest.fixture

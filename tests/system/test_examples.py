@@ -7,20 +7,24 @@ What a reader may rely on stands in docs/queries/README.md, "The examples".
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from runpy import run_path
 
 import pytest
 
 from local.broker import Broker
+from queryable import Client
+from queryable.console.app import app
 from tests.docs.examples import PAGES, ROOT, Example, examples_of
 from tests.proxy.nginx import Nginx
 from tests.system.backends import settle
@@ -87,16 +91,19 @@ class Console:
         return self._as_shown(written)
 
     def _run_in_terminal(self, command: str) -> str:
-        """The console script of this checkout, as people run it."""
+        return self._as_shown(run_in_terminal(["bash", "-c", command], self.env)[1])
+
+    @property
+    def env(self) -> dict[str, str]:
+        """With which `queryable` is the console script of this checkout, as people run it."""
         scripts = Path(sys.executable).parent
-        env = {
+        return {
             **os.environ,
             "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": str(ROOT),
             "QUERYABLE_URL": f"http://127.0.0.1:{self.ports[PROXY_PORT]}",
             "QUERYABLE_CONFIG": str(self.home / "no-config"),
         }
-        return self._as_shown(run_in_terminal(["bash", "-c", command], env)[1])
 
     def _as_shown(self, written: str) -> str:
         for shown_port, port in self.ports.items():
@@ -164,3 +171,94 @@ def test_every_example_answers_as_it_is_shown(console: Console, page: Path) -> N
     console.differing.clear()
     for example in examples_of(page):
         console.check(example)
+
+
+# what these start is started by tests of their own: in tests/e2e, and in test_stack.py
+STARTING = ("up", "down", "demo", "bench")
+
+
+def examples_of_help() -> Iterator[str]:
+    for command in app.registered_commands:
+        assert command.callback is not None
+        text = inspect.getdoc(command.callback) or ""
+        found = [line.strip() for line in text.splitlines() if re.match(r" +\S*queryable ", line)]
+        assert found, f"{command.callback.__name__} shows no example"
+        if command.callback.__name__ not in STARTING:
+            yield from found
+
+
+@dataclass
+class Typed:
+    """An example of a command's help, as somebody types it in a folder with what it speaks of."""
+
+    command: str
+    folder: Path
+    env: dict[str, str]
+
+    def start(self) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            ["bash", "-o", "pipefail", "-c", self.command],
+            cwd=self.folder,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            text=True,
+        )
+
+
+@pytest.fixture
+def typed(console: Console, broker: Broker, tmp_path: Path) -> Callable[[str], Typed]:
+    for name in ("views.toml", "order.avsc"):
+        shutil.copy(EXAMPLE / name, tmp_path)
+    (tmp_path / "note.json").write_text('{"note": "washed"}')
+    (tmp_path / "connection.toml").write_text('[kafka]\n"client.id" = "me"\n')
+    env = console.env | {"QUERYABLE_BOOTSTRAP_SERVERS": broker.bootstrap_servers}
+    own = {
+        "http://old:8080": env["QUERYABLE_URL"],
+        "http://new:8080": f"http://127.0.0.1:{console.ports[BACKEND_PORT]}",
+        "broker:9092": broker.bootstrap_servers,
+    }
+
+    def of(line: str) -> Typed:
+        for shown, actual in own.items():
+            line = line.replace(shown, actual)
+        return Typed(line, tmp_path, env)
+
+    return of
+
+
+def is_endless(line: str) -> bool:
+    return "watch" in line and "--count" not in line
+
+
+@pytest.mark.parametrize("line", [line for line in examples_of_help() if not is_endless(line)])
+def test_every_example_of_the_help_runs(typed: Callable[[str], Typed], line: str) -> None:
+    example = typed(line)
+    with example.start() as process:
+        if "watch" in line:  # it ends when it has seen so many changes
+            with Client(example.env["QUERYABLE_URL"]) as client:
+                for number in count():
+                    for key in range(10):
+                        client.append("notes", f"N1-{key}", number)
+                    if process.poll() is not None:
+                        break
+        output, _ = process.communicate(timeout=60)
+    # 1: not there, different, or something is wrong: so it may be; never wrong use
+    assert process.returncode in (0, 1), output
+    assert "Traceback" not in output
+
+
+@pytest.mark.parametrize("line", [line for line in examples_of_help() if is_endless(line)])
+def test_endless_examples_of_the_help_run_until_ctrl_c(
+    typed: Callable[[str], Typed], line: str
+) -> None:
+    with typed(line).start() as process:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        os.killpg(process.pid, signal.SIGINT)
+        rest, _ = process.communicate(timeout=60)
+    assert first
+    assert "Traceback" not in first + rest
+    assert process.returncode in (130, -signal.SIGINT)
