@@ -43,7 +43,8 @@ VOLATILE = re.compile(
     # of the console
     r"|^[0-9-]{10}T[0-9:.]+Z(?= value )"
     r"|(?<= at )[0-9]+(?=, )|(?<=, )(?:unknown|[0-9]+ records behind)(?=, from )"
-    r"|(?<=, from )b[0-9]",
+    r"|(?<=, from )b[0-9]"
+    r"|(?<=, )(?:an unknown number of|[0-9,]+) records and [0-9,]+ ms(?= behind)",
     re.M,
 )
 
@@ -123,7 +124,7 @@ class Answer:
 
     @classmethod
     def of(cls, text: str) -> Answer:
-        head, body = "", text.replace("\r", "").rstrip("\n")
+        head, body = "", text.replace("\r", "").strip("\n")
         if body.startswith("HTTP/"):
             head, _, body = body.partition("\n\n")
         if body.startswith("{"):
