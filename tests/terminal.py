@@ -51,7 +51,7 @@ class Terminal:
         """What it has written by now."""
         return self._written.decode(errors="replace").replace("\r\n", "\n")
 
-    def wait_for(self, condition: Callable[[str], object], timeout: float = 15.0) -> str:
+    def wait_for(self, condition: Callable[[str], object], timeout: float = 30.0) -> str:
         """Until what was written is so; all of it."""
         wait_until(lambda: condition(self.text), timeout, f"it on the screen:\n{self.text}")
         return self.text
@@ -60,7 +60,7 @@ class Terminal:
         """Ctrl-C."""
         os.killpg(self._process.pid, signal.SIGINT)
 
-    def wait(self, timeout: float = 20.0) -> int:
+    def wait(self, timeout: float = 30.0) -> int:
         """Its status, once it has ended and all that it wrote is there."""
         status = self._process.wait(timeout)
         self._reader.join(timeout)

@@ -26,7 +26,7 @@ _ROLES = {
     "standbyPartitions": "standby",
     "warmingPartitions": "warming",
 }
-_REMEMBERED = 10
+_REMEMBERED = 5
 
 
 @ends_well
@@ -72,18 +72,19 @@ def _write(document: Document, client: Client, interval: float | None) -> None:
 
 def _redraw(document: Document, client: Client, interval: float) -> None:
     changes: deque[str] = deque(maxlen=_REMEMBERED)
-    # drawn again when there is something new alone: no thread for that
+    # Drawn again when there is something new alone: no thread for that. Changes come first: of
+    # tables that are longer than the screen the end is cut off.
     with Live(drawn(document), auto_refresh=False) as live:
         for later in _later(client, interval):
             now = iso(time.time_ns() // 1_000_000_000 * 1000)
             if isinstance(later, Unavailable):
                 trouble = Text(f"{now} not available: {later}", style="red")
-                live.update(Group(drawn(document), *map(Text, changes), trouble), refresh=True)
+                live.update(Group(*map(Text, changes), trouble, drawn(document)), refresh=True)
                 continue
             for change in differences(document, later):
                 changes.append(f"{now} epoch {later['epoch']}: {change}")
             document = later
-            live.update(Group(drawn(document), *map(Text, changes)), refresh=True)
+            live.update(Group(*map(Text, changes), drawn(document)), refresh=True)
 
 
 def _later(client: Client, interval: float) -> Iterator[Document | Unavailable]:

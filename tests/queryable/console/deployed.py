@@ -39,6 +39,8 @@ class Deployed:
     @property
     def env(self) -> dict[str, str]:
         plain = {k: v for k, v in os.environ.items() if not k.startswith("QUERYABLE_")}
+        # with it, all would be written before a command ends
+        plain.pop("PYTHONUNBUFFERED", None)
         nothing = str(self.backends.folder / "no-config")
         mine = {"QUERYABLE_URL": self.url, "QUERYABLE_CONFIG": nothing, "PYTHONPATH": str(ROOT)}
         return {**plain, **mine}
