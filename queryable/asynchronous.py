@@ -94,6 +94,7 @@ class Transport:
                 connector=aiohttp.TCPConnector(limit=0, limit_per_host=self._connections),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
+                headers={"accept-encoding": "identity"},
             )
         return self._http.request(
             request.method,
@@ -101,7 +102,10 @@ class Transport:
             data=request.body,
             headers=request.headers,
             allow_redirects=False,
-            timeout=aiohttp.ClientTimeout(total=total, sock_read=request.timeout),
+            # `connect`: until there is a connection, also where others have all that there may be
+            timeout=aiohttp.ClientTimeout(
+                total=total, connect=request.timeout, sock_read=request.timeout
+            ),
         )
 
     async def close(self) -> None:

@@ -1,13 +1,15 @@
 """Rows as tables of pandas and Arrow: `pip install 'queryable-topics[frames]'`.
 
 A column a field of the row (`key`, `start`, …); a value that is an object has a column a field, a
-field of that name twice is `value.field`; any other value is the column `value`.
+field of that name twice is `value.field`; any other value is the column `value`. Arrow has one type
+a column, and UUIDs as text: what does not fit is BadUse.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 from queryable.core.errors import BadUse
 
@@ -39,10 +41,22 @@ def to_arrow(rows: Sequence[Any]) -> Any:
         import pyarrow
     except ImportError:
         raise _missing("pyarrow") from None
-    of_rows = records(rows)
+    of_rows = [{name: _plain(cell) for name, cell in row.items()} for row in records(rows)]
     # by default the first row alone would say which columns there are
     names = list(dict.fromkeys(name for record in of_rows for name in record))
-    return pyarrow.table({name: [record.get(name) for record in of_rows] for name in names})
+    columns = {}
+    for name in names:
+        try:
+            columns[name] = pyarrow.array([record.get(name) for record in of_rows])
+        except (pyarrow.ArrowException, OverflowError) as e:
+            raise BadUse(
+                f"Column {name} has values that Arrow does not take as one type: {e}."
+            ) from None
+    return pyarrow.table(columns)
+
+
+def _plain(cell: Any) -> Any:
+    return str(cell) if isinstance(cell, UUID) else cell
 
 
 def _missing(package: str) -> BadUse:

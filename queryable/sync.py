@@ -119,7 +119,9 @@ class Transport:
         return self._pools.setdefault(base, (pool, urlsplit(base).path))
 
     def close(self) -> None:
-        for pool, _ in self._pools.values():
+        # a call that comes after this opens new ones
+        pools, self._pools = self._pools, {}
+        for pool, _ in list(pools.values()):
             pool.close()
 
 
@@ -183,11 +185,11 @@ class Client:
         *,
         timeout: float = 10.0,
         direct: bool = False,
-        connections: int = 10,
+        connections: int = 100,
     ) -> None:
         """`url`: QUERYABLE_URL, or http://127.0.0.1:8080. `timeout`: s for a call and its retries.
         `direct`: keys are asked of who holds them, without the proxy; the instances' addresses
-        must be reachable. `connections`: kept to each server.
+        must be reachable. `connections`: kept to each server; as many threads at once are fine.
         """
         self._core = Core(client_settings(url, timeout, direct), time.monotonic)
         self._transport = Transport(connections)

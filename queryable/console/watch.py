@@ -56,7 +56,7 @@ def watch(
     \b
     Examples:
       queryable watch latest-departure N14228
-      queryable watch word-count lambda --json | jq .value
+      queryable watch word-count lambda --json | jq --unbuffered .value
       queryable watch notes --prefix N1 --count 10
     """
     if (key is None) == (prefix is None):

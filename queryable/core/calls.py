@@ -6,7 +6,6 @@ what is below it (errors.py) is raised for all that is no answer.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -23,9 +22,9 @@ from queryable.core.answers import (
     Version,
     Window,
 )
-from queryable.core.core import Core, Question, posted
+from queryable.core.core import NOTHING_DONE, Core, Question, parsed, posted, understood
 from queryable.core.effects import Call
-from queryable.core.errors import BadRequest, BadUse, error_of
+from queryable.core.errors import BadUse, NoAnswer, Unavailable, Unconfirmed, error_of, problem
 from queryable.core.following import Changes
 from queryable.core.formats import Raw
 from queryable.core.pages import PAGE, CursorPages, Pager, StreamPages
@@ -54,23 +53,23 @@ def get(
     behind the answer may be. `stale="allow"`: from a partition that is still being read in, too;
     `"never"`: from the active alone.
     """
-    described = yield from core.view(view)
+    until = core.until(timeout)
+    described = yield from core.view(view, until)
     query = _fresh(core, described, stale, max_lag, max_staleness).add_time("as_of", as_of)
     target = _of_key(described, key, "", query)
-    holders = yield from core.holders(described, key)
-    answer = yield from core.ask(Question(target, holders=holders), timeout)
-    headers, body = answer.headers, answer.body
+    holders = yield from core.holders(described, key, until)
+    answer = yield from core.ask(Question(target, holders=holders), until)
+    headers = answer.headers
     if answer.status == 404:
-        error = error_of(404, headers, body)
+        error = error_of(404, headers, answer.body)
         if error.code != "key-not-found":
             raise error
         found = Answer(headers, key, False)
-    elif answer.status == 200:
-        said = json.loads(body)
-        value = described.value.from_json(said["value"])
-        found = Answer(headers, key, True, value, said.get("valid_from"), said.get("valid_to"))
     else:
-        raise error_of(answer.status, headers, body)
+        said = parsed(answer)
+        with understood():
+            value = described.value.from_json(said["value"])
+            found = Answer(headers, key, True, value, said.get("valid_from"), said.get("valid_to"))
     _note(core, described, found)
     return found
 
@@ -85,39 +84,42 @@ def get_many(
 ) -> Call[list[Answer]]:
     """The answers to many keys, in their order, 1,000 a request.
 
-    `timeout` is for each request. Within a session that has seen something of the view's topic,
-    keys are asked for one by one: a batch cannot say what it must have seen.
+    `timeout` is for each request. Within a session keys are asked for one by one: a batch cannot
+    say what it must have seen, and does not tell what it has.
     """
-    described = yield from core.view(view)
+    described = yield from core.view(view, core.until(timeout))
     asked = list(keys)
-    offsets = core.offsets
-    one_by_one = offsets is not None and offsets.of(described.topic) is not None
-    if one_by_one or described.key.name == "avro" or any(isinstance(key, Raw) for key in asked):
+    one_by_one = core.offsets is not None or described.key.name == "avro"
+    if one_by_one or any(isinstance(key, Raw) for key in asked):
         answers = []
         for key in asked:
             answers.append((yield from get(core, view, key, stale=stale, timeout=timeout)))
         return answers
     answers = []
-    target = Parameters().add("stale", stale).after(f"/views/{view}/batch")
-    to_json, from_json = described.key.to_json, described.value.from_json
+    target = Parameters().add("stale", stale).after(f"/views/{described.name}/batch")
+    written = [described.key.written(key) for key in asked]
+    from_json = described.value.from_json
     for start in range(0, len(asked), MOST_KEYS):
         some = asked[start : start + MOST_KEYS]
-        for key in some:
-            described.key.check(key)
-        body = b'{"keys":[%b]}' % b",".join([to_json(key) for key in some])
-        answer = yield from core.ask(posted(target, body, is_safe=True), timeout)
-        if answer.status != 200:
-            raise error_of(answer.status, answer.headers, answer.body)
-        for key, item in zip(some, json.loads(answer.body)["items"], strict=True):
-            status = item["status"]
+        body = b'{"keys":[%b]}' % b",".join(written[start : start + MOST_KEYS])
+        question = posted(target, body, is_safe=True)
+        answer = yield from core.ask(question, core.until(timeout))
+        said = parsed(answer)
+        with understood():
+            items = [
+                (key, item["status"], item.get("code"), item.get("value"))
+                for key, item in zip(some, said["items"], strict=True)
+            ]
+        for key, status, code, value in items:
             if status == 200:
-                answers.append(Answer(answer.headers, key, True, from_json(item["value"])))
+                with understood():
+                    answers.append(Answer(answer.headers, key, True, from_json(value)))
             elif status == 404:
                 answers.append(Answer(answer.headers, key, False))
             elif status == 503:  # of this key's partition alone: the point read waits, and says why
                 answers.append((yield from get(core, view, key, stale=stale, timeout=timeout)))
             else:
-                raise BadRequest(item["code"], f"Key {key!r} of view {view} is refused.")
+                raise problem(status, str(code), f"Key {key!r} of view {view} is refused.")
     return answers
 
 
@@ -137,11 +139,11 @@ def scan(
 ) -> Call[Pager[Entry]]:
     """The entries from one key to another, both within, in the order of the keys.
 
-    Page by page; or with `stream` as one stream, which costs the instances less (views whose keys
-    are JSON or Avro come by pages all the same). `limit`: of all pages together. `timeout`: for
-    each page, or each silence.
+    Page by page; or with `stream` as one stream, which costs the instances less (keys other than
+    string, bytes and whole numbers come by pages all the same). `limit`: of all pages together.
+    `timeout`: for each page, or each silence.
     """
-    described = yield from core.view(view)
+    described = yield from core.view(view, core.until(timeout))
     _check_page(page, limit)
 
     def query(last: Entry | None = None) -> Parameters:
@@ -156,7 +158,7 @@ def scan(
         )
 
     read = partial(_entry, described)
-    path = f"/views/{view}/keys"
+    path = f"/views/{described.name}/keys"
     if stream and _can_resume(described):
         return StreamPages(
             core, path, query, read, _same_key, limit=limit, timeout=timeout
@@ -186,7 +188,7 @@ def windows(
 ) -> Call[Pager[Window]]:
     """The windows of a key, or of all keys within `key_from` and `key_to`, that start within
     `from_` and `to`; in the order of key, start, sequence."""
-    described = yield from core.view(view)
+    described = yield from core.view(view, core.until(timeout))
     pager: Pager[Window] = _timed(
         core, described, "windows", partial(_window, described), _window_place, key, (from_, to),
         (key_from, key_to), order, limit, page, stream, (stale, max_lag, max_staleness), timeout,
@@ -214,7 +216,7 @@ def sessions(
 ) -> Call[Pager[Session]]:
     """The sessions of a key, or of all keys within `key_from` and `key_to`, that overlap
     `from_`–`to`; in the order of key, end, start."""
-    described = yield from core.view(view)
+    described = yield from core.view(view, core.until(timeout))
     pager: Pager[Session] = _timed(
         core, described, "sessions", partial(_session, described), _session_place, key, (from_, to),
         (key_from, key_to), order, limit, page, stream, (stale, max_lag, max_staleness), timeout,
@@ -238,7 +240,7 @@ def versions(
     timeout: float | None = None,
 ) -> Call[Pager[Version]]:
     """The versions of a key that were valid at any moment within `from_` and `to`."""
-    described = yield from core.view(view)
+    described = yield from core.view(view, core.until(timeout))
     pager: Pager[Version] = _timed(
         core, described, "versions", partial(_version, described), _version_place, key, (from_, to),
         (None, None), order, limit, page, False, (stale, max_lag, max_staleness), timeout,
@@ -258,12 +260,13 @@ def top(
 ) -> Call[Sequence[Entry]]:
     """The entries with the greatest (or least) numbers in the field `by` of their values; without
     `by`: of values that are numbers."""
-    described = yield from core.view(view)
+    until = core.until(timeout)
+    described = yield from core.view(view, until)
     query = Parameters().add("by", by).add("order", order).add("limit", limit).add("stale", stale)
-    answer = yield from core.ask(Question(query.after(f"/views/{view}/top")), timeout)
-    if answer.status != 200:
-        raise error_of(answer.status, answer.headers, answer.body)
-    return [_entry(described, item) for item in json.loads(answer.body)["items"]]
+    answer = yield from core.ask(Question(query.after(f"/views/{described.name}/top")), until)
+    said = parsed(answer)
+    with understood():
+        return [_entry(described, item) for item in said["items"]]
 
 
 def count(
@@ -276,11 +279,11 @@ def count(
 ) -> Call[Count]:
     """How many entries there are: RocksDB's estimate at once, or `exact` by looking at all."""
     query = Parameters().add("exact", "true" if exact else None).add("stale", stale)
-    answer = yield from core.ask(Question(query.after(f"/views/{view}/count")), timeout)
-    if answer.status != 200:
-        raise error_of(answer.status, answer.headers, answer.body)
-    said = json.loads(answer.body)
-    return Count(said["count"], said["exact"], Source(answer.headers))
+    target = query.after(f"/views/{quote(view, safe='')}/count")
+    answer = yield from core.ask(Question(target), core.until(timeout))
+    said = parsed(answer)
+    with understood():
+        return Count(said["count"], said["exact"], Source(answer.headers))
 
 
 def changes(
@@ -296,7 +299,7 @@ def changes(
     `after`: partition and offset of the last change that was seen; older ones are left out.
     `patience`: seconds for which nobody may be able to tell the changes before that is an error.
     """
-    described = yield from core.view(view)
+    described = yield from core.view(view, core.until(patience))
     described.key.segment(key)
     return Changes(core, described, key, after, patience)
 
@@ -309,28 +312,44 @@ def append(
     core: Core, view: str, key: Any, value: Any = DELETE, *, timeout: float | None = None
 ) -> Call[Appended]:
     """Appends a record to the view's topic (which must say `append = "on"`); without a value the
-    key is deleted. Unconfirmed: it may be there all the same."""
-    described = yield from core.view(view)
-    described.key.check(key)
-    body = b'{"key":%b' % described.key.to_json(key)
+    key is deleted. It is sent again only where it cannot have been written; Unconfirmed: it may be
+    there all the same."""
+    until = core.until(timeout)
+    described = yield from core.view(view, until)
+    body = b'{"key":%b' % described.key.written(key)
     if value is not DELETE:
-        described.value.check(value)
-        body += b',"value":%b' % described.value.to_json(value)
+        body += b',"value":%b' % described.value.written(value)
     question = posted(f"/topics/{described.topic}/records", body + b"}", is_safe=False)
-    answer = yield from core.ask(question, timeout)
-    if answer.status != 200:
-        raise error_of(answer.status, answer.headers, answer.body)
-    said = json.loads(answer.body)
-    written = Appended(said["partition"], said["offset"])
+    try:
+        said = parsed((yield from core.ask(question, until)))
+    except Unavailable as e:
+        if _may_be_written(e):
+            raise _unconfirmed(e) from None
+        raise
+    with understood():
+        written = Appended(said["partition"], said["offset"])
     if (offsets := core.offsets) is not None:
         offsets.wrote(described.topic, written.partition, written.offset)
     return written
 
 
+def _may_be_written(error: Unavailable) -> bool:
+    if isinstance(error, NoAnswer):
+        return error.may_have_arrived
+    return error.code not in NOTHING_DONE
+
+
+def _unconfirmed(error: Unavailable) -> Unconfirmed:
+    found = Unconfirmed(error.code, f"The record may be there all the same: {error.detail}")
+    found.status, found.retry_after, found.more = error.status, error.retry_after, error.more
+    return found
+
+
 def views(core: Core) -> Call[list[View]]:
     """All views."""
     said = yield from core.document("/views")
-    return [View.of(each) for each in said["views"]]
+    with understood():
+        return [View.of(each) for each in said["views"]]
 
 
 def view(core: Core, name: str) -> Call[View]:
@@ -375,7 +394,7 @@ def _of_key(described: View, key: Any, below: str, query: Parameters) -> str:
     return query.after(f"/views/{described.name}/keys/{segment}{below}")
 
 
-def _anybody() -> Call[tuple[str, ...]]:
+def _anybody(_: float) -> Call[tuple[str, ...]]:
     return ()
     yield
 
@@ -390,13 +409,13 @@ def _check_page(page: int, limit: int | None) -> None:
 def _prefix(described: View, prefix: str | bytes) -> str:
     if described.key.name not in ("string", "bytes"):
         raise BadUse(f"Keys of {described.key.name} have no prefix.")
-    described.key.check(prefix)
-    return quote(described.key.to_text(prefix), safe="")
+    return described.key.parameter(prefix)
 
 
 def _can_resume(described: View) -> bool:
-    """Whether a key that has come can be named as a bound: of documents every byte counts."""
-    return described.key.name not in ("json", "avro")
+    """Whether the very key that has come can be named as a bound: of documents every byte counts,
+    NaN has many forms, and the digits of a UUID may be capitals."""
+    return described.key.name in ("string", "bytes", "int32", "int64")
 
 
 def _narrowed(order: Order, first: Any, end: Any, last: Any) -> tuple[Any, Any]:
@@ -482,7 +501,8 @@ def _timed(
         return CursorPages(
             core, f"/views/{described.name}/keys/{segment}/{kind}", of_key,
             partial(read, key=key), limit=limit, page=page, timeout=timeout,
-            holders=lambda: core.holders(described, key), note=partial(_note, core, described),
+            holders=lambda until: core.holders(described, key, until),
+            note=partial(_note, core, described),
         )  # fmt: skip
     stale, max_lag, max_staleness = fresh
     if max_lag is not None or max_staleness is not None:

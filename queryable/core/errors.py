@@ -91,15 +91,19 @@ def error_of(status: int, headers: Mapping[str, str], body: bytes) -> QueryableE
         found.status = status
         return found
     more = {name: value for name, value in document.items() if name not in _OF_ALL}
-    kind = _BY_STATUS.get(status) or (BadRequest if 400 <= status < 500 else ServerError)
-    if code == "append-unconfirmed":
-        kind = Unconfirmed
-    error = kind(code, detail, **more)
-    error.status = status
+    error = problem(status, code, detail, **more)
     if isinstance(error, Unavailable):
         error.is_final = headers.get("retry-elsewhere") == "no"
         after = headers.get("retry-after", "")
         error.retry_after = float(after) if after.isdecimal() else 1.0
+    return error
+
+
+def problem(status: int, code: str, detail: str, **more: Any) -> QueryableError:
+    """The error of such a status and code."""
+    kind = _BY_STATUS.get(status) or (BadRequest if 400 <= status < 500 else ServerError)
+    error = kind(code, detail, **more)
+    error.status = status
     return error
 
 

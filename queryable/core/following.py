@@ -7,9 +7,9 @@ import json
 from typing import Any
 
 from queryable.core.answers import Change, Source
-from queryable.core.core import Core, Question
+from queryable.core.core import Core, Question, understood
 from queryable.core.effects import Call, Close, NoConnection, Pause, Read
-from queryable.core.errors import ServerError, Unavailable
+from queryable.core.errors import Unavailable
 from queryable.core.lines import Event, EventSplitter
 from queryable.core.views import View
 
@@ -34,7 +34,9 @@ class Changes:
         self._patience = patience
         self._stream: Any = None
         self._events = EventSplitter()
-        self._told: tuple[str, bool] | None = None
+        # an absent key's event is of the last record of all keys: each stream tells it anew
+        self._was_deleted = False
+        self._is_resumed = False
 
     def next(self) -> Call[list[Change]]:
         while True:
@@ -48,44 +50,49 @@ class Changes:
                 yield from self._drop()
                 yield Pause(_PAUSE)
                 continue
-            if changes := [self._change(event) for event in self._events.feed(chunk)]:
+            changes = [self._change(event) for event in self._events.feed(chunk)]
+            if changes := [change for change in changes if self._is_new(change)]:
                 return changes
 
     def _open(self) -> Call[None]:
         segment, is_base64 = self._view.key.segment(self._key)
         target = f"/views/{self._view.name}/keys/{segment}/changes"
+        target += "?encoding=base64url" if is_base64 else ""
         headers = {"accept": "text/event-stream"}
         if self._last is not None:
             headers["last-event-id"] = self._last
         deadline = self._core.clock() + self._patience
         while True:
-            holders = yield from self._core.holders(self._view, self._key)
-            question = Question(
-                target + ("?encoding=base64url" if is_base64 else ""), "GET", headers,
-                holders=holders,
-            )  # fmt: skip
             try:
+                holders = yield from self._core.holders(self._view, self._key)
+                question = Question(target, "GET", headers, holders=holders)
                 stream = yield from self._core.open(question, SILENCE)
                 break
             except Unavailable as e:
-                if e.is_final or self._core.clock() >= deadline:
+                if e.is_final or self._core.clock() + e.retry_after >= deadline:
                     raise
                 yield Pause(e.retry_after)
         self._stream = stream
         self._events = EventSplitter()
+        self._is_resumed = self._last is not None
         self.source = Source(stream.headers)
 
     def _change(self, event: Event) -> Change:
-        try:
+        with understood():
             partition, offset = map(int, event.id.split(":"))
             said = json.loads("\n".join(event.data))
             key = self._view.key.from_json(said["key"])
             is_deleted = event.kind == "deleted"
             value = None if is_deleted else self._view.value.from_json(said["value"])
-        except (ValueError, KeyError) as e:
-            raise ServerError("not-understood", f"no event of a change: {e!r}") from None
         self._last = event.id
+        if (offsets := self._core.offsets) is not None and offset >= 0:
+            offsets.wrote(self._view.topic, partition, offset)
         return Change(key, value, is_deleted, partition, offset)
+
+    def _is_new(self, change: Change) -> bool:
+        is_told_again = self._is_resumed and self._was_deleted and change.is_deleted
+        self._is_resumed, self._was_deleted = False, change.is_deleted
+        return not is_told_again
 
     def _drop(self) -> Call[None]:
         if self._stream is not None:

@@ -32,6 +32,10 @@ from queryable.core.errors import BadUse
 _NO_SEGMENTS = (b"", b".", b"..")
 
 
+def _fits_into_a_path(text: bytes) -> bool:
+    return text not in _NO_SEGMENTS and b"\0" not in text
+
+
 @dataclass(frozen=True, slots=True)
 class Raw:
     """Record bytes, as they are."""
@@ -95,22 +99,38 @@ class Format:
         """What Kafka has of it; None where only a schema tells. BadUse."""
         if isinstance(value, Raw):
             return value.data
-        self.check(value)
+        text = self._as(self.to_text, value)
         if self.codec is None:
             return None
         try:
-            return self.codec.from_text(self.to_text(value))
+            return self.codec.from_text(text)
         except ValueError as e:
             raise BadUse(f"{value!r} is no {self.name}: {e}.") from None
+
+    def _as(self, form: Callable[[Any], bytes], value: Any) -> bytes:
+        self.check(value)
+        try:
+            return form(value)
+        except (OverflowError, ValueError) as e:
+            if isinstance(e, BadUse):
+                raise
+            raise BadUse(f"{value!r} is no {self.name}: {e}.") from None
+
+    def parameter(self, value: Any) -> str:
+        """In a query string, percent-encoded; BadUse."""
+        return quote(self._as(self.to_text, value), safe="")
+
+    def written(self, value: Any) -> bytes:
+        """As a JSON document; BadUse."""
+        return self._as(self.to_json, value)
 
     def segment(self, value: Any) -> tuple[str, bool]:
         """A URL's path segment or parameter, percent-encoded, and whether it is base64url of the
         record bytes; BadUse."""
         if isinstance(value, Raw):
             return base64url(value.data), True
-        self.check(value)
-        text = self.to_text(value)
-        if text in _NO_SEGMENTS:
+        text = self._as(self.to_text, value)
+        if not _fits_into_a_path(text):
             raw = self.record_bytes(value)
             assert raw is not None  # no document is as short
             return base64url(raw), True

@@ -11,6 +11,11 @@ class LineSplitter:
     def __init__(self) -> None:
         self._rest = b""
 
+    @property
+    def is_between(self) -> bool:
+        """Whether all that has come are whole lines."""
+        return not self._rest
+
     def feed(self, chunk: bytes) -> list[bytes]:
         lines = (self._rest + chunk).split(b"\n")
         self._rest = lines.pop()

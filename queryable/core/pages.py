@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 from queryable.core.answers import Source
-from queryable.core.core import Core, Question
+from queryable.core.core import Core, Question, parsed, understood
 from queryable.core.effects import Call, Close, NoConnection, Read
-from queryable.core.errors import NoAnswer, ServerError, error_of
+from queryable.core.errors import NoAnswer, ServerError
 from queryable.core.lines import LineSplitter
 from queryable.core.parameters import Parameters
 
@@ -48,7 +48,7 @@ class CursorPages(Generic[T]):
         limit: int | None,
         page: int,
         timeout: float | None,
-        holders: Callable[[], Call[tuple[str, ...]]],
+        holders: Callable[[float], Call[tuple[str, ...]]],
         note: Callable[[Source], None] | None = None,
     ) -> None:
         """`read`: an item. `limit`: of all pages together. `note` is told of each page."""
@@ -70,17 +70,17 @@ class CursorPages(Generic[T]):
             return None
         size = self._page if self._left is None else min(self._page, self._left)
         query = self._query().add("limit", size).add("cursor", self._cursor)
-        holders = yield from self._holders()
+        until = self._core.until(self._timeout)
+        holders = yield from self._holders(until)
         question = Question(query.after(self._path), holders=holders)
-        answer = yield from self._core.ask(question, self._timeout)
-        if answer.status != 200:
-            raise error_of(answer.status, answer.headers, answer.body)
+        answer = yield from self._core.ask(question, until)
+        said = parsed(answer)
+        with understood():
+            items = [self._read(item) for item in said["items"]]
+            self._cursor = said["next"]
         self.source = Source(answer.headers)
         if self._note is not None:
             self._note(self.source)
-        said = json.loads(answer.body)
-        self._cursor = said["next"]
-        items = [self._read(item) for item in said["items"]]
         if self._left is not None:
             self._left -= len(items)
         self._is_over = self._cursor is None or self._left == 0
@@ -136,6 +136,8 @@ class StreamPages(Generic[T]):
                 continue
             if not chunk:
                 yield from self._drop()
+                if not self._lines.is_between:
+                    raise ServerError("not-understood", "the stream ends in the middle of a line")
                 self._is_over = True
                 break
             if items := self._new(self._lines.feed(chunk)):
@@ -144,6 +146,8 @@ class StreamPages(Generic[T]):
 
     def _open(self) -> Call[None]:
         query = self._query(self._last)
+        if self._last is None:  # later ones begin with what has come, which does not count
+            query.add("limit", self._left)
         question = Question(query.after(self._path), headers=_NDJSON)
         stream = yield from self._core.open(question, self._timeout)
         self._stream = stream
@@ -152,10 +156,8 @@ class StreamPages(Generic[T]):
         self.source = Source(stream.headers)
 
     def _new(self, lines: list[bytes]) -> list[T]:
-        try:
+        with understood():
             items = [self._read(json.loads(line)) for line in lines]
-        except ValueError as e:
-            raise ServerError("not-understood", f"a line that is not JSON: {e}") from None
         if self._is_behind and self._last is not None:
             come = 0
             while come < len(items) and self._has_come(items[come], self._last):

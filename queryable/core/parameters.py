@@ -8,6 +8,7 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from queryable.core.errors import BadUse
+from queryable.core.formats import Raw
 from queryable.core.views import View
 
 Time = int | str | datetime
@@ -43,13 +44,11 @@ def span_text(span: Span) -> str:
 
 def key_bound(view: View, key: Any) -> str:
     """A bound of a range of keys, percent-encoded; BadUse."""
-    text, is_base64 = view.key.segment(key)
-    if not is_base64:
-        return text
-    raw = view.key.record_bytes(key)
-    if raw is None or view.key.name not in ("string", "bytes"):
+    if not isinstance(key, Raw):
+        return view.key.parameter(key)
+    if view.key.name not in ("string", "bytes"):
         raise BadUse(f"{key!r} cannot be a bound.")
-    return quote(raw, safe="")
+    return quote(key.data, safe="")
 
 
 class Parameters:

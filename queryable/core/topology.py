@@ -31,6 +31,9 @@ class Topology:
 
     epoch: tuple[int, int]
     views: Mapping[str, _Placed]
+    instances: tuple[str, ...]
+    """Base URLs of all that are not dead."""
+
     document: Mapping[str, Any]
 
     @classmethod
@@ -52,7 +55,8 @@ class Topology:
                 view["partitioner"],
                 {partition: tuple(found) for partition, found in holders.items()},
             )
-        return cls(epoch_of(said["epoch"]), views, said)
+        alive = tuple(bases[each["id"]] for each in said["processors"] if each["state"] != "dead")
+        return cls(epoch_of(said["epoch"]), views, alive, said)
 
     def holders(self, view: str, key: bytes | None) -> tuple[str, ...]:
         """Base URLs of who holds the key, in the order in which to ask; none if that is not

@@ -46,4 +46,10 @@ def _commands(block: str) -> Iterator[tuple[str, str]]:
         yield first[0].rstrip("\n"), part[first.end() :]
 
 
+def session_of(page: Path) -> str:
+    """All blocks of kind `python`, which are one session of an interpreter."""
+    blocks = [text for kind, text in BLOCK.findall(page.read_text()) if kind == "python"]
+    return "\n".join(blocks)
+
+
 PAGES = [page for page in ALL_PAGES if examples_of(page)]

@@ -107,6 +107,7 @@ def test_what_looks_like_an_example_is_one_that_is_run(page: Path) -> None:
     for kind, block in blocks:
         assert kind, f"a block without its kind: {block}"
         assert kind == "console" or not re.search(r"curl|^\$ queryable", block, re.M), block
+        assert kind != "python" or block.startswith(">>> "), f"not run: {block}"
     for example in examples_of(page):
         assert "curl" in example.command or example.is_of_console
         assert example.shown, f"{example.command}: its answer is not shown"

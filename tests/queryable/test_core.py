@@ -88,6 +88,13 @@ def test_what_is_not_available_yet_is_asked_again_as_late_as_it_says() -> None:
     assert 0.75 <= pause <= 1.25
 
 
+def test_what_somebody_has_said_tells_more_than_that_time_ran_out() -> None:
+    driver = orders(problem(503, "not-up-to-offset", retry_after="1"), *[CUT] * 9, timeout=1.6)
+    with pytest.raises(Unavailable, match="not-up-to-offset"):
+        driver.ask(calls.get, "orders", "a")
+    assert len(driver.asked) > 1
+
+
 def test_lost_connections_are_opened_again_sooner() -> None:
     driver = orders(CUT, REFUSED, VALUE)
     assert driver.ask(calls.get, "orders", "a").value == 1
@@ -142,15 +149,19 @@ def test_appends_are_sent_again_only_where_nothing_can_have_been_written() -> No
         assert append(driver) == (2, 9)
         assert len(driver.asked) == 2
         assert driver.asked[1].body == b'{"key":"a","value":{"n":1}}'
-    for first, kind in (
-        (CUT, NoAnswer),
-        (problem(503, "append-unconfirmed", retry_after="1"), Unconfirmed),
-        (problem(503, "no-backend", retry_after="1"), Unavailable),
+    for first in (
+        CUT,
+        problem(503, "append-unconfirmed", retry_after="1"),
+        problem(503, "no-backend", retry_after="1"),
+        Response(504, {}, b"<html>"),
     ):
         driver = orders(first)
-        with pytest.raises(kind):
+        with pytest.raises(Unconfirmed):
             append(driver)
         assert len(driver.asked) == 1
+    # where nothing can have arrived, that is told
+    with pytest.raises(NoAnswer):
+        append(orders(*[REFUSED] * 20))
 
 
 def test_a_session_has_seen_what_it_wrote_and_read() -> None:
@@ -332,6 +343,20 @@ def test_changes_go_on_where_a_stream_ended() -> None:
     assert [(request.headers or {}).get("last-event-id") for request in driver.asked] == [
         None, "2:5", "2:5",
     ]  # fmt: skip
+
+
+def test_that_a_key_is_not_there_is_told_once() -> None:
+    absent = [b'id: 2:%d\nevent: deleted\ndata: {"key":"a"}\n\n' % n for n in (4, 6, 9)]
+    driver = orders(
+        ScriptedStream([absent[0], b""]),
+        ScriptedStream([absent[1], b""]),
+        ScriptedStream([event("a", 1, "2:8") + absent[2]]),
+    )
+    pager = driver.ask(calls.changes, "orders", "a")
+    assert [change.offset for change in driver.run(pager.next())] == [4]
+    # the second one tells nothing new, and the third goes on from where it was
+    assert [change.offset for change in driver.run(pager.next())] == [8, 9]
+    assert (driver.asked[-1].headers or {})["last-event-id"] == "2:6"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ What a reader may rely on stands in docs/queries/README.md, "The examples".
 
 from __future__ import annotations
 
+import doctest
 import inspect
 import os
 import re
@@ -25,7 +26,7 @@ import pytest
 from local.broker import Broker
 from queryable import Client
 from queryable.console.app import app
-from tests.docs.examples import PAGES, ROOT, Example, examples_of
+from tests.docs.examples import ALL_PAGES, PAGES, ROOT, Example, examples_of, session_of
 from tests.proxy.nginx import Nginx
 from tests.system.backends import settle
 from tests.system.conftest import Deploy
@@ -171,6 +172,20 @@ def test_every_example_answers_as_it_is_shown(console: Console, page: Path) -> N
     console.differing.clear()
     for example in examples_of(page):
         console.check(example)
+
+
+@pytest.mark.parametrize(
+    "page", list(filter(session_of, ALL_PAGES)), ids=lambda page: str(page.relative_to(ROOT))
+)
+def test_every_session_in_python_goes_as_it_is_shown(console: Console, page: Path) -> None:
+    text = session_of(page)
+    for shown_port, port in console.ports.items():
+        text = text.replace(f"127.0.0.1:{shown_port}", f"127.0.0.1:{port}")
+    session = doctest.DocTestParser().get_doctest(text, {}, page.name, str(page), 0)
+    told: list[str] = []
+    result = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(session, out=told.append)
+    assert result.attempted > 0
+    assert result.failed == 0, "".join(told)
 
 
 # what these start is started by tests of their own: in tests/e2e, and in test_stack.py

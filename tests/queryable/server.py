@@ -1,0 +1,81 @@
+"""A small HTTP server that knows one view and otherwise does what a test says: for what real
+instances do only when something is wrong."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from tests.queryable.scripted import ORDERS
+
+
+class Answering(BaseHTTPRequestHandler):
+    """One request; `server.said` is what to do with it, unless it asks for the view."""
+
+    protocol_version = "HTTP/1.1"
+    server: Server
+
+    def do_GET(self) -> None:
+        if self.path == "/views/orders":
+            self.say(200, ORDERS)
+        else:
+            self.server.asked.append(self.path)
+            self.server.said(self)
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.do_GET()
+
+    def say(self, status: int, document: Any, **headers: str) -> None:
+        body = document if isinstance(document, bytes) else json.dumps(document).encode()
+        self.send_response(status)
+        for name, text in headers.items():
+            self.send_header(name.replace("_", "-"), text)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def begin(self) -> None:
+        """Of a chunked answer."""
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+
+    def chunk(self, data: bytes) -> None:
+        self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
+
+    def hang_up(self) -> None:
+        self.close_connection = True
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, said: Callable[[Answering], None]) -> None:
+        super().__init__(("127.0.0.1", 0), Answering)
+        self.said = said
+        self.asked: list[str] = []
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+    def handle_error(self, *_: Any) -> None:
+        pass  # clients go away here
+
+
+@contextmanager
+def serving(said: Callable[[Answering], None]) -> Iterator[Server]:
+    with Server(said) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
