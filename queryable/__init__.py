@@ -16,12 +16,13 @@ from queryable.core.answers import (
     Change,
     Count,
     Entry,
+    Ranking,
     Session,
     Source,
     Version,
     Window,
 )
-from queryable.core.calls import ALL_KEYS, DELETE
+from queryable.core.calls import DELETE
 from queryable.core.errors import (
     BadRequest,
     BadUse,
@@ -34,6 +35,7 @@ from queryable.core.errors import (
     Unconfirmed,
 )
 from queryable.core.formats import Raw
+from queryable.core.parts import ALL_KEYS
 from queryable.core.views import View
 from queryable.sync import Client, Rows
 
@@ -57,6 +59,7 @@ __all__ = [
     "NotFound",
     "OutsideHistory",
     "QueryableError",
+    "Ranking",
     "Raw",
     "Rows",
     "ServerError",

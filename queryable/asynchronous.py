@@ -14,7 +14,7 @@ import aiohttp
 from yarl import URL
 
 from queryable import frames
-from queryable.core import calls
+from queryable.core import calls, histories
 from queryable.core.answers import Source
 from queryable.core.core import Core
 from queryable.core.effects import (
@@ -238,7 +238,7 @@ class AsyncClient:
     view = _asks(calls.view)
     topology = _asks(calls.topology)
     scan = _pages(calls.scan)
-    windows = _pages(calls.windows)
-    sessions = _pages(calls.sessions)
-    versions = _pages(calls.versions)
+    windows = _pages(histories.windows)
+    sessions = _pages(histories.sessions)
+    versions = _pages(histories.versions)
     changes = _pages(calls.changes)

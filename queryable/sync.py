@@ -19,7 +19,7 @@ from urllib3.exceptions import (
 )
 
 from queryable import frames
-from queryable.core import calls
+from queryable.core import calls, histories
 from queryable.core.answers import Source
 from queryable.core.core import Core
 from queryable.core.effects import (
@@ -237,7 +237,7 @@ class Client:
     view = _asks(calls.view)
     topology = _asks(calls.topology)
     scan = _pages(calls.scan)
-    windows = _pages(calls.windows)
-    sessions = _pages(calls.sessions)
-    versions = _pages(calls.versions)
+    windows = _pages(histories.windows)
+    sessions = _pages(histories.sessions)
+    versions = _pages(histories.versions)
     changes = _pages(calls.changes)

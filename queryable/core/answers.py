@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -101,6 +101,14 @@ class Entry(NamedTuple):
 
     key: Any
     value: Any
+
+
+class Ranking(list[Entry]):
+    """Entries, the first one first."""
+
+    def __init__(self, entries: Iterable[Entry], source: Source) -> None:
+        super().__init__(entries)
+        self.source = source
 
 
 class Window(NamedTuple):

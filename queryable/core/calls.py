@@ -6,7 +6,7 @@ what is below it (errors.py) is raised for all that is no answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 from urllib.parse import quote
@@ -17,23 +17,31 @@ from queryable.core.answers import (
     Change,
     Count,
     Entry,
-    Session,
+    Ranking,
     Source,
-    Version,
-    Window,
 )
 from queryable.core.core import NOTHING_DONE, Core, Question, parsed, posted, understood
 from queryable.core.effects import Call
-from queryable.core.errors import BadUse, NoAnswer, Unavailable, Unconfirmed, error_of, problem
+from queryable.core.errors import NoAnswer, Unavailable, Unconfirmed, error_of, problem
 from queryable.core.following import Changes
 from queryable.core.formats import Raw
 from queryable.core.pages import PAGE, CursorPages, Pager, StreamPages
 from queryable.core.parameters import Order, Parameters, Span, Stale, Time
+from queryable.core.parts import (
+    anybody,
+    can_resume,
+    check_page,
+    entry_of,
+    fresh_parameters,
+    narrowed,
+    note_seen,
+    prefix_text,
+    same_key,
+    target_of_key,
+)
 from queryable.core.views import View
 
 MOST_KEYS = 1000
-ALL_KEYS: Any = type("AllKeys", (), {"__repr__": lambda _: "ALL_KEYS"})()
-"""In place of a key: the windows or sessions of all of them."""
 
 
 def get(
@@ -55,8 +63,10 @@ def get(
     """
     until = core.until(timeout)
     described = yield from core.view(view, until)
-    query = _fresh(core, described, stale, max_lag, max_staleness).add_time("as_of", as_of)
-    target = _of_key(described, key, "", query)
+    query = fresh_parameters(core, described, stale, max_lag, max_staleness).add_time(
+        "as_of", as_of
+    )
+    target = target_of_key(described, key, "", query)
     holders = yield from core.holders(described, key, until)
     answer = yield from core.ask(Question(target, holders=holders), until)
     headers = answer.headers
@@ -70,7 +80,7 @@ def get(
         with understood():
             value = described.value.from_json(said["value"])
             found = Answer(headers, key, True, value, said.get("valid_from"), said.get("valid_to"))
-    _note(core, described, found)
+    note_seen(core, described, found)
     return found
 
 
@@ -144,108 +154,28 @@ def scan(
     `timeout`: for each page, or each silence.
     """
     described = yield from core.view(view, core.until(timeout))
-    _check_page(page, limit)
+    check_page(page, limit)
 
     def query(last: Entry | None = None) -> Parameters:
-        first, end = _narrowed(order, from_, to, last)
+        first, end = narrowed(order, from_, to, last)
         return (
             Parameters()
             .add_key("from", described, first)
             .add_key("to", described, end)
-            .add_encoded("prefix", None if prefix is None else _prefix(described, prefix))
+            .add_encoded("prefix", None if prefix is None else prefix_text(described, prefix))
             .add("order", order)
             .add("stale", stale)
         )
 
-    read = partial(_entry, described)
+    read = partial(entry_of, described)
     path = f"/views/{described.name}/keys"
-    if stream and _can_resume(described):
+    if stream and can_resume(described):
         return StreamPages(
-            core, path, query, read, _same_key, limit=limit, timeout=timeout
+            core, path, query, read, same_key, limit=limit, timeout=timeout
         )  # fmt: skip
     return CursorPages(
-        core, path, query, read, limit=limit, page=page, timeout=timeout, holders=_anybody
+        core, path, query, read, limit=limit, page=page, timeout=timeout, holders=anybody
     )
-
-
-def windows(
-    core: Core,
-    view: str,
-    key: Any = ALL_KEYS,
-    *,
-    from_: Time | None = None,
-    to: Time | None = None,
-    key_from: Any = None,
-    key_to: Any = None,
-    order: Order = "asc",
-    limit: int | None = None,
-    page: int = PAGE,
-    stream: bool = False,
-    stale: Stale | None = None,
-    max_lag: int | None = None,
-    max_staleness: Span | None = None,
-    timeout: float | None = None,
-) -> Call[Pager[Window]]:
-    """The windows of a key, or of all keys within `key_from` and `key_to`, that start within
-    `from_` and `to`; in the order of key, start, sequence."""
-    described = yield from core.view(view, core.until(timeout))
-    pager: Pager[Window] = _timed(
-        core, described, "windows", partial(_window, described), _window_place, key, (from_, to),
-        (key_from, key_to), order, limit, page, stream, (stale, max_lag, max_staleness), timeout,
-    )  # fmt: skip
-    return pager
-
-
-def sessions(
-    core: Core,
-    view: str,
-    key: Any = ALL_KEYS,
-    *,
-    from_: Time | None = None,
-    to: Time | None = None,
-    key_from: Any = None,
-    key_to: Any = None,
-    order: Order = "asc",
-    limit: int | None = None,
-    page: int = PAGE,
-    stream: bool = False,
-    stale: Stale | None = None,
-    max_lag: int | None = None,
-    max_staleness: Span | None = None,
-    timeout: float | None = None,
-) -> Call[Pager[Session]]:
-    """The sessions of a key, or of all keys within `key_from` and `key_to`, that overlap
-    `from_`–`to`; in the order of key, end, start."""
-    described = yield from core.view(view, core.until(timeout))
-    pager: Pager[Session] = _timed(
-        core, described, "sessions", partial(_session, described), _session_place, key, (from_, to),
-        (key_from, key_to), order, limit, page, stream, (stale, max_lag, max_staleness), timeout,
-    )  # fmt: skip
-    return pager
-
-
-def versions(
-    core: Core,
-    view: str,
-    key: Any,
-    *,
-    from_: Time | None = None,
-    to: Time | None = None,
-    order: Order = "asc",
-    limit: int | None = None,
-    page: int = PAGE,
-    stale: Stale | None = None,
-    max_lag: int | None = None,
-    max_staleness: Span | None = None,
-    timeout: float | None = None,
-) -> Call[Pager[Version]]:
-    """The versions of a key that were valid at any moment within `from_` and `to`."""
-    described = yield from core.view(view, core.until(timeout))
-    pager: Pager[Version] = _timed(
-        core, described, "versions", partial(_version, described), _version_place, key, (from_, to),
-        (None, None), order, limit, page, False, (stale, max_lag, max_staleness), timeout,
-    )  # fmt: skip
-    return pager
 
 
 def top(
@@ -257,7 +187,7 @@ def top(
     limit: int = 100,
     stale: Stale | None = None,
     timeout: float | None = None,
-) -> Call[Sequence[Entry]]:
+) -> Call[Ranking]:
     """The entries with the greatest (or least) numbers in the field `by` of their values; without
     `by`: of values that are numbers."""
     until = core.until(timeout)
@@ -266,7 +196,8 @@ def top(
     answer = yield from core.ask(Question(query.after(f"/views/{described.name}/top")), until)
     said = parsed(answer)
     with understood():
-        return [_entry(described, item) for item in said["items"]]
+        entries = [entry_of(described, item) for item in said["items"]]
+    return Ranking(entries, Source(answer.headers))
 
 
 def count(
@@ -360,175 +291,3 @@ def view(core: Core, name: str) -> Call[View]:
 def topology(core: Core) -> Call[Mapping[str, Any]]:
     """Who holds what: the document of `GET /processors`."""
     return (yield from core.topology()).document
-
-
-# --- parts of questions
-
-
-def _fresh(
-    core: Core,
-    described: View,
-    stale: Stale | None,
-    max_lag: int | None,
-    max_staleness: Span | None,
-) -> Parameters:
-    offsets = core.offsets
-    return (
-        Parameters()
-        .add("min_offset", None if offsets is None else offsets.of(described.topic))
-        .add("stale", stale)
-        .add("max_lag", max_lag)
-        .add_span("max_staleness", max_staleness)
-    )
-
-
-def _note(core: Core, described: View, source: Source) -> None:
-    if (offsets := core.offsets) is not None:
-        offsets.read(described.topic, source.partition, source.position)
-
-
-def _of_key(described: View, key: Any, below: str, query: Parameters) -> str:
-    segment, is_base64 = described.key.segment(key)
-    if is_base64:
-        query.add("encoding", "base64url")
-    return query.after(f"/views/{described.name}/keys/{segment}{below}")
-
-
-def _anybody(_: float) -> Call[tuple[str, ...]]:
-    return ()
-    yield
-
-
-def _check_page(page: int, limit: int | None) -> None:
-    if not 1 <= page <= PAGE:
-        raise BadUse(f"page={page} is not within 1 to {PAGE}.")
-    if limit is not None and limit < 0:
-        raise BadUse(f"limit={limit} is less than 0.")
-
-
-def _prefix(described: View, prefix: str | bytes) -> str:
-    if described.key.name not in ("string", "bytes"):
-        raise BadUse(f"Keys of {described.key.name} have no prefix.")
-    return described.key.parameter(prefix)
-
-
-def _can_resume(described: View) -> bool:
-    """Whether the very key that has come can be named as a bound: of documents every byte counts,
-    NaN has many forms, and the digits of a UUID may be capitals."""
-    return described.key.name in ("string", "bytes", "int32", "int64")
-
-
-def _narrowed(order: Order, first: Any, end: Any, last: Any) -> tuple[Any, Any]:
-    if last is None:
-        return first, end
-    return (last.key, end) if order == "asc" else (first, last.key)
-
-
-def _same_key(item: Entry, last: Entry) -> bool:
-    return bool(item.key == last.key)
-
-
-def _entry(described: View, item: Mapping[str, Any]) -> Entry:
-    return Entry(described.key.from_json(item["key"]), described.value.from_json(item["value"]))
-
-
-def _window(described: View, item: Mapping[str, Any], key: Any = ALL_KEYS) -> Window:
-    return Window(
-        described.key.from_json(item["key"]) if key is ALL_KEYS else key,
-        item["start"],
-        item["end"],
-        item["sequence"],
-        described.value.from_json(item["value"]),
-    )
-
-
-def _window_place(item: Window) -> tuple[int, int]:
-    return item.start, item.sequence
-
-
-def _session(described: View, item: Mapping[str, Any], key: Any = ALL_KEYS) -> Session:
-    return Session(
-        described.key.from_json(item["key"]) if key is ALL_KEYS else key,
-        item["start"],
-        item["end"],
-        described.value.from_json(item["value"]),
-    )
-
-
-def _session_place(item: Session) -> tuple[int, int]:
-    return item.end, item.start
-
-
-def _version(described: View, item: Mapping[str, Any], key: Any = ALL_KEYS) -> Version:
-    return Version(
-        key, item["valid_from"], item["valid_to"], described.value.from_json(item["value"])
-    )
-
-
-def _version_place(item: Version) -> tuple[int, int]:
-    return item.valid_from, 0
-
-
-def _timed(
-    core: Core,
-    described: View,
-    kind: str,
-    read: Any,
-    place: Any,
-    key: Any,
-    times: tuple[Time | None, Time | None],
-    keys: tuple[Any, Any],
-    order: Order,
-    limit: int | None,
-    page: int,
-    stream: bool,
-    fresh: tuple[Stale | None, int | None, Span | None],
-    timeout: float | None,
-) -> Any:
-    """The pager of what has times: of one key, or of all."""
-    _check_page(page, limit)
-    if key is not ALL_KEYS:
-        if keys != (None, None):
-            raise BadUse("key_from and key_to are for the entries of all keys.")
-
-        def of_key() -> Parameters:
-            query = _fresh(core, described, *fresh)
-            if described.key.segment(key)[1]:
-                query.add("encoding", "base64url")
-            return query.add_time("from", times[0]).add_time("to", times[1]).add("order", order)
-
-        segment, _ = described.key.segment(key)
-        return CursorPages(
-            core, f"/views/{described.name}/keys/{segment}/{kind}", of_key,
-            partial(read, key=key), limit=limit, page=page, timeout=timeout,
-            holders=lambda until: core.holders(described, key, until),
-            note=partial(_note, core, described),
-        )  # fmt: skip
-    stale, max_lag, max_staleness = fresh
-    if max_lag is not None or max_staleness is not None:
-        raise BadUse("max_lag and max_staleness are for the entries of one key.")
-
-    def of_all(last: Any = None) -> Parameters:
-        first, end = _narrowed(order, *keys, last)
-        return (
-            Parameters()
-            .add_time("from", times[0])
-            .add_time("to", times[1])
-            .add_key("key_from", described, first)
-            .add_key("key_to", described, end)
-            .add("order", order)
-            .add("stale", stale)
-        )
-
-    def has_come(item: Any, last: Any) -> bool:
-        if item.key != last.key:
-            return False
-        before = place(item) <= place(last) if order == "asc" else place(item) >= place(last)
-        return bool(before)
-
-    path = f"/views/{described.name}/{kind}"
-    if stream and _can_resume(described):
-        return StreamPages(core, path, of_all, read, has_come, limit=limit, timeout=timeout)
-    return CursorPages(
-        core, path, of_all, read, limit=limit, page=page, timeout=timeout, holders=_anybody
-    )

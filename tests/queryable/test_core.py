@@ -17,7 +17,7 @@ from queryable import (
     Unavailable,
     Unconfirmed,
 )
-from queryable.core import calls
+from queryable.core import calls, histories
 from queryable.core.core import MOST_ATTEMPTS
 from queryable.core.effects import NoConnection, Response
 from tests.queryable.scripted import (
@@ -183,7 +183,7 @@ def test_histories_belong_to_a_session_too() -> None:
     driver = Driver(ok(visits), page, page)
     with driver.core.session():
         for _ in range(2):
-            driver.run(driver.ask(calls.sessions, "visits", "a").next())
+            driver.run(driver.ask(histories.sessions, "visits", "a").next())
     assert "min_offset" not in driver.targets[1]
     assert "min_offset=1:3" in driver.targets[2]
 
@@ -260,6 +260,13 @@ def test_pages_follow_their_cursors() -> None:
     ]  # fmt: skip
 
 
+def test_a_ranking_knows_where_it_is_from() -> None:
+    said = ok({"items": [{"key": "a", "value": 2}]}, lag="3", served_by="b1; active")
+    ranking = orders(said).ask(calls.top, "orders", "n")
+    assert ranking == [("a", 2)]
+    assert (ranking.source.lag, ranking.source.served_by) == (3, "b1")
+
+
 def test_limits_are_of_all_pages_together() -> None:
     driver = orders(page("a", "b", next_="c1"), page("c", next_="c2"))
     assert len(rows(driver, calls.scan, "orders", limit=3, page=2)) == 3
@@ -302,7 +309,7 @@ def test_a_stream_of_windows_goes_on_after_the_last_window_of_its_key() -> None:
         ScriptedStream([windows(*every[:2]), cut]),
         ScriptedStream([windows(*every[:1]), windows(*every[1:]), b""]),
     )
-    found = rows(driver, calls.windows, "w", stream=True)
+    found = rows(driver, histories.windows, "w", stream=True)
     assert [(row.key, row.start, row.sequence) for row in found] == every
     assert "key_from=a" in driver.targets[2]
 
@@ -367,7 +374,7 @@ def test_that_a_key_is_not_there_is_told_once() -> None:
         (calls.scan, ("orders",), {"page": 0}),
         (calls.scan, ("orders",), {"limit": -1}),
         (calls.append, ("orders", "a", float("nan")), {}),
-        (calls.windows, ("orders", "a"), {"key_from": "a"}),
+        (histories.windows, ("orders", "a"), {"key_from": "a"}),
     ],
 )
 def test_what_cannot_be_asked_is_not_sent(
