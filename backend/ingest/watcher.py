@@ -139,12 +139,16 @@ class Watcher:
             request_timeout=self._timeout,
         )
         for partition, future in answers.items():
+            where = f"{partition.topic}-{partition.partition}"
             try:
-                found[partition.topic][partition.partition] = future.result(
-                    self._timeout + 1
-                ).offset
+                offset = future.result(self._timeout + 1).offset
             except (KafkaException, TimeoutError) as e:
-                self._say(partition.topic, f"{partition.topic}-{partition.partition}: {e}")
+                self._say(partition.topic, f"{where}: {e}")
+                continue
+            if offset < 0:  # librdkafka's "invalid": taken for an end, it would be a truncated log
+                self._say(partition.topic, f"{where}: the broker tells no offset")
+                continue
+            found[partition.topic][partition.partition] = offset
         return found
 
     def _delete_retention_of(self, topic: str, topic_id: str) -> int | None:
