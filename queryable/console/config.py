@@ -54,7 +54,7 @@ def read_config() -> dict[str, Any]:
     for name, value in said.items():
         if name not in _KNOWN:
             raise BadUse(f"{path}: {name!r} is no setting; there are {', '.join(_KNOWN)}.")
-        if not isinstance(value, _KNOWN[name]):
+        if type(value) not in _KNOWN[name]:  # true is an int, too
             raise BadUse(f"{path}: {name} cannot be {value!r}.")
     return said
 
