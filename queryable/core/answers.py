@@ -81,7 +81,7 @@ class Answer(Source):
         valid_from: int | None = None,
         valid_to: int | None = None,
     ) -> None:
-        super().__init__(headers)
+        self._headers = headers
         self.key = key
         self.found = found
         self.value = value

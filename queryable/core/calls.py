@@ -115,21 +115,22 @@ def get_many(
         question = posted(target, body, is_safe=True)
         answer = yield from core.ask(question, core.until(timeout))
         said = parsed(answer)
+        headers, others = answer.headers, []
         with understood():
-            items = [
-                (key, item["status"], item.get("code"), item.get("value"))
-                for key, item in zip(some, said["items"], strict=True)
-            ]
-        for key, status, code, value in items:
-            if status == 200:
-                with understood():
-                    answers.append(Answer(answer.headers, key, True, from_json(value)))
-            elif status == 404:
-                answers.append(Answer(answer.headers, key, False))
-            elif status == 503:  # of this key's partition alone: the point read waits, and says why
-                answers.append((yield from get(core, view, key, stale=stale, timeout=timeout)))
-            else:
-                raise problem(status, str(code), f"Key {key!r} of view {view} is refused.")
+            for key, item in zip(some, said["items"], strict=True):
+                status = item["status"]
+                if status == 200:
+                    answers.append(Answer(headers, key, True, from_json(item["value"])))
+                    continue
+                answers.append(Answer(headers, key, False))
+                if status != 404:
+                    others.append((len(answers) - 1, status, str(item["code"])))
+        for number, status, code in others:
+            key = asked[number]
+            if status != 503:
+                raise problem(status, code, f"Key {key!r} of view {view} is refused.")
+            # of this key's partition alone: the point read waits, and says why
+            answers[number] = yield from get(core, view, key, stale=stale, timeout=timeout)
     return answers
 
 

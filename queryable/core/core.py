@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from queryable.core.documents import document_of
 from queryable.core.effects import (
     Call,
     Close,
@@ -257,7 +257,7 @@ def parsed(answer: Response) -> Any:
     if answer.status != 200:
         raise error_of(answer.status, answer.headers, answer.body)
     with understood():
-        return json.loads(answer.body)
+        return document_of(answer.body)
 
 
 def read_all(stream: Any) -> Call[bytes]:

@@ -3,11 +3,11 @@ ended."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from queryable.core.answers import Change, Source
 from queryable.core.core import Core, Question, understood
+from queryable.core.documents import document_of
 from queryable.core.effects import Call, Close, NoConnection, Pause, Read
 from queryable.core.errors import Unavailable
 from queryable.core.lines import Event, EventSplitter
@@ -80,7 +80,7 @@ class Changes:
     def _change(self, event: Event) -> Change:
         with understood():
             partition, offset = map(int, event.id.split(":"))
-            said = json.loads("\n".join(event.data))
+            said = document_of("\n".join(event.data).encode())
             key = self._view.key.from_json(said["key"])
             is_deleted = event.kind == "deleted"
             value = None if is_deleted else self._view.value.from_json(said["value"])

@@ -3,12 +3,12 @@ again where it broke."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 from queryable.core.answers import Source
 from queryable.core.core import Core, Question, parsed, understood
+from queryable.core.documents import document_of
 from queryable.core.effects import Call, Close, NoConnection, Read
 from queryable.core.errors import NoAnswer, ServerError
 from queryable.core.lines import LineSplitter
@@ -157,7 +157,7 @@ class StreamPages(Generic[T]):
 
     def _new(self, lines: list[bytes]) -> list[T]:
         with understood():
-            items = [self._read(json.loads(line)) for line in lines]
+            items = [self._read(document_of(line)) for line in lines]
         if self._is_behind and self._last is not None:
             come = 0
             while come < len(items) and self._has_come(items[come], self._last):
