@@ -104,7 +104,9 @@ class Transport:
             allow_redirects=False,
             # `connect`: until there is a connection, also where others have all that there may be
             timeout=aiohttp.ClientTimeout(
-                total=total, connect=request.timeout, sock_read=request.timeout
+                total=total,
+                connect=request.timeout,
+                sock_read=request.timeout if total is None else None,
             ),
         )
 
