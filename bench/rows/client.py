@@ -29,7 +29,7 @@ def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
     backend = stack.filled_backend()
     proxy = stack.launch_proxy(backend)
     url, count = f"http://127.0.0.1:{proxy.port}", str(stack.count)
-    reads = str(max(plan.gets // 100, 100))
+    reads = str(max(plan.gets // 200, 100))
     batches = str(max(plan.gets // 1000, 20))
     found: dict[str, list[Said]] = {name: [] for name in (*_SINGLY, _MANY)}
     for _ in range(plan.rounds):
