@@ -125,7 +125,7 @@ class _Connection(ASGIProtocol):  # type: ignore[misc]
         """Point reads that can be answered at once go round gunicorn and ASGI; the answers are the
         same."""
         # nothing of a request may have been read before
-        if self._awaiting_request and not self._has_begun:
+        if not self._has_begun:
             answer = self._at_once(data)
             if answer is not None:
                 self._safe_write(_response(answer))
@@ -152,7 +152,7 @@ class _Connection(ASGIProtocol):  # type: ignore[misc]
     async def _serve_http_request(self, request: Any, sockname: Any, peername: Any) -> bool:
         keeps = bool(await super()._serve_http_request(request, sockname, peername))
         # what came behind it is fed to the parser before anything else can be received
-        self._has_begun = False
+        self._has_begun = not keeps
         return keeps
 
     def _keepalive_timeout(self) -> None:
