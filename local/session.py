@@ -9,10 +9,8 @@ of a real run.
 from __future__ import annotations
 
 import os
-import pty
 import re
 import shlex
-import subprocess
 import sys
 from io import StringIO
 from pathlib import Path
@@ -22,6 +20,7 @@ from rich.text import Text
 
 from local.errors import LocalError, friendly
 from local.settings import REPOSITORY
+from local.terminal import run_in_terminal
 
 PICTURE = REPOSITORY / "docs" / "console.svg"
 WIDTH = 128
@@ -35,31 +34,14 @@ COMMANDS = (
     "queryable scan latest-departure --prefix N10 --limit 2 --json",
     "queryable watch word-count lambda --count 1",
 )
-_TIMEOUT = 30.0  # s a command
 
 
 def shown(command: str) -> str:
     """What a terminal gets of a command, with its colours; LocalError if it fails."""
-    leader, follower = pty.openpty()
-    environment = {**os.environ, "COLUMNS": str(WIDTH), "TERM": "xterm-256color"}
     arguments = [sys.executable, "-m", *shlex.split(command)]
-    process = subprocess.Popen(
-        arguments, stdin=subprocess.DEVNULL, stdout=follower, stderr=follower, env=environment
-    )
-    os.close(follower)
-    parts = []
-    while True:
-        try:
-            part = os.read(leader, 65_536)
-        except OSError:  # as Linux says the end of a terminal
-            break
-        if not part:
-            break
-        parts.append(part)
-    os.close(leader)
-    output = b"".join(parts).decode().replace("\r\n", "\n")
-    if process.wait(_TIMEOUT) not in (0, 1):
-        raise LocalError(f"{command!r} ended with {process.returncode}:\n{output}")
+    status, output = run_in_terminal(arguments, os.environ, WIDTH, "xterm-256color")
+    if status not in (0, 1):
+        raise LocalError(f"{command!r} ended with {status}:\n{output}")
     return output
 
 

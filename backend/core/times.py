@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 _WHOLE = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _DURATION = re.compile(r"(?P<number>[0-9]{1,9})(?P<unit>ms|s|m|h|d)", re.ASCII)
@@ -25,7 +25,7 @@ def parse_time(text: str) -> int:
         ) from None
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} has no zone: end it with Z or an offset such as %2B01:00")
-    return (moment - _EPOCH) // _MS
+    return (moment - EPOCH) // _MS
 
 
 def parse_duration(text: str) -> int:

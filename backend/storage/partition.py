@@ -57,7 +57,7 @@ class StorePartition:
         self._flushing = False
         self._closed = False
         self._memory = memory
-        self._db = _open(path, options)
+        self._db = open_db(path, options)
         if memory:
             # nothing to recover; nor can this environment sync a log
             unlogged = WriteOptions()
@@ -188,7 +188,7 @@ class StorePartition:
         self._closed = True
         try:
             self._db.close()
-            self._db = _open(self.path, options)
+            self._db = open_db(self.path, options)
         except Exception as e:
             raise _store_error(f"opening {self.path} again", e) from e
         self._read = self._db.get
@@ -277,7 +277,7 @@ class StorePartition:
             shutil.rmtree(self.path, ignore_errors=True)
 
 
-def _open(path: Path, options: Options) -> Rdict:
+def open_db(path: Path, options: Options) -> Rdict:
     # An existing one's column family has to be named. Its options come from its own files else,
     # where neither the shared block cache nor the filters are (rocksdict 0.3.29).
     return Rdict(str(path), options, {"default": options})

@@ -13,6 +13,7 @@ import random
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from statistics import median
 
 import aiohttp
@@ -80,22 +81,16 @@ def _found(status: int) -> None:
         raise SystemExit(f"a read was answered with {status}")
 
 
-def _client(url: str, path: str, count: int, many: int, keys: int) -> dict[str, float]:
+def _client(
+    url: str, path: str, count: int, many: int, keys: int, direct: bool = False
+) -> dict[str, float]:
     def ask(asked: list[str]) -> None:
         if keys == 1:
             _found(200 if client.get(records.VIEW, asked[0]).found else 404)
         else:
             _found(200 if all(client.get_many(records.VIEW, asked)) else 404)
 
-    with Client(url) as client:
-        return _timed(ask, count, many, keys)
-
-
-def _direct(url: str, path: str, count: int, many: int, keys: int) -> dict[str, float]:
-    def ask(asked: list[str]) -> None:
-        _found(200 if client.get(records.VIEW, asked[0]).found else 404)
-
-    with Client(url, direct=True) as client:
+    with Client(url, direct=direct) as client:
         return _timed(ask, count, many, keys)
 
 
@@ -133,9 +128,9 @@ def _aiohttp(url: str, path: str, count: int, many: int, keys: int) -> dict[str,
     return asyncio.run(run())
 
 
-_ASKING = {
+_ASKING: dict[str, Callable[[str, str, int, int, int], dict[str, float]]] = {
     "client": _client,
-    "client-direct": _direct,
+    "client-direct": partial(_client, direct=True),
     "urllib3": _urllib3,
     "async-client": _async_client,
     "aiohttp": _aiohttp,

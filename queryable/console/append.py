@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from queryable import DELETE, NoAnswer, Unconfirmed, View
+from queryable import DELETE, Unconfirmed, View
 from queryable.console.config import AsJson, Common, Timeout, Url
 from queryable.console.exits import UNAVAILABLE, ends_well, say
 from queryable.console.options import ViewName
@@ -53,9 +53,7 @@ def append(
         record = DELETE if delete else _value(value, value_file, described)
         try:
             written = client.append(view, typed_key(key, described, raw), record)
-        except (Unconfirmed, NoAnswer) as error:
-            if isinstance(error, NoAnswer) and not error.may_have_arrived:
-                raise
+        except Unconfirmed as error:
             say(
                 f"queryable: not confirmed: the record may be in {described.topic} or not; "
                 f"look with `queryable get {view} …` before it is appended again.\n{error}"

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from queryable.console.config import AsJson, Common, Timeout
 from queryable.console.differences import (
@@ -28,6 +25,7 @@ from queryable.console.differences import (
 )
 from queryable.console.exits import NOT_THERE, ends_well
 from queryable.console.output import is_for_people, print_table, write_line
+from queryable.console.progress import told
 from queryable.console.sides import Side
 from queryable.core.errors import BadUse
 
@@ -67,7 +65,12 @@ def diff(
         sides = Side(first_url, one, view), Side(second_url, other, view)
         _check_alike(*sides)
         comparison = Comparison(sides, show)
-        with _progress() as count:
+        with told(False, lambda: None) as rows:
+            read = itertools.count(1)
+
+            def count() -> None:
+                rows(next(read))
+
             if everything:
                 comparison.all(count)
             else:
@@ -86,33 +89,6 @@ def _check_alike(one: Side, other: Side) -> None:
                 f"View {one.about.name} cannot be compared: its {name} is {first} at {one.url} "
                 f"and {second} at {other.url}."
             )
-
-
-class _progress:
-    """On stderr, if that is a terminal. Gives what is to be called for each row that was read."""
-
-    _STEP = 100
-
-    def __init__(self) -> None:
-        is_seen = sys.stderr.isatty()
-        columns = (TextColumn("{task.completed:,} read"), TimeElapsedColumn())
-        console = Console(stderr=True)
-        self._bar = Progress(*columns, console=console, transient=True, disable=not is_seen)
-
-    def __enter__(self) -> Any:
-        self._bar.start()
-        task = self._bar.add_task("", total=None)
-        read = itertools.count(1)
-
-        def count() -> None:
-            # to show each would cost more than to read it
-            if (number := next(read)) % self._STEP == 0:
-                self._bar.update(task, completed=number)
-
-        return count
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
 
 
 @dataclass

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from base64 import urlsafe_b64encode
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from backend.core.codecs import from_base64url, to_base64url
+from backend.core.times import EPOCH
 from queryable import Raw, View
 from queryable.core.errors import BadUse
-from queryable.core.formats import Format
+from queryable.core.formats import Format, text_of_float
 
 # fields of rows that are epoch ms
 _TIMES = ("start", "end", "valid_from", "valid_to")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def typed(text: str, of: Format) -> Any:
@@ -42,8 +43,6 @@ def typed(text: str, of: Format) -> Any:
 def typed_key(text: str, view: View, is_raw: bool = False) -> Any:
     """A key; with `is_raw` base64url of its record bytes. BadUse."""
     if is_raw:
-        from backend.core.codecs import from_base64url
-
         try:
             return Raw(from_base64url(text.encode()))
         except ValueError as error:
@@ -54,9 +53,9 @@ def typed_key(text: str, view: View, is_raw: bool = False) -> Any:
 def plain(value: Any) -> Any:
     """As JSON has it."""
     if isinstance(value, (bytes, bytearray)):
-        return urlsafe_b64encode(value).rstrip(b"=").decode()
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+        return to_base64url(bytes(value)).decode()
+    if isinstance(value, float) and not math.isfinite(value):
+        return text_of_float(value)
     if isinstance(value, Raw):
         return plain(value.data)
     if isinstance(value, UUID):
@@ -81,7 +80,7 @@ def iso(ms: int | None) -> str | None:
     if ms is None:
         return None
     try:
-        moment = _EPOCH + timedelta(milliseconds=ms)
+        moment = EPOCH + timedelta(milliseconds=ms)
     except OverflowError:
         return str(ms)
     return moment.isoformat(timespec="milliseconds" if ms % 1000 else "seconds")[:-6] + "Z"

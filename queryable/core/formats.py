@@ -19,13 +19,12 @@ from __future__ import annotations
 
 import json
 import uuid
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from backend.core.codecs import KEY_CODECS, Codec
+from backend.core.codecs import KEY_CODECS, Codec, from_base64url, to_base64url
 from queryable.core.errors import BadUse
 
 # what clients and proxies would resolve, and what a path cannot hold
@@ -43,16 +42,7 @@ class Raw:
     data: bytes
 
 
-def base64url(raw: bytes) -> str:
-    """Without padding (RFC 4648, section 5)."""
-    return urlsafe_b64encode(raw).rstrip(b"=").decode()
-
-
-def _bytes_of(text: str) -> bytes:
-    return urlsafe_b64decode(text + "=" * (-len(text) % 4))
-
-
-def _text_of_float(number: float) -> str:
+def text_of_float(number: float) -> str:
     if number != number:
         return "NaN"
     if number in (float("inf"), float("-inf")):
@@ -128,12 +118,12 @@ class Format:
         """A URL's path segment or parameter, percent-encoded, and whether it is base64url of the
         record bytes; BadUse."""
         if isinstance(value, Raw):
-            return base64url(value.data), True
+            return to_base64url(value.data).decode(), True
         text = self._as(self.to_text, value)
         if not _fits_into_a_path(text):
             raw = self.record_bytes(value)
             assert raw is not None  # no document is as short
-            return base64url(raw), True
+            return to_base64url(raw).decode(), True
         return quote(text, safe=""), False
 
 
@@ -145,8 +135,8 @@ FORMATS = {
             "bytes",
             (bytes, bytearray),
             bytes,
-            lambda value: b'"%b"' % base64url(value).encode(),
-            _bytes_of,
+            lambda value: b'"%b"' % to_base64url(value),
+            lambda text: from_base64url(text.encode()),
             KEY_CODECS["bytes"],
         ),
         Format("int32", (int,), b"%d".__mod__, b"%d".__mod__, _same, KEY_CODECS["int32"]),
@@ -154,9 +144,9 @@ FORMATS = {
         Format(
             "float64",
             (float, int),
-            lambda value: _text_of_float(float(value)).encode(),
+            lambda value: text_of_float(float(value)).encode(),
             lambda value: KEY_CODECS["float64"].to_json(
-                KEY_CODECS["float64"].from_text(_text_of_float(float(value)).encode())
+                KEY_CODECS["float64"].from_text(text_of_float(float(value)).encode())
             ),
             float,
             KEY_CODECS["float64"],

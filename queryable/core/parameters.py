@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Literal
 from urllib.parse import quote
 
+from backend.core.times import EPOCH, parse_duration
 from queryable.core.errors import BadUse
 from queryable.core.formats import Raw
 from queryable.core.views import View
@@ -20,16 +20,13 @@ Span = str | timedelta
 Stale = Literal["allow", "never"]
 Order = Literal["asc", "desc"]
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_SPAN = re.compile(r"[0-9]{1,9}(ms|s|m|h|d)")
-
 
 def time_text(moment: Time) -> str:
     """BadUse."""
     if isinstance(moment, datetime):
         if moment.tzinfo is None:
             raise BadUse(f"{moment!r} has no zone: give it one, such as tzinfo=UTC.")
-        return str((moment - _EPOCH) // timedelta(milliseconds=1))
+        return str((moment - EPOCH) // timedelta(milliseconds=1))
     return str(moment)
 
 
@@ -37,8 +34,10 @@ def span_text(span: Span) -> str:
     """BadUse."""
     if isinstance(span, timedelta):
         return f"{span // timedelta(milliseconds=1)}ms"
-    if not _SPAN.fullmatch(span):
-        raise BadUse(f'{span!r} is no duration such as "500ms", "5s", "5m", "12h" or "7d".')
+    try:
+        parse_duration(span)
+    except ValueError as e:
+        raise BadUse(f"{e}.") from None
     return span
 
 

@@ -24,13 +24,13 @@ from runpy import run_path
 import pytest
 
 from local.broker import Broker
+from local.terminal import run_in_terminal
 from queryable import Client
 from queryable.console.app import app
 from tests.docs.examples import ALL_PAGES, PAGES, ROOT, Example, examples_of, session_of
 from tests.proxy.nginx import Nginx
 from tests.system.backends import settle
 from tests.system.conftest import Deploy
-from tests.terminal import run_in_terminal
 
 pytestmark = pytest.mark.system
 

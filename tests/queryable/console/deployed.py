@@ -15,12 +15,12 @@ from confluent_kafka import Producer
 from typer.testing import CliRunner
 
 from local.broker import Broker
+from local.terminal import run_in_terminal
 from queryable import Client
 from queryable.console.app import app
 from queryable.console.exits import FOUND
 from tests.conftest import MakeTopic
 from tests.system.backends import ROOT, Backends, views_toml
-from tests.terminal import run_in_terminal
 
 COMMAND = [sys.executable, "-m", "queryable"]
 HOUR = 3_600_000

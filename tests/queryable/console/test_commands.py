@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from local.terminal import Terminal
 from local.waiting import wait_until
 from queryable import DELETE, Client
 from queryable.console.app import app
@@ -22,7 +23,6 @@ from queryable.console.exits import FOUND, INTERRUPTED, NOT_THERE, UNAVAILABLE, 
 from tests.queryable.console.deployed import BEGAN, COMMAND, HOUR, MANY, Deployed
 from tests.queryable.scripted import ORDERS
 from tests.system.backends import START
-from tests.terminal import Terminal
 
 pytestmark = pytest.mark.system
 

@@ -83,8 +83,8 @@ class Terminal:
 
 
 def run_in_terminal(
-    command: Sequence[str], env: Mapping[str, str], columns: int = 100
+    command: Sequence[str], env: Mapping[str, str], columns: int = 100, term: str = "dumb"
 ) -> tuple[int, str]:
     """The command's status, and all that it wrote."""
-    with Terminal(command, env, columns) as terminal:
+    with Terminal(command, env, columns, term) as terminal:
         return terminal.wait(), terminal.text
