@@ -33,8 +33,11 @@ def spawn(
     With ``die_with_parent`` the kernel sends it SIGTERM when the *thread* that called this ends
     (prctl(2), PR_SET_PDEATHSIG): call it from a thread that lives as long as the child should.
     ``setpriv`` of util-linux sets that; where it is missing, orphans are left to their pid files.
+
+    The command begins with the default action for every signal. Without that it would ignore what
+    we ignore: SIGINT if a script started us with ``&``, SIGHUP if ``nohup`` did.
     """
-    words = list(command)
+    words = ["env", "--default-signal", *command]
     if die_with_parent and (setpriv := shutil.which("setpriv")):
         words = [setpriv, "--pdeathsig", "TERM", "--", *words]
     try:

@@ -29,7 +29,8 @@ class Terminal:
         size = {"COLUMNS": str(columns), "LINES": str(LINES)}
         try:
             self._process = subprocess.Popen(
-                command, stdin=side, stdout=side, stderr=side, start_new_session=True,
+                ["env", "--default-signal", *command],
+                stdin=side, stdout=side, stderr=side, start_new_session=True,
                 env={**env, "TERM": term, **size},
             )  # fmt: skip
         finally:

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from tests import conftest
+from tests import scheduling
 
 ROOT = Path(__file__).parents[1]
 
 
 def test_files_that_begin_first_are_there() -> None:
-    named = {*conftest.FIRST, *conftest.ONE_SESSION}
+    named = {*scheduling.FIRST, *scheduling.ONE_SESSION}
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
@@ -21,4 +21,4 @@ def test_whoever_needs_the_spark_session_shares_it(request: pytest.FixtureReques
         for item in request.session.items
         if "session" in getattr(item, "fixturenames", ())
     }
-    assert needing <= {*conftest.ONE_SESSION}
+    assert needing <= {*scheduling.ONE_SESSION}

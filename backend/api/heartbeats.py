@@ -26,6 +26,7 @@ class Heartbeats:
         self._topology: Topology | None = None
         self._neighbours: list[Member] = []
         self._task: asyncio.Task[None] | None = None
+        self._last_at = 0
 
     def start(self) -> None:
         """In the event loop."""
@@ -58,7 +59,9 @@ class Heartbeats:
 
     async def _ask(self, member: Member) -> None:
         serving, began = self._serving, time.monotonic()
-        sent = Heartbeat(serving.me.id, member.id, serving.state, time.time_ns() // 1_000_000)
+        # no two are alike, so that the answer to an earlier one is never taken for this one's
+        self._last_at = max(time.time_ns() // 1_000_000, self._last_at + 1)
+        sent = Heartbeat(serving.me.id, member.id, serving.state, self._last_at)
         secret = serving.topology.secret
         answered: Heartbeat | None = None
         try:

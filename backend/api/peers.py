@@ -92,7 +92,7 @@ class Heartbeat:
     sender: str
     receiver: str
     state: str
-    at: int  # ms, of the one that asks: the answer repeats it
+    at: int  # ms, of the one that asks, and different each time: the answer repeats it
 
     def sign(self, secret: str) -> bytes:
         """As it is sent: a signed JSON list."""

@@ -156,3 +156,21 @@ def test_a_command_that_is_missing_is_named(children: Supervisor, tmp_path: Path
     assert child.process.wait(20) != 0
     with pytest.raises(LocalError, match=f"{tmp_path}/missing"):
         children.check()
+
+
+def test_a_child_has_default_signals_whatever_its_parent_ignores(tmp_path: Path) -> None:
+    """As nohup leaves SIGHUP, and `&` in a script SIGINT: both are inherited."""
+    show = [sys.executable, "-c", "print(open('/proc/self/status').read())"]
+    script = (
+        "import signal; from pathlib import Path; from local.processes import spawn\n"
+        "for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):\n"
+        "    signal.signal(number, signal.SIG_IGN)\n"
+        f"spawn({show!r}, Path({str(tmp_path / 'log')!r})).wait(20)"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    [line] = [each for each in (tmp_path / "log").read_text().splitlines() if "SigIgn" in each]
+    ignored = int(line.split()[1], 16)
+    # Python itself ignores SIGPIPE and SIGXFSZ
+    assert [
+        n for n in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT) if ignored >> (n - 1) & 1
+    ] == []

@@ -11,6 +11,7 @@ import doctest
 import inspect
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from pathlib import Path
 from runpy import run_path
 
 import pytest
+from typer.testing import CliRunner
 
 from local.broker import Broker
 from local.terminal import run_in_terminal
@@ -248,8 +250,33 @@ def is_endless(line: str) -> bool:
     return "watch" in line and "--count" not in line
 
 
-@pytest.mark.parametrize("line", [line for line in examples_of_help() if not is_endless(line)])
-def test_every_example_of_the_help_runs(typed: Callable[[str], Typed], line: str) -> None:
+def needs_a_shell(line: str) -> bool:
+    """Pipes, redirections; and what is interrupted or waits for changes."""
+    return "watch" in line or bool({"|", ">"} & set(shlex.split(line)))
+
+
+@pytest.mark.parametrize("line", [line for line in examples_of_help() if not needs_a_shell(line)])
+def test_every_example_of_the_help_runs(
+    typed: Callable[[str], Typed], line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this process: to start Python for each costs more than what it does."""
+    example = typed(line)
+    monkeypatch.chdir(example.folder)
+    program, *arguments = shlex.split(example.command)
+    assert program == "queryable"
+    done = CliRunner().invoke(app, arguments, env=example.env)
+    # 1: not there, different, or something is wrong: so it may be; never wrong use
+    assert done.exit_code in (0, 1), done.output
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+
+
+@pytest.mark.parametrize(
+    "line",
+    [line for line in examples_of_help() if needs_a_shell(line) and not is_endless(line)],
+)
+def test_every_example_of_the_help_runs_in_a_shell(
+    typed: Callable[[str], Typed], line: str
+) -> None:
     example = typed(line)
     with example.start() as process:
         if "watch" in line:  # it ends when it has seen so many changes
@@ -260,7 +287,6 @@ def test_every_example_of_the_help_runs(typed: Callable[[str], Typed], line: str
                     if process.poll() is not None:
                         break
         output, _ = process.communicate(timeout=60)
-    # 1: not there, different, or something is wrong: so it may be; never wrong use
     assert process.returncode in (0, 1), output
     assert "Traceback" not in output
 

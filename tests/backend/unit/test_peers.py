@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from backend.api import heartbeats as heartbeats_module
 from backend.api.answer import Answer
 from backend.api.heartbeats import Heartbeats
 from backend.api.peers import MISSED_BY_THE_DEAD, Heartbeat, Peers
@@ -99,7 +101,10 @@ def placed(*holders: tuple[int, ...]) -> Topology:
 
 
 async def beats(line: Line, instance: Any, rounds: int) -> None:
-    heartbeats = Heartbeats(instance, cast(Any, line))
+    await beat(Heartbeats(instance, cast(Any, line)), rounds)
+
+
+async def beat(heartbeats: Heartbeats, rounds: int = 1) -> None:
     try:
         for _ in range(rounds):
             heartbeats.beat()
@@ -119,7 +124,11 @@ def test_heartbeats_go_to_holders_of_the_same_partitions_alone() -> None:
     assert set(line.asked[1:]) == {"b2", "b3"}
 
 
-def test_what_is_answered_counts_only_if_it_is_that_members_own() -> None:
+def test_what_is_answered_counts_only_if_it_is_that_members_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # all heartbeats within one millisecond: an answer still belongs to one of them
+    monkeypatch.setattr(heartbeats_module.time, "time_ns", lambda: 1_800_000_000_000_000_000)
     line, instance = Line(), serving(heartbeat_interval=60)
     instance.take_topology(placed((0, 1)))
     there = serving(instance_id="b2", heartbeat_interval=60)
@@ -139,14 +148,13 @@ def test_what_is_answered_counts_only_if_it_is_that_members_own() -> None:
         kept.append(asyncio.run_coroutine_threadsafe(other(body), loop).result())
         return kept[-1]
 
-    import threading
-
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="other")
     thread.start()
     try:
         line.answers["b2"] = answered
-        asyncio.run(beats(line, instance, 1))
+        ours = Heartbeats(instance, cast(Any, line))
+        asyncio.run(beat(ours))
         assert instance.peers.states() == {"b2": "draining"}
         assert there.peers.states() in ({}, {"b1": "starting"}, {"b1": "running"})
 
@@ -154,7 +162,7 @@ def test_what_is_answered_counts_only_if_it_is_that_members_own() -> None:
         stranger = Answer(200, [], Heartbeat("b2", "b1", "running", 1).sign("another secret"))
         for wrong in (kept[0], stranger, Answer(403, [], b""), Answer(200, [], b"")):
             line.answers["b2"] = lambda _, wrong=wrong: wrong
-            asyncio.run(beats(line, instance, 1))
+            asyncio.run(beat(ours))
         assert instance.peers.states() == {"b2": "dead"}
         assert other_status(loop, other, b"nonsense") == 403
         not_for_it = Heartbeat("b1", "b9", "running", 1).sign(SECRET)

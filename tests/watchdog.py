@@ -1,0 +1,100 @@
+"""A pytest plugin: the run ends by itself, whatever hangs in it, and says what failed at once.
+
+Three bounds, the next one for what the one before cannot end (pyproject.toml sets the first two):
+
+1. pytest-timeout raises in a test that takes too long. Its worker goes on with the next test.
+2. faulthandler prints all stacks of a worker that a signal does not reach (a call into C that does
+   not return), and ends it. The test counts as failed, another worker goes on.
+3. The watchdog ends a run in which no test begins or ends for SILENCE seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+SILENCE = 400.0  # s; more than faulthandler_timeout
+_LOOK_EVERY = 1.0  # s
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini("silence", "seconds without any event after which the run ends", default=SILENCE)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Python ignores SIGINT where its parent did (nohup, `&` in a script), and so does all that it
+    # starts: tests that interrupt a process would wait for it for ever.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Watchdog(float(config.getini("silence"))), "watchdog")
+
+
+class Watchdog:
+    """Follows the whole run: in the controller, where there are workers."""
+
+    def __init__(self, silence: float) -> None:
+        self._silence = silence
+        self._running: dict[str, float] = {}
+        self._last = time.monotonic()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        self._terminal = session.config.pluginmanager.get_plugin("terminalreporter")
+        self._has_workers = session.config.getoption("numprocesses", None) is not None
+        self._thread.start()
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._running[nodeid] = self._last = time.monotonic()
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        self._running.pop(nodeid, None)
+        self._last = time.monotonic()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._last = time.monotonic()
+        if report.when not in ("setup", "call", "teardown"):
+            self._running.pop(report.nodeid, None)  # a crash: no logfinish comes
+        if report.failed and self._has_workers:
+            # in full now: whoever ends a run that hangs never sees the summary
+            self._terminal.write_line("")
+            self._terminal.write_sep("_", f"FAILED {report.nodeid} ({report.when})")
+            self._terminal.write_line(report.longreprtext)
+
+    def pytest_sessionfinish(self) -> None:
+        self._last = time.monotonic()
+
+    def pytest_unconfigure(self) -> None:
+        self._over.set()
+
+    def _watch(self) -> None:
+        while not self._over.wait(_LOOK_EVERY):
+            silent = time.monotonic() - self._last
+            if silent > self._silence:
+                self._end_run(silent)
+
+    def _end_run(self, silent: float) -> None:
+        now = time.monotonic()
+        lines = [f"no test has begun or ended for {silent:.0f} s: the run ends. Still running:"]
+        lines += [f"  {nodeid}, for {now - at:.0f} s" for nodeid, at in self._running.items()]
+        print("", *lines, sep="\n", file=sys.__stderr__, flush=True)
+        for child in _children():
+            os.kill(child, signal.SIGKILL)
+        os._exit(1)
+
+
+def _children() -> list[int]:
+    """The workers: what they have started ends with them (see local.processes.spawn)."""
+    return [
+        int(pid)
+        for task in Path("/proc/self/task").iterdir()
+        for pid in (task / "children").read_text().split()
+    ]
