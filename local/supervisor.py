@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from local.errors import LocalError, tail
 from local.processes import end, end_pidfd, how_it_ended, open_if_same, spawn, start_time
+from local.waiting import wait_until
 
 GRACE = 15.0
 """Seconds from SIGTERM to SIGKILL."""
@@ -115,15 +115,14 @@ class Supervisor:
         self, condition: Callable[[], bool], timeout: float, what: str, interval: float = 0.1
     ) -> None:
         """Returns when ``condition`` holds; ``LocalError`` when a child dies or time is up."""
-        deadline = time.monotonic() + timeout
-        while not condition():
+
+        def holds() -> bool:
+            if condition():
+                return True
             self.check()
-            if time.monotonic() >= deadline:
-                logs = self._run_dir / "logs"
-                raise LocalError(
-                    f"waited {timeout:g} s for {what}, in vain. See the logs in {logs}."
-                )
-            time.sleep(interval)
+            return False
+
+        wait_until(holds, timeout, f"{what} (logs: {self._run_dir / 'logs'})", interval)
 
     def stop(self, names: Iterable[str]) -> None:
         """Ends these children, all at once; returns when all have ended."""

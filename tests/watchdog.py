@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-SILENCE = 400.0  # s; more than faulthandler_timeout
+SILENCE = 900.0  # s; more than faulthandler_timeout
 _LOOK_EVERY = 1.0  # s
 
 

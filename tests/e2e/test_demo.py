@@ -24,7 +24,7 @@ from tests.e2e.asking import Answer, ask_all
 from tests.e2e.demo import ALL_VIEWS, ROOT, AccessLog, Demo
 from tests.system.backends import COMMAND
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
 ODD_KEYS = (
     "a/b", "a%2Fb", "%", "100%", " ", "two words", "naïve", "日本", "processors", "views",
