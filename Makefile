@@ -87,6 +87,6 @@ format: $(INSTALLED) ## put Python files into the project's format
 	@$(BIN)/ruff format --quiet .
 
 clean: ## delete what the stack, tests and tools made; not the environment and the jars
-	@if [ -x $(BIN)/python ] && [ -d .run ]; then $(BIN)/python -m local down; fi
+	@if [ -x $(BIN)/python ] && [ -d .run ]; then QUERYABLE_RUN_DIR=.run $(BIN)/python -m local down; fi
 	@rm -rf .run .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	@find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

@@ -77,7 +77,7 @@ class Instance:
         }
         self._librdkafka = librdkafka
         custom = {view.name: load_store(view.store) for view in self._views if view.is_custom}
-        self._folder = DataFolder(settings.data_dir)
+        self._folder = DataFolder(settings.data_dir, application=settings.application_id)
         for name, store in custom.items():
             self._folder.use(name, store)
         self._held = Held(self._views)

@@ -28,6 +28,7 @@ from bench.report import Report
 from bench.rows import batch, client, factors, ingest, latency, launch, ndjson, reads, top
 from bench.stack import Stack
 from local.errors import LocalError, friendly
+from local.folders import claim
 from local.progress import bar
 from local.settings import REPOSITORY
 
@@ -173,7 +174,7 @@ def _own_cpu() -> float:
 def _alone(run_dir: Path) -> Iterator[None]:
     """Two runs at once would measure each other."""
     try:
-        run_dir.mkdir(parents=True, exist_ok=True)
+        claim(run_dir, "--run-dir")
         lock = (run_dir / "lock").open("w")
     except OSError as error:
         raise LocalError(f"cannot write {run_dir}: {error.strerror}. Use --run-dir.") from error

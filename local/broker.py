@@ -226,6 +226,11 @@ class Broker:
         return self.data_dir / "server.properties"
 
     def _lay_out(self) -> None:
+        if self.data_dir.exists() and any(self.data_dir.iterdir()) and not self._is_ours():
+            raise LocalError(
+                f"{self.data_dir} is not empty, and is no data folder of this broker: nothing in "
+                "it was changed. Name an empty or a new folder."
+            )
         if self._fresh and self.data_dir.exists():
             shutil.rmtree(self.data_dir)
         self._fresh = False  # once: a restart keeps its data
@@ -233,6 +238,17 @@ class Broker:
         lines = [f"{name}={_escaped(value)}" for name, value in self._all_properties().items()]
         self._config.write_text("\n".join(lines) + "\n")
         self._config.chmod(0o600)  # passwords of SASL users
+
+    def _is_ours(self) -> bool:
+        """Whether the data folder is one that was laid out here."""
+        try:
+            return self._log_dirs in self._config.read_text().splitlines()
+        except (OSError, UnicodeDecodeError):
+            return False
+
+    @property
+    def _log_dirs(self) -> str:
+        return f"log.dirs={_escaped(str(self.data_dir / 'logs'))}"
 
     def _all_properties(self) -> dict[str, str]:
         listeners = {"BROKER": self.port, "CONTROLLER": self._controller_port}

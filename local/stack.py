@@ -21,6 +21,7 @@ from local import http, nginx, ports, supervisor
 from local.broker import Broker, quiet_admin
 from local.data import DATASETS, DEMO_TOPICS
 from local.errors import LocalError
+from local.folders import claim
 from local.jars import kafka_jars, spark_jars
 from local.java import find_java
 from local.load import end_offsets, load
@@ -299,7 +300,7 @@ def ending_order(names: Iterable[str]) -> list[list[str]]:
 def lock(run_dir: Path) -> IO[str]:
     """The run folder's lock, held until the file is closed or this process ends."""
     try:
-        run_dir.mkdir(parents=True, exist_ok=True)
+        claim(run_dir)
         file = (run_dir / "lock").open("w")
     except OSError as error:
         raise LocalError(

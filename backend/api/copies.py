@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import shutil
 import time
 from pathlib import Path
 from typing import BinaryIO
@@ -68,7 +67,7 @@ class Copies:
         finally:
             self._under_way -= 1
             if folder is not None:
-                await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+                await asyncio.to_thread(held.store.drop_checkpoint, folder)
         return None
 
     async def _send(self, folder: Path, send: Send) -> int:

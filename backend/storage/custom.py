@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Protocol
 
 from backend.core.errors import ConfigurationError, StoreClosedError, StoreError
@@ -132,6 +133,9 @@ class CustomPartition:
 
     def checkpoint(self) -> None:
         """Nor can it be copied."""
+
+    def drop_checkpoint(self, files: Path) -> None:
+        """There is none."""
 
     def size(self) -> int:
         with self._lock:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
-import shutil
+import re
 import struct
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,44 +17,95 @@ from rocksdict import Env, Options
 from backend.core.errors import ConfigurationError
 from backend.storage.custom import CustomPartition, CustomStore
 from backend.storage.options import SharedMemory, Tuning
+from backend.storage.ownership import (
+    LOCK,
+    MARK,
+    Mark,
+    is_real_folder,
+    keep_private,
+    look,
+    make_private,
+    sync,
+)
 from backend.storage.partition import CHECKPOINT, StorePartition
+from backend.storage.recognition import is_store
 
 log = logging.getLogger(__name__)
 
-_LOCK = "~lock"  # no view can have this name: a view's folder lies beside it
 _ASIDE = ".aside-"
 _DELETED = ".deleted-"
 _COPY = ".copy-"
+_PARTITION = re.compile(r"\d+", re.ASCII)
+# what a crash leaves of something that was under way
+_UNDER_WAY = "|".join(map(re.escape, (_DELETED, _COPY, CHECKPOINT)))
+_LEFTOVER = re.compile(rf"\d+({_UNDER_WAY}).*", re.ASCII)
 
 
 class DataFolder:
-    """`<root>/<view>/<partition>` directories, locked for one process."""
+    """`<root>/<view>/<partition>` directories of one application, locked for one process.
 
-    def __init__(self, root: Path, tuning: Tuning | None = None) -> None:
-        """Create and lock the folder; ConfigurationError if it cannot be used."""
+    The root and each directory carry the application's mark (`ownership`). What does not is never
+    opened, moved or deleted.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        tuning: Tuning | None = None,
+        application: str = "queryable-topics",
+    ) -> None:
+        """Create, lock and mark the folder; ConfigurationError if it cannot be used, or is not ours
+        and not empty: then nothing in it is changed."""
         self.root = root
         self._memory = SharedMemory(tuning)
+        self._mark = Mark(application)
         self._custom: dict[str, type[CustomStore]] = {}
+        lock: int | None = None
         try:
-            root.mkdir(parents=True, exist_ok=True)
-            # the lock is the write test too: as root, permission bits tell nothing
-            self._lock = os.open(root / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if os.path.lexists(root / LOCK):
+                lock = _locked(root)
+            unmarked = look(root, application, is_store)
+            if lock is None:
+                # the lock is the write test too: as root, permission bits tell nothing
+                lock = _locked(root)
+                unmarked = look(root, application, is_store)  # another may have come first
+            if unmarked is not None:
+                self._mark_all(unmarked)
+            keep_private(root)
         except OSError as e:
+            if lock is not None:
+                os.close(lock)
             raise ConfigurationError(
                 f"the data folder {root} cannot be written: {e.strerror}. "
                 f"Set QUERYABLE_DATA_DIR to a folder that this user may write to."
             ) from e
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self._lock)
-            raise ConfigurationError(
-                f"the data folder {root} is in use by another instance. Every instance needs its "
-                f"own: set QUERYABLE_DATA_DIR."
-            ) from None
-        for mark in (_DELETED, _COPY, CHECKPOINT):
-            for leftover in root.glob(f"*/*{mark}*"):
-                shutil.rmtree(leftover, ignore_errors=True)
+        except ConfigurationError:
+            if lock is not None:
+                os.close(lock)
+            raise
+        self._lock = lock
+        for leftover in self._ours(_LEFTOVER):
+            self._mark.delete(leftover)
+
+    def _mark_all(self, stores: Iterable[Path]) -> None:
+        """The root last: where this breaks off it begins anew."""
+        for store in stores:
+            for path in (store.parent, store):
+                keep_private(path)
+            self._mark.put(store)
+            log.info("%s is marked as a store of application %s", store, self._mark.application)
+        self._mark.put(self.root)
+
+    def _ours(self, name: re.Pattern[str]) -> list[Path]:
+        """The directories `<view>/<name>` with our mark."""
+        return [
+            path
+            for view in self.root.iterdir()
+            if is_real_folder(view)
+            for path in view.iterdir()
+            if name.fullmatch(path.name) and self._mark.is_on(path)
+        ]
 
     def use(self, view: str, store: type[CustomStore]) -> None:
         """Keep the view's partitions in objects of this class."""
@@ -75,12 +127,13 @@ class DataFolder:
         if view in self._custom:
             return CustomPartition(f"{view}/{partition}", self._custom[view]()), None
         path = self.path(view, partition)
-        path.parent.mkdir(parents=True, exist_ok=True)
         if memory:
-            shutil.rmtree(path, ignore_errors=True)  # of the same view, when it was kept on disk
+            self._mark.delete(path)  # of the same view, when it was kept on disk
+            self._make(path)
             options = self._options()
             options.set_env(Env.mem_env())
-            return StorePartition(path, options, memory=True), None
+            return StorePartition(path, options, self._mark, memory=True), None
+        self._make(path)
         try:
             return self._open(path), None
         except Exception as e:
@@ -88,10 +141,20 @@ class DataFolder:
                 raise
             aside = self.set_aside(view, partition)
             reason = f"RocksDB cannot open it ({e}); kept aside as {aside.name}"
+        self._make(path)
         return self._open(path), reason
 
+    def _make(self, path: Path) -> None:
+        """The marked directory of a store; FolderRefused if what is there is not ours."""
+        make_private(path.parent)
+        if is_real_folder(path) and not os.path.lexists(path / MARK) and is_store(path):
+            # a version from before there were marks has used the folder since
+            self._mark.put(path)
+        self._mark.make(path)
+
     def _open(self, path: Path) -> StorePartition:
-        return StorePartition(path, self._options(), self._memory.options(loading=True))
+        loading = self._memory.options(loading=True)
+        return StorePartition(path, self._options(), self._mark, loading)
 
     def _options(self) -> Options:
         return self._memory.options()
@@ -99,10 +162,10 @@ class DataFolder:
     def set_aside(self, view: str, partition: int) -> Path:
         """Move a damaged (closed) store partition out of the way; the last one aside is kept."""
         path = self.path(view, partition)
-        if not path.exists():
+        if not self._mark.is_on(path):
             return path  # it was in memory
         for older in path.parent.glob(f"{path.name}{_ASIDE}*"):
-            shutil.rmtree(older, ignore_errors=True)
+            self._mark.delete(older)
         aside = path.with_name(f"{path.name}{_ASIDE}{time.time_ns() // 1_000_000}")
         path.rename(aside)
         return aside
@@ -110,27 +173,28 @@ class DataFolder:
     def delete(self, view: str, partition: int) -> None:
         """Delete a (closed) store partition; a crash half way leaves nothing that opens."""
         path = self.path(view, partition)
-        if path.exists():
+        if self._mark.is_on(path):
             doomed = path.with_name(f"{path.name}{_DELETED}{time.time_ns()}")
             path.rename(doomed)
-            shutil.rmtree(doomed, ignore_errors=True)
+            self._mark.delete(doomed)
 
     def exists(self, view: str, partition: int) -> bool:
-        return self.path(view, partition).exists()
+        return os.path.lexists(self.path(view, partition))
 
     def new_copy(self, view: str, partition: int) -> Path:
         """A new folder for the files of a copy; `adopt` or `discard` it."""
         path = self.path(view, partition)
         copy = path.with_name(f"{path.name}{_COPY}{time.time_ns()}")
-        copy.mkdir(parents=True)
+        self._make(copy)
         return copy
 
     def adopt(self, copy: Path, view: str, partition: int) -> None:
         """Makes a whole copy the store partition; raises what opening it raises.
 
         It has to reach the end before it answers: whoever gave it may be behind others that did.
+        Under its name it is on disk as a whole, also after a power failure.
         """
-        store = StorePartition(copy, self._options())
+        store = StorePartition(copy, self._options(), self._mark)
         try:
             if store.identity is None or store.position is None:
                 raise ValueError("it has no identity")
@@ -139,21 +203,39 @@ class DataFolder:
             )
         finally:
             store.close()
+        for file in copy.iterdir():
+            sync(file)
+        sync(copy)
         copy.rename(self.path(view, partition))
+        sync(copy.parent)
 
     def discard(self, copy: Path) -> None:
-        shutil.rmtree(copy, ignore_errors=True)
+        self._mark.delete(copy)
 
     def held(self) -> dict[str, list[int]]:
         """The store partitions on disk: view -> partitions."""
         found: dict[str, list[int]] = {}
-        for path in self.root.glob("*/*"):
-            if path.name.isdecimal() and path.is_dir():
-                found.setdefault(path.parent.name, []).append(int(path.name))
+        for path in self._ours(_PARTITION):
+            found.setdefault(path.parent.name, []).append(int(path.name))
         return found
 
     def close(self) -> None:
         os.close(self._lock)
+
+
+def _locked(root: Path) -> int:
+    """The folder's lock, for as long as it is open. ConfigurationError if another has it."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    lock = os.open(root / LOCK, flags, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise ConfigurationError(
+            f"the data folder {root} is in use by another instance. Every instance needs its "
+            f"own: set QUERYABLE_DATA_DIR."
+        ) from None
+    return lock
 
 
 def _damaged(error: Exception) -> bool:

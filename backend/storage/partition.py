@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -30,8 +29,9 @@ from backend.core.records import (
     decode_number,
     encode_number,
 )
+from backend.storage.ownership import Mark
 
-CHECKPOINT = ".checkpoint-"
+CHECKPOINT = ".checkpoint-"  # between a partition's number and a time
 _FLUSHED_AHEAD = 8_000  # records
 
 
@@ -42,15 +42,18 @@ class StorePartition:
         self,
         path: Path,
         options: Options,
+        mark: Mark,
         loading_options: Options | None = None,
         memory: bool = False,
     ) -> None:
         """Open or create; raises what rocksdict raises (see `DataFolder.open`).
 
+        `mark`: that of the folder, which was made and marked before.
         `loading_options`: for `load`, which does nothing without them.
         `memory`: the options have an environment of their own, and nothing outlives `close`.
         """
         self.path = path
+        self._mark = mark
         self._options, self._loading_options = options, loading_options
         self._until: int | None = None  # while loading: the position at which that ends
         self._was_read = False  # since loading has begun
@@ -238,16 +241,23 @@ class StorePartition:
             self.write(self.new_batch(), self.position, replace(self.identity, alive_at=alive_at))
 
     def checkpoint(self) -> Path | None:
-        """A folder beside it with what it holds now, for the caller to delete; None where it is in
-        memory. StoreError."""
+        """A folder with the files of what it holds now, until `drop_checkpoint`; None where it is
+        in memory. StoreError."""
         if self._memory:
             return None
-        path = self.path.with_name(f"{self.path.name}{CHECKPOINT}{time.monotonic_ns()}")
+        # RocksDB makes its folder itself: in one with a mark, so that a crash leaves no other
+        outer = self.path.with_name(f"{self.path.name}{CHECKPOINT}{time.monotonic_ns()}")
         try:
-            Checkpoint(self._db).create_checkpoint(str(path))
+            self._mark.make(outer)
+            Checkpoint(self._db).create_checkpoint(str(outer / "files"))
         except Exception as e:
+            self._mark.delete(outer)
             raise _store_error(f"copying {self.path}", e) from e
-        return path
+        return outer / "files"
+
+    def drop_checkpoint(self, files: Path) -> None:
+        """Delete what `checkpoint` gave."""
+        self._mark.delete(files.parent)
 
     def size(self) -> int:
         """Bytes on disk and in memtables, as RocksDB estimates them; 0 once closed."""
@@ -274,7 +284,7 @@ class StorePartition:
                 return
             with suppress(Exception):  # it cannot sync the log that it does not have
                 self._db.close()
-            shutil.rmtree(self.path, ignore_errors=True)
+            self._mark.delete(self.path)
 
 
 def open_db(path: Path, options: Options) -> Rdict:

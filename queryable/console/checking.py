@@ -21,6 +21,6 @@ def everything(
     )
     yield from found
     yield from deployment(settings.views, settings.bootstrap_servers, records, timeout)
-    yield from machine_checks.folder(settings.data_dir)
+    yield from machine_checks.folder(settings.data_dir, settings.application_id)
     yield machine_checks.port(settings)
     yield machine_checks.nginx()

@@ -15,6 +15,8 @@ from pydantic import ValidationError
 
 from backend.core.errors import ConfigurationError
 from backend.settings import Settings, check_port, problems_of
+from backend.storage.ownership import FolderRefused, look
+from backend.storage.recognition import is_store
 from queryable.console.findings import Finding, ok, warning, wrong
 
 _PREFIX = "QUERYABLE_"
@@ -50,8 +52,8 @@ def _misspelt(environment: Mapping[str, str]) -> Iterator[Finding]:
             )
 
 
-def folder(path: Path) -> Iterator[Finding]:
-    """Whether stores can be kept there, and for how long."""
+def folder(path: Path, application: str) -> Iterator[Finding]:
+    """Whether the application's stores can be kept there, and for how long."""
     about = f"data folder {path}"
     there = path.absolute()
     while not there.exists() and there != there.parent:
@@ -65,7 +67,19 @@ def folder(path: Path) -> Iterator[Finding]:
             "change its owner, or set QUERYABLE_DATA_DIR to another folder",
         )  # fmt: skip
         return
-    yield ok(about, "writable" if path.exists() else f"can be made in {there}")
+    if not path.exists():
+        yield ok(about, f"can be made in {there}")
+    else:
+        try:
+            look(path, application, is_store)
+        except FolderRefused as refusal:
+            yield wrong(about, refusal.says, refusal.do)
+            return
+        except OSError as error:
+            do = "change its owner, or set QUERYABLE_DATA_DIR to another folder"
+            yield wrong(about, f"it cannot be read: {error.strerror}", do)
+            return
+        yield ok(about, "writable")
     free = shutil.disk_usage(there).free
     says = f"{free / _GB:,.1f} GB are free"
     if free >= _LITTLE:

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from local.broker import Broker
 from local.errors import LocalError, friendly
+from local.folders import claim
 from local.progress import bar
 from tests.faults import report
 from tests.faults.cluster import AS_SHIPPED
@@ -44,6 +45,7 @@ def main(
         raise LocalError(f"there is no scenario {', '.join(sorted(unknown))}: see --list.")
     # SIGTERM as Ctrl-C: whatever was started is ended
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    claim(run_dir, "--run-dir")
     folder = (run_dir / "faults").absolute()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

@@ -22,6 +22,7 @@ from rich.table import Table
 from bench.proc import handles, pss_mb, threads
 from local.broker import Broker
 from local.errors import friendly
+from local.folders import claim
 from local.progress import bar
 from tests.faults import report
 from tests.faults.cluster import AS_SHIPPED, Cluster
@@ -146,6 +147,7 @@ def main(
 ) -> None:
     # SIGTERM as Ctrl-C: whatever was started is ended
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    claim(run_dir, "--run-dir")
     folder = (run_dir / "soak").absolute()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
+from backend.core.errors import ConfigurationError
 from backend.core.partitioner import partition_of
 from backend.core.views_toml import parse_views
+from backend.storage.folder import DataFolder
 from local.broker import Broker
 from local.ports import free_ports
+from queryable.console import machine_checks
 from queryable.console.differences import DIFFERENT, ONLY_FIRST, ONLY_SECOND
 from tests.conftest import MakeTopic
 from tests.queryable.console.operations import (
@@ -219,6 +222,23 @@ def test_check_goes_on_after_what_is_wrong(broker: Broker, tmp_path: Path) -> No
     assert "QUERYABLE_WAIT_TIMEOUT" in wrong
     assert "is no folder" in wrong
     assert any("QUERYABLE_BROKER_TIMEOUT meant" in line for line in found["warning"])
+
+
+def test_check_says_of_the_data_folder_what_an_instance_says(tmp_path: Path) -> None:
+    theirs = tmp_path / "data"
+    (theirs / "photos" / "2013").mkdir(parents=True)
+    [refused] = machine_checks.folder(theirs, "ours")
+    with pytest.raises(ConfigurationError) as error:
+        DataFolder(theirs, application="ours")
+    assert refused.status == "wrong"
+    assert str(error.value) == f"{refused.says}. {refused.do}."
+    # marked for another application, and for ours
+    DataFolder(tmp_path / "b1", application="theirs").close()
+    before = sorted(tmp_path.rglob("*"))
+    [refused] = machine_checks.folder(tmp_path / "b1", "ours")
+    assert (refused.status, "belongs to application 'theirs'" in refused.says) == ("wrong", True)
+    assert next(machine_checks.folder(tmp_path / "b1", "theirs")).status == "ok"
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 # --- adopt
