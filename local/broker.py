@@ -25,6 +25,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from local import ports
+from local.connection import admin_of
 from local.errors import LocalError, friendly, tail
 from local.jars import kafka_jars
 from local.java import find_java
@@ -333,14 +334,7 @@ class Broker:
 
 def quiet_admin(bootstrap_servers: str) -> AdminClient:
     """An admin client that does not print while the broker is not there yet."""
-    return AdminClient(
-        {
-            "bootstrap.servers": bootstrap_servers,
-            "reconnect.backoff.ms": 20,
-            "reconnect.backoff.max.ms": 100,
-            "log_level": 0,
-        }
-    )
+    return admin_of({"bootstrap.servers": bootstrap_servers})
 
 
 def _escaped(value: str) -> str:

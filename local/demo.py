@@ -38,6 +38,13 @@ def demo(settings: StackSettings, *, once: bool) -> None:
     Without ``once`` it stays until KeyboardInterrupt. ``once`` derives and verifies the first views
     only: the others would take as long again.
     """
+    if not settings.has_demo:
+        raise LocalError(
+            f"the demo creates its topics in your Kafka, {settings.bootstrap_servers}, and loads "
+            "336,776 flights. If that is what you want, say QUERYABLE_DEMO_DATA=yes. `make up` "
+            "serves your own views and creates nothing; without QUERYABLE_BOOTSTRAP_SERVERS the "
+            "demo has a Kafka of its own."
+        )
     with Stack(settings, spark_views=FIRST_VIEWS if once else ()) as stack:
         stack.start(say)
         stack.wait_for_spark(FIRST_VIEWS)
@@ -65,7 +72,7 @@ def show(stack: Stack, paths: Iterable[str]) -> None:
 
 def show_more(stack: Stack) -> None:
     """The views that are derived last; those of the access log need a request in it."""
-    servers = stack.settings.servers
+    servers = stack.settings.kafka
     stack.wait_for_spark(MORE_VIEWS)
     stack.wait_until(lambda: any(end_offsets(servers, "weblog").values()), 20, "the access log")
     stack.wait_for_spark(LIVE_VIEWS)
@@ -100,7 +107,7 @@ def shown_answer(answer: http.Answer) -> str:
 
 def check_answers(settings: StackSettings) -> None:
     """``LocalError`` that names the first differences from the raw data."""
-    findings = verify(settings.proxy_url, settings.servers)
+    findings = verify(settings.proxy_url, settings.kafka)
     if findings.differences:
         raise LocalError(
             f"{len(findings.differences):,} of {findings.checked:,} answers are wrong:\n"
@@ -122,7 +129,8 @@ def stay(stack: Stack) -> None:
 
 
 def up(settings: StackSettings) -> None:
-    """Starts the stack in the background; returns when it is ready and the views are derived.
+    """Starts the stack in the background; returns when it is ready and the demo's views are
+    derived.
 
     Does nothing when it is running already.
     """
@@ -132,10 +140,15 @@ def up(settings: StackSettings) -> None:
     stack = Stack(settings, background=True)
     stack.start(say)
     try:
-        stack.wait_for_spark(FIRST_VIEWS)
+        if settings.has_demo:
+            stack.wait_for_spark(FIRST_VIEWS)
         print(f"\nrunning:\n{stack.describe()}")
-        show(stack, TRY)
-        show_more(stack)
+        if settings.has_demo:
+            show(stack, TRY)
+            show_more(stack)
+        else:
+            url = settings.proxy_url
+            print(f"\nthe views: {url}/views\nadmin page: {url}/admin\n", flush=True)
     except BaseException:
         stack.stop()
         raise

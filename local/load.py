@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 from confluent_kafka.admin import OffsetSpec
 
 from backend.core.partitioner import partition_of
-from local.broker import quiet_admin
+from local.connection import Kafka, ViewsToml, admin_of, kafka_of, settings_of
 from local.data import DATASETS, DEMO_TOPICS, Dataset, Record
 from local.errors import LocalError, friendly
 from local.progress import bar
@@ -30,13 +30,15 @@ REPORT_EVERY = 5_000
 """Records between two steps of the progress bar."""
 
 
-def load(bootstrap_servers: str, dataset: Dataset) -> int:
+def load(servers: str | Kafka, dataset: Dataset) -> int:
     """Produces what the topic does not hold yet; the number of records produced.
 
+    `servers`: Kafka's address, or all that a client needs to reach it.
     Raises ``LocalError`` when the broker refuses a record or is out of reach for a minute.
     """
     name = dataset.topic.name
-    held = end_offsets(bootstrap_servers, name)
+    kafka = settings_of(servers)
+    held = end_offsets(kafka, name)
     total = dataset.count()
     if sum(held.values()) >= total:
         return 0
@@ -48,7 +50,7 @@ def load(bootstrap_servers: str, dataset: Dataset) -> int:
 
     producer = Producer(
         {
-            "bootstrap.servers": bootstrap_servers,
+            **kafka,
             "partitioner": "murmur2_random",  # that of Java, and of the views
             "enable.idempotence": True,
             "linger.ms": 50,
@@ -77,14 +79,15 @@ def load(bootstrap_servers: str, dataset: Dataset) -> int:
         producer.purge()
         producer.flush(0)
         raise LocalError(
-            f"the broker {bootstrap_servers} refused records of {name}: {failures[0]}."
+            f"the broker {kafka['bootstrap.servers']} refused records of {name}: {failures[0]}."
         )
     return produced
 
 
-def end_offsets(bootstrap_servers: str, topic: str, timeout: float = 20.0) -> dict[int, int]:
-    """The offset after the last record, by partition."""
-    admin = quiet_admin(bootstrap_servers)
+def end_offsets(servers: str | Kafka, topic: str, timeout: float = 20.0) -> dict[int, int]:
+    """The offset after the last record, by partition. `servers` as of `load`."""
+    kafka = settings_of(servers)
+    admin = admin_of(kafka)
     try:
         shown = admin.list_topics(topic, timeout).topics[topic]
         if shown.error is not None:
@@ -96,7 +99,8 @@ def end_offsets(bootstrap_servers: str, topic: str, timeout: float = 20.0) -> di
         }
     except KafkaException as error:
         raise LocalError(
-            f"cannot ask the broker {bootstrap_servers} about topic {topic}: {error.args[0].str()}."
+            f"cannot ask the broker {kafka['bootstrap.servers']} about topic {topic}: "
+            f"{error.args[0].str()}."
         ) from error
 
 
@@ -136,11 +140,13 @@ def main(
     bootstrap_servers: Annotated[str, typer.Option(help="Kafka's address.")] = os.environ.get(
         "QUERYABLE_BOOTSTRAP_SERVERS", "127.0.0.1:9092"
     ),
+    views_toml: ViewsToml = None,
 ) -> None:
     """Creates the demo's topics and loads the raw ones."""
-    create_topics(quiet_admin(bootstrap_servers), DEMO_TOPICS)
+    kafka = kafka_of(bootstrap_servers, views_toml)
+    create_topics(admin_of(kafka), DEMO_TOPICS)
     for dataset in DATASETS:
-        produced = load(bootstrap_servers, dataset)
+        produced = load(kafka, dataset)
         print(f"{dataset.topic.name}: {produced:,} records produced")
 
 

@@ -9,6 +9,7 @@ from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from backend.settings import problems_of
+from local.connection import Kafka, kafka_of
 from local.errors import LocalError
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -29,17 +30,34 @@ class StackSettings(BaseSettings):
     )
     instances: int = Field(3, ge=1, le=50, description="how many backends")
     application_id: str = Field("queryable-topics", description="the deployment's name")
+    demo_data: bool = Field(
+        False,
+        description="yes: create the demo's topics in your own Kafka, and load 336,776 flights",
+    )
     run_dir: Path = Field(Path(".run"), description="folder of logs, pid files and data")
     views: Path = Field(REPOSITORY / "views.toml", description="the file that declares the views")
 
     spark_views: str = Field(
-        "", description="the views that Spark derives, with commas between; empty: all of them"
+        "",
+        description="the views that Spark derives, with commas between; empty: all of them, but "
+        "none in your own Kafka without the demo's data",
     )
 
     @property
     def servers(self) -> str:
         """Where Kafka is, embedded or not."""
         return self.bootstrap_servers or f"127.0.0.1:{self.broker_port}"
+
+    @property
+    def has_demo(self) -> bool:
+        """Whether the demo's topics are created and loaded: in somebody's own Kafka only if they
+        ask for it."""
+        return not self.bootstrap_servers or self.demo_data
+
+    @property
+    def kafka(self) -> Kafka:
+        """How Kafka is reached; the embedded one knows no user."""
+        return kafka_of(self.servers, self.views if self.bootstrap_servers else None)
 
     @property
     def state_dir(self) -> Path:

@@ -18,7 +18,8 @@ from typing import IO, Self
 from confluent_kafka import KafkaException
 
 from local import http, nginx, ports, supervisor
-from local.broker import Broker, quiet_admin
+from local.broker import Broker
+from local.connection import admin_of, deployment_of
 from local.data import DATASETS, DEMO_TOPICS
 from local.errors import LocalError
 from local.folders import claim
@@ -45,7 +46,7 @@ SPARK_VIEWS = FIRST_VIEWS | MORE_VIEWS | LIVE_VIEWS
 def chosen_views(settings: StackSettings) -> tuple[str, ...]:
     """The views that Spark shall derive; ``LocalError`` names one that there is not."""
     if not settings.spark_views:
-        return tuple(SPARK_VIEWS)
+        return tuple(SPARK_VIEWS) if settings.has_demo else ()
     chosen = tuple(name.strip() for name in settings.spark_views.split(","))
     for name in chosen:
         if name not in SPARK_VIEWS:
@@ -98,16 +99,22 @@ class Stack:
         try:
             end_leftovers(self._run_dir, say)
             self._check_machine()
-            say("starting Spark and Kafka")
-            self._start_spark()
+            if self.settings.has_demo:
+                say("starting Spark and Kafka")
+            else:
+                self._say_what_is_left_alone(say)
+            if self.spark_views:
+                self._start_spark()
             self._start_broker()
-            create_topics(quiet_admin(self.settings.servers), DEMO_TOPICS)
+            if self.settings.has_demo:
+                create_topics(admin_of(self.settings.kafka), DEMO_TOPICS)
             say(f"starting {self.settings.instances} backends and nginx")
             self._start_backends()
             self._start_nginx()
-            self._start_tailer()
-            for dataset in DATASETS:
-                load(self.settings.servers, dataset)
+            if self.settings.has_demo:
+                self._start_tailer()
+                for dataset in DATASETS:
+                    load(self.settings.kafka, dataset)
             say("waiting until the backends are ready")
             self._children.wait_until(self._is_ready, READY_TIMEOUT, "backends and nginx")
         except BaseException:
@@ -124,7 +131,7 @@ class Stack:
     def wait_for_spark(self, views: Mapping[str, str]) -> None:
         """Returns when the views hold everything that the raw topics held when this was called."""
         ends = {
-            view: end_offsets(self.settings.servers, topic)
+            view: end_offsets(self.settings.kafka, topic)
             for view, topic in views.items()
             if view in self.spark_views
         }
@@ -174,6 +181,28 @@ class Stack:
             for name, child in self._children.children.items()
         )
 
+    def _say_what_is_left_alone(self, say: Callable[[str], None]) -> None:
+        """Of somebody's own Kafka: nothing is created there."""
+        settings = self.settings
+        say(
+            f"serving the views of {settings.views} from {settings.bootstrap_servers}: no topic "
+            "is created there, and no record loaded. QUERYABLE_DEMO_DATA=yes creates the demo's "
+            "topics there and loads 336,776 flights."
+        )
+        there = admin_of(settings.kafka).list_topics(timeout=10).topics
+        views = deployment_of(settings.views).views
+        if missing := sorted({view.topic for view in views} - there.keys()):
+            say(
+                f"not there yet: topic {', '.join(missing)}. Their views answer 503 "
+                "topic-missing until you create them. QUERYABLE_VIEWS names another file of views."
+            )
+        raw = sorted({SPARK_VIEWS[view] for view in self.spark_views} - there.keys())
+        if raw:
+            raise LocalError(
+                f"QUERYABLE_SPARK_VIEWS: topic {', '.join(raw)} is not there, from which Spark "
+                "derives these views. Create it, or leave QUERYABLE_SPARK_VIEWS out."
+            )
+
     def _unlock(self) -> None:
         if self._lock is not None:
             self._lock.close()
@@ -182,14 +211,15 @@ class Stack:
     def _check_machine(self) -> None:
         """What can be said before anything is started."""
         settings = self.settings
-        find_java()
+        if self.spark_views or not settings.bootstrap_servers:
+            find_java()
         nginx.find_nginx()
         ports.require_free(settings.proxy_port, "nginx", "QUERYABLE_PROXY_PORT")
         for port in settings.backend_ports:
             ports.require_free(port, "a backend", "QUERYABLE_BACKEND_PORT")
         if settings.bootstrap_servers:
             try:
-                quiet_admin(settings.bootstrap_servers).list_topics(timeout=10)
+                admin_of(settings.kafka).list_topics(timeout=10)
             except KafkaException as error:
                 raise LocalError(
                     f"no Kafka broker answers on {settings.bootstrap_servers} "
@@ -203,7 +233,8 @@ class Stack:
                 "QUERYABLE_BROKER_PORT (or name a Kafka of your own: QUERYABLE_BOOTSTRAP_SERVERS)",
             )
             kafka_jars()
-        spark_jars()
+        if self.spark_views:
+            spark_jars()
 
     def _start_spark(self) -> None:
         self._progress_file.unlink(missing_ok=True)
@@ -267,9 +298,15 @@ class Stack:
                 *("--log", str(self._run_dir / "nginx" / "logs" / "access.log")),
                 *("--position", str(self.settings.state_dir / "weblog-position.json")),
                 *("--bootstrap-servers", self.settings.servers),
+                *self._views_toml(),
             ],
             cwd=REPOSITORY,
         )
+
+    def _views_toml(self) -> tuple[str, ...]:
+        """Where it says how somebody's own Kafka is reached."""
+        own = self.settings.bootstrap_servers
+        return ("--views-toml", str(self.settings.views.absolute())) if own else ()
 
     def _is_ready(self) -> bool:
         urls = [f"http://127.0.0.1:{port}/health/ready" for port in self.settings.backend_ports]

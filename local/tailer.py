@@ -19,6 +19,8 @@ import orjson
 import typer
 from confluent_kafka import KafkaError, Message, Producer
 
+from local.connection import Kafka, ViewsToml, kafka_of, settings_of
+from local.errors import friendly
 from local.log_reader import LogReader, Position
 
 LONGEST = 500_000
@@ -32,14 +34,15 @@ class Tailer:
     """One log file and its topic. Memory: a chunk of the file and the producer's queue."""
 
     def __init__(
-        self, log: Path, position: Path, bootstrap_servers: str, topic: str = "weblog"
+        self, log: Path, position: Path, servers: str | Kafka, topic: str = "weblog"
     ) -> None:
+        """`servers`: Kafka's address, or all that a client needs to reach it."""
         self._log = log
         self._position = position
         self._topic = topic
         self._failed: KafkaError | None = None
         self._settings = {
-            "bootstrap.servers": bootstrap_servers,
+            **settings_of(servers),
             "partitioner": "murmur2_random",  # that of Java, and of the views
             "enable.idempotence": True,
             "linger.ms": 20,
@@ -113,6 +116,7 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+@friendly
 def main(
     log: Annotated[Path, typer.Option(help="The access log: a JSON object a line.")],
     position: Annotated[Path, typer.Option(help="File that keeps how far it is shipped.")],
@@ -120,12 +124,14 @@ def main(
     bootstrap_servers: Annotated[str, typer.Option(help="Kafka's address.")] = os.environ.get(
         "QUERYABLE_BOOTSTRAP_SERVERS", "127.0.0.1:9092"
     ),
+    views_toml: ViewsToml = None,
 ) -> None:
     """Ships a growing access log to a topic, until SIGTERM or Ctrl-C."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    with closing(Tailer(log, position, bootstrap_servers, topic)) as tailer:
+    kafka = kafka_of(bootstrap_servers, views_toml)
+    with closing(Tailer(log, position, kafka, topic)) as tailer:
         tailer.run(stop)
 
 

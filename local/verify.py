@@ -13,6 +13,7 @@ import aiohttp
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from yarl import URL
 
+from local.connection import Kafka, settings_of
 from local.data import flight_rows
 from local.expected import (
     airports,
@@ -52,7 +53,7 @@ class Findings:
         return "\n".join(f"  {line}" for line in told)
 
 
-def verify(proxy_url: str, bootstrap_servers: str) -> Findings:
+def verify(proxy_url: str, servers: str | Kafka) -> Findings:
     """Every aircraft, every word, some misses, and the dead letters."""
     rows = list(flight_rows())
     views = (
@@ -63,19 +64,19 @@ def verify(proxy_url: str, bootstrap_servers: str) -> Findings:
     findings = Findings()
     for topic, path, expected in views:
         wanted = {**dict.fromkeys(MISSES, None), **expected}
-        ends = end_offsets(bootstrap_servers, topic)
+        ends = end_offsets(servers, topic)
         with bar(f"verifying {path}", len(wanted)) as update:
             asyncio.run(_verify_view(f"{proxy_url}{path}", wanted, ends, findings, update))
-    _verify_dead_letters(bootstrap_servers, rows, findings)
+    _verify_dead_letters(servers, rows, findings)
     return findings
 
 
-def verify_more(proxy_url: str, bootstrap_servers: str) -> Findings:
+def verify_more(proxy_url: str, servers: str | Kafka) -> Findings:
     """Every destination and every departure: of the views that Spark derives last."""
     rows = list(flight_rows())
     findings = Findings()
     counts = airports(rows)
-    ends = end_offsets(bootstrap_servers, "airports")
+    ends = end_offsets(servers, "airports")
     with bar("verifying /airports", len(counts)) as update:
         asyncio.run(_verify_view(f"{proxy_url}/airports", counts, ends, findings, update))
     wanted = departures(rows)
@@ -181,7 +182,7 @@ def _has_reached(headers: Mapping[str, str] | None, ends: Mapping[int, int]) -> 
 
 
 def _verify_dead_letters(
-    bootstrap_servers: str, rows: list[dict[str, str]], findings: Findings
+    servers: str | Kafka, rows: list[dict[str, str]], findings: Findings
 ) -> None:
     """Exactly the flights without an aircraft, each with a reason.
 
@@ -189,10 +190,10 @@ def _verify_dead_letters(
     """
     wanted = sorted(_canonical(as_json(row)) for row in rows if row["tailnum"] == "NA")
     deadline = time.monotonic() + CATCH_UP_TIMEOUT
-    letters = dead_letters(bootstrap_servers, "flights.dead-letter")
+    letters = dead_letters(servers, "flights.dead-letter")
     while len(letters) < len(wanted) and time.monotonic() < deadline:
         time.sleep(0.2)
-        letters = dead_letters(bootstrap_servers, "flights.dead-letter")
+        letters = dead_letters(servers, "flights.dead-letter")
     found = sorted(_canonical(_decoded(value)) for value, _ in letters.values())
     findings.compare("count of flights.dead-letter", len(found), len(wanted))
     findings.compare("values of flights.dead-letter differ", found != wanted, False)
@@ -201,13 +202,13 @@ def _verify_dead_letters(
 
 
 def dead_letters(
-    bootstrap_servers: str, topic: str
+    servers: str | Kafka, topic: str
 ) -> dict[bytes, tuple[bytes, dict[str, bytes | None]]]:
     """The last record of every key of a topic of one partition: value and headers."""
     found = {}
     consumer = Consumer(
         {
-            "bootstrap.servers": bootstrap_servers,
+            **settings_of(servers),
             "group.id": "unused",
             "enable.partition.eof": True,
             "enable.auto.commit": False,

@@ -114,6 +114,7 @@ class GroupMember:
             **self._settings,
         )
         listener.consumer = consumer
+        create_no_topics(consumer)
         try:
             # a leader that does not know a topic's partitions yet would place none of them
             for topic in self._topics:
@@ -149,6 +150,14 @@ def request_rejoin(consumer: KafkaConsumer) -> None:
     only place that knows its private name.
     """
     consumer._coordinator.request_rejoin()
+
+
+def create_no_topics(consumer: KafkaConsumer) -> None:
+    """A topic that is not there is not created because it is asked for.
+
+    kafka-python (3.0) does not hand `allow_auto_create_topics` on to who asks.
+    """
+    consumer._cluster.config["allow_auto_create_topics"] = False
 
 
 def is_joining(consumer: KafkaConsumer) -> bool:

@@ -33,6 +33,8 @@ def _run(module: str, arguments: list[str]) -> None:
 def up() -> None:
     """Start Kafka, Spark, backends and nginx in the background; ready when the command returns.
 
+    In a Kafka of your own nothing is created or loaded, unless you say QUERYABLE_DEMO_DATA=yes.
+
     \b
     Examples:
       queryable up

@@ -1,0 +1,54 @@
+"""How the local tools reach Kafka: its address, and what the deployment's `[kafka]` table says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from confluent_kafka.admin import AdminClient
+
+from backend.core.errors import ConfigurationError
+from backend.core.kafka_settings import for_librdkafka
+from backend.core.views import Deployment
+from backend.settings import read_views
+from local.errors import LocalError
+
+ViewsToml = Annotated[
+    Path | None, typer.Option(help="A views.toml, whose [kafka] table says how Kafka is reached.")
+]
+
+Kafka = Mapping[str, Any]
+"""Settings of librdkafka, with ``bootstrap.servers``."""
+
+
+def deployment_of(views: Path) -> Deployment:
+    """What a views.toml declares; ``LocalError`` if it is missing or wrong."""
+    try:
+        return read_views(views)
+    except ConfigurationError as error:
+        raise LocalError(str(error)) from None
+
+
+def kafka_of(servers: str, views: Path | None = None) -> Kafka:
+    """``views``: the views.toml whose ``[kafka]`` table is used, as the backends use it."""
+    table = {} if views is None else for_librdkafka(deployment_of(views).kafka)
+    return {**table, "bootstrap.servers": servers}
+
+
+def settings_of(servers: str | Kafka) -> Kafka:
+    """``servers``: an address, or all that a client needs."""
+    return {"bootstrap.servers": servers} if isinstance(servers, str) else servers
+
+
+def admin_of(kafka: Kafka) -> AdminClient:
+    """An admin client that does not print while the broker is not there yet."""
+    return AdminClient(
+        {
+            **kafka,
+            "reconnect.backoff.ms": 20,
+            "reconnect.backoff.max.ms": 100,
+            "log_level": 0,
+        }
+    )

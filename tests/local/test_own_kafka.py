@@ -1,0 +1,130 @@
+"""`make up` and `make demo` with somebody's own Kafka: nothing is created or loaded unasked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local import http
+from local.broker import Broker, quiet_admin
+from local.data import DEMO_TOPICS
+from local.demo import demo
+from local.errors import LocalError
+from local.load import end_offsets
+from local.ports import free_ports
+from local.settings import StackSettings
+from local.stack import SPARK_VIEWS, Stack, chosen_views
+from local.tailer import Tailer
+from local.topics import Topic, create_topics
+from local.waiting import wait_until
+from tests.system.model import Writer
+
+OWN = "broker.example:9092"
+
+
+@pytest.mark.parametrize(
+    ("settings", "has_demo", "spark_views"),
+    [
+        ({}, True, tuple(SPARK_VIEWS)),
+        ({"bootstrap_servers": OWN}, False, ()),
+        ({"bootstrap_servers": OWN, "demo_data": "no"}, False, ()),
+        ({"bootstrap_servers": OWN, "demo_data": "yes"}, True, tuple(SPARK_VIEWS)),
+        ({"bootstrap_servers": OWN, "spark_views": "visits"}, False, ("visits",)),
+    ],
+)
+def test_the_demos_data_are_for_the_embedded_kafka_or_asked_for(
+    settings: Mapping[str, Any], has_demo: bool, spark_views: tuple[str, ...]
+) -> None:
+    given = StackSettings.model_validate(settings)
+    assert given.has_demo == has_demo
+    assert chosen_views(given) == spark_views
+
+
+def test_the_demo_is_refused_and_says_how_it_is_had(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    settings = StackSettings(bootstrap_servers=OWN, run_dir=run_dir)
+    with pytest.raises(LocalError, match="QUERYABLE_DEMO_DATA=yes") as error:
+        demo(settings, once=True)
+    assert OWN in str(error.value)
+    assert "make up" in str(error.value)
+    assert not run_dir.exists()
+
+
+@pytest.mark.broker
+@pytest.mark.system
+@pytest.mark.parametrize("sasl", [False, True], ids=["open", "with a password"])
+def test_up_serves_the_users_views_and_creates_nothing(tmp_path: Path, sasl: bool) -> None:
+    """Of a Kafka that would create any topic that a client names."""
+    users = {"queryable": "secret"} if sasl else None
+    properties = {"auto.create.topics.enable": "true"}
+    with Broker(tmp_path / "kafka", sasl_users=users, properties=properties) as own:
+        create_topics(quiet_admin(own.bootstrap_servers), [Topic("orders", 2)])
+        Writer(own.bootstrap_servers).send("orders", [(b"a", b"1")])
+        views = tmp_path / "views.toml"
+        views.write_text(
+            "".join(
+                f'[views.{name}]\ntopic = "{name}"\npath = "/{name}"\nkey = "string"\n'
+                'value = "json"\n'
+                for name in ("orders", "flights")
+            )
+        )
+        if sasl:
+            with views.open("a") as file:
+                file.write(
+                    '[kafka]\n"security.protocol" = "SASL_PLAINTEXT"\n"sasl.mechanism" = "PLAIN"\n'
+                    '"sasl.username" = "queryable"\n"sasl.password" = "secret"\n'
+                )
+        proxy, backend = free_ports(2)
+        settings = StackSettings(
+            bootstrap_servers=own.sasl_bootstrap_servers if sasl else own.bootstrap_servers,
+            proxy_port=proxy, backend_port=backend, instances=1, run_dir=tmp_path / "run",
+            views=views,
+        )  # fmt: skip
+        said: list[str] = []
+        with Stack(settings) as stack:
+            stack.start(said.append)
+            assert set(stack._children.children) == {"backend-1", "nginx"}
+            url = f"{settings.proxy_url}/orders/a"
+            wait_until(lambda: http.get(url).status == 200, 30, "the answer")
+            assert http.get(url).body == b'{"key":"a","value":1}'
+            assert b"topic-missing" in http.get(f"{settings.proxy_url}/flights/a").body
+        topics = set(quiet_admin(own.bootstrap_servers).list_topics(timeout=10).topics)
+        assert topics & {topic.name for topic in DEMO_TOPICS} == set()
+        assert {name for name in topics if not name.startswith("__")} == {"orders"}
+        assert sum(end_offsets(own.bootstrap_servers, "orders").values()) == 1
+    text = "\n".join(said)
+    assert "QUERYABLE_DEMO_DATA=yes" in text
+    assert "not there yet: topic flights" in text
+
+
+@pytest.mark.broker
+def test_raw_topics_that_spark_is_asked_to_derive_from_have_to_be_there(
+    broker: Broker, tmp_path: Path
+) -> None:
+    proxy, backend = free_ports(2)
+    settings = StackSettings(
+        bootstrap_servers=broker.bootstrap_servers, proxy_port=proxy, backend_port=backend,
+        instances=1, run_dir=tmp_path / "run", spark_views="visits",
+    )  # fmt: skip
+    with pytest.raises(LocalError, match=r"QUERYABLE_SPARK_VIEWS: topic weblog is not there"):
+        Stack(settings).start(lambda _: None)
+
+
+@pytest.mark.broker
+def test_loader_and_tailer_reach_a_kafka_that_asks_for_a_password(
+    broker: Broker, tmp_path: Path
+) -> None:
+    kafka = {
+        "bootstrap.servers": broker.sasl_bootstrap_servers, "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN", "sasl.username": "queryable", "sasl.password": "secret",
+    }  # fmt: skip
+    topic = f"own-kafka-{tmp_path.name}"
+    create_topics(quiet_admin(broker.bootstrap_servers), [Topic(topic, 1)])
+    (tmp_path / "access.log").write_bytes(b'{"client":"::1"}\n')
+    tailer = Tailer(tmp_path / "access.log", tmp_path / "position", kafka, topic)
+    assert tailer.step() == 1
+    tailer.close()
+    assert sum(end_offsets(kafka, topic).values()) == 1
