@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from backend.core.limits import parameter_bytes
 from backend.core.scan import ALLOW, MAX_LIMIT, NEVER
 
 Json = dict[str, Any]
@@ -192,6 +193,12 @@ def parameter(
     return made
 
 
+def text(name: str, what: str, example: Any = None, **more: Any) -> Json:
+    """A parameter that is text, with its longest value."""
+    schema = {**TEXT, "maxLength": parameter_bytes(name), **more}
+    return parameter(name, schema, what, example)
+
+
 def needed(made: Json) -> Json:
     return {**made, "required": True}
 
@@ -221,11 +228,11 @@ STALE = parameter(
 ROUTE = choice("route", ("forward", "redirect"), "redirect: 307 to the owner if it is another")
 ROUTE["examples"] = {"200": {"value": "forward"}}
 BOUNDS = (
-    parameter(
+    text(
         "min_offset",
-        {"type": "string", "pattern": "^[0-9]{1,9}:[0-9]{1,18}(,[0-9]{1,9}:[0-9]{1,18})*$"},
         "partition:offset (several with commas): what has to be in the answer",
         "99:1",
+        pattern="^[0-9]{1,9}:[0-9]{1,18}(,[0-9]{1,9}:[0-9]{1,18})*$",
     ),
     parameter("max_lag", {**COUNT, "maximum": 10**18 - 1}, "records", 1_000_000),
     parameter(
@@ -243,5 +250,5 @@ FROM = parameter("from", _MOMENT, "from when on, inclusive", 0)
 TO = parameter("to", _MOMENT, "until when, inclusive", 4102444800000)
 ORDER = choice("order", ("asc", "desc"), "of the keys or times")
 LIMIT = parameter("limit", _LIMIT, "items on a page", 10)
-CURSOR = parameter("cursor", TEXT, _CURSOR)
+CURSOR = text("cursor", _CURSOR)
 SPAN = (FROM, TO, ORDER, LIMIT, CURSOR)

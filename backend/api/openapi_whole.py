@@ -28,6 +28,7 @@ from backend.api.openapi_parts import (
     parameter,
     problems,
     record,
+    text,
 )
 from backend.api.openapi_views import (
     AVRO,
@@ -117,11 +118,11 @@ class WholeOperations:
     def _scan(self, name: str) -> Json:
         views = self._those(has(name))
         if name == "keys":
-            bounds = [parameter("from", TEXT, "the first key"), parameter("to", TEXT, "the last")]
-            bounds.append(parameter("prefix", TEXT, "of string and bytes keys"))
+            bounds = [text("from", "the first key"), text("to", "the last")]
+            bounds.append(text("prefix", "of string and bytes keys"))
         else:
-            bounds = [FROM, TO, parameter("key_from", TEXT, "the first key")]
-            bounds.append(parameter("key_to", TEXT, "the last key"))
+            bounds = [FROM, TO, text("key_from", "the first key")]
+            bounds.append(text("key_to", "the last key"))
         made = _whole(
             name,
             f"All {name} in key order, by pages; or all in one stream of lines",
@@ -223,8 +224,8 @@ def _post(
 def _by(views: list[View]) -> Json:
     what = "the field of a JSON or Avro value, a.b within it; not for values that are numbers"
     if any(view.value in _NUMBERS for view in views):
-        return parameter("by", TEXT, what)
-    return needed(parameter("by", TEXT, what, "amount"))
+        return text("by", what)
+    return needed(text("by", what, "amount"))
 
 
 def _only(**fields: Json) -> Json:

@@ -1,8 +1,9 @@
 """What this instance answers of its own partitions: rows in key order, counts, the greatest.
 
-Runs in the event loop: after every 1,000 entries others have their turn, and an answer ends after
-so many rows, bytes or entries looked at; whoever asked goes on behind the key that was reached. A
-partition that cannot be answered for is named as missing, and has no rows in the answer.
+Runs in the event loop: after every 1,000 entries or 256 KiB others have their turn, and an answer
+ends after so many rows, or so many entries or bytes looked at; whoever asked goes on behind the key
+that was reached. A partition that cannot be answered for is named as missing, and has no rows in
+the answer.
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ from backend.ingest.held import HeldPartition
 
 PAGE_BYTES = 2 << 20  # an answer ends with the row that exceeds it
 MOST_EXAMINED = 50_000  # entries, for one answer
+MOST_EXAMINED_BYTES = 64 << 20
 _TURN = 1_000  # entries between two turns of the event loop
+_PIECE = 50  # entries that are read before their size is looked at
 _CAUTIOUS = 8  # entries to begin with: their values may be large
-_CHUNK_BYTES = 1 << 18
+_CHUNK_BYTES = 1 << 18  # likewise between two turns
 
 _T = TypeVar("_T")
 _N = TypeVar("_N", int, float)
@@ -182,11 +185,11 @@ class PartitionScans:
             part.rows += zip(map(_KEY, ready), heads, _items(ready, render), strict=True)
             part.reached = frontier
             full = full or len(part.rows) >= ask.limit or size >= PAGE_BYTES
-            if frontier is None or full or pace.examined >= MOST_EXAMINED:
+            if frontier is None or full or pace.is_over:
                 return
 
     async def _count(self, part: Part, run: _Run, pace: _Pace) -> None:
-        while not run.ended and (pace.examined < MOST_EXAMINED or run.reached is None):
+        while not run.ended and (not pace.is_over or run.reached is None):
             part.counted += len(run.read(pace.chunk))
             if pace.read(run):
                 await asyncio.sleep(0)
@@ -196,7 +199,7 @@ class PartitionScans:
     async def _top(self, part: Part, view: View, ask: Ask, run: _Run, pace: _Pace) -> None:
         ranks_of = Ranking(view, ask.by, ask.descending).of_values
         best = Best(ask.limit, MOST_RANKED_BYTES)
-        while not run.ended and (pace.examined < MOST_EXAMINED or run.reached is None):
+        while not run.ended and (not pace.is_over or run.reached is None):
             found = run.read(pace.chunk)
             ranks = ranks_of([stored[ENTRY_HEAD_SIZE:] for _, stored in found])
             worst = best.worst
@@ -260,18 +263,25 @@ class _Pace:
         self.examined = 0
         self._bytes = 0
         self._turn = 0
+        self._turn_bytes = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether one answer may look at no more."""
+        return self.examined >= MOST_EXAMINED or self._bytes >= MOST_EXAMINED_BYTES
 
     def read(self, run: _Run) -> bool:
         """After each chunk: whether to pause."""
         self.examined += run.got
         self._bytes += run.got_bytes
         self._turn += run.got
+        self._turn_bytes += run.got_bytes
         if self.examined:
             average = self._bytes // self.examined + 1
             self.chunk = max(1, min(_TURN, _CHUNK_BYTES // average))
-        if self._turn < _TURN:
+        if self._turn < _TURN and self._turn_bytes < _CHUNK_BYTES:
             return False
-        self._turn = 0
+        self._turn = self._turn_bytes = 0
         return True
 
 
@@ -302,10 +312,7 @@ class _Run:
 
     def read(self, count: int) -> list[Pair]:
         """The next up to `count` entries, of those the ones that count."""
-        chunk = self._guarded(lambda: list(islice(self._found, count)))
-        self.got = len(chunk)
-        self.got_bytes = sum([len(stored) for _, stored in chunk])
-        self.ended = len(chunk) < count
+        chunk = self._guarded(lambda: self._next(count))
         if self._latest_only:
             chunk = self._latest(chunk)
         elif chunk:
@@ -314,6 +321,19 @@ class _Run:
             chunk = [pair for pair in chunk if self._keep(pair)]
         # as `is_deleted`: this is the innermost loop
         return chunk if self._with_deletes else [pair for pair in chunk if pair[1][8] < 0x80]
+
+    def _next(self, count: int) -> list[Pair]:
+        """Fewer than `count` at the end, and where they are large."""
+        chunk: list[Pair] = []
+        size = 0
+        while not self.ended and len(chunk) < count and size < _CHUNK_BYTES:
+            wanted = min(count - len(chunk), _PIECE)
+            piece = list(islice(self._found, wanted))
+            self.ended = len(piece) < wanted
+            size += sum([len(stored) for _, stored in piece])
+            chunk += piece
+        self.got, self.got_bytes = len(chunk), size
+        return chunk
 
     def _latest(self, chunk: list[Pair]) -> list[Pair]:
         """Each key's last version, under the key without the time."""

@@ -21,6 +21,7 @@ from backend.api.gathering import SCAN_PATH, Freshness, Gatherer, for_view
 from backend.api.holders import PLAIN, ReadOptions
 from backend.api.partition_scans import PartitionScans
 from backend.api.reads import ViewReads
+from backend.api.representations import accept_of
 from backend.api.serving import Serving
 from backend.core.cursor import encode_cursor
 from backend.core.errors import BadRequest, MethodNotAllowed, Problem, Unavailable
@@ -340,7 +341,7 @@ def _text(parameters: dict[str, bytes], name: str) -> str | None:
 
 
 def _wants_lines(headers: list[Header]) -> bool:
-    accepted = b",".join(value for name, value in headers if name == b"accept").lower()
+    accepted = accept_of(headers).lower()
     return any(each.split(b";")[0].strip() == _NDJSON for each in accepted.split(b","))
 
 

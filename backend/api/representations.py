@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from backend.api.answer import Header
 from backend.core.avro_codecs import AvroCodec, ConfluentCodec
 from backend.core.codecs import Codec
-from backend.core.errors import NotAcceptable
+from backend.core.errors import BadRequest, NotAcceptable
+from backend.core.limits import MOST_ACCEPT_BYTES
 from backend.core.views import View
 
 JSON = "json"
@@ -29,12 +30,25 @@ def offered(view: View) -> tuple[str, ...]:
     return (JSON, OCTETS, AVRO) if view.value == "avro" else (JSON, OCTETS)
 
 
+def accept_of(headers: Sequence[Header]) -> bytes:
+    """The request's Accept, all of it in one line; BadRequest if it is too long."""
+    given = b",".join(value for name, value in headers if name == b"accept")
+    if len(given) > MOST_ACCEPT_BYTES:
+        raise BadRequest(
+            "bad-request",
+            f"Accept has {len(given)} bytes; at most {MOST_ACCEPT_BYTES} are allowed.",
+            header="accept",
+            limit=MOST_ACCEPT_BYTES,
+        )
+    return given
+
+
 def chosen(headers: Sequence[Header], of: Sequence[str]) -> str:
-    """One of `of`, by the request's Accept (RFC 9110, 12.5.1); NotAcceptable.
+    """One of `of`, by the request's Accept (RFC 9110, 12.5.1); NotAcceptable, BadRequest.
 
     A header that says nothing that can be read is none.
     """
-    given = b",".join(value for name, value in headers if name == b"accept")
+    given = accept_of(headers)
     if not given or given == b"*/*":
         return of[0]
     ranges = _ranges(given.decode("latin-1"))

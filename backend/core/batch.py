@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from backend.core.errors import BadRequest
+from backend.core.limits import check_json
 from backend.core.views import View
 
 MAX_KEYS = 1000
@@ -21,6 +22,7 @@ _BETWEEN = re.compile(r"\s*,?\s*")
 
 def parse_batch(body: bytes, exact: bool = False) -> list[tuple[Any, bytes]]:
     """Each key as it was read and, if `exact`, as it was written; BadRequest."""
+    check_json(body)
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError as e:
@@ -51,6 +53,7 @@ def parse_members(
     body: bytes, required: tuple[str, ...], optional: tuple[str, ...] = ()
 ) -> dict[str, tuple[Any, bytes]]:
     """The members of a JSON object, each as it was read and as it was written; BadRequest."""
+    check_json(body)
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError as e:

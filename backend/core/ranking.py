@@ -8,6 +8,7 @@ from itertools import accumulate
 import orjson
 
 from backend.core.errors import BadRequest
+from backend.core.limits import check_path
 from backend.core.views import View
 
 MOST_RANKED_BYTES = 4 << 20  # of entries that are kept at once
@@ -34,6 +35,8 @@ class Ranking:
             raise BadRequest(
                 "bad-parameter", f"The values of {view.name} are {view.value}: without numbers."
             )
+        if by is not None:
+            check_path(by)  # each field of the path costs a look-up an entry
         self._path = by.split(".") if by is not None else []
         self._descending = descending
         self._as_json = None if view.value == "json" else view.value_codec.to_json

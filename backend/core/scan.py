@@ -16,6 +16,7 @@ from backend.core import layouts
 from backend.core.cursor import Question, decode_cursor
 from backend.core.errors import BadRequest
 from backend.core.layouts import Range
+from backend.core.limits import MOST_PARAMETERS, check_parameter, shown
 from backend.core.records import decode_entry
 from backend.core.times import parse_time
 from backend.core.views import View
@@ -102,17 +103,26 @@ class Part:
 
 
 def parse_parameters(raw: bytes, known: Sequence[str]) -> dict[str, bytes]:
-    """The query string, decoded once; BadRequest for a name that is unknown or repeated."""
+    """The query string, decoded once; BadRequest for a name that is unknown or repeated, and for
+    what is too long."""
+    if raw.count(b"&") >= MOST_PARAMETERS:
+        raise BadRequest(
+            "bad-parameter",
+            f"A request has {MOST_PARAMETERS} parameters at most.",
+            limit=MOST_PARAMETERS,
+        )
     found: dict[str, bytes] = {}
     pairs = parse_qsl(raw.decode("latin-1"), keep_blank_values=True, encoding="latin-1")
     for name, value in pairs:
         if name not in known:
             # a bound that is not kept would be a wrong answer
             raise BadRequest(
-                "unknown-parameter", f"{name!r} is no parameter here; known are {', '.join(known)}."
+                "unknown-parameter",
+                f"{shown(name)!r} is no parameter here; known are {', '.join(known)}.",
             )
         if name in found:
             raise BadRequest("repeated-parameter", f"{name!r} is given twice.")
+        check_parameter(name, value)
         found[name] = value.encode("latin-1")
     return found
 
