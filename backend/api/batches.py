@@ -15,10 +15,10 @@ from backend.api.holders import Elsewhere, Everywhere, ReadOptions
 from backend.api.many_reads import outcomes
 from backend.api.reads import ViewReads, count_refusal
 from backend.api.serving import Serving
-from backend.core.batch import json_text, needs_exact, parse_batch
+from backend.core.batch import MAX_KEYS, json_text, needs_exact, parse_batch
 from backend.core.codecs import from_base64url
 from backend.core.errors import BadRequest, Hopeless, Problem, Unavailable
-from backend.core.scan import PARAMETERS, parse_parameters, stale_of
+from backend.core.scan import KEYS, PARAMETERS, parse_parameters, refuse_store, stale_of
 from backend.core.scan_wire import pack, unpack
 from backend.core.topology import Member
 from backend.core.views import View
@@ -26,6 +26,7 @@ from backend.core.views import View
 _WAIT_STEP = 0.02
 _TURN = 250  # keys between two turns of the event loop
 _FINAL, _AGAIN, _ALL = b".", b"?", b"*"  # marks: it stands, ask again, ask all partitions
+_MARKS = {_FINAL, _AGAIN, _ALL}
 _AT_ONCE = 8  # keys that all partitions are asked for
 
 _T = TypeVar("_T")
@@ -144,8 +145,8 @@ class Batches:
         reads.counts.forwarded += len(raw)
         try:
             answer = await self._forwarder.forward(member, "POST", self._path, [], body)
-            items = unpack(answer.body) if answer.status == 200 else []
-            if len(items) == len(raw):
+            items = unpack(answer.body, len(raw)) if answer.status == 200 else []
+            if len(items) == len(raw) and _MARKS.issuperset(item[:1] for item in items):
                 return items
             problem = Unavailable("owner-unreachable", "")
         except ValueError:
@@ -165,12 +166,15 @@ class Batches:
     async def asked(self, body: bytes) -> bytes:
         """The answer to another instance: of keys that should be held here; ValueError,
         BadRequest."""
-        of, view_hash, *keys = unpack(body)
+        of, view_hash, *keys = unpack(body, 2 + MAX_KEYS)
         name, _, query = of.partition(b"?")
         options = batch_options(query)
         reads = self._reads.get(name.decode())
         if reads is None or reads.view.hash.encode() != view_hash:
             raise ValueError("about a view that is not defined so here")
+        refuse_store(reads.view, KEYS)
+        for key in keys:
+            reads.parse_raw_key(key)
         to_json = reads.view.key_codec.to_json
         items = []
         async for turn in _turns(keys):

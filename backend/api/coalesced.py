@@ -64,8 +64,9 @@ class CoalescedReads:
 
     def answer(self, body: bytes) -> Answer:
         """The framed answers to framed paths; 400 if there are too many."""
-        paths = decode_paths(body)
-        if len(paths) > MOST_READS:
+        try:
+            paths = decode_paths(body)
+        except ValueError:
             detail = f"At most {MOST_READS} reads travel together."
             return problem_answer(BadRequest("too-many-keys", detail))
         heads: list[Head] = []

@@ -48,6 +48,8 @@ class Copies:
             asked = orjson.loads(text)
             view, hash_, partition = asked["view"], asked["hash"], asked["partition"]
         except (ValueError, KeyError, TypeError):
+            view = hash_ = partition = None
+        if type(view) is not str or type(hash_) is not str or type(partition) is not int:
             return BadRequest("bad-request", "This names no store partition.")
         held = self._serving.held.get(view, partition) if view in self._serving.views else None
         if held is None or held.view.hash != hash_ or not held.progress.answerable:

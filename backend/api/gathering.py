@@ -24,7 +24,7 @@ from backend.api.serving import Serving
 from backend.core.errors import BadRequest, Hopeless, Unavailable
 from backend.core.records import is_deleted
 from backend.core.scan import NEVER, Page, Part, Query, Row, cut, distinct, first_of
-from backend.core.scan_wire import ENTRIES, ROWS, Ask, decode_part, encode_ask
+from backend.core.scan_wire import ENTRIES, ROWS, Ask, check_part, decode_part, encode_ask
 from backend.core.topology import Member
 from backend.core.views import ANY_PARTITION, View
 
@@ -182,7 +182,9 @@ class Gatherer:
         code = "owner-unreachable"  # also of an older one that does not understand the question
         try:
             if answer.status == 200:
-                return decode_part(answer.body)
+                part = decode_part(answer.body)
+                check_part(part, ask, partitions, after)
+                return part
             if answer.status == 503:
                 code = str(orjson.loads(answer.body)["code"])
         except (ValueError, KeyError, TypeError):

@@ -106,6 +106,8 @@ class Heartbeat:
             return None
         try:
             sender, receiver, state, at = orjson.loads(text)
-            return Heartbeat(str(sender), str(receiver), str(state), int(at))
         except (ValueError, TypeError):
             return None
+        if not all(type(name) is str for name in (sender, receiver, state)) or type(at) is not int:
+            return None
+        return Heartbeat(sender, receiver, state, at)

@@ -37,10 +37,19 @@ from backend.core.scan import (
     limit_of,
     parse_page,
     parse_parameters,
+    refuse_custom,
     refuse_store,
     stale_of,
 )
-from backend.core.scan_wire import COUNT, ESTIMATE, RAW, TOP, decode_ask, encode_part
+from backend.core.scan_wire import (
+    COUNT,
+    ESTIMATE,
+    MOST_ASK_BYTES,
+    RAW,
+    TOP,
+    decode_ask,
+    encode_part,
+)
 from backend.core.views import View
 from backend.ingest.protocols import Store
 
@@ -121,13 +130,19 @@ class Queries:
         if method != "POST":
             raise MethodNotAllowed(method, "POST")
         assert self._batches is not None
-        body = await read_body(receive)
+        of_batch = raw_path == BATCH_PATH
+        body = await read_body(receive, MOST_BODY if of_batch else MOST_ASK_BYTES)
         try:
-            if raw_path == BATCH_PATH:
+            if of_batch:
                 return Answer(200, [JSON], await self._batches.asked(body))
             ask, partitions, after = decode_ask(body)
         except ValueError as e:
             raise BadRequest("bad-request", f"The body is {e}.") from None
+        if (view := self._serving.views.get(ask.view)) is not None and ask.view_hash == view.hash:
+            # what clients may not ask of a view, nobody may
+            refuse_custom(view)
+            if ask.what == TOP:
+                refuse_store(view, KEYS)
         part = await self._scans.answer(ask, partitions, after)
         return Answer(200, [(b"content-type", b"application/octet-stream")], encode_part(part))
 
@@ -292,7 +307,10 @@ class Queries:
 
         def take(part: Part) -> None:
             freshness.note(part)
-            ranks = ranks_of([item for _, _, item in part.rows])
+            try:
+                ranks = ranks_of([item for _, _, item in part.rows])
+            except (ValueError, KeyError, TypeError):  # another instance's, and no items
+                raise Unavailable("owner-unreachable", "An answer cannot be read.") from None
             ranked = [
                 (rank, key, item)
                 for rank, (key, _, item) in zip(ranks, part.rows, strict=True)

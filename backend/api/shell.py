@@ -191,11 +191,18 @@ class Shell:
         bound on every body."""
         if scope["raw_path"] == HEARTBEAT and scope["method"] == "POST":
             assert self._heartbeats is not None
-            answer = self._heartbeats.answer(await read_body(receive, _SIGNED_BYTES))
+            try:
+                answer = self._heartbeats.answer(await read_body(receive, _SIGNED_BYTES))
+            except Problem as e:
+                answer = problem_answer(e)
             await self._send(answer, "POST", send)
             return
         if scope["raw_path"] == _COPY and scope["method"] == "POST":
-            refused = await self._copies.answer(await read_body(receive, _SIGNED_BYTES), send)
+            refused: Problem | None
+            try:
+                refused = await self._copies.answer(await read_body(receive, _SIGNED_BYTES), send)
+            except Problem as e:
+                refused = e
             if refused is not None:
                 await self._send(problem_answer(refused), "POST", send)
             return
@@ -213,7 +220,7 @@ class Shell:
         if await self._queries(scope, receive, send, self._send):
             return
         length = next((v for n, v in scope["headers"] if n == b"content-length"), b"0")
-        if not length.isdigit() or int(length) > MAX_BODY:
+        if not length.isdigit() or len(length) > 18 or int(length) > MAX_BODY:
             problem = BadRequest("body-too-large", f"A body has {MAX_BODY} bytes at most.")
             await self._send(problem_answer(problem), scope["method"], send)
             return

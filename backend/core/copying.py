@@ -20,6 +20,7 @@ PATH = "/internal/copy"
 DIGEST_SIZE = hashlib.sha256().digest_size
 PIECE = 1 << 18  # bytes that are read, hashed and sent at once
 _MOST_HEADER = 1024
+_MOST_FILES = 100_000
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}", re.ASCII)
 
 
@@ -67,8 +68,11 @@ def receive(
             if isinstance(e, CopyError):
                 raise
             raise CopyError(f"it breaks off after {files} files") from None
-        if not isinstance(name, str) or not _NAME.fullmatch(name) or type(size) is not int:
+        is_name = isinstance(name, str) and _NAME.fullmatch(name)
+        if not is_name or type(size) is not int or size < 0:
             raise CopyError(f"{name!r} of {size!r} bytes is no file of a store")
+        if files >= _MOST_FILES:
+            raise CopyError(f"it has more than {_MOST_FILES} files")
         target = create(name)
         try:
             _receive_file(read, name, size, target, lambda n, base=total: progress(base + n))  # type: ignore[misc]

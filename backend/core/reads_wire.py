@@ -38,6 +38,9 @@ def encode_paths(paths: Sequence[bytes]) -> bytes:
 
 
 def decode_paths(body: bytes) -> list[bytes]:
+    """The inverse; ValueError if there are more than MOST_READS."""
+    if body.count(b"\n") >= MOST_READS:
+        raise ValueError(f"at most {MOST_READS} reads travel together")
     return body.split(b"\n")
 
 

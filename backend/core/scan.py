@@ -149,12 +149,17 @@ def limit_of(parameters: dict[str, bytes]) -> int:
     return int(text)
 
 
-def refuse_store(view: View, kind: str) -> None:
-    """BadRequest if the view's store has no such entries."""
+def refuse_custom(view: View) -> None:
+    """BadRequest if the view's store is a class, which knows keys alone."""
     if view.is_custom:
         raise BadRequest(
             "wrong-store", f"View {view.name} has a store of its own, which is asked by key alone."
         )
+
+
+def refuse_store(view: View, kind: str) -> None:
+    """BadRequest if the view's store has no such entries."""
+    refuse_custom(view)
     if view.store not in _STORES[kind]:
         raise BadRequest(
             "wrong-store",

@@ -8,15 +8,22 @@ Numbers are little-endian. Columns, for then a row costs two slices and no call.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from itertools import pairwise, starmap
-from typing import Any
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from backend.core import layouts
+from backend.core.limits import check_json, check_path, shown
 from backend.core.records import ENTRY_HEAD_SIZE
 from backend.core.scan import ALLOW, NEVER, Part, Query
+
+MOST_PARTITIONS = 16_000  # of a view
+MOST_ROWS = 10_000  # that one question may ask for
+MOST_ASK_BYTES = 4 << 20  # of a question: two bounds and a key, in hexadecimal digits
 
 ROWS, COUNT, ESTIMATE, TOP = "rows", "count", "estimate", "top"
 RAW, ENTRIES = "raw", "entries"
@@ -38,6 +45,82 @@ class Ask:
     descending: bool = False  # of a ranking; the scan itself goes as the query says
 
 
+_Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
+_Natural = Annotated[int, Field(ge=0, le=2**63 - 1)]
+_Partition = Annotated[int, Field(ge=0, lt=MOST_PARTITIONS)]
+
+
+class _QueryFields(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    low: str
+    high: str
+    backwards: bool
+    first: _Int64 | None
+    last: _Int64 | None
+    stale_allowed: bool
+    active_only: bool = False
+
+
+class _Question(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    view: str
+    view_hash: str
+    total: Annotated[int, Field(ge=1, le=MOST_PARTITIONS)]
+    what: Literal["rows", "count", "estimate", "top", "raw", "entries"]
+    query: _QueryFields
+    limit: Annotated[int, Field(ge=0, le=MOST_ROWS)]
+    by: str | None
+    descending: bool
+    partitions: Annotated[list[_Partition], Field(min_length=1, max_length=MOST_PARTITIONS)]
+    after: str | None
+
+    def check(self) -> None:
+        """ValueError, BadRequest: what one field says of another."""
+        partitions = self.partitions
+        if len(set(partitions)) != len(partitions) or max(partitions) >= self.total:
+            raise ValueError(f"not a question: partitions are distinct, and less than {self.total}")
+        if self.what in (COUNT, TOP) and len(partitions) != 1:
+            raise ValueError(f"not a question: {self.what} is of one partition")
+        if self.what not in (COUNT, ESTIMATE) and self.limit < 1:
+            raise ValueError(f"not a question: {self.what} has a limit of 1 at least")
+        if self.by is not None:
+            check_path(self.by)
+
+
+class _PartFields(BaseModel):
+    # of an answer, what a newer instance adds does no harm
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+    rows: _Natural
+    reached: str | None
+    counted: _Natural
+    missing: list[tuple[_Partition, str]]
+    lag: _Natural | None
+    staleness: Annotated[float, Field(ge=0)] | None
+    misplaced: bool
+    complete: bool
+    stream_time: _Int64 | None
+
+
+_PLAIN_FIELDS = tuple(each.name for each in fields(Ask) if each.name != "query")
+_Fields = TypeVar("_Fields", bound=BaseModel)
+
+
+def _parsed(of: type[_Fields], body: bytes, what: str) -> _Fields:
+    try:
+        return of.model_validate_json(body)
+    except ValidationError as e:
+        wrong = e.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(map(str, wrong["loc"]))
+        raise ValueError(f"not a {what}: {shown(where)}: {wrong['msg']}") from None
+
+
+def _hex(text: str) -> bytes:
+    return bytes.fromhex(text)
+
+
 def encode_ask(ask: Ask, partitions: list[int], after: bytes | None) -> bytes:
     return orjson.dumps(
         {
@@ -50,14 +133,23 @@ def encode_ask(ask: Ask, partitions: list[int], after: bytes | None) -> bytes:
 
 
 def decode_ask(body: bytes) -> tuple[Ask, list[int], bytes | None]:
-    """The inverse; ValueError for anything else."""
-    try:
-        fields: dict[str, Any] = orjson.loads(body)
-        partitions, after = fields.pop("partitions"), fields.pop("after")
-        ask = Ask(**{**fields, "query": _decode_query(fields["query"])})
-        return ask, [int(p) for p in partitions], None if after is None else bytes.fromhex(after)
-    except (KeyError, TypeError, AttributeError) as e:
-        raise ValueError(f"not a question: {e!r}") from e
+    """The inverse; ValueError for anything that no instance asks. Unknown fields are refused: they
+    may bound the question."""
+    check_json(body)
+    question = _parsed(_Question, body, "question")
+    asked = question.query
+    stale = ALLOW if asked.stale_allowed else NEVER if asked.active_only else None
+    query = Query(
+        _hex(asked.low), _hex(asked.high), asked.backwards, asked.first, asked.last, stale
+    )
+    fields = {name: getattr(question, name) for name in _PLAIN_FIELDS}
+    after = None if question.after is None else _hex(question.after)
+    least, end = layouts.ALL
+    for key in (query.low, query.high, *(() if after is None else (after,))):
+        if not least <= key <= end:
+            raise ValueError("not a question: it reaches beyond the entries of a store")
+    question.check()
+    return Ask(**fields, query=query), question.partitions, after
 
 
 def _encode_query(query: Query) -> dict[str, Any]:
@@ -68,12 +160,6 @@ def _encode_query(query: Query) -> dict[str, Any]:
         # only then: an older instance refuses what it does not know, and a standby would answer
         fields["active_only"] = True
     return fields
-
-
-def _decode_query(fields: dict[str, Any]) -> Query:
-    allowed, active_only = fields.pop("stale_allowed"), fields.pop("active_only", False)
-    fields.update(low=bytes.fromhex(fields["low"]), high=bytes.fromhex(fields["high"]))
-    return Query(**fields, stale=ALLOW if allowed else NEVER if active_only else None)
 
 
 def encode_part(part: Part) -> bytes:
@@ -99,25 +185,23 @@ def encode_part(part: Part) -> bytes:
 
 def decode_part(body: bytes) -> Part:
     """The inverse; ValueError for anything else."""
-    try:
-        size = int.from_bytes(body[:4], "little")
-        at = 4 + size
-        header = orjson.loads(body[4:at])
-        count = header["rows"]
-        part = Part(
-            reached=None if header["reached"] is None else bytes.fromhex(header["reached"]),
-            counted=header["counted"],
-            missing=dict(header["missing"]),
-            lag=header["lag"],
-            staleness=header["staleness"],
-            scattered=header["misplaced"],
-            complete=header["complete"],
-            stream_time=header["stream_time"],
-        )
-        lengths = np.frombuffer(body, "<u4", 2 * count, at)
-        ends = (np.cumsum(lengths, dtype=np.int64) + at + 8 * count).tolist()
-    except (KeyError, TypeError, AttributeError) as e:
-        raise ValueError(f"not an answer: {e!r}") from e
+    at = 4 + int.from_bytes(body[:4], "little")
+    header = _parsed(_PartFields, body[4:at], "part")
+    count = header.rows
+    part = Part(
+        reached=None if header.reached is None else _hex(header.reached),
+        counted=header.counted,
+        missing=dict(header.missing),
+        lag=header.lag,
+        staleness=header.staleness,
+        scattered=header.misplaced,
+        complete=header.complete,
+        stream_time=header.stream_time,
+    )
+    if (8 + ENTRY_HEAD_SIZE) * count > len(body) - at:
+        raise ValueError("an answer of fewer rows than it says")
+    lengths = np.frombuffer(body, "<u4", 2 * count, at)
+    ends = (np.cumsum(lengths, dtype=np.int64) + at + 8 * count).tolist()
     heads_at = ends[-1] if ends else at
     if heads_at + ENTRY_HEAD_SIZE * count != len(body):
         raise ValueError("an answer of another length than it says")
@@ -128,14 +212,30 @@ def decode_part(body: bytes) -> Part:
     return part
 
 
+def check_part(part: Part, ask: Ask, partitions: Sequence[int], after: bytes | None) -> None:
+    """ValueError unless it is an answer to this question that goes on behind `after`."""
+    if not part.missing.keys() <= set(partitions):
+        raise ValueError("an answer about partitions that were not asked for")
+    if len(part.rows) > (0 if ask.what in (COUNT, ESTIMATE) else ask.limit + (ask.what == TOP)):
+        raise ValueError("an answer of more rows than were asked for")
+    reached = part.reached
+    if reached is None or after is None:
+        return
+    # whoever asks goes on from there: it must come nearer to the end
+    if reached >= after if ask.query.backwards else reached <= after:
+        raise ValueError("an answer that does not go on")
+
+
 def pack(parts: Sequence[bytes]) -> bytes:
     """Byte strings one after another: count (4 B) · lengths (4 B each) · the strings."""
     return b"".join([len(parts).to_bytes(4, "little"), _lengths(parts), *parts])
 
 
-def unpack(body: bytes) -> list[bytes]:
-    """The inverse; ValueError for anything else."""
+def unpack(body: bytes, most: int) -> list[bytes]:
+    """The inverse; ValueError for anything else, and for more than `most` strings."""
     count = int.from_bytes(body[:4], "little")
+    if count > most:
+        raise ValueError(f"not a list of at most {most} byte strings")
     start = 4 + 4 * count
     lengths = np.frombuffer(body, "<u4", count, 4) if count else np.zeros(0, "<u4")
     ends = (np.cumsum(lengths, dtype=np.int64) + start).tolist()

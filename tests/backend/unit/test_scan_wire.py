@@ -9,10 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backend.core.errors import BadRequest
+from backend.core.limits import MOST_JSON_PARTS
 from backend.core.scan import ALLOW, NEVER, Part, Query
 from backend.core.scan_wire import (
+    COUNT,
+    ENTRIES,
+    ESTIMATE,
+    MOST_ROWS,
+    RAW,
     ROWS,
+    TOP,
     Ask,
+    check_part,
     decode_ask,
     decode_part,
     encode_ask,
@@ -23,21 +32,26 @@ from backend.core.scan_wire import (
 
 texts = st.text(max_size=5)
 numbers = st.none() | st.integers(-(2**63), 2**63 - 1)
+stored_keys = st.binary(max_size=9).map(b"\x01".__add__)
 queries = st.builds(
-    Query, st.binary(max_size=9), st.binary(max_size=9), st.booleans(), numbers, numbers,
+    Query, stored_keys, stored_keys, st.booleans(), numbers, numbers,
     st.sampled_from((None, ALLOW, NEVER)),
 )  # fmt: skip
-asks = st.builds(
-    Ask,
-    texts,
-    texts,
-    st.integers(0, 99),
-    texts,
-    queries,
-    st.integers(0, 999),
-    st.none() | texts,
-    st.booleans(),
-)
+
+
+@st.composite
+def questions(draw: st.DrawFn) -> tuple[Ask, list[int], bytes | None]:
+    """What instances ask: counts and rankings are of one partition."""
+    total = draw(st.integers(1, 99))
+    what = draw(st.sampled_from((ROWS, COUNT, ESTIMATE, TOP, RAW, ENTRIES)))
+    most = 1 if what in (COUNT, TOP) else 9
+    partitions = st.lists(st.integers(0, total - 1), min_size=1, max_size=most, unique=True)
+    limit = draw(st.integers(0 if what in (COUNT, ESTIMATE) else 1, MOST_ROWS))
+    of = draw(texts), draw(texts), total, what, draw(queries), limit
+    ask = Ask(*of, draw(st.none() | texts), draw(st.booleans()))
+    return ask, draw(partitions), draw(st.none() | stored_keys)
+
+
 rows = st.lists(
     st.tuples(st.binary(max_size=9), st.binary(min_size=16, max_size=16), st.binary(max_size=9))
 )
@@ -54,9 +68,50 @@ parts = st.builds(
 )
 
 
-@given(asks, st.lists(st.integers(0, 99)), st.none() | st.binary(max_size=9))
-def test_questions(ask: Ask, partitions: list[int], after: bytes | None) -> None:
-    assert decode_ask(encode_ask(ask, partitions, after)) == (ask, partitions, after)
+@given(questions())
+def test_questions(question: tuple[Ask, list[int], bytes | None]) -> None:
+    assert decode_ask(encode_ask(*question)) == question
+
+
+def body_with(**changes: object) -> bytes:
+    """A valid question with other values; those of `query` by the name `query_…`."""
+    fields = orjson.loads(encode_ask(Ask("v", "h", 4, ROWS, Query(), 10), [0, 3], None))
+    for name, value in changes.items():
+        within, _, rest = name.partition("query_")
+        if rest:
+            fields["query"][rest] = value
+        else:
+            fields[within] = value
+    return orjson.dumps(fields)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"limit": -6}, {"limit": 0}, {"limit": 10**9}, {"limit": 1.0}, {"limit": "6"},
+        {"limit": True}, {"limit": None}, {"total": 0}, {"total": -1}, {"total": 10**9},
+        {"partitions": []}, {"partitions": [0, 0]}, {"partitions": [0] * 30_000},
+        {"partitions": [4]}, {"partitions": [-1]}, {"partitions": [0.0]}, {"partitions": ["0"]},
+        {"partitions": [True]}, {"partitions": {"0": 0}}, {"partitions": 0}, {"what": "all"},
+        {"what": COUNT}, {"what": TOP}, {"what": ["rows"]}, {"what": None}, {"view": 7},
+        {"view": ["v"]}, {"view_hash": None}, {"by": 7}, {"by": "a." * 600},
+        {"by": ".".join("a" * 17)}, {"descending": 1}, {"after": "xy"}, {"after": 7},
+        {"after": "00"}, {"after": "0300"}, {"query": None}, {"query": []}, {"query_low": ""},
+        {"query_low": "00"}, {"query_high": "03"}, {"query_low": "0"}, {"query_backwards": 0},
+        {"query_first": 2**63}, {"query_last": 0.5}, {"query_stale_allowed": "true"},
+        {"query_active_only": None}, {"query_since": 7}, {"since": 7},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_no_instance_asks_is_refused(changes: dict[str, object]) -> None:
+    with pytest.raises((ValueError, BadRequest)):
+        decode_ask(body_with(**changes))
+
+
+def test_a_question_is_refused_by_its_size_before_it_is_parsed() -> None:
+    with pytest.raises(BadRequest) as error:
+        decode_ask(body_with(partitions=[[]] * 1_000_000))
+    assert error.value.more["limit"] == MOST_JSON_PARTS
 
 
 def test_an_instance_from_before_stale_never_understands_all_other_questions() -> None:
@@ -77,7 +132,7 @@ def test_answers(part: Part) -> None:
 
 @given(st.lists(st.binary(max_size=9)))
 def test_lists(strings: list[bytes]) -> None:
-    assert unpack(pack(strings)) == strings
+    assert unpack(pack(strings), len(strings)) == strings
 
 
 @given(parts, st.data())
@@ -95,4 +150,30 @@ def test_garbage(body: bytes) -> None:
         with pytest.raises(ValueError):  # noqa: PT011
             decode(body)
     with suppress(ValueError):
-        assert pack(unpack(body)) == body
+        assert pack(unpack(body, 9)) == body
+
+
+def test_more_strings_than_were_asked_for_are_refused() -> None:
+    with pytest.raises(ValueError, match="at most 2"):
+        unpack(pack([b"a", b"b", b"c"]), 2)
+    with pytest.raises(ValueError, match="at most 2"):
+        unpack(b"\xff\xff\xff\xff", 2)
+
+
+def test_an_answer_must_be_one_to_the_question() -> None:
+    forwards = Ask("v", "h", 4, ROWS, Query(), 2)
+    backwards = Ask("v", "h", 4, ROWS, Query(backwards=True), 2)
+    row = (b"\x01k", bytes(16), b"1")
+    check_part(Part([row, row], b"\x01k"), forwards, [0], b"\x01j")
+    check_part(Part([row, row], b"\x01i"), backwards, [0], b"\x01j")
+    check_part(Part(missing={0: "not-here"}), forwards, [0], b"\x01j")
+    for ask, part in (
+        (forwards, Part([row] * 3)),
+        (forwards, Part(reached=b"\x01j")),
+        (forwards, Part(reached=b"\x01i")),
+        (backwards, Part(reached=b"\x01k")),
+        (forwards, Part(missing={1: "not-here"})),
+        (Ask("v", "h", 4, COUNT), Part([row])),
+    ):
+        with pytest.raises(ValueError, match="an answer"):
+            check_part(part, ask, [0], b"\x01j")
