@@ -2,12 +2,17 @@
 
 A forwarded request is marked; whoever gets a marked one answers itself or says 503, so two
 instances with different maps cannot send a request to and fro.
+
+Streams keep their connection for as long as their clients stay, so they have a pool of their own.
+What is asked and answered at once never waits for one of them.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import aiohttp
 from yarl import URL
@@ -28,17 +33,23 @@ _DROPPED = frozenset(
 )
 
 
-class Forwarder:
-    """One HTTP client for all peers. Made and used in the event loop."""
+MOST_ANSWER = 128 << 20  # bytes of another instance's answer
+_STREAM_BUFFER = 16 << 10  # bytes that are read ahead of a stream, times two; flow control follows
 
-    def __init__(self, instance_id: str, timeout: float, connections: int = 256) -> None:
+
+class Forwarder:
+    """HTTP clients for all peers. Made and used in the event loop."""
+
+    def __init__(
+        self, instance_id: str, timeout: float, connections: int = 256, streams: int = 256
+    ) -> None:
+        """`timeout`: s for an answer, or for a stream to begin. `connections` (0: no bound) are for
+        answers, `streams` for streams."""
         self._mark = instance_id
+        self._seconds = timeout
         self._timeout = _timeout(timeout)
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=connections, keepalive_timeout=30),
-            auto_decompress=False,
-            cookie_jar=aiohttp.DummyCookieJar(),
-        )
+        self._session = _session(connections)
+        self._streams = _session(max(streams, 1), read_bufsize=_STREAM_BUFFER)
 
     async def forward(
         self,
@@ -64,7 +75,7 @@ class Forwarder:
                 allow_redirects=False,
                 timeout=self._timeout if timeout is None else _timeout(timeout),
             ) as response:
-                content = await response.read()
+                content = await _content(response)
                 return Answer(
                     response.status,
                     [
@@ -76,7 +87,7 @@ class Forwarder:
                     ],
                     content,
                 )
-        except (TimeoutError, aiohttp.ClientError, OSError) as e:
+        except (TimeoutError, aiohttp.ClientError, OSError, _TooLargeError) as e:
             raise _unreachable(member, e) from e
 
     @asynccontextmanager
@@ -89,9 +100,11 @@ class Forwarder:
         # silence is broken by the stream's own keep-alives
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=0.5, sock_read=60)
         try:
-            response = await self._session.get(
-                url, headers=passed, allow_redirects=False, timeout=timeout
-            )
+            # with the wait for a connection
+            async with asyncio.timeout(self._seconds):
+                response = await self._streams.get(
+                    url, headers=passed, allow_redirects=False, timeout=timeout
+                )
         except (TimeoutError, aiohttp.ClientError, OSError) as e:
             raise _unreachable(member, e) from e
         async with response:
@@ -111,10 +124,39 @@ class Forwarder:
 
     async def close(self) -> None:
         await self._session.close()
+        await self._streams.close()
+
+
+def _session(connections: int, **more: Any) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=connections, keepalive_timeout=30),
+        auto_decompress=False,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        **more,
+    )
 
 
 def _timeout(seconds: float) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total=seconds, sock_connect=min(seconds, 0.5))
+
+
+class _TooLargeError(Exception):
+    """An answer of more than MOST_ANSWER bytes."""
+
+
+async def _content(response: aiohttp.ClientResponse) -> bytes:
+    if response.content_length is not None:
+        if response.content_length > MOST_ANSWER and response.method != "HEAD":
+            raise _TooLargeError
+        return await response.read()
+    parts, size = [], 0
+    async for part in response.content.iter_any():
+        parts.append(part)
+        size += len(part)
+        if size > MOST_ANSWER:
+            response.close()
+            raise _TooLargeError
+    return b"".join(parts)
 
 
 async def _chunks(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:

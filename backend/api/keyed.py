@@ -20,6 +20,7 @@ from backend.api.parameters import (
     changes_parameters,
     key_bytes,
     point_parameters,
+    search_parameters,
     span_parameters,
 )
 from backend.api.queries import Queries, read_body
@@ -202,35 +203,44 @@ class KeyedRequests:
     ) -> Answer | None:
         """None where a stream was sent."""
         reads = self._reads[found.view.name]
-        headers: list[Header] = scope["headers"]
         try:
             if scope["method"] != "GET":
                 raise MethodNotAllowed(scope["method"], "GET")
-            self._streams.check()
-            encoded = changes_parameters(scope["query_string"])
-            key = _key_of(reads, found.text, encoded)
-            last = next((value for name, value in headers if name == b"last-event-id"), None)
-            try:
-                changes = await self._until_here(partial(Changes, reads, key, last), scope)
-            except Elsewhere as elsewhere:
-                assert self._forwarder is not None
-                reads.counts.forwarded += 1
-                query: bytes = scope["query_string"]
-                target = raw_path + b"?" + query if query else raw_path
-                async with self._forwarder.stream(elsewhere.member, target, headers) as (
-                    answer,
-                    chunks,
-                ):
-                    answer.headers.append((b"topology-epoch", self._serving.epoch_header))
-                    await self._streams.run(answer, chunks, receive, send)
-                return None
+            with self._streams.place():
+                await self._stream(reads, found, raw_path, scope, receive, send)
         except Problem as problem:
             count_refusal(reads.counts, problem)
             return problem_answer(problem)
-        answer = Answer(200, changes.headers, b"")
-        answer.headers.append((b"topology-epoch", self._serving.epoch_header))
-        await self._streams.run(answer, changes.events(), receive, send)
         return None
+
+    async def _stream(
+        self,
+        reads: ViewReads,
+        found: KeyPath,
+        raw_path: bytes,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        """Sends the changes, or another instance's; Problem where nothing was sent."""
+        headers: list[Header] = scope["headers"]
+        epoch = (b"topology-epoch", self._serving.epoch_header)
+        query: bytes = scope["query_string"]
+        key = _key_of(reads, found.text, changes_parameters(query))
+        last = next((value for name, value in headers if name == b"last-event-id"), None)
+        try:
+            changes = await self._until_here(partial(Changes, reads, key, last), scope)
+        except Elsewhere as elsewhere:
+            assert self._forwarder is not None
+            reads.counts.forwarded += 1
+            target = raw_path + b"?" + query if query else raw_path
+            asked = self._forwarder.stream(elsewhere.member, target, headers)
+            async with asked as (answer, chunks):
+                answer.headers.append(epoch)
+                await self._streams.run(answer, chunks, receive, send)
+            return
+        answer = Answer(200, [*changes.headers, epoch], b"")
+        await self._streams.run(answer, changes.events(), receive, send)
 
     async def search(self, view: View, scope: Scope, receive: Receive) -> Answer:
         """A point read whose key stands in the body."""
@@ -244,8 +254,7 @@ class KeyedRequests:
                 key = reads.parse_raw_key(body)
             else:
                 key = record_key(reads, *parse_search(body))
-            _, options = point_parameters(scope["query_string"], view.store == "versioned")
-            options = replace(options, redirect=False)  # to a GET, it would take the key along
+            options = search_parameters(scope["query_string"], view.store == "versioned")
             ask = partial(reads.read, key, options)
             # others are asked as for any key
             target = f"/views/{view.name}/keys/".encode() + to_base64url(key)

@@ -53,6 +53,13 @@ def point_parameters(query: bytes, versioned: bool) -> tuple[bool, ReadOptions]:
     return _options(Parameters(query, known))
 
 
+def search_parameters(query: bytes, versioned: bool) -> ReadOptions:
+    """Those of a search: the key stands in the body, and a redirect to a GET would take it along.
+    The key is asked of others as base64url, so `encoding` must not be given twice."""
+    known = tuple(name for name in _COMMON if name not in ("encoding", "route"))
+    return _options(Parameters(query, (*known, "as_of") if versioned else known))[1]
+
+
 def span_parameters(query: bytes) -> tuple[bool, ReadOptions, Span]:
     """Those of `…/windows`, `…/sessions` and `…/versions`: the same, and the span."""
     parameters = Parameters(query, (*_COMMON, *_SPAN))

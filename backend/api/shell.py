@@ -57,6 +57,7 @@ class Shell:
         self._keyed = KeyedRequests(serving, self._reads, self._queries)
         self._appends = Appends(serving, self._reads)
         self._forwarder: Forwarder | None = None
+        self._beats: Forwarder | None = None
         self._heartbeats: Heartbeats | None = None
         self._copies = Copies(serving)
         self._coalesced = CoalescedReads(serving, self._paths, self._reads, self.answer_now)
@@ -66,9 +67,12 @@ class Shell:
     def start(self, forwarder: Forwarder | None = None) -> Gatherer:
         """In the event loop, before the first request; what asks all instances."""
         settings = self._serving.settings
-        self._forwarder = forwarder or Forwarder(settings.instance_id, settings.forward_timeout)
+        of = settings.instance_id, settings.forward_timeout
+        self._forwarder = forwarder or Forwarder(*of, streams=settings.max_streams)
         self._keyed.start(self._forwarder)
-        self._heartbeats = Heartbeats(self._serving, self._forwarder)
+        # one a peer at a time: they wait for no connection, however many others are in use
+        self._beats = forwarder or Forwarder(*of, connections=0)
+        self._heartbeats = Heartbeats(self._serving, self._beats)
         return self._queries.start(self._forwarder)
 
     def start_heartbeats(self) -> None:
@@ -79,8 +83,9 @@ class Shell:
     async def stop(self) -> None:
         if self._heartbeats is not None:
             await self._heartbeats.stop()
-        if self._forwarder is not None:
-            await self._forwarder.close()
+        for forwarder in (self._forwarder, self._beats):
+            if forwarder is not None:
+                await forwarder.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         raw_path: bytes = scope["raw_path"]

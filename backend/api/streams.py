@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager, suppress
 
 from backend.api.answer import Answer
 from backend.api.asgi import Receive, Send
@@ -17,21 +17,32 @@ class Streams:
     def __init__(self, most: int) -> None:
         """`most`: how many at once."""
         self._most = most
+        self._places = 0
         self._open: set[asyncio.Task[None]] = set()
         self._draining = False
 
-    def check(self) -> None:
-        """Unavailable if there is no room for one more."""
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """Room for one more, also while it is being opened; Unavailable if there is none."""
+        self._check()
+        if self._places >= self._most:
+            raise Unavailable("overloaded", f"{self._most} streams are open already.")
+        self._places += 1
+        try:
+            yield
+        finally:
+            self._places -= 1
+
+    def _check(self) -> None:
         if self._draining:
             raise Unavailable("draining", "This instance is about to stop.")
-        if len(self._open) >= self._most:
-            raise Unavailable("overloaded", f"{self._most} streams are open already.")
 
     async def run(
         self, answer: Answer, chunks: AsyncGenerator[bytes], receive: Receive, send: Send
     ) -> None:
         """Send the answer's head, then the chunks as they come, until there are no more, the client
-        has gone, or `end`."""
+        has gone, or `end`. Unavailable, with nothing sent, where that was before."""
+        self._check()
         pump = asyncio.create_task(self._pump(answer, chunks, send), name="stream")
         gone = asyncio.create_task(_disconnect(receive), name="stream-client")
         self._open.add(pump)
