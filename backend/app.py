@@ -277,7 +277,8 @@ class Application:
         self._raw_reads = RawReads(serving) if settings.kiqr else None
         self._shell = Shell(serving, _bridged(create_pages(serving, self._raw_reads)))
         self._fail = fail
-        self.send_timeout = settings.send_timeout  # s; for the worker
+        self.send_timeout = settings.send_timeout  # s; these two are for the worker
+        self.request_timeout = settings.request_timeout
         self._starting: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -82,6 +82,9 @@ class Settings(BaseSettings):
     send_timeout: float = Field(
         60.0, gt=0, description="seconds for which a client may take nothing of what is sent to it"
     )
+    request_timeout: float = Field(
+        30.0, gt=0, description="seconds within which a request must arrive as a whole"
+    )
     kiqr: bool = Field(True, description="whether KIQR's REST dialect is served under /api/v1")
     max_streams: int = Field(1000, ge=0, description="streams of changes at once; then the same")
 

@@ -2,7 +2,8 @@
 
 As it comes, SIGTERM leaves idle keep-alive connections open until the arbiter kills the worker,
 before the application's shutdown has run; `worker_connections` is not enforced; a client that
-never reads its answer keeps its place for as long as it likes; what is no valid request is refused
+never reads its answer keeps its place for as long as it likes, and so does one that never sends a
+request, or half of one; what is no valid request is refused
 in plain text; and the scope, the task and the messages of an ASGI call cost more than a point read.
 """
 
@@ -37,6 +38,7 @@ _STATUS_LINES = {
 }
 # of what gunicorn refuses by itself; as nginx says it
 _CODES = {
+    408: "request-timeout",
     414: "uri-too-long",
     431: "headers-too-large",
     500: "internal-error",
@@ -77,6 +79,7 @@ class _Connection(ASGIProtocol):  # type: ignore[misc]
 
     _unread = 0  # bytes that waited at the last look
     _next_look: Any = None
+    _deadline: Any = None  # ends the wait for a request, or for the rest of one
     _has_begun = False  # the parser has got something of a request that is not answered yet
     _used_at = 0.0  # when a request was last answered at once: gunicorn knows nothing of it
 
@@ -85,11 +88,38 @@ class _Connection(ASGIProtocol):  # type: ignore[misc]
         self.worker.connections.add(self)
         if len(self.worker.connections) > self.worker.worker_connections:
             transport.abort()
+        self._set_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.worker.connections.discard(self)
         self._forget_look()
+        self._forget_deadline()
         super().connection_lost(exc)
+
+    def _set_deadline(self) -> None:
+        self._forget_deadline()
+        seconds = self.worker.asgi.request_timeout
+        self._deadline = self.worker.loop.call_later(seconds, self._is_late)
+
+    def _forget_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _is_late(self) -> None:
+        """The request is not whole yet; or none has begun on a new connection."""
+        self._deadline = None
+        if self._body_receiver is not None:
+            # whoever reads the body is told that it breaks off, and gunicorn closes behind the
+            # answer
+            self._body_receiver._body_wait_expired = True
+            self._body_receiver._wake_waiter()
+            return
+        if self._has_begun:
+            seconds = self.worker.asgi.request_timeout
+            self._send_error_response(408, f"The request has not arrived within {seconds:g} s")
+        self._close_transport()
+        self._request_ready.set()  # the task that waits for a request ends
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -128,6 +158,7 @@ class _Connection(ASGIProtocol):  # type: ignore[misc]
         if not self._has_begun:
             answer = self._at_once(data)
             if answer is not None:
+                self._forget_deadline()
                 self._safe_write(_response(answer))
                 self._used_at = self.worker.loop.time()
                 if self._keepalive_handle is None:
@@ -146,8 +177,14 @@ class _Connection(ASGIProtocol):  # type: ignore[misc]
         return None
 
     def _feed_callback_parser(self, data: bytes) -> bool:
-        self._has_begun = True
+        if not self._has_begun:
+            self._has_begun = True
+            self._set_deadline()
         return bool(super()._feed_callback_parser(data))
+
+    def _on_message_complete(self) -> None:
+        self._forget_deadline()
+        super()._on_message_complete()
 
     async def _serve_http_request(self, request: Any, sockname: Any, peername: Any) -> bool:
         keeps = bool(await super()._serve_http_request(request, sockname, peername))
