@@ -2,8 +2,9 @@
 
 Source: the HTML standard, "Server-sent events". An event is `value` (`{"key", "value"}`) or
 `deleted` (`{"key"}`); its id is `partition:offset` of its record, or, where the key is not there,
-of the last record that was looked at. A stream ends when its partition moves or its client is too
-slow; who comes back with Last-Event-ID gets what is there if it is newer, then the changes.
+of the last record that was looked at. A stream ends when its partition moves, or when too much
+waits for its client or for all clients; who comes back with Last-Event-ID gets what is there if it
+is newer, then the changes.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import re
 from collections.abc import AsyncGenerator, Sequence
 
 from backend.api.answer import Header
+from backend.api.backlog import Backlog, Room
 from backend.api.holders import ReadOptions
 from backend.api.reads import ViewReads, unreadable
 from backend.core.errors import BadRequest, StoreClosedError, StoreError, Unavailable
@@ -23,7 +25,6 @@ from backend.ingest.watches import Change
 _EVENT_ID = re.compile(rb"([0-9]{1,9}):(-?[0-9]{1,18})")
 _KEEP_ALIVE = 10.0  # s; shorter than what proxies wait for a silent server
 _NOTHING = -2  # less than -1, as of which a key is not there in an empty partition
-_MOST_WAITING = 1000  # changes that a slow client may leave behind
 
 HEADERS: list[Header] = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -35,7 +36,9 @@ HEADERS: list[Header] = [
 class Changes:
     """One client's stream of one key. Made, iterated and closed in the event loop."""
 
-    def __init__(self, reads: ViewReads, key: bytes, last_event_id: bytes | None) -> None:
+    def __init__(
+        self, reads: ViewReads, key: bytes, last_event_id: bytes | None, room: Room
+    ) -> None:
         """Unavailable, Elsewhere as a read; BadRequest where there is no one value of a key."""
         view = reads.view
         if view.store != "key-value":
@@ -48,7 +51,7 @@ class Changes:
         self.headers = [*HEADERS, *reads.state_headers(self._held)]
         self._seen = self._offset_of(last_event_id)
         self._loop = asyncio.get_running_loop()
-        self._waiting: asyncio.Queue[Change | None] = asyncio.Queue()
+        self._backlog = Backlog(room)
 
     def _offset_of(self, event_id: bytes | None) -> int:
         """_NOTHING where the client has seen nothing of this partition."""
@@ -60,18 +63,21 @@ class Changes:
         return int(parsed[2]) if int(parsed[1]) == self._held.partition else _NOTHING
 
     async def events(self) -> AsyncGenerator[bytes]:
-        """Until the partition is let go, or the client is too far behind."""
+        """Until the partition is let go, or too much waits."""
         watches = self._held.watches
         watches.add(self._key, self._tell)
         try:
             # what is applied from here on is told; what was before is in the look-up
             try:
-                yield self._present()
+                present = self._present()
             except Unavailable:
                 return
+            if not self._backlog.admit(len(present)):
+                return
+            yield present
             while True:
                 try:
-                    change = await asyncio.wait_for(self._waiting.get(), _KEEP_ALIVE)
+                    change = await self._backlog.get(_KEEP_ALIVE)
                 except TimeoutError:
                     yield b": still there\n\n"
                     continue
@@ -82,19 +88,17 @@ class Changes:
                     yield self._event(change.offset, change.value)
         finally:
             watches.remove(self._key, self._tell)
+            self._backlog.close()
 
     def _tell(self, changes: Sequence[Change] | None) -> None:
         """In the ingest thread."""
         self._loop.call_soon_threadsafe(self._take, changes)
 
     def _take(self, changes: Sequence[Change] | None) -> None:
-        if changes is None or self._waiting.qsize() > _MOST_WAITING:
-            # nothing more is to queue behind the end
+        if changes is None:
+            self._backlog.end()
+        elif not self._backlog.put(changes):
             self._held.watches.remove(self._key, self._tell)
-            self._waiting.put_nowait(None)
-            return
-        for change in changes:
-            self._waiting.put_nowait(change)
 
     def _present(self) -> bytes:
         position = self._held.progress.position

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from backend.api.answer import Answer, Header, problem_answer, unless_known
 from backend.api.asgi import Receive, Scope, Send
+from backend.api.backlog import Room
 from backend.api.batches import record_key
 from backend.api.changes import Changes
 from backend.api.forwarding import MARK, Forwarder
@@ -62,6 +63,7 @@ class KeyedRequests:
             if view.store in HISTORIES
         }
         self._streams = Streams(serving.settings.max_streams)
+        self._room = Room()
         self._forwarder: Forwarder | None = None
         self._wait_steps = round(serving.settings.wait_timeout / _WAIT_STEP)
 
@@ -229,7 +231,7 @@ class KeyedRequests:
         key = _key_of(reads, found.text, changes_parameters(query))
         last = next((value for name, value in headers if name == b"last-event-id"), None)
         try:
-            changes = await self._until_here(partial(Changes, reads, key, last), scope)
+            changes = await self._until_here(partial(Changes, reads, key, last, self._room), scope)
         except Elsewhere as elsewhere:
             assert self._forwarder is not None
             reads.counts.forwarded += 1
