@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 import orjson
 
-from backend.api.answer import Answer
+from backend.api.answer import JSON, Answer
+from backend.api.answerers import Answerers, roles_said
 from backend.api.forwarding import Forwarder
 from backend.api.holders import Elsewhere, Everywhere, ReadOptions
 from backend.api.many_reads import outcomes
@@ -44,18 +45,19 @@ class Batches:
         reads: dict[str, ViewReads],
         forwarder: Forwarder,
         path: bytes,
-        everywhere: Callable[[View, bytes, ReadOptions], Awaitable[Answer]],
+        everywhere: Callable[[View, bytes, ReadOptions, Answerers], Awaitable[Answer]],
     ) -> None:
-        """`everywhere` asks all partitions for a key; Problem."""
+        """`everywhere` asks all partitions for a key, and adds who has read; Problem."""
         self._everywhere = everywhere
         self._serving = serving
+        self._me = serving.settings.instance_id
         self._reads = reads
         self._forwarder = forwarder
         self._path = path
 
-    async def answer(self, view: View, body: bytes, options: ReadOptions) -> bytes:
-        """The document that answers a client's batch; BadRequest. Of the options `stale` alone is
-        passed on."""
+    async def answer(self, view: View, body: bytes, options: ReadOptions) -> Answer:
+        """The answer to a client's batch; BadRequest. Of the options `stale` alone is passed
+        on."""
         reads = self._reads[view.name]
         asked = parse_batch(body, needs_exact(view))
         items = [b""] * len(asked)
@@ -69,10 +71,13 @@ class Batches:
                     count_refusal(reads.counts, problem)
                     items[number] = _problem_item(written or orjson.dumps(value), problem)
         left, anywhere = list(keys), list[int]()
+        answerers = Answerers()
         deadline = time.monotonic() + self._serving.settings.wait_timeout
         rounds = 0
         while left:
-            left, holders = await self._round(reads, keys, left, items, anywhere, rounds, options)
+            left, holders = await self._round(
+                reads, keys, left, items, anywhere, rounds, options, answerers
+            )
             rounds += 1
             if rounds < holders:
                 continue  # somebody has not been asked yet
@@ -83,10 +88,11 @@ class Batches:
 
         async def ask_all(number: int) -> None:
             async with turn:
-                items[number] = await self._anywhere(view, keys[number], options)
+                items[number] = await self._anywhere(view, keys[number], options, answerers)
 
         await asyncio.gather(*map(ask_all, anywhere))
-        return b'{"items":[%b]}' % b",".join(items)
+        served_by = answerers.headers(self._me)
+        return Answer(200, [JSON, *served_by], b'{"items":[%b]}' % b",".join(items))
 
     async def _round(
         self,
@@ -97,6 +103,7 @@ class Batches:
         anywhere: list[int],
         rounds: int,
         options: ReadOptions,
+        answerers: Answerers,
     ) -> tuple[list[int], int]:
         """Writes an item for each key that is left; those for which asking again may help, and how
         many holders the one of them has that has most.
@@ -108,8 +115,9 @@ class Batches:
         again: list[int] = []
         marked: list[tuple[int, bytes]] = []
         elsewhere: dict[Member, list[int]] = {}
+        roles = set[str]()
         async for numbers in _turns(left):
-            read, open_ = _read(reads, [keys[number] for number in numbers], options)
+            read, open_ = _read(reads, [keys[number] for number in numbers], options, roles)
             for number, item in zip(numbers, read, strict=True):
                 items[number] = item
             for place, found in open_.items():
@@ -119,9 +127,10 @@ class Batches:
                     elsewhere.setdefault(holder, []).append(numbers[place])
                 else:
                     marked.append((numbers[place], found))
+        answerers.add(self._me, roles)
         answers = await asyncio.gather(
             *(
-                self._ask(member, reads, [keys[number] for number in theirs], options)
+                self._ask(member, reads, [keys[number] for number in theirs], options, answerers)
                 for member, theirs in elsewhere.items()
             )
         )
@@ -137,7 +146,12 @@ class Batches:
         return again, holders
 
     async def _ask(
-        self, member: Member, reads: ViewReads, raw: list[bytes], options: ReadOptions
+        self,
+        member: Member,
+        reads: ViewReads,
+        raw: list[bytes],
+        options: ReadOptions,
+        answerers: Answerers,
     ) -> list[bytes]:
         """One item a key, with its mark before it."""
         view = reads.view
@@ -147,6 +161,8 @@ class Batches:
             answer = await self._forwarder.forward(member, "POST", self._path, [], body)
             items = unpack(answer.body, len(raw)) if answer.status == 200 else []
             if len(items) == len(raw) and _MARKS.issuperset(item[:1] for item in items):
+                if any(item[:1] == _FINAL for item in items):
+                    answerers.add(member.id, roles_said(answer.headers))
                 return items
             problem = Unavailable("owner-unreachable", "")
         except ValueError:
@@ -157,13 +173,15 @@ class Batches:
         to_json = view.key_codec.to_json
         return [_AGAIN + _problem_item(to_json(key), problem) for key in raw]
 
-    async def _anywhere(self, view: View, key: bytes, options: ReadOptions) -> bytes:
+    async def _anywhere(
+        self, view: View, key: bytes, options: ReadOptions, answerers: Answerers
+    ) -> bytes:
         try:
-            return _item(view, key, await self._everywhere(view, key, options))
+            return _item(view, key, await self._everywhere(view, key, options, answerers))
         except Problem as problem:
             return _problem_item(view.key_codec.to_json(key), problem)
 
-    async def asked(self, body: bytes) -> bytes:
+    async def asked(self, body: bytes) -> Answer:
         """The answer to another instance: of keys that should be held here; ValueError,
         BadRequest."""
         of, view_hash, *keys = unpack(body, 2 + MAX_KEYS)
@@ -176,9 +194,10 @@ class Batches:
         for key in keys:
             reads.parse_raw_key(key)
         to_json = reads.view.key_codec.to_json
-        items = []
+        items: list[bytes] = []
+        roles = set[str]()
         async for turn in _turns(keys):
-            read, open_ = _read(reads, turn, options)
+            read, open_ = _read(reads, turn, options, roles)
             marks = [_FINAL] * len(read)
             for place, found in open_.items():
                 if isinstance(found, Elsewhere):
@@ -187,7 +206,9 @@ class Batches:
                 else:
                     marks[place] = found
             items += [mark + item for mark, item in zip(marks, read, strict=True)]
-        return pack(items)
+        answerers = Answerers()
+        answerers.add(self._me, roles)
+        return Answer(200, [JSON, *answerers.headers(self._me)], pack(items))
 
 
 def batch_options(query: bytes) -> ReadOptions:
@@ -222,13 +243,14 @@ def _text_keys(reads: ViewReads, asked: list[tuple[Any, bytes]]) -> dict[int, by
 
 
 def _read(
-    reads: ViewReads, keys: Sequence[bytes], options: ReadOptions
+    reads: ViewReads, keys: Sequence[bytes], options: ReadOptions, roles: set[str]
 ) -> tuple[list[bytes], dict[int, _Open]]:
-    """An item a key; and by their places in the list, the keys for which it does not stand yet."""
+    """An item a key; and by their places in the list, the keys for which it does not stand yet.
+    The roles in which they were read here are added to `roles`."""
     to_json = reads.view.key_codec.to_json
     items: list[bytes] = []
     open_: dict[int, _Open] = {}
-    for key, found in zip(keys, outcomes(reads, keys, options), strict=True):
+    for key, found in zip(keys, outcomes(reads, keys, options, roles), strict=True):
         if isinstance(found, bytes):
             items.append(b'{"key":%b,"status":200,"value":%b}' % (to_json(key), found))
         elif found is None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 
 import orjson
 
+from backend.api.answerers import Answerers
 from backend.api.forwarding import Forwarder
 from backend.api.holders import refusal
 from backend.api.partition_scans import PartitionScans, worst
@@ -58,6 +59,7 @@ class Freshness:
     ages: list[float | None] = field(default_factory=list)
     scattered: bool = False  # a key may be in several partitions
     stream_time: int | None = None  # ms; the latest of all
+    answerers: Answerers = field(default_factory=Answerers)
 
     def note(self, part: Part) -> None:
         # of each kind the worst so far is all that is needed
@@ -66,6 +68,8 @@ class Freshness:
         self.scattered = self.scattered or part.scattered
         if part.stream_time is not None:
             self.stream_time = max(part.stream_time, self.stream_time or part.stream_time)
+        if part.instance:
+            self.answerers.add(part.instance, part.roles)
 
     @property
     def lag(self) -> int | None:
@@ -172,7 +176,9 @@ class Gatherer:
         self, owner: Member | None, ask: Ask, partitions: list[int], after: bytes | None
     ) -> Part:
         if owner is None:
-            return await self._scans.answer(ask, partitions, after)
+            part = await self._scans.answer(ask, partitions, after)
+            part.instance = self._serving.settings.instance_id
+            return part
         body = encode_ask(ask, partitions, after)
         try:
             answer = await self._forwarder.forward(owner, "POST", SCAN_PATH, [], body)
@@ -184,6 +190,7 @@ class Gatherer:
             if answer.status == 200:
                 part = decode_part(answer.body)
                 check_part(part, ask, partitions, after)
+                part.instance = owner.id
                 return part
             if answer.status == 503:
                 code = str(orjson.loads(answer.body)["code"])

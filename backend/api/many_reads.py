@@ -18,17 +18,23 @@ Outcome = bytes | None | Problem | Elsewhere
 """A value as JSON; None for no such key; or what a read of the key alone would raise."""
 
 
-def outcomes(reads: ViewReads, keys: Sequence[bytes], options: ReadOptions) -> list[Outcome]:
-    """One a key, in their order. Some 10 µs a key: whoever has many gives way between."""
+def outcomes(
+    reads: ViewReads, keys: Sequence[bytes], options: ReadOptions, roles: set[str]
+) -> list[Outcome]:
+    """One a key, in their order. Some 10 µs a key: whoever has many gives way between.
+
+    The roles in which the keys' partitions are held here are added to `roles`, of those read.
+    """
     try:
         by_partition = placed(reads, keys)
     except Unavailable as unavailable:
         return [unavailable] * len(keys)
     if by_partition is None:
-        return [_one(reads, key, options) for key in keys]
+        return [_one(reads, key, options, roles) for key in keys]
     found: list[Outcome] = [None] * len(keys)
     for partition, numbers in by_partition.items():
-        theirs = _of_partition(reads, partition, [keys[number] for number in numbers], options)
+        of_partition = [keys[number] for number in numbers]
+        theirs = _of_partition(reads, partition, of_partition, options, roles)
         for number, outcome in zip(numbers, theirs, strict=True):
             found[number] = outcome
     return found
@@ -47,7 +53,7 @@ def placed(reads: ViewReads, keys: Sequence[bytes]) -> dict[int, list[int]] | No
 
 
 def _of_partition(
-    reads: ViewReads, partition: int, keys: list[bytes], options: ReadOptions
+    reads: ViewReads, partition: int, keys: list[bytes], options: ReadOptions, roles: set[str]
 ) -> list[Outcome]:
     try:
         held = reads.holder_of(partition, options)
@@ -58,7 +64,8 @@ def _of_partition(
         if None in stored:
             reads.refuse_doubtful(b"")
     except (StoreClosedError, StoreError, Everywhere):
-        return [_one(reads, key, options) for key in keys]
+        return [_one(reads, key, options, roles) for key in keys]
+    roles.add(held.role)
     found = [None if entry is None else entry[ENTRY_HEAD_SIZE:] for entry in stored]
     misses = found.count(None)
     reads.counts.missed += misses
@@ -76,8 +83,11 @@ def _as_json(reads: ViewReads, value: bytes) -> Outcome:
         return problem
 
 
-def _one(reads: ViewReads, key: bytes, options: ReadOptions) -> Outcome:
+def _one(reads: ViewReads, key: bytes, options: ReadOptions, roles: set[str]) -> Outcome:
     try:
-        return reads.value(key, options)
+        held = reads.holder(key, options)
+        value = reads.value(held, key)
+        roles.add(held.role)
+        return value
     except (Problem, Elsewhere) as e:
         return e

@@ -111,7 +111,11 @@ HEADERS: Json = {
     "Offset": {"description": "the next offset that the partition will apply", "schema": COUNT},
     "Lag": {"description": "records behind the end of the log", "schema": _WORD},
     "Staleness": {"description": "ms since it last was at a fetched end", "schema": _WORD},
-    "Served-By": {"description": "instance; role", "schema": TEXT},
+    "Served-By": {
+        "description": "who has read, each with its role: instance; role, instance; role, … (+n: "
+        "so many more)",
+        "schema": TEXT,
+    },
     "ETag": {"description": "of the value and its representation", "schema": TEXT},
     "Topology-Epoch": {
         "description": "of the map that the instance has; on every answer",

@@ -113,6 +113,7 @@ class PartitionScans:
             staleness=worst(ages),
             scattered=self._serving.held.is_scattered(view),
             stream_time=max((time for time in clocks if time is not None), default=None),
+            roles=tuple(sorted({each.role for each in held})),
         )
 
     def _check(self, held: HeldPartition) -> None:

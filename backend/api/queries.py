@@ -13,6 +13,7 @@ from typing import cast
 import orjson
 
 from backend.api.answer import JSON, Answer, Header, freshness_headers, problem_answer
+from backend.api.answerers import Answerers
 from backend.api.asgi import Receive, Scope, Send
 from backend.api.batches import Batches, batch_options
 from backend.api.forwarding import Forwarder
@@ -80,10 +81,6 @@ class Queries:
         self._gatherer: Gatherer | None = None
         self._batches: Batches | None = None
         self._under_way = dict.fromkeys(_MOST, 0)
-        self._served_by: Header = (
-            b"served-by",
-            f"{serving.settings.instance_id}; active".encode(),
-        )
 
     def start(self, forwarder: Forwarder) -> Gatherer:
         self._gatherer = Gatherer(self._serving, self._scans, forwarder)
@@ -134,7 +131,7 @@ class Queries:
         body = await read_body(receive, MOST_BODY if of_batch else MOST_ASK_BYTES)
         try:
             if of_batch:
-                return Answer(200, [JSON], await self._batches.asked(body))
+                return await self._batches.asked(body)
             ask, partitions, after = decode_ask(body)
         except ValueError as e:
             raise BadRequest("bad-request", f"The body is {e}.") from None
@@ -159,8 +156,7 @@ class Queries:
             assert self._batches is not None
             refuse_store(view, KEYS)
             options = batch_options(raw_query)
-            items = await self._batches.answer(view, await read_body(receive), options)
-            return Answer(200, [JSON, self._served_by], items)
+            return await self._batches.answer(view, await read_body(receive), options)
         kind = resource if resource in ("count", "top") else "page"
         if kind == "page" and method == "GET" and _wants_lines(scope["headers"]):
             kind = "stream"
@@ -178,12 +174,21 @@ class Queries:
             scans.asked[kind] += 1
             scans.seconds[kind] += time.monotonic() - began
 
-    async def point(self, view: View, key: bytes, options: ReadOptions = PLAIN) -> Answer:
-        """One key, asked of all partitions; of several entries the newest. Unavailable."""
+    async def point(
+        self,
+        view: View,
+        key: bytes,
+        options: ReadOptions = PLAIN,
+        answerers: Answerers | None = None,
+    ) -> Answer:
+        """One key, asked of all partitions; of several entries the newest. Unavailable.
+
+        Who has read is added to `answerers`.
+        """
         assert self._gatherer is not None
         low, high = view.layout.key_range(key, key)
         page = Page(Query(low, high, stale=options.stale), 1, None)
-        freshness = Freshness()
+        freshness = Freshness(answerers=answerers or Answerers())
         rows, reached = await self._gatherer.page(view, page, freshness, _PAGE_BUDGET, RAW)
         if not rows and reached is not None:
             raise Unavailable("took-too-long", "Not all partitions have answered in time.")
@@ -339,7 +344,8 @@ class Queries:
         return [(b"content-type", content_type), *self._state_headers(freshness)]
 
     def _state_headers(self, freshness: Freshness) -> list[Header]:
-        return [*freshness_headers(freshness.lag, freshness.staleness), self._served_by]
+        served_by = freshness.answerers.headers(self._serving.settings.instance_id)
+        return [*freshness_headers(freshness.lag, freshness.staleness), *served_by]
 
 
 def _lines(items: list[bytes]) -> bytes:

@@ -119,9 +119,9 @@ class ViewReads(Holders):
         headers += (JSON, VARY, self.etag(held, stored))
         return Answer(200, headers, DOCUMENT % (self.key_json(key), value))
 
-    def value(self, key: bytes, options: ReadOptions) -> bytes | None:
+    def value(self, held: HeldPartition, key: bytes) -> bytes | None:
         """What `read` says, without all that stands around it: the value as JSON, or None."""
-        stored = self._stored(self.holder(key, options), key)
+        stored = self._stored(held, key)
         if stored is None:
             return None
         value = self.value_json(stored[ENTRY_HEAD_SIZE:])

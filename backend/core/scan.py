@@ -100,6 +100,8 @@ class Part:
     scattered: bool = False  # a key may be in several partitions
     complete: bool = True  # of a ranking; else its last row is the first that was too much
     stream_time: int | None = None  # ms; the latest
+    roles: tuple[str, ...] = ()  # in which the instance holds what it has read
+    instance: str = ""  # which has read; the asker knows it
 
 
 def parse_parameters(raw: bytes, known: Sequence[str]) -> dict[str, bytes]:

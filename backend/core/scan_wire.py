@@ -48,6 +48,7 @@ class Ask:
 _Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 _Natural = Annotated[int, Field(ge=0, le=2**63 - 1)]
 _Partition = Annotated[int, Field(ge=0, lt=MOST_PARTITIONS)]
+_Role = Annotated[str, Field(max_length=20)]
 
 
 class _QueryFields(BaseModel):
@@ -102,6 +103,8 @@ class _PartFields(BaseModel):
     misplaced: bool
     complete: bool
     stream_time: _Int64 | None
+    # an older instance does not say them
+    roles: Annotated[list[_Role], Field(max_length=4)] = Field(default_factory=lambda: [""])
 
 
 _PLAIN_FIELDS = tuple(each.name for each in fields(Ask) if each.name != "query")
@@ -174,6 +177,7 @@ def encode_part(part: Part) -> bytes:
             "misplaced": part.scattered,  # its name on the wire
             "complete": part.complete,
             "stream_time": part.stream_time,
+            "roles": part.roles,
         }
     )
     parts = [len(header).to_bytes(4, "little"), header]
@@ -197,6 +201,7 @@ def decode_part(body: bytes) -> Part:
         scattered=header.misplaced,
         complete=header.complete,
         stream_time=header.stream_time,
+        roles=tuple(header.roles),
     )
     if (8 + ENTRY_HEAD_SIZE) * count > len(body) - at:
         raise ValueError("an answer of fewer rows than it says")

@@ -80,4 +80,4 @@ def _show(answers: list[Answer], as_json: bool) -> None:
         [of] = answers
         where = "all partitions" if of.partition is None else f"partition {of.partition}"
         behind = "unknown" if of.lag is None else f"{of.lag} records behind"
-        say(f"{where} at {of.position}, {behind}, from {of.served_by}")
+        say(f"{where} at {of.position}, {behind}, from {', '.join(of.instances)}")

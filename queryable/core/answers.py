@@ -43,12 +43,26 @@ class Source:
 
     @property
     def served_by(self) -> str | None:
-        """The instance."""
-        return self._headers.get("served-by", "").partition(";")[0] or None
+        """The instance that has read; of several the first, which is the one that was asked if it
+        has read anything itself."""
+        return next(iter(self.instances), None)
+
+    @property
+    def instances(self) -> tuple[str, ...]:
+        """All instances that have read, as far as the answer names them; of a stream those that
+        have read its beginning."""
+        return tuple(dict.fromkeys(instance for instance, _ in self._served_by()))
 
     @property
     def is_standby(self) -> bool:
-        return self._headers.get("served-by", "").endswith("standby")
+        """Whether any of them has read as a standby."""
+        return any(role == "standby" for _, role in self._served_by())
+
+    def _served_by(self) -> list[tuple[str, str]]:
+        """Instances and their roles, of `b1; active, b2; standby, +3`."""
+        parts = [part.strip() for part in self._headers.get("served-by", "").split(",")]
+        pairs = [part.partition(";") for part in parts if part and not part.startswith("+")]
+        return [(instance.strip(), role.strip()) for instance, _, role in pairs]
 
     @property
     def epoch(self) -> str | None:

@@ -48,7 +48,30 @@ def test_an_answer_knows_where_it_is_from() -> None:
     assert (answer.key, answer.value, answer.found) == ("a", 1, True)
     assert (answer.partition, answer.position, answer.lag) == (2, 7, 0)
     assert answer.staleness is None
-    assert (answer.served_by, answer.is_standby) == ("b1", False)
+    assert (answer.served_by, answer.instances, answer.is_standby) == ("b1", ("b1",), False)
+
+
+@pytest.mark.parametrize(
+    ("header", "instances", "is_standby"),
+    [
+        ("b1; standby", ("b1",), True),
+        ("b2; active, b1; standby, b1; active", ("b2", "b1"), True),
+        ("b2; active, b1; active, +3", ("b2", "b1"), False),
+        ("b2; active, older", ("b2", "older"), False),
+    ],
+)
+def test_an_answer_knows_all_who_have_read(
+    header: str, instances: tuple[str, ...], is_standby: bool
+) -> None:
+    said = ok({"key": "a", "value": 1}, lag="0", served_by=header)
+    answer = orders(said).ask(calls.get, "orders", "a")
+    assert (answer.served_by, answer.instances) == (instances[0], instances)
+    assert answer.is_standby is is_standby
+
+
+def test_an_answer_for_which_nobody_has_read_names_nobody() -> None:
+    answer = orders(ok({"key": "a", "value": 1})).ask(calls.get, "orders", "a")
+    assert (answer.served_by, answer.instances, answer.is_standby) == (None, (), False)
 
 
 def test_a_key_that_is_not_there_is_no_error_and_a_view_is() -> None:

@@ -45,7 +45,7 @@ VOLATILE = re.compile(
     r"|(?<=^offset: )[0-9]+|(?<= as of offset )[0-9]+"
     r"|(?<=^lag: )\w+|(?<=^staleness: )\w+"
     r"|(?<=^topology-epoch: )[0-9]+-[0-9]+"
-    r"|(?<=^served-by: )b[0-9]"
+    r"|(?<=^served-by: )b[0-9](?:; active, b[0-9])*"
     # of the console
     r"|^[0-9-]{10}T[0-9:.]+Z(?= value )"
     r"|(?<= at )[0-9]+(?=, )|(?<=, )(?:unknown|[0-9]+ records behind)(?=, from )"

@@ -68,7 +68,7 @@ def test_headers(orders: World) -> None:
     orders.put_all(numbered(9))
     headers = orders.ask("keys").named
     assert headers[b"content-type"] == b"application/json"
-    assert headers[b"served-by"] == b"b1; active"
+    assert headers[b"served-by"] == b"b1; active, b2; active"
     assert (headers[b"lag"], headers[b"staleness"]) == (b"unknown", b"unknown")
     for partition, held in orders.held.items():
         held.progress.applied(100)

@@ -43,8 +43,7 @@ class Peers:
         await asyncio.sleep(0)
         if member.id in self.down:
             raise Unavailable("owner-unreachable", "down")
-        answer = await self._world.request(member.id, method, target.decode(), body)
-        return Answer(answer.status, [], answer.body)
+        return await self._world.request(member.id, method, target.decode(), body)
 
 
 class Said(Answer):
