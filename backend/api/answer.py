@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import blake2b
 
 from backend.core.errors import Problem
 
@@ -31,6 +32,14 @@ def freshness_headers(lag: int | None, staleness: float | None) -> tuple[Header,
 def problem_answer(problem: Problem, headers: list[Header] | None = None) -> Answer:
     """A Problem as an answer; `headers` are added to its own."""
     return Answer(problem.status, problem.headers() + (headers or []), problem.body())
+
+
+def etag_of(content: bytes, kind: str) -> Header:
+    """An ETag of what an answer is made of, where no record alone tells that; and its form."""
+    return (
+        b"etag",
+        b'"%b-%b"' % (blake2b(content, digest_size=12).hexdigest().encode(), kind.encode()),
+    )
 
 
 def unless_known(answer: Answer, request_headers: list[Header]) -> Answer:

@@ -42,6 +42,10 @@ _T = TypeVar("_T")
 Anywhere = Callable[[], Awaitable[Answer]]
 """The same question, to all partitions."""
 
+Question = tuple[Callable[[], Answer], ReadOptions, Anywhere]
+"""What is asked here: to be called until there is an answer; its options; and how it is asked of
+all partitions."""
+
 MAX_BODY = 1 << 20
 _WAIT_STEP = 0.02
 _RECORD_BYTES = (b"application/octet-stream", b"application/avro", b"avro/binary")
@@ -86,22 +90,14 @@ class KeyedRequests:
             count_refusal(reads.counts, problem)
             return problem_answer(problem)
 
-    def _question(
-        self, reads: ViewReads, found: KeyPath, scope: Scope
-    ) -> tuple[Callable[[], Answer], ReadOptions, Anywhere]:
-        """What is asked: to be called until there is an answer; and how it is asked of all
-        partitions."""
+    def _question(self, reads: ViewReads, found: KeyPath, scope: Scope) -> Question:
         query: bytes = scope["query_string"]
         if not found.rest:
             encoded, options = False, PLAIN
             if query:
                 encoded, options = point_parameters(query, reads.view.store == "versioned")
-            # what was valid once is told with its times, in JSON alone
-            of = offered(reads.view) if options.as_of is None else (JSON,)
-            if (kind := chosen(scope["headers"], of)) != JSON:
-                options = replace(options, representation=kind)
             key = _key_of(reads, found.text, encoded)
-            return partial(reads.read, key, options), options, self._anywhere(reads, key, options)
+            return self._point(reads, key, options, scope)
         history = self._histories.get(found.view.name)
         if history is None or found.rest != history.resource.encode():
             raise NotFound(
@@ -119,6 +115,14 @@ class KeyedRequests:
             partial(history.page, key, span),
         )
         return partial(history.read, key, options, span), options, of_key
+
+    def _point(self, reads: ViewReads, key: bytes, options: ReadOptions, scope: Scope) -> Question:
+        """The value of a key, in the form that the reader accepts; NotAcceptable."""
+        # what was valid once is told with its times, in JSON alone
+        of = offered(reads.view) if options.as_of is None else (JSON,)
+        if (kind := chosen(scope["headers"], of)) != JSON:
+            options = replace(options, representation=kind)
+        return partial(reads.read, key, options), options, self._anywhere(reads, key, options)
 
     def _anywhere(self, reads: ViewReads, key: bytes, options: ReadOptions) -> Anywhere:
         if options.as_of is None:
@@ -257,12 +261,11 @@ class KeyedRequests:
             else:
                 key = record_key(reads, *parse_search(body))
             options = search_parameters(scope["query_string"], view.store == "versioned")
-            ask = partial(reads.read, key, options)
             # others are asked as for any key
             target = f"/views/{view.name}/keys/".encode() + to_base64url(key)
             query = b"&".join(filter(None, (b"encoding=base64url", scope["query_string"])))
             as_get = {**scope, "method": "GET", "query_string": query}
-            anywhere = self._anywhere(reads, key, options)
+            ask, options, anywhere = self._point(reads, key, options, as_get)
             return await self._told(reads, ask, options, anywhere, target, as_get)
         except Problem as problem:
             count_refusal(reads.counts, problem)

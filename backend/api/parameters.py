@@ -18,7 +18,8 @@ from backend.core.times import parse_duration, parse_time
 
 _T = TypeVar("_T")
 
-_COMMON = ("encoding", "stale", "route", "min_offset", "max_lag", "max_staleness")
+_BOUNDS = ("stale", "min_offset", "max_lag", "max_staleness")
+_COMMON = ("encoding", "route", *_BOUNDS)
 _SPAN = ("from", "to", "order", "limit", "cursor")
 _OFFSETS = re.compile(r"[0-9]{1,9}:[0-9]{1,18}(,[0-9]{1,9}:[0-9]{1,18})*", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
@@ -47,17 +48,17 @@ class Parameters:
             raise BadRequest("bad-parameter", f"{name}: {e}.") from None
 
 
+def search_parameters(query: bytes, versioned: bool) -> ReadOptions:
+    """Those of `POST …/search`: as of `GET {path}/{key}`, but for `encoding` (the key is asked of
+    others as base64url) and `route` (a redirect to a GET would take the key along)."""
+    known = (*_BOUNDS, "as_of") if versioned else _BOUNDS
+    return _options(Parameters(query, known))[1]
+
+
 def point_parameters(query: bytes, versioned: bool) -> tuple[bool, ReadOptions]:
     """Those of `GET {path}/{key}`: whether the key is base64url, and the options."""
     known = (*_COMMON, "as_of") if versioned else _COMMON
     return _options(Parameters(query, known))
-
-
-def search_parameters(query: bytes, versioned: bool) -> ReadOptions:
-    """Those of a search: the key stands in the body, and a redirect to a GET would take it along.
-    The key is asked of others as base64url, so `encoding` must not be given twice."""
-    known = tuple(name for name in _COMMON if name not in ("encoding", "route"))
-    return _options(Parameters(query, (*known, "as_of") if versioned else known))[1]
 
 
 def span_parameters(query: bytes) -> tuple[bool, ReadOptions, Span]:

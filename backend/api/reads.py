@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from backend.api.answer import JSON, Answer, Header, freshness_headers
+from backend.api.answer import JSON, Answer, Header, etag_of, freshness_headers
 from backend.api.holders import PLAIN, Holders, ReadOptions
 from backend.api.representations import JSON as AS_JSON
 from backend.api.representations import VARY, represented
@@ -150,9 +150,11 @@ class ViewReads(Holders):
             return Answer(404, problem.headers() + headers, problem.body())
         if representation != AS_JSON:
             more, body = represented(representation, raw, self.view.value_codec)
-            return Answer(200, [*headers, *more], body)
-        body = DOCUMENT % (self.key_json(key), self.value_json(raw))
-        return Answer(200, [*headers, JSON], body)
+        else:
+            more, body = [JSON, VARY], DOCUMENT % (self.key_json(key), self.value_json(raw))
+        return Answer(
+            200, [*headers, *more, etag_of(self.view.hash.encode() + raw, representation)], body
+        )
 
     def count(self, answer: Answer) -> None:
         """Book a value or a miss."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from backend.api.answer import JSON, Answer, Header
+from backend.api.answer import JSON, Answer, Header, etag_of
 from backend.api.holders import PLAIN, ReadOptions
 from backend.api.reads import ViewReads, unreadable
+from backend.api.representations import JSON as AS_JSON
 from backend.core.errors import Gone, NotFound, StoreClosedError, StoreError
 from backend.core.expiry import horizon
 from backend.core.layouts import VersionedLayout
@@ -59,8 +60,6 @@ class VersionedReads(ViewReads):
             raise unreadable(held, e) from None
         if version is None:
             self.refuse_doubtful(key)
-        else:
-            headers.append(self.etag(held, version[0][1]))
         answer = self._told(headers, key, options.as_of, version)
         self.count(answer)
         return answer
@@ -97,13 +96,10 @@ class VersionedReads(ViewReads):
             )
             return Answer(404, problem.headers() + headers, problem.body())
         found, following = version
-        return Answer(
-            200,
-            [*headers, JSON],
-            b'{"key":%b,"value":%b,"valid_from":%d,"valid_to":%b}'
-            % (
-                self.view.key_codec.to_json(key),
-                self.view.value_codec.to_json(found[1][ENTRY_HEAD_SIZE:]),
-                *validity(cast(VersionedLayout, self.view.layout), found, following),
-            ),
+        body = b'{"key":%b,"value":%b,"valid_from":%d,"valid_to":%b}' % (
+            self.view.key_codec.to_json(key),
+            self.view.value_codec.to_json(found[1][ENTRY_HEAD_SIZE:]),
+            *validity(cast(VersionedLayout, self.view.layout), found, following),
         )
+        # the next version changes `valid_to`
+        return Answer(200, [*headers, JSON, etag_of(body, AS_JSON)], body)
