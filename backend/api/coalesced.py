@@ -19,6 +19,7 @@ from backend.api.representations import VARY
 from backend.api.serving import Serving
 from backend.core.errors import BadRequest, Problem, StoreClosedError, StoreError, Unavailable
 from backend.core.paths import Paths
+from backend.core.plain_requests import MOST_BYTES, are_plain, is_plain
 from backend.core.reads_wire import (
     ASK_ALONE,
     MOST_READS,
@@ -74,7 +75,11 @@ class CoalescedReads:
         by_view: defaultdict[ViewReads, _Asked] = defaultdict(lambda: _Asked([], []))
         one_by_one: list[int] = []
         by_prefix = self._by_prefix
+        are_all_plain = are_plain(body) and max(map(len, paths)) <= MOST_BYTES
         for number, path in enumerate(paths):
+            # what a parser might refuse, or read otherwise, is a parser's to read
+            if not are_all_plain and not is_plain(path):
+                continue
             prefix, _, text = path.rpartition(b"/")
             reads = by_prefix.get(prefix)
             if reads is None or b"%" in text:
@@ -100,8 +105,8 @@ class CoalescedReads:
     def _of_view(
         self, reads: ViewReads, asked: _Asked, heads: list[Head], items: list[Item]
     ) -> list[int]:
-        """Writes the items of the keys that are there; the numbers of those that are to be read one
-        by one."""
+        """Writes the items of hits and misses; the numbers of those that are to be read one by
+        one."""
         numbers, keys = asked
         try:
             by_partition = placed(reads, keys)
@@ -111,23 +116,33 @@ class CoalescedReads:
             return numbers
         left: list[int] = []
         key_json, value_json = reads.key_json, reads.value_json
-        found = 0
+        found = missed = 0
         for partition, places in by_partition.items():
             theirs = [keys[place] for place in places]
             try:
                 held = reads.holder_of(partition, PLAIN)
                 # before the look-up: what is applied meanwhile is not in the answer
                 headers = reads.state_headers(held)
+                position = held.progress.position
                 stored = reads.look_up_many(held.store, theirs)
-            except (Elsewhere, Unavailable, StoreClosedError, StoreError):
+                if None in stored:
+                    reads.refuse_doubtful(b"")
+            except (StoreClosedError, StoreError):
                 left += [numbers[place] for place in places]
+                continue
+            except (Elsewhere, Unavailable):
                 continue
             head = len(heads)
             heads.append((200, _lines([*headers, JSON, VARY])))
+            if None in stored:
+                miss = reads.miss(held, position)
+                miss_item = (head + 1, b"", miss.body())
+                heads.append((404, _lines([*miss.headers(), *headers])))
             etag = held.etag_format
             for place, key, entry in zip(places, theirs, stored, strict=True):
                 if entry is None:
-                    left.append(numbers[place])
+                    items[numbers[place]] = miss_item
+                    missed += 1
                     continue
                 try:
                     value = value_json(entry[ENTRY_HEAD_SIZE:])
@@ -138,6 +153,7 @@ class CoalescedReads:
                     items[numbers[place]] = (head, etag % (entry_offset(entry), b"json"), body)
                     found += 1
         reads.counts.found += found
+        reads.counts.missed += missed
         return left
 
 

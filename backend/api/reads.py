@@ -106,18 +106,22 @@ class ViewReads(Holders):
         position = held.progress.position
         stored = self._stored(held, key)
         if stored is None:
-            problem = NotFound(
-                "key-not-found",
-                f"View {self.view.name} has no such key, as of offset {position} of "
-                f"partition {held.partition}.",
-            )
-            return Answer(404, problem.headers() + headers, problem.body())
+            miss = self.miss(held, position)
+            return Answer(404, miss.headers() + headers, miss.body())
         if options.representation != AS_JSON:
             return self._represented(held, stored, headers, options.representation)
         value = self.value_json(stored[ENTRY_HEAD_SIZE:])
         self.counts.found += 1
         headers += (JSON, VARY, self.etag(held, stored))
         return Answer(200, headers, DOCUMENT % (self.key_json(key), value))
+
+    def miss(self, held: HeldPartition, position: int) -> NotFound:
+        """What is said of a key that is not there; it does not name the key."""
+        return NotFound(
+            "key-not-found",
+            f"View {self.view.name} has no such key, as of offset {position} of "
+            f"partition {held.partition}.",
+        )
 
     def value(self, held: HeldPartition, key: bytes) -> bytes | None:
         """What `read` says, without all that stands around it: the value as JSON, or None."""

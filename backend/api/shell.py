@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Coroutine, MutableMapping
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 from backend.api.answer import Answer, problem_answer
 from backend.api.appends import Appends
@@ -32,7 +33,7 @@ from backend.core.errors import (
     Problem,
     Unavailable,
 )
-from backend.core.paths import Paths
+from backend.core.paths import Paths, of_absolute_form
 
 _COPY = copying.PATH.encode()
 _SIGNED_BYTES = 4096
@@ -89,6 +90,9 @@ class Shell:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         raw_path: bytes = scope["raw_path"]
+        if raw_path[:1] != b"/" and (path := of_absolute_form(raw_path)) is not None:
+            decoded = unquote_to_bytes(path).decode(errors="replace")
+            scope, raw_path = {**scope, "raw_path": path, "path": decoded}, path
         if any(name == _FINAL_STATUS for name, _ in scope["headers"]):
             send = _told_apart(send)
         try:

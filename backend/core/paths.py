@@ -14,6 +14,7 @@ from urllib.parse import unquote_to_bytes
 from backend.core.errors import BadRequest
 from backend.core.views import View
 
+_ABSOLUTE_FORM = re.compile(rb"(?i:https?)://[^/]+(/.*)?", re.DOTALL)
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 
@@ -87,6 +88,13 @@ class Paths:
         decoded = unquote_to_bytes(raw_path)
         # an encoded slash is part of a name, and no name has one
         return self._of_views.get(decoded) if decoded.count(b"/") == raw_path.count(b"/") else None
+
+
+def of_absolute_form(target: bytes) -> bytes | None:
+    """The raw path of `http://host:port/path`, as a proxy may send it (RFC 9112, 3.2.2); None of
+    anything else."""
+    found = _ABSOLUTE_FORM.fullmatch(target)
+    return None if found is None else found[1] or b"/"
 
 
 def _decoded(key: bytes) -> bytes:

@@ -9,11 +9,16 @@ from __future__ import annotations
 import re
 
 MOST_BYTES = 4096
-"""Of a GET that is worth looking at."""
+"""Of a GET that is worth looking at, and of a path that travels with others."""
+
+# of a path: printable ASCII but "#" and "?", and no parser may see anything else in it
+_TARGET = rb"/[!-\"$->@-~]*"
+_PATH = re.compile(_TARGET)
+_LINES_OF_PATHS = bytes(c for c in range(0x21, 0x7F) if c not in b"#?") + b"\n"
 
 # Exactly one Host; of the rest only what can ask for nothing but the ordinary answer.
 _GET = re.compile(
-    rb"GET (/[!-\"$->@-~]*) HTTP/1\.1\r\n"
+    rb"GET (" + _TARGET + rb") HTTP/1\.1\r\n"
     rb"[Hh]ost: [!-~]+\r\n"
     rb"(?:(?i:user-agent|accept-encoding|accept-language|cookie|referer|origin|cache-control|pragma"
     rb"|via|dnt|priority|sec-[a-z-]+|x-request-id|x-forwarded-for|x-real-ip|traceparent|tracestate"
@@ -42,3 +47,13 @@ def body_of_reads(data: bytes) -> bytes | None:
     if found is None or len(data) - found.end() != int(found[1]):
         return None
     return data[found.end() :]
+
+
+def are_plain(lines: bytes) -> bool:
+    """Whether none of these lines has a byte that no plain path has; costs a millisecond a MB."""
+    return not lines.translate(None, _LINES_OF_PATHS)
+
+
+def is_plain(path: bytes) -> bool:
+    """Whether a GET of this path, without query, is one that `path_of_get` may recognise."""
+    return len(path) <= MOST_BYTES and _PATH.fullmatch(path) is not None
