@@ -14,18 +14,20 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 
 import orjson
 
 from backend.api.answerers import Answerers
 from backend.api.forwarding import Forwarder
 from backend.api.holders import refusal
+from backend.api.partials import Apart, PlacedRow
 from backend.api.partition_scans import PartitionScans, worst
 from backend.api.serving import Serving
 from backend.core.errors import BadRequest, Hopeless, Unavailable
 from backend.core.records import is_deleted
 from backend.core.scan import NEVER, Page, Part, Query, Row, cut, distinct, first_of
-from backend.core.scan_wire import ENTRIES, ROWS, Ask, check_part, decode_part, encode_ask
+from backend.core.scan_wire import ENTRIES, RAW, ROWS, Ask, check_part, decode_part, encode_ask
 from backend.core.topology import Member
 from backend.core.views import ANY_PARTITION, View
 
@@ -223,13 +225,27 @@ class Gatherer:
         groups = [_Group(list(range(total)) if only is None else [only], after)]
         pending: list[Row] = []
         frontier = after
+        if view.is_partial and only is None and self._serving.held.is_scattered(view):
+            steps = self._apart(view, ask, after, freshness)
+            async with aclosing(steps):
+                async for step in steps:
+                    yield step
+            return
         while True:
             behind = [g for g in groups if not g.ended and g.reached == frontier]
             answered = await asyncio.gather(
                 *(self.ask(ask, group.partitions, group.reached) for group in behind)
             )
+            parts = [each for answers in answered for each in answers]
+            if view.is_partial and only is None and any(part.scattered for _, part in parts):
+                # not known here until now; what came so far stands
+                steps = self._apart(view, ask, frontier, freshness)
+                async with aclosing(steps):
+                    async for step in steps:
+                        yield step
+                return
             groups = [group for group in groups if group not in behind]
-            for partitions, part in (each for answers in answered for each in answers):
+            for partitions, part in parts:
                 freshness.note(part)
                 pending += part.rows
                 groups.append(_Group(partitions, part.reached, part.reached is None))
@@ -245,6 +261,47 @@ class Gatherer:
             yield rows, frontier
             if frontier is None:
                 return
+
+    async def _apart(
+        self, view: View, ask: Ask, after: bytes | None, freshness: Freshness
+    ) -> AsyncGenerator[tuple[list[Row], bytes | None], None]:
+        """`rows` where a key may have a partial result in each partition: each is asked by itself,
+        and a row keeps its partition until it is known to be whole (Hopeless)."""
+        compared = Apart(view, ask.what == ENTRIES)
+        groups = [_Group([partition], after) for partition in range(ask.total)]
+        pending: list[PlacedRow] = []
+        frontier = after
+        while True:
+            behind = [g for g in groups if not g.ended and g.reached == frontier]
+            answered = await asyncio.gather(
+                *(self.ask(ask, group.partitions, group.reached) for group in behind)
+            )
+            for group, [(_, part)] in zip(behind, answered, strict=True):
+                freshness.note(part)
+                pending += [PlacedRow(*row, group.partitions[0]) for row in part.rows]
+                group.reached, group.ended = part.reached, part.reached is None
+            reached = [g.reached for g in groups if g.reached is not None and not g.ended]
+            frontier = first_of(reached, ask.query.backwards) if reached else None
+            pending.sort(key=itemgetter(0), reverse=ask.query.backwards)
+            certain = cut(pending, frontier, ask.query.backwards)
+            rows = compared.whole(pending[:certain])
+            pending = pending[certain:]
+            if ask.what != ENTRIES:
+                rows = [row for row in rows if not is_deleted(row[1])]
+            yield rows, frontier
+            if frontier is None:
+                return
+
+    async def partials(self, view: View, query: Query, freshness: Freshness) -> list[PlacedRow]:
+        """What each partition has of the query's one key, without deletes; Unavailable."""
+        total = self.total(view)
+        ask = Ask(view.name, view.hash, total, RAW, query, 1)
+        answered = await asyncio.gather(*(self.ask(ask, [partition]) for partition in range(total)))
+        found = []
+        for partition, [(_, part)] in enumerate(answered):
+            freshness.note(part)
+            found += [PlacedRow(*row, partition) for row in part.rows if not is_deleted(row[1])]
+        return found
 
     async def page(
         self, view: View, page: Page, freshness: Freshness, budget: float, what: str = ROWS

@@ -63,6 +63,7 @@ class ReadOptions:
     max_staleness: float | None = None
     as_of: int | None = None
     redirect: bool = False
+    partials: bool = False  # what each partition has of the key
     representation: str = AS_JSON
 
     @property

@@ -34,7 +34,7 @@ from backend.core.batch import parse_search
 from backend.core.codecs import to_base64url
 from backend.core.errors import Hopeless, MethodNotAllowed, NotFound, Problem, Unavailable
 from backend.core.paths import KeyPath
-from backend.core.scan import Query
+from backend.core.scan import KEYS, Query, refuse_store
 from backend.core.views import View
 
 _T = TypeVar("_T")
@@ -118,11 +118,12 @@ class KeyedRequests:
 
     def _point(self, reads: ViewReads, key: bytes, options: ReadOptions, scope: Scope) -> Question:
         """The value of a key, in the form that the reader accepts; NotAcceptable."""
-        # what was valid once is told with its times, in JSON alone
-        of = offered(reads.view) if options.as_of is None else (JSON,)
+        # what was valid once comes with its times, partial results with their places: JSON alone
+        alone = options.as_of is None and not options.partials
+        of = offered(reads.view) if alone else (JSON,)
         if (kind := chosen(scope["headers"], of)) != JSON:
             options = replace(options, representation=kind)
-        return partial(reads.read, key, options), options, self._anywhere(reads, key, options)
+        return _read_of(reads, key, options), options, self._anywhere(reads, key, options)
 
     def _anywhere(self, reads: ViewReads, key: bytes, options: ReadOptions) -> Anywhere:
         if options.as_of is None:
@@ -274,6 +275,18 @@ class KeyedRequests:
 
 def _key_of(reads: ViewReads, text: bytes, encoded: bool) -> bytes:
     return reads.parse_raw_key(key_bytes(text)) if encoded else reads.parse_key(text)
+
+
+def _read_of(reads: ViewReads, key: bytes, options: ReadOptions) -> Callable[[], Answer]:
+    """Asks for what is there under a key."""
+    if not options.partials:
+        return partial(reads.read, key, options)
+    refuse_store(reads.view, KEYS)
+    return partial(_asked_of_all, reads.view, key)
+
+
+def _asked_of_all(view: View, key: bytes) -> Answer:
+    raise Everywhere(view, key)
 
 
 def _redirect(elsewhere: Elsewhere, raw_path: bytes, query: bytes) -> Answer:

@@ -9,6 +9,7 @@ from backend.api.openapi_parts import (
     ENCODING,
     ITEMS,
     JSON,
+    PARTIALS,
     POINT,
     SPAN,
     STATE,
@@ -77,7 +78,7 @@ class KeyedOperations:
     def _point(self, views: list[View], named: bool) -> Json:
         versioned = any(view.store == "versioned" for view in views)
         alone = all(view.store == "versioned" for view in views)
-        parameters = [*self._path(views, named), *POINT]
+        parameters = [*self._path(views, named), *POINT, PARTIALS]
         if alone or (versioned and not named):
             parameters.append(AS_OF)
         elif versioned:

@@ -30,10 +30,10 @@ CODES: dict[int, tuple[str, ...]] = {
     414: ("key-too-long",),
     500: ("internal-error", "store-failed", "wrong-store"),
     503: (
-        "append-unconfirmed", "catching-up", "draining", "mis-partitioned", "no-topology",
-        "nobody", "not-active", "not-here", "not-up-to-offset", "overloaded", "owner-unreachable",
-        "repartitioned", "schema-unavailable", "store-damaged", "too-far-behind", "too-stale",
-        "took-too-long", "topic-missing",
+        "ambiguous-key", "append-unconfirmed", "catching-up", "draining", "mis-partitioned",
+        "no-topology", "nobody", "not-active", "not-here", "not-up-to-offset", "overloaded",
+        "owner-unreachable", "repartitioned", "schema-unavailable", "store-damaged",
+        "too-far-behind", "too-stale", "took-too-long", "topic-missing",
     ),
 }  # fmt: skip
 
@@ -246,6 +246,10 @@ BOUNDS = (
         "1h",
     ),
 )
+PARTIALS = choice(
+    "partials", ("none", "all"), "all: what each partition has of the key, by partition"
+)
+PARTIALS["examples"] = {"200": {"value": "none"}}
 POINT = (ENCODING, STALE, ROUTE, *BOUNDS)
 AS_OF = parameter(
     "as_of", _MOMENT, "what was valid then; ISO 8601 with a zone, or ms since 1970", 4102444800000

@@ -6,13 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 from backend.api.openapi_parts import (
+    ANY,
+    COUNT,
     ENTRY,
     JSON,
+    MS,
     STATE,
     VALIDITY,
     Json,
     answer,
     parameter,
+    record,
 )
 from backend.core.views import View
 
@@ -32,6 +36,14 @@ EXAMPLE_KEYS: dict[str, Any] = {
 }
 """By key format, as text in a URL; an avro key depends on its schema."""
 
+_PARTIALS = record(
+    key=ANY,
+    partials={
+        "type": "array",
+        "items": record(partition=COUNT, offset=COUNT, timestamp=MS, value=ANY),
+    },
+)
+
 Chosen = Callable[[View], bool]
 
 
@@ -39,7 +51,7 @@ def value(views: list[View]) -> Json:
     entry = ENTRY
     if any(view.store == "versioned" for view in views):
         entry = {**ENTRY, "properties": {**ENTRY["properties"], **VALIDITY}}
-    content = {JSON: entry}
+    content = {JSON: {"oneOf": [entry, _PARTIALS]}}
     names = [*STATE, "ETag"]
     if any(not view.is_custom for view in views):
         content[OCTETS] = {}

@@ -15,6 +15,7 @@ from backend.api.openapi_parts import (
     KEYED_ITEMS,
     LIMIT,
     ORDER,
+    PARTIALS,
     STALE,
     TEXT,
     TO,
@@ -169,7 +170,7 @@ class WholeOperations:
             "search",
             "As the value of a key, with the key in the body: as JSON, or its record bytes",
             views,
-            [STALE, *BOUNDS],
+            [STALE, *BOUNDS, PARTIALS],
             {
                 JSON: (_only(query={}), _bodies(views, _sought)),
                 OCTETS: octets,

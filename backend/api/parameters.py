@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 from backend.api.histories import MAX_LIMIT, Span
@@ -51,14 +52,27 @@ class Parameters:
 def search_parameters(query: bytes, versioned: bool) -> ReadOptions:
     """Those of `POST …/search`: as of `GET {path}/{key}`, but for `encoding` (the key is asked of
     others as base64url) and `route` (a redirect to a GET would take the key along)."""
-    known = (*_BOUNDS, "as_of") if versioned else _BOUNDS
-    return _options(Parameters(query, known))[1]
+    return _point_options(query, _BOUNDS, versioned)[1]
 
 
 def point_parameters(query: bytes, versioned: bool) -> tuple[bool, ReadOptions]:
     """Those of `GET {path}/{key}`: whether the key is base64url, and the options."""
-    known = (*_COMMON, "as_of") if versioned else _COMMON
-    return _options(Parameters(query, known))
+    return _point_options(query, _COMMON, versioned)
+
+
+def _point_options(
+    query: bytes, known: tuple[str, ...], versioned: bool
+) -> tuple[bool, ReadOptions]:
+    parameters = Parameters(query, (*known, "partials", *(("as_of",) if versioned else ())))
+    encoded, options = _options(parameters)
+    if parameters.choice("partials", "none", "all") == "none":
+        return encoded, options
+    if options.bounded or options.as_of is not None or options.redirect:
+        raise BadRequest(
+            "bad-parameter", "partials=all asks all partitions: of the others, stale alone goes "
+            "with it.",
+        )  # fmt: skip
+    return encoded, replace(options, partials=True)
 
 
 def span_parameters(query: bytes) -> tuple[bool, ReadOptions, Span]:

@@ -20,6 +20,7 @@ from backend.api.forwarding import Forwarder
 from backend.api.gathered import GatheredStore
 from backend.api.gathering import SCAN_PATH, Freshness, Gatherer, for_view
 from backend.api.holders import PLAIN, ReadOptions
+from backend.api.partials import partials_answer
 from backend.api.partition_scans import PartitionScans
 from backend.api.reads import ViewReads
 from backend.api.representations import accept_of
@@ -181,14 +182,19 @@ class Queries:
         options: ReadOptions = PLAIN,
         answerers: Answerers | None = None,
     ) -> Answer:
-        """One key, asked of all partitions; of several entries the newest. Unavailable.
+        """One key, asked of all partitions; of several entries the newest, or all that are partial
+        results. Unavailable.
 
         Who has read is added to `answerers`.
         """
         assert self._gatherer is not None
         low, high = view.layout.key_range(key, key)
-        page = Page(Query(low, high, stale=options.stale), 1, None)
+        query = Query(low, high, stale=options.stale)
         freshness = Freshness(answerers=answerers or Answerers())
+        if options.partials:
+            found = await self._gatherer.partials(view, query, freshness)
+            return partials_answer(view, key, found, self._state_headers(freshness))
+        page = Page(query, 1, None)
         rows, reached = await self._gatherer.page(view, page, freshness, _PAGE_BUDGET, RAW)
         if not rows and reached is not None:
             raise Unavailable("took-too-long", "Not all partitions have answered in time.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 from backend.core import layouts
@@ -229,7 +229,7 @@ def _time(parameters: dict[str, bytes], name: str) -> int | None:
         raise BadRequest("bad-parameter", f"{name}: {e}.") from None
 
 
-def cut(rows: Sequence[tuple[bytes, ...]], frontier: bytes | None, backwards: bool) -> int:
+def cut(rows: Sequence[tuple[Any, ...]], frontier: bytes | None, backwards: bool) -> int:
     """How many of the sorted rows are certain: those up to and with the frontier."""
     if frontier is None:
         return len(rows)

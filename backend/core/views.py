@@ -25,7 +25,15 @@ ANY_PARTITION = "none"
 """The partitioner of a topic whose records may be in any partition: all are asked."""
 
 
+NEWEST, PARTIAL = "newest", "partial"
+"""`same_key`, what a key is that is in several partitions: it moved there, and its newest record is
+its value; or each partition has a result of its own, and none of them is the whole."""
+
+CHANGELOG = "-changelog"
+"""How Kafka Streams ends the names of the topics behind its stores."""
+
 _SCHEMAS = ("key_schema", "value_schema")
+_LEFT_OUT = (*_SCHEMAS, "same_key")
 _ALWAYS_SHOWN = ("name", "topic", "path", "key", "value", "partitioner", "store")
 
 
@@ -46,6 +54,7 @@ class View:
     persistence: str = "rocksdb"
     key_schema: str | None = None  # of Avro: its JSON, or CONFLUENT
     value_schema: str | None = None
+    same_key: str | None = None  # NEWEST, PARTIAL; None where the file does not say it
     append: bool = dataclasses.field(default=False, compare=False)  # clients may, over HTTP
     schemas: SchemaSource | None = dataclasses.field(default=None, compare=False, repr=False)
 
@@ -72,6 +81,17 @@ class View:
         return self.store not in STORES
 
     @cached_property
+    def is_partial(self) -> bool:
+        """Whether a key in several partitions has a partial result in each.
+
+        Of a changelog that is so unless the file says otherwise: a record is in its task's
+        partition, and no task knows what another one has of the same key.
+        """
+        return self.same_key == PARTIAL or (
+            self.same_key is None and self.topic.endswith(CHANGELOG)
+        )
+
+    @cached_property
     def layout(self) -> Layout:
         """How its record keys become stored keys."""
         codec = self.key_codec
@@ -90,7 +110,7 @@ class View:
             each.name: value
             for each in fields(self)
             if each.compare
-            and ((value := getattr(self, each.name)) is not None or each.name not in _SCHEMAS)
+            and ((value := getattr(self, each.name)) is not None or each.name not in _LEFT_OUT)
         }
 
     def description(self) -> dict[str, Any]:

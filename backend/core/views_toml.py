@@ -19,7 +19,7 @@ from backend.core.codecs import KEY_CODECS, VALUE_CODECS
 from backend.core.errors import ConfigurationError
 from backend.core.partitioner import PARTITIONERS
 from backend.core.times import parse_duration
-from backend.core.views import ANY_PARTITION, STORES, Deployment, View
+from backend.core.views import ANY_PARTITION, NEWEST, PARTIAL, STORES, Deployment, View
 
 # First path segments that are the product's own.
 RESERVED_SEGMENTS = frozenset(
@@ -56,6 +56,7 @@ _FIELDS = {
     "partitioner": _Field(
         "murmur2", (*PARTITIONERS, ANY_PARTITION), "the partitioner of the topic's producers"
     ),
+    "same_key": _Field("", ("", NEWEST, PARTIAL), "what a key is that is in several partitions"),
     "persistence": _Field("rocksdb", ("rocksdb", "memory"), "where the view is kept"),
     "append": _Field("off", ("off", "on"), "whether clients may append records over HTTP"),
     "key_schema": _Field("", None, 'of avro keys: a file such as "a.avsc", or "confluent"'),
@@ -149,7 +150,8 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
         if not isinstance(value, str):
             raise reader.error(table, field, f"{value!r} is not text: {spec.meaning}")
         if spec.allowed is not None and value not in spec.allowed:
-            raise reader.error(table, field, f'"{value}" is none of {", ".join(spec.allowed)}')
+            known = ", ".join(filter(None, spec.allowed))
+            raise reader.error(table, field, f'"{value}" is none of {known}')
         values[field] = value
     if not _TOPIC.fullmatch(values["topic"]) or values["topic"] in (".", ".."):
         raise reader.error(table, "topic", f'"{values["topic"]}" cannot be a topic\'s name')
@@ -170,6 +172,7 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
         retention=_parse_duration("retention", values, table, reader),
         persistence=values["persistence"],
         append=values["append"] == "on",
+        same_key=values["same_key"] or None,
         key_schema=_parse_schema("key", values, table, reader, read, by_id),
         value_schema=_parse_schema("value", values, table, reader, read, by_id),
     )

@@ -12,12 +12,19 @@ from backend.core.partitioner import partition_of
 from backend.core.progress import Progress
 from backend.core.records import Identity
 from backend.core.topology import ACTIVE
-from backend.core.views import ANY_PARTITION, View
+from backend.core.views import ANY_PARTITION, CHANGELOG, View
 from backend.ingest.apply import DeadLetter
 from backend.ingest.protocols import Store
 from backend.ingest.watches import Watches
 
 log = logging.getLogger(__name__)
+
+
+_SET_THEIRS = "Set the view's partitioner to that of the topic's producers"
+_SET_NONE = (
+    "Its records are where the application's tasks are: set the view's partitioner to that of the "
+    'application\'s input, or to "none"'
+)
 
 
 @dataclass
@@ -58,9 +65,9 @@ class HeldPartition:
         """The first record in the wrong partition has come, up to `offset`."""
         log.warning(
             'view %s, partition %d has records that partitioner "%s" puts elsewhere, the first up '
-            "to offset %d: all partitions are asked for each key of this view. Set the view's "
-            "partitioner to that of the topic's producers",
+            "to offset %d: all partitions are asked for each key of this view. %s",
             self.view.name, self.partition, self.view.partitioner, offset,
+            _SET_NONE if self.view.topic.endswith(CHANGELOG) else _SET_THEIRS,
         )  # fmt: skip
 
     def close(self, alive_at: int) -> None:

@@ -115,7 +115,7 @@ def test_its_parameters_are_those_that_are_known() -> None:
         elif name in histories and operation["tags"] == ["keys"]:
             assert asked == {*known._COMMON, *known._SPAN}
         elif name == "{key}":
-            assert asked - {"as_of"} == set(known._COMMON)
+            assert asked - {"as_of"} == {*known._COMMON, "partials"}
         else:
             assert asked == set(PARAMETERS[name])
 

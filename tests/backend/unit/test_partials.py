@@ -1,0 +1,154 @@
+"""The same key in several partitions of a changelog: no partial result is given for the whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.backend.unit.test_scattered import cluster, everywhere, put
+
+CHANGELOG = "shop-totals-changelog"
+
+
+def codes(of: Any, target: str) -> set[tuple[int, str]]:
+    """(status, code) by each instance."""
+    return {(status, document.get("code", "")) for status, document in everywhere(of, target)}
+
+
+AMBIGUOUS = {(503, "ambiguous-key")}
+
+
+@pytest.mark.parametrize("partitioner", ["murmur2", "none"])
+def test_a_partial_result_is_not_given_for_the_whole(tmp_path: Path, partitioner: str) -> None:
+    with cluster(tmp_path, topic=CHANGELOG, partitioner=partitioner) as made:
+        for partition in range(3):
+            put(made, partition, b"both", b'{"n":%d}' % partition, 10 + partition)
+        put(made, 1, b"one", b'{"n":7}', 10)
+        for target in ("keys/both", "keys", "top?by=n", "count?exact=true"):
+            assert codes(made, target) == AMBIGUOUS, target
+        for status, problem in everywhere(made, "keys/both"):
+            assert problem["partitions"] == [0, 1, 2], status
+            assert "both" in problem["detail"]
+        for id_ in made.nodes:
+            answer = made.ask(id_, "GET", "/views/orders/keys/both")
+            assert answer.headers["retry-elsewhere"] == "no"
+            batch = made.ask(id_, "POST", "/views/orders/batch", b'{"keys":["both","one"]}').json()
+            assert [item["status"] for item in batch["items"]] == [503, 200]
+            assert batch["items"][0]["code"] == "ambiguous-key"
+        # what is in one partition alone is whole, wherever it is
+        for status, document in everywhere(made, "keys/one"):
+            assert (status, document["value"]) == (200, {"n": 7})
+        assert codes(made, "keys/nobody") == {(404, "key-not-found")}
+        assert codes(made, "keys?from=c") == {(200, "")}
+
+
+def test_all_partial_results_are_to_be_had(tmp_path: Path) -> None:
+    with cluster(tmp_path, topic=CHANGELOG, partitioner="none") as made:
+        put(made, 0, b"x", b"0", 1)
+        put(made, 0, b"a", b"1", 10)
+        put(made, 2, b"a", b"5", 20)
+        put(made, 1, b"a", b"7", 15)
+        put(made, 1, b"a", None, 30)
+        expected = [
+            {"partition": 0, "offset": 1, "timestamp": 10, "value": 1},
+            {"partition": 2, "offset": 0, "timestamp": 20, "value": 5},
+        ]
+        for status, document in everywhere(made, "keys/a?partials=all"):
+            assert (status, document) == (200, {"key": "a", "partials": expected})
+        assert codes(made, "keys/nobody?partials=all") == {(404, "key-not-found")}
+        for id_ in made.nodes:
+            target = "/views/orders/search?partials=all"
+            assert made.ask(id_, "POST", target, b'{"query":"a"}').json()["partials"] == expected
+        for more in ("max_lag=5", "min_offset=0:0", "route=redirect"):
+            assert codes(made, f"keys/a?partials=all&{more}") == {(400, "bad-parameter")}
+
+
+def test_partial_results_of_a_view_whose_keys_are_where_they_belong(tmp_path: Path) -> None:
+    with cluster(tmp_path) as made:
+        put(made, made.home(b"a"), b"a", b"1", 10)
+        for status, document in everywhere(made, "keys/a?partials=all"):
+            assert (status, len(document["partials"])) == (200, 1)
+
+
+def test_a_key_that_may_have_been_deleted_elsewhere_is_ambiguous(tmp_path: Path) -> None:
+    """A task that deletes its own entry, or a key that moved and was deleted: not to be told."""
+    with cluster(tmp_path, topic=CHANGELOG, partitioner="none") as made:
+        put(made, 0, b"a", b"1", 10)
+        put(made, 1, b"a", None, 20)
+        assert codes(made, "keys/a") == AMBIGUOUS
+        # written again: both ways it is there
+        put(made, 0, b"a", b"2", 30)
+        assert codes(made, "keys/a") == {(200, "")}
+        put(made, 0, b"a", None, 40)
+        assert codes(made, "keys/a") == {(404, "key-not-found")}
+
+
+def test_a_key_that_moved_is_its_newest_record_if_the_file_says_so(tmp_path: Path) -> None:
+    with cluster(tmp_path, topic=CHANGELOG, partitioner="none", same_key="newest") as made:
+        put(made, 0, b"a", b"1", 10)
+        put(made, 1, b"a", b"2", 20)
+        for status, document in everywhere(made, "keys/a"):
+            assert (status, document["value"]) == (200, 2)
+
+
+def test_other_topics_can_be_said_to_have_partial_results(tmp_path: Path) -> None:
+    with cluster(tmp_path, partitioner="none", same_key="partial") as made:
+        put(made, 0, b"a", b"1", 10)
+        put(made, 1, b"a", b"2", 20)
+        assert codes(made, "keys/a") == AMBIGUOUS
+
+
+def test_partial_windows(tmp_path: Path) -> None:
+    fields = {"topic": CHANGELOG, "store": "window", "partitioner": "none", "window_size": 10}
+    with cluster(tmp_path, **fields) as made:
+        put(made, 0, b"a", b"1", 10, 10, 0)
+        put(made, 1, b"a", b"1", 10, 20, 0)
+        for status, document in everywhere(made, "keys/a/windows"):
+            assert (status, len(document["items"])) == (200, 2)
+        put(made, 2, b"a", b"1", 10, 20, 0)
+        for target in ("keys/a/windows", "windows", "keys/a/windows?order=desc"):
+            assert codes(made, target) == AMBIGUOUS
+        # the other window is whole
+        assert codes(made, "keys/a/windows?to=15") == {(200, "")}
+        assert codes(made, "windows?to=15") == {(200, "")}
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+def test_sessions_of_two_tasks_might_have_been_one(tmp_path: Path, order: str) -> None:
+    with cluster(tmp_path, topic=CHANGELOG, store="session", partitioner="none") as made:
+        put(made, 0, b"a", b"1", 10, 0, 10)
+        put(made, 0, b"a", b"1", 10, 20, 30)
+        put(made, 1, b"b", b"1", 10, 0, 10)
+        assert codes(made, f"sessions?order={order}") == {(200, "")}
+        put(made, 1, b"a", b"1", 10, 40, 50)
+        for target in ("keys/a/sessions", "sessions"):
+            assert codes(made, f"{target}?order={order}") == AMBIGUOUS
+        assert codes(made, f"keys/b/sessions?order={order}") == {(200, "")}
+
+
+def test_versions_of_two_tasks_are_no_history(tmp_path: Path) -> None:
+    with cluster(tmp_path, topic=CHANGELOG, store="versioned", partitioner="none") as made:
+        put(made, 0, b"a", b"1", 10)
+        put(made, 0, b"a", b"2", 20)
+        put(made, 1, b"b", b"2", 20)
+        for target in ("keys/a", "keys/a/versions", "keys/a?as_of=15", "keys"):
+            assert codes(made, target) == {(200, "")}, target
+        put(made, 2, b"a", b"3", 30)
+        for target in ("keys/a", "keys/a/versions", "keys/a?as_of=15", "keys"):
+            assert codes(made, target) == AMBIGUOUS, target
+        for status, document in everywhere(made, "keys/a?partials=all"):
+            assert (status, [each["value"] for each in document["partials"]]) == (200, [2, 3])
+
+
+def test_what_is_found_out_within_a_stream_of_pages_counts(tmp_path: Path) -> None:
+    """No instance knows of it before the partition with the stray record has been asked."""
+    with cluster(tmp_path, topic=CHANGELOG) as made:
+        key = b"key 1"
+        home = made.home(key)
+        put(made, home, key, b"1", 10)
+        made.mis_partitioned = True  # nobody is told
+        put(made, (home + 1) % 3, key, b"2", 11)
+        assert not any(node.held.scattered for node in made.nodes.values())
+        assert codes(made, "keys") == AMBIGUOUS
