@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -25,6 +26,10 @@ BROKER_TIMEOUT = 10.0
 """Seconds for one request, and for the records of one topic."""
 
 _END = "-changelog"
+_NOT_SEEN = """\
+# Not seen, as they have no changelog: stores with withLoggingDisabled(); global tables, and with
+# topology.optimization the tables of builder.table(…): these are their input topics, make views of
+# those (docs/kafka-streams.md)."""
 
 Servers = Annotated[
     str | None,
@@ -81,6 +86,7 @@ def entries(
 ) -> Iterator[str]:
     """TOML, one a changelog; NoAnswer."""
     from queryable.console.adopted import entry
+    from queryable.console.forgotten import lost
 
     topics = broker.topics()
     begin = f"{application_id}-"
@@ -93,8 +99,10 @@ def entries(
         if sys.stderr.isatty():
             say(f"{number} of {len(mine)}: {topic}")
         store = topic[len(begin) : -len(_END)]
-        sampled = broker.sample(topic, topics[topic], most, seconds)
-        yield entry(store, topic, topics[topic], configs[topic], sampled, ask)
+        looked = broker.sample(topic, topics[topic], most, seconds)
+        gone = lost(configs[topic], looked, None, time.time_ns() // 1_000_000)
+        yield entry(store, topic, topics[topic], configs[topic], looked.records, ask, gone)
+    yield _NOT_SEEN
 
 
 def _say_which(application_id: str, others: list[str]) -> None:

@@ -10,10 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from backend.core.codecs import KEY_CODECS, VALUE_CODECS
 from backend.core.partitioner import PARTITIONERS
 from backend.core.times import parse_duration
-from backend.core.views import ANY_PARTITION, STORES
+from backend.core.views import ANY_PARTITION, NEWEST, PARTIAL, STORES
 from queryable.console.exits import say
+from queryable.console.forgotten import Lost
+from queryable.console.guessed_inner import not_served
+from queryable.console.guessed_same_key import in_several
 from queryable.console.guesses import Guess, Sampled, Sure
-from queryable.console.guessing import guess, not_served
+from queryable.console.guessing import guess
 
 Ask = Callable[[str, str, Guess], str | None]
 """(topic, field, guess) -> what it shall be; None to leave it as guessed, and marked."""
@@ -23,6 +26,7 @@ _CHOICES: Mapping[str, Sequence[str]] = {
     "value": tuple(VALUE_CODECS),
     "store": STORES,
     "partitioner": (*PARTITIONERS, ANY_PARTITION),
+    "same_key": (PARTIAL, NEWEST),
 }
 _DURATIONS = ("window_size", "retention")
 _USUAL = {"store": "key-value", "partitioner": "murmur2"}
@@ -66,17 +70,29 @@ def entry(
     config: Mapping[str, str],
     records: Sequence[Sampled],
     ask: Ask,
+    gone: Lost | None = None,
 ) -> str:
-    """TOML; a comment alone where the changelog cannot be served."""
+    """TOML; a comment alone where the changelog cannot be served. `gone`: what the broker deletes
+    that the store keeps."""
     if reason := not_served(store, records):
         return f"# {topic}: not served, it is {reason}\n"
+    if gone is not None and gone.everything:
+        return f"# {topic}: not proposed, {gone.says}; nor can the kind of store be told\n"
     found = guess(partitions, config, records)
     if found["store"].sure is Sure.GUESS and (said := ask(topic, "store", found["store"])):
         # what a key is depends on it
         found = guess(partitions, config, records, Guess(said, Sure.SURE, "as was said"))
+    store_kind = found["store"].value or ""
+    if several := in_several(store_kind, [r for r in records if r.key is not None]):
+        found["same_key"] = Guess(
+            PARTIAL, Sure.LIKELY,
+            f"{several}: each task has a result of its own, and a read of such a key is 503 "
+            f'ambiguous-key; "{NEWEST}" if such keys have moved',
+        )  # fmt: skip
     lines = [
         f"# {partitions} partitions, cleanup.policy {config.get('cleanup.policy', 'unknown')}, "
         f"{len(records)} records looked at",
+        *([f"# wrong: {gone.says}"] if gone is not None else []),
         f"[views.{_table(store)}]",
         f"topic = {json.dumps(topic)}",
     ]

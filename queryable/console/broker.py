@@ -15,7 +15,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from queryable.console.guesses import Sampled
+from queryable.console.guesses import Looked, Sampled
 from queryable.core.errors import NoAnswer
 
 # librdkafka wants a name, also where no group is ever joined
@@ -77,7 +77,7 @@ class Broker:
                 for resource, future in asked.items()
             }
 
-    def sample(self, topic: str, partitions: int, most: int, seconds: float) -> list[Sampled]:
+    def sample(self, topic: str, partitions: int, most: int, seconds: float) -> Looked:
         """Up to `most` of the newest records, spread over the partitions; fewer if they do not
         come within `seconds`."""
         settings = {
@@ -92,16 +92,18 @@ class Broker:
             each = -(-most // max(partitions, 1))
             ends = {}
             places = []
+            spans = []
             for number in range(partitions):
                 place = TopicPartition(topic, number)
                 first, end = consumer.get_watermark_offsets(place, self._timeout)
+                spans.append((first, end))
                 if end > first:
                     ends[number] = end
                     places.append(TopicPartition(topic, number, max(first, end - _SCAN * each)))
             if not places:
-                return []
+                return Looked([], spans)
             consumer.assign(places)
-            return _read(consumer, ends, each, deadline)
+            return Looked(_read(consumer, ends, each, deadline), spans)
 
 
 def _read(consumer: Consumer, ends: Mapping[int, int], each: int, deadline: float) -> list[Sampled]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,10 +11,10 @@ from backend.core.errors import ConfigurationError
 from backend.core.kafka_settings import for_kafka_python, for_librdkafka
 from backend.core.views import Deployment, View
 from backend.settings import read_views
-from queryable.console import topic_checks
+from queryable.console import changelog_checks, topic_checks
 from queryable.console.broker import Broker
 from queryable.console.findings import Finding, ok, wrong
-from queryable.console.guesses import Sampled
+from queryable.console.guesses import Looked
 from queryable.core.errors import NoAnswer
 
 
@@ -53,7 +54,7 @@ def _views(
     except NoAnswer as error:
         yield wrong("broker", error.detail, "let this user describe the topics' configuration")
         return
-    sampled: dict[str, list[Sampled]] = {}
+    sampled: dict[str, Looked] = {}
     for view in declared.views:
         if view.topic not in topics:
             yield _missing(view, topics)
@@ -66,7 +67,11 @@ def _views(
         except NoAnswer as error:
             yield wrong(f"view {view.name}", error.detail, "let this user read the topic")
             continue
-        yield from topic_checks.records(view, partitions, sampled[view.topic])
+        config, looked = configs[view.topic], sampled[view.topic]
+        now = time.time_ns() // 1_000_000
+        yield from changelog_checks.forgotten(view, config, looked, now)
+        yield from changelog_checks.changelog(view, config, looked)
+        yield from topic_checks.records(view, partitions, looked.records)
 
 
 def _missing(view: View, topics: dict[str, int]) -> Finding:

@@ -11,6 +11,7 @@ from queryable.console.guesses import Guess, Sure
 
 _FRAME = 5  # Confluent's: a zero byte, the schema's id
 _EXACT = 1 << 53
+_SMALL = 1 << 24
 _MOST_SCHEMAS = 1 << 24
 
 
@@ -82,7 +83,7 @@ def _framed(samples: Sequence[bytes]) -> Guess | None:
 def _number(samples: Sequence[bytes]) -> Guess | None:
     sizes = {len(sample) for sample in samples}
     if sizes == {4}:
-        return Guess("int32", Sure.LIKELY, "all have 4 bytes")
+        return _four_bytes(samples)
     if sizes != {8}:
         return None
     integers = sum(abs(int.from_bytes(s, "big", signed=True)) < _EXACT for s in samples)
@@ -95,6 +96,19 @@ def _number(samples: Sequence[bytes]) -> Guess | None:
         return Guess("float64", Sure.LIKELY, "all are usual floating-point numbers")
     name = "int64" if integers >= floats else "float64"
     return Guess(name, Sure.GUESS, "all have 8 bytes: int64, float64, or bytes")
+
+
+def _four_bytes(samples: Sequence[bytes]) -> Guess:
+    """Small integers are no usual floating-point numbers, nor the other way round."""
+    if all(abs(int.from_bytes(s, "big", signed=True)) < _SMALL for s in samples):
+        return Guess("int32", Sure.LIKELY, "all have 4 bytes, as whole numbers")
+    if all(_is_usual(struct.unpack(">f", s)[0]) for s in samples):
+        return Guess(
+            "bytes", Sure.GUESS,
+            "all have 4 bytes: Serdes.Float, which no format reads, so bytes; or Serdes.Integer: "
+            "int32",
+        )  # fmt: skip
+    return Guess("int32", Sure.GUESS, "all have 4 bytes: int32, or bytes of another serde")
 
 
 def _is_usual(number: float) -> bool:

@@ -18,6 +18,14 @@ class Sampled(NamedTuple):
     headers: Mapping[str, bytes]
 
 
+class Looked(NamedTuple):
+    """Some of the newest records of a topic; of each partition the first offset that is there, and
+    the one behind the last."""
+
+    records: list[Sampled]
+    spans: list[tuple[int, int]]
+
+
 class Sure(IntEnum):
     """How sure a guess is."""
 

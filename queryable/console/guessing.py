@@ -11,7 +11,9 @@ Kafka Streams 4.1 sets on a changelog, and with it most of what is known here:
 | window with duplicates       | delete         | the same                                    |
 
 ¹ a changelog has the values alone: the timestamps are the records' own.
-² `windowstore.changelog.additional.retention.ms`, which may be set otherwise.
+² The day is `windowstore.changelog.additional.retention.ms`, which may be set otherwise. The
+  retention may be another one, too: where a supplier makes an aggregate's store, the topic has that
+  of the windows (size + grace), and the store the supplier's. So the topic does not tell it.
 """
 
 from __future__ import annotations
@@ -28,17 +30,6 @@ DAY = 86_400_000
 _SOON = 1 << 43  # ms since 1970: in the year 2248
 _FEW = 20
 _UNITS = (("d", DAY), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
-
-
-def not_served(store: str, records: Sequence[Sampled]) -> str:
-    """Why a changelog cannot be a view; empty where it can."""
-    if "OUTERSHARED" in store or "outer-shared-join-store" in store:
-        return "the shared store of an outer join: an inner format"
-    if "FK-JOIN-SUBSCRIPTION-STATE-STORE" in store:
-        return "the subscriptions of a foreign-key join: an inner format"
-    if any(record.headers.get("v") == b"\x03" for record in records):
-        return "a suppress buffer: its records are no results; serve the aggregate in front of it"
-    return ""
 
 
 def guess(
@@ -145,16 +136,25 @@ def duration(ms: int) -> str:
 
 
 def _retention(store: str, config: Mapping[str, str]) -> Guess | None:
+    """Never shorter than it may be: what a view has forgotten is missing in its answers."""
     if store == "key-value":
         return None
     name = "min.compaction.lag.ms" if store == "versioned" else "retention.ms"
     kept = int(config.get(name) or -1)
+    see = f"see {_SAID_IN[store]}"
     if not DAY < kept < _SOON:
-        return Guess(None, Sure.GUESS, f"{name} does not tell it: see {_SAID_IN[store]}")
-    # of a versioned store the day is a constant of Kafka Streams
-    sure = Sure.SURE if store == "versioned" else Sure.LIKELY
-    why = f"{name} ({duration(kept)}) less the day that Kafka Streams adds: see {_SAID_IN[store]}"
-    return Guess(duration(kept - DAY), sure, why)
+        return Guess(None, Sure.GUESS, f"{name} does not tell it: {see}")
+    if store == "versioned":
+        # here the day is a constant of Kafka Streams, and the store always a supplier's
+        why = f"{name} ({duration(kept)}) less the day that Kafka Streams adds"
+        return Guess(duration(kept - DAY), Sure.SURE, why)
+    less = f"retention.ms ({duration(kept)}) less the day that Kafka Streams adds"
+    return Guess(
+        None, Sure.GUESS,
+        f"until it is said, nothing is forgotten. S{see[1:]}. The topic does not tell it: {less} is "
+        f"{duration(kept - DAY)}, and too short where a supplier such as "
+        "Stores.inMemoryWindowStore makes the store",
+    )  # fmt: skip
 
 
 _SAID_IN = {
@@ -179,10 +179,18 @@ def _window_size(config: Mapping[str, str], records: Sequence[Sampled]) -> Guess
     if longest <= 0:
         return Guess(None, Sure.LIKELY, "each record has its window's start: points in time")
     advance = gcd(*(start for start, _ in seen))
-    if advance < 1000 or longest >= 1000 * advance:
+    at_the_end = sum(timestamp - start == longest for start, timestamp in seen)
+    if at_the_end * 10 >= len(seen) and (advance < 1000 or longest % advance == 0):
+        # each record of sliding windows ends one, which it is within: the difference is its size
         return Guess(
-            duration(longest + 1), Sure.GUESS,
-            "the longest that was seen (sliding windows?): see TimeWindows.ofSize…",
+            duration(longest), Sure.LIKELY if advance < 1000 else Sure.GUESS,
+            f"{at_the_end} of {len(seen)} records are at the end of a sliding window: see "
+            "SlidingWindows.ofTimeDifference…, or TimeWindows.ofSize…",
+        )  # fmt: skip
+    if advance < 10 or longest >= 1000 * advance:
+        return Guess(
+            duration(longest), Sure.GUESS,
+            "the longest that was seen, it may be longer: see TimeWindows.ofSize…",
         )  # fmt: skip
     size = duration((longest // advance + 1) * advance)
     sure = Sure.LIKELY if len({start for start, _ in seen}) >= _FEW else Sure.GUESS

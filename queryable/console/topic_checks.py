@@ -7,28 +7,30 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from backend.core.avro_codecs import CONFLUENT
 from backend.core.codecs import Codec
-from backend.core.views import ANY_PARTITION, View
+from backend.core.views import ANY_PARTITION, CHANGELOG, View
 from queryable.console.findings import Finding, ok, warning, wrong
+from queryable.console.forgotten import kept_for
 from queryable.console.guessed_partitioner import fitting, partitioner_of
 from queryable.console.guesses import Sampled, Sure
 from queryable.console.guessing import duration
-
-_FOR_EVER = 10**14  # ms; Kafka says so with -1, some people with its greatest number
 
 
 def cleanup(view: View, config: Mapping[str, str]) -> Finding:
     """Whether what the view keeps is in the topic when it has to be read again."""
     about = f"view {view.name}"
     policy = config.get("cleanup.policy", "delete")
-    kept = int(config.get("retention.ms") or -1)
-    if "delete" not in policy or not 0 <= kept < _FOR_EVER:
+    kept = kept_for(config)
+    if kept is None:
         return ok(about, f"topic {view.topic} has cleanup.policy {policy}, and keeps each key")
     says = f"topic {view.topic} ({policy}) forgets records after {duration(kept)}"
     if view.retention is None:
         return warning(
             about,
             f"{says}, and the view never: rebuilt, it has less than before",
-            f'set retention = "{duration(kept)}" in [views.{view.name}], or the topic\'s '
+            f"set retention in [views.{view.name}] to that of the store, as the application's code "
+            "says it: the topic does not"
+            if view.topic.endswith(CHANGELOG)
+            else f'set retention = "{duration(kept)}" in [views.{view.name}], or the topic\'s '
             "cleanup.policy=compact",
         )
     if view.retention > kept:
@@ -116,7 +118,8 @@ def placed(view: View, partitions: int, keys: Sequence[tuple[int, bytes]]) -> Fi
         return warning(
             about,
             f"each read asks all {partitions} partitions, and {guessed.why}",
-            f'set partitioner = "{guessed.value}" in [views.{view.name}], if all producers have it',
+            f'set partitioner = "{guessed.value}" in [views.{view.name}], if all producers '
+            f"{'of the input ' * view.topic.endswith(CHANGELOG)}have it",
         )
     right = fitting(different, partitions)[view.partitioner]
     if right == len(different):
@@ -126,14 +129,22 @@ def placed(view: View, partitions: int, keys: Sequence[tuple[int, bytes]]) -> Fi
             about,
             f"the empty key is not where {view.partitioner} puts it: librdkafka's default puts it "
             "anywhere",
-            f'let the producers not use it, or set partitioner = "none" in [views.{view.name}]',
+            f'set partitioner = "none" in [views.{view.name}]'
+            if view.topic.endswith(CHANGELOG)
+            else "let the producers not use it, or set "
+            f'partitioner = "none" in [views.{view.name}]',
         )
+    do = f'set partitioner = "{guessed.value}" in [views.{view.name}]'
+    if view.topic.endswith(CHANGELOG):
+        # nobody but the application writes it: a record is where its task is
+        do += ": a changelog's records are where the application's input has put them"
+    else:
+        do += f", or let the producers use {view.partitioner}"
     return wrong(
         about,
         f"{len(different) - right} of {len(different)} keys are not where {view.partitioner} puts "
         f"them; {guessed.why}",
-        f'set partitioner = "{guessed.value}" in [views.{view.name}], or let the producers use '
-        f"{view.partitioner}",
+        do,
     )
 
 

@@ -8,6 +8,7 @@ import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.time.Instant;
+import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.CountDownLatch;
@@ -27,9 +28,16 @@ import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.Topology;
 import org.apache.kafka.streams.kstream.Consumed;
+import org.apache.kafka.streams.kstream.EmitStrategy;
+import org.apache.kafka.streams.kstream.JoinWindows;
 import org.apache.kafka.streams.kstream.KGroupedStream;
+import org.apache.kafka.streams.kstream.KStream;
+import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.SessionWindows;
+import org.apache.kafka.streams.kstream.SlidingWindows;
+import org.apache.kafka.streams.kstream.StreamJoined;
+import org.apache.kafka.streams.kstream.TableJoined;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.processor.api.Processor;
@@ -41,6 +49,7 @@ import org.apache.kafka.streams.query.QueryResult;
 import org.apache.kafka.streams.query.StateQueryRequest;
 import org.apache.kafka.streams.query.VersionedKeyQuery;
 import org.apache.kafka.streams.state.KeyValueIterator;
+import org.apache.kafka.streams.state.KeyValueStore;
 import org.apache.kafka.streams.state.QueryableStoreType;
 import org.apache.kafka.streams.state.QueryableStoreTypes;
 import org.apache.kafka.streams.state.SessionStore;
@@ -54,6 +63,9 @@ import org.apache.kafka.streams.state.WindowStoreIterator;
  * A Kafka Streams application with a store of every kind, as anyone might have one, and a way to
  * ask it: a JSON document a line on stdin, the answer a line on stdout.
  *
+ * <p>Its arguments: bootstrap servers, state folder, and "shop" or "odd", which of the two
+ * topologies it is, and its application id.
+ *
  * <p>{"do": "start", "guarantee": …} starts it; {"do": "consume"} answers when all input is
  * processed and committed; {"do": "stop"} ends it; {"ask": …, "store": …, "key": …} are
  * interactive queries.
@@ -61,8 +73,12 @@ import org.apache.kafka.streams.state.WindowStoreIterator;
 public class StreamsApplication {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final Serde<String> TEXT = Serdes.String();
+    private static final Map<String, List<String>> INPUTS = Map.of(
+        "shop", List.of("orders", "visits", "payments-in", "prices-in"),
+        "odd", List.of("events", "clicks", "people", "towns"));
 
     private static String servers;
+    private static String name;
     private static String stateFolder;
     private static Topology topology;
     private static KafkaStreams streams;
@@ -104,6 +120,71 @@ public class StreamsApplication {
         return builder.build();
     }
 
+    /** Stores that need a second look: what works as it is, and what cannot be served so. */
+    static Topology odd() {
+        StreamsBuilder builder = new StreamsBuilder();
+        KStream<String, String> events = builder.stream("events", Consumed.with(TEXT, TEXT));
+        KStream<String, String> clicks = builder.stream("clicks", Consumed.with(TEXT, TEXT));
+        KGroupedStream<String, String> byKey = events.groupByKey();
+
+        // keyed by the value, without a repartition: each task has its own count
+        builder.addStateStore(Stores.keyValueStoreBuilder(
+            Stores.persistentKeyValueStore("per-task"), TEXT, Serdes.Long()));
+        events.process(CountByValue::new, "per-task");
+
+        byKey
+            .windowedBy(SlidingWindows.ofTimeDifferenceAndGrace(
+                Duration.ofMinutes(3), Duration.ofMinutes(30)))
+            .count(Materialized.<String, Long, WindowStore<Bytes, byte[]>>as("sliding")
+                .withRetention(Duration.ofHours(2)));
+        byKey
+            .windowedBy(TimeWindows.ofSizeAndGrace(Duration.ofMinutes(10), Duration.ofMinutes(5)))
+            .emitStrategy(EmitStrategy.onWindowClose())
+            .count(Materialized.<String, Long, WindowStore<Bytes, byte[]>>as("on-close")
+                .withRetention(Duration.ofHours(2)));
+        // the changelog's retention.ms is that of size and grace, not the supplier's
+        byKey
+            .windowedBy(TimeWindows.ofSizeAndGrace(Duration.ofMinutes(10), Duration.ofMinutes(5)))
+            .count(Materialized.as(Stores.inMemoryWindowStore(
+                "supplied", Duration.ofHours(6), Duration.ofMinutes(10), false)));
+        byKey.aggregate(() -> 0f, (key, value, sum) -> sum + 0.5f,
+            Materialized.<String, Float, KeyValueStore<Bytes, byte[]>>as("rates")
+                .withValueSerde(Serdes.Float()));
+
+        builder.globalTable("countries", Consumed.with(TEXT, TEXT), Materialized.as("countries"));
+        KTable<String, String> towns = builder.table("towns", Consumed.with(TEXT, TEXT));
+        builder.table("people", Consumed.with(TEXT, TEXT))
+            .join(towns, town -> town, (town, says) -> town + ": " + says,
+                TableJoined.as("lives"),
+                Materialized.<String, String, KeyValueStore<Bytes, byte[]>>as("lives-in")
+                    .withKeySerde(TEXT).withValueSerde(TEXT));
+
+        JoinWindows near = JoinWindows.ofTimeDifferenceAndGrace(
+            Duration.ofMinutes(1), Duration.ofMinutes(1));
+        events.leftJoin(clicks, (event, click) -> event + click, near,
+            StreamJoined.with(TEXT, TEXT, TEXT).withName("left").withStoreName("seen"));
+        events.outerJoin(clicks, (event, click) -> event + click, near,
+            StreamJoined.with(TEXT, TEXT, TEXT).withName("outer").withStoreName("met"));
+
+        return builder.build();
+    }
+
+    /** One count a value, of the records of its own task alone. */
+    private static final class CountByValue implements Processor<String, String, Void, Void> {
+        private KeyValueStore<String, Long> store;
+
+        @Override
+        public void init(ProcessorContext<Void, Void> context) {
+            store = context.getStateStore("per-task");
+        }
+
+        @Override
+        public void process(Record<String, String> record) {
+            Long before = store.get(record.value());
+            store.put(record.value(), before == null ? 1L : before + 1);
+        }
+    }
+
     /** Keeps every record as it is, by its time. */
     private static final class Keep implements Processor<String, String, Void, Void> {
         private WindowStore<String, String> store;
@@ -122,7 +203,8 @@ public class StreamsApplication {
     public static void main(String[] arguments) throws Exception {
         servers = arguments[0];
         stateFolder = arguments[1];
-        topology = shop();
+        name = arguments[2];
+        topology = name.equals("odd") ? odd() : shop();
         PrintStream answers = new PrintStream(System.out, true, StandardCharsets.UTF_8);
         BufferedReader lines =
             new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
@@ -148,7 +230,7 @@ public class StreamsApplication {
 
     private static void start(String guarantee) throws Exception {
         Properties settings = new Properties();
-        settings.put(StreamsConfig.APPLICATION_ID_CONFIG, "shop");
+        settings.put(StreamsConfig.APPLICATION_ID_CONFIG, name);
         settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, servers);
         settings.put(StreamsConfig.STATE_DIR_CONFIG, stateFolder);
         settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, guarantee);
@@ -177,7 +259,7 @@ public class StreamsApplication {
         try (Admin admin = Admin.create(Map.of("bootstrap.servers", servers))) {
             long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
             while (true) {
-                Map<TopicPartition, Long> committed = admin.listConsumerGroupOffsets("shop")
+                Map<TopicPartition, Long> committed = admin.listConsumerGroupOffsets(name)
                     .partitionsToOffsetAndMetadata().get().entrySet().stream()
                     .filter(entry -> entry.getValue() != null)
                     .collect(Collectors.toMap(Map.Entry::getKey, e -> e.getValue().offset()));
@@ -194,8 +276,9 @@ public class StreamsApplication {
     }
 
     private static Map<TopicPartition, Long> ends(Admin admin) throws Exception {
-        Map<TopicPartition, OffsetSpec> wanted = admin
-            .describeTopics(java.util.List.of("orders", "visits", "payments-in", "prices-in"))
+        List<String> topics = admin.listTopics().names().get().stream()
+            .filter(StreamsApplication::isRead).toList();
+        Map<TopicPartition, OffsetSpec> wanted = admin.describeTopics(topics)
             .allTopicNames().get().values().stream()
             .flatMap(topic -> topic.partitions().stream()
                 .map(partition -> new TopicPartition(topic.name(), partition.partition())))
@@ -203,6 +286,12 @@ public class StreamsApplication {
         return admin.listOffsets(wanted).all().get().entrySet().stream()
             .filter(entry -> entry.getValue().offset() > 0)
             .collect(Collectors.toMap(Map.Entry::getKey, entry -> entry.getValue().offset()));
+    }
+
+    /** Of the topics that the application reads: its inputs, and what it writes for itself. */
+    private static boolean isRead(String topic) {
+        boolean ofJoins = topic.startsWith(name + "-") && topic.endsWith("-topic");
+        return ofJoins || INPUTS.get(name).contains(topic);
     }
 
     private static JsonNode answer(JsonNode asked) {

@@ -17,7 +17,7 @@ from local.java import find_java
 
 SOURCE = Path(__file__).with_name("StreamsApplication.java")
 NAME = "shop"
-"""Its application id."""
+"""The application id of the one whose stores docs/kafka-streams.md shows."""
 
 _PATIENCE = 90.0  # s, for one answer
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -27,13 +27,15 @@ _LOGGING = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=error",)
 class Application:
     """`StreamsApplication.java`; its state lies in `folder`."""
 
-    def __init__(self, bootstrap_servers: str, folder: Path) -> None:
+    def __init__(self, bootstrap_servers: str, folder: Path, name: str = NAME) -> None:
+        """`name`: its application id, "shop" or "odd"."""
+        self._name = name
         self._state = folder / "state"
         self._log_path = folder / "application.log"
         self._log = self._log_path.open("wb")
         classes = ("-cp", streams_class_path(), str(SOURCE))
         self._process = subprocess.Popen(
-            [find_java(), *_JVM, *_LOGGING, *classes, bootstrap_servers, str(self._state)],
+            [find_java(), *_JVM, *_LOGGING, *classes, bootstrap_servers, str(self._state), name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -67,7 +69,7 @@ class Application:
 
     def forget(self, store: str) -> None:
         """Deletes the local state of a stopped application's store: it will be restored."""
-        tasks = {found.parents[1] for found in self._state.glob(f"{NAME}/*/rocksdb/{store}")}
+        tasks = {found.parents[1] for found in self._state.glob(f"{self._name}/*/rocksdb/{store}")}
         assert tasks
         for task in tasks:
             shutil.rmtree(task)

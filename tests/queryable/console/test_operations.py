@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
 
 from backend.core.errors import ConfigurationError
 from backend.core.partitioner import partition_of
 from backend.core.views_toml import parse_views
 from backend.storage.folder import DataFolder
-from local.broker import Broker
+from local.broker import Broker, quiet_admin
 from local.ports import free_ports
 from queryable.console import machine_checks
 from queryable.console.differences import DIFFERENT, ONLY_FIRST, ONLY_SECOND
@@ -263,7 +264,33 @@ def test_adopt_proposes_views_for_changelogs(broker: Broker, make_topic: MakeTop
         "orders": "key-value", "bookings": "window", "visits": "session",
     }  # fmt: skip
     assert {view.key for view in views.values()} == {"string"}
-    assert (views["orders"].value, views["visits"].retention) == ("json", 2 * HOUR)
+    assert (views["orders"].value, views["visits"].retention) == ("json", None)
+    assert "is 2h, and too short where a supplier" in before.stdout
+    assert "# Not seen, as they have no changelog" in before.stdout
+
+
+def test_adopt_and_check_tell_that_the_broker_has_deleted_a_changelog(
+    broker: Broker, tmp_path: Path, make_topic: MakeTopic
+) -> None:
+    application = make_topic(1)
+    topic = make_topic(
+        1, name=f"{application}-visits-changelog", cleanup_policy="compact,delete",
+        retention_ms=26 * HOUR,
+    )  # fmt: skip
+    Writer(broker.bootstrap_servers).send_timed(topic, [(b"a" + bytes(16), b"1", 0, 0)])
+    # as the broker does it within minutes: event time is long before its clock
+    admin = quiet_admin(broker.bootstrap_servers)
+    [deleted] = admin.delete_records([TopicPartition(topic, 0, -1)]).values()
+    deleted.result(10)
+    done = run("adopt", application, "--bootstrap-servers", broker.bootstrap_servers)
+    assert f"{topic}: not proposed, the broker has deleted all 1 records" in done.stdout
+    assert "[views" not in done.stdout
+    view = {"topic": topic, "store": "session", "retention": "2h"}
+    found, status = check(broker, tmp_path, views_toml(visits=view))
+    assert status == 1
+    [wrong] = found["wrong"]
+    assert "has deleted all 1 records" in wrong
+    assert "retention.ms" in wrong
 
 
 def test_adopt_says_which_changelogs_there_are(broker: Broker, make_topic: MakeTopic) -> None:
