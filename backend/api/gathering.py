@@ -14,17 +14,16 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from operator import itemgetter
 
 import orjson
 
 from backend.api.answerers import Answerers
 from backend.api.forwarding import Forwarder
 from backend.api.holders import refusal
-from backend.api.partials import Apart, PlacedRow
+from backend.api.partials import Partial, partials_of, rows_apart, too_many
 from backend.api.partition_scans import PartitionScans, worst
 from backend.api.serving import Serving
-from backend.core.errors import BadRequest, Hopeless, Unavailable
+from backend.core.errors import Hopeless, Unavailable
 from backend.core.records import is_deleted
 from backend.core.scan import NEVER, Page, Part, Query, Row, cut, distinct, first_of
 from backend.core.scan_wire import ENTRIES, RAW, ROWS, Ask, check_part, decode_part, encode_ask
@@ -226,7 +225,7 @@ class Gatherer:
         pending: list[Row] = []
         frontier = after
         if view.is_partial and only is None and self._serving.held.is_scattered(view):
-            steps = self._apart(view, ask, after, freshness)
+            steps = rows_apart(self.ask, view, ask, after, freshness.note)
             async with aclosing(steps):
                 async for step in steps:
                     yield step
@@ -239,7 +238,7 @@ class Gatherer:
             parts = [each for answers in answered for each in answers]
             if view.is_partial and only is None and any(part.scattered for _, part in parts):
                 # not known here until now; what came so far stands
-                steps = self._apart(view, ask, frontier, freshness)
+                steps = rows_apart(self.ask, view, ask, frontier, freshness.note)
                 async with aclosing(steps):
                     async for step in steps:
                         yield step
@@ -262,46 +261,13 @@ class Gatherer:
             if frontier is None:
                 return
 
-    async def _apart(
-        self, view: View, ask: Ask, after: bytes | None, freshness: Freshness
-    ) -> AsyncGenerator[tuple[list[Row], bytes | None], None]:
-        """`rows` where a key may have a partial result in each partition: each is asked by itself,
-        and a row keeps its partition until it is known to be whole (Hopeless)."""
-        compared = Apart(view, ask.what == ENTRIES)
-        groups = [_Group([partition], after) for partition in range(ask.total)]
-        pending: list[PlacedRow] = []
-        frontier = after
-        while True:
-            behind = [g for g in groups if not g.ended and g.reached == frontier]
-            answered = await asyncio.gather(
-                *(self.ask(ask, group.partitions, group.reached) for group in behind)
-            )
-            for group, [(_, part)] in zip(behind, answered, strict=True):
-                freshness.note(part)
-                pending += [PlacedRow(*row, group.partitions[0]) for row in part.rows]
-                group.reached, group.ended = part.reached, part.reached is None
-            reached = [g.reached for g in groups if g.reached is not None and not g.ended]
-            frontier = first_of(reached, ask.query.backwards) if reached else None
-            pending.sort(key=itemgetter(0), reverse=ask.query.backwards)
-            certain = cut(pending, frontier, ask.query.backwards)
-            rows = compared.whole(pending[:certain])
-            pending = pending[certain:]
-            if ask.what != ENTRIES:
-                rows = [row for row in rows if not is_deleted(row[1])]
-            yield rows, frontier
-            if frontier is None:
-                return
-
-    async def partials(self, view: View, query: Query, freshness: Freshness) -> list[PlacedRow]:
-        """What each partition has of the query's one key, without deletes; Unavailable."""
-        total = self.total(view)
-        ask = Ask(view.name, view.hash, total, RAW, query, 1)
-        answered = await asyncio.gather(*(self.ask(ask, [partition]) for partition in range(total)))
-        found = []
-        for partition, [(_, part)] in enumerate(answered):
-            freshness.note(part)
-            found += [PlacedRow(*row, partition) for row in part.rows if not is_deleted(row[1])]
-        return found
+    async def partials(
+        self, view: View, query: Query, freshness: Freshness, what: str = RAW
+    ) -> list[Partial]:
+        """What each partition has of the one key that `query` asks for: RAW its value, ENTRIES all
+        that is stored, deletes too. Unavailable, BadRequest where it is too much."""
+        ask = Ask(view.name, view.hash, self.total(view), what, query, _ENTRIES_PAGE)
+        return await partials_of(self.ask, ask, freshness.note, MOST_ENTRIES)
 
     async def page(
         self, view: View, page: Page, freshness: Freshness, budget: float, what: str = ROWS
@@ -343,11 +309,7 @@ class Gatherer:
             async for rows, _ in steps:
                 found += [(stored_key, head + value) for stored_key, head, value in rows]
                 if len(found) > MOST_ENTRIES:
-                    raise BadRequest(
-                        "too-many-entries",
-                        f"The key has more than {MOST_ENTRIES} entries within these bounds, which "
-                        f"may be in any partition: narrow them.",
-                    )
+                    raise too_many(MOST_ENTRIES)
         return found
 
     async def walk(self, ask: Ask, budget: float, take: Callable[[Part], None]) -> None:

@@ -16,7 +16,7 @@ from backend.api.holders import ReadOptions
 from backend.api.reads import ViewReads, unreadable
 from backend.api.versions import Stored, validity, version_at
 from backend.core.cursor import Question, decode_cursor, encode_cursor
-from backend.core.errors import StoreClosedError, StoreError
+from backend.core.errors import BadRequest, StoreClosedError, StoreError
 from backend.core.expiry import horizon
 from backend.core.items import renderer
 from backend.core.layouts import SessionLayout, VersionedLayout, WindowLayout
@@ -84,6 +84,18 @@ class History:
                 following,
             ),
         )
+
+    def all_items(self, key: bytes, span: Span, store: Store) -> list[bytes]:
+        """All that a store has of the key within the span; BadRequest if that is more than its
+        limit."""
+        found = list(islice(self._items(store, key, span, None), span.limit + 1))
+        if len(found) > span.limit:
+            raise BadRequest(
+                "too-many-entries",
+                f"One partition has more than {span.limit} {self.resource} of the key: narrow the "
+                f"bounds, or set limit ({MAX_LIMIT} at most); there are no pages of partials=all.",
+            )
+        return [item for _, item in found]
 
     def wanted(self, span: Span, stale: str | None) -> Query:
         """The entries that a page needs, where they are asked of all partitions. Of versions all:

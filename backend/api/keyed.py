@@ -24,9 +24,10 @@ from backend.api.parameters import (
     search_parameters,
     span_parameters,
 )
-from backend.api.queries import Queries, read_body
+from backend.api.queries import Queries
 from backend.api.reads import ViewReads, count_refusal
 from backend.api.representations import JSON, chosen, offered
+from backend.api.request_body import read_body
 from backend.api.serving import Serving
 from backend.api.streams import Streams
 from backend.api.versions import VersionedReads
@@ -107,6 +108,15 @@ class KeyedRequests:
             )
         encoded, options, span = span_parameters(query)
         key = _key_of(reads, found.text, encoded)
+        if options.partials:
+            of_each = partial(
+                self._queries.partials_of_key,
+                reads.view,
+                key,
+                history.wanted(span, options.stale),
+                partial(history.all_items, key, span),
+            )
+            return partial(_asked_of_all, reads.view, key), options, of_each
         of_key = partial(
             self._queries.of_key,
             reads.view,

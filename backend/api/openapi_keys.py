@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from backend.api.openapi_parts import (
+    ANY,
     AS_OF,
+    COUNT,
     ENCODING,
     ITEMS,
     JSON,
@@ -20,6 +22,7 @@ from backend.api.openapi_parts import (
     page,
     parameter,
     problems,
+    record,
 )
 from backend.api.openapi_views import (
     EVENTS,
@@ -101,13 +104,16 @@ class KeyedOperations:
 
     def _history(self, name: str) -> Callable[[list[View], bool], Json]:
         def made(views: list[View], named: bool) -> Json:
-            found = answer("A page", {JSON: page(ITEMS[name], key={})}, *STATE)
+            of_each = record(partition=COUNT, items={"type": "array", "items": ITEMS[name]})
+            partials = record(key=ANY, partials={"type": "array", "items": of_each})
+            shown = {"oneOf": [page(ITEMS[name], key={}), partials]}
+            found = answer("A page", {JSON: shown}, *STATE)
             return {
                 "get": {
                     "operationId": _id(f"{name}-of-key", views, named),
                     "summary": f"The {name} of a key",
                     "tags": ["keys"],
-                    "parameters": [*self._path(views, named), *POINT, *SPAN],
+                    "parameters": [*self._path(views, named), *POINT, *SPAN, PARTIALS],
                     "responses": {"200": found, **problems(307, 400, 404, 414, 500, 503)},
                 }
             }

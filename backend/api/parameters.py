@@ -64,7 +64,13 @@ def _point_options(
     query: bytes, known: tuple[str, ...], versioned: bool
 ) -> tuple[bool, ReadOptions]:
     parameters = Parameters(query, (*known, "partials", *(("as_of",) if versioned else ())))
-    encoded, options = _options(parameters)
+    return _with_partials(parameters, *_options(parameters))
+
+
+def _with_partials(
+    parameters: Parameters, encoded: bool, options: ReadOptions
+) -> tuple[bool, ReadOptions]:
+    """BadRequest for what cannot go together."""
     if parameters.choice("partials", "none", "all") == "none":
         return encoded, options
     if options.bounded or options.as_of is not None or options.redirect:
@@ -77,8 +83,8 @@ def _point_options(
 
 def span_parameters(query: bytes) -> tuple[bool, ReadOptions, Span]:
     """Those of `…/windows`, `…/sessions` and `…/versions`: the same, and the span."""
-    parameters = Parameters(query, (*_COMMON, *_SPAN))
-    encoded, options = _options(parameters)
+    parameters = Parameters(query, (*_COMMON, "partials", *_SPAN))
+    encoded, options = _with_partials(parameters, *_options(parameters))
     span = Span(
         first=parameters.parsed("from", parse_time),
         last=parameters.parsed("to", parse_time),
@@ -86,6 +92,8 @@ def span_parameters(query: bytes) -> tuple[bool, ReadOptions, Span]:
         limit=parameters.parsed("limit", _limit) or 100,
         cursor=parameters.parsed("cursor", str),
     )
+    if options.partials and span.cursor is not None:
+        raise BadRequest("bad-parameter", "there are no pages of partials=all, so no cursor.")
     return encoded, options, span
 
 

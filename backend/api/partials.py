@@ -9,16 +9,18 @@ refused, unless all partial results are asked for.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
 
-from backend.api.answer import JSON, Answer, Header
-from backend.core.errors import Hopeless, NotFound
+from backend.core.errors import BadRequest, Hopeless
 from backend.core.records import decode_entry, is_deleted
-from backend.core.scan import Row
+from backend.core.scan import Part, Row, cut, first_of
+from backend.core.scan_wire import ENTRIES, Ask
 from backend.core.views import NEWEST, View
 
 log = logging.getLogger(__name__)
@@ -96,21 +98,78 @@ def _age(row: PlacedRow) -> tuple[int, int, int]:
     return timestamp, offset, row.partition
 
 
-def partials_answer(
-    view: View, key: bytes, rows: Iterable[PlacedRow], headers: list[Header]
-) -> Answer:
-    """What each partition has of a key, with the place and the time (ms) of its record."""
-    items = []
-    for row in sorted(rows, key=lambda row: row.partition):
-        timestamp, offset, _ = decode_entry(row.head)
-        value = view.value_codec.to_json(row.item)
-        items.append(
-            b'{"partition":%d,"offset":%d,"timestamp":%d,"value":%b}'
-            % (row.partition, offset, timestamp, value)
+@dataclass
+class Partial:
+    """What one partition has of a key; its stream time in ms."""
+
+    partition: int
+    rows: list[Row]
+    stream_time: int | None = None
+
+
+Asking = Callable[[Ask, list[int], bytes | None], Awaitable[list[tuple[list[int], Part]]]]
+"""`Gatherer.ask`."""
+
+
+async def rows_apart(
+    asking: Asking, view: View, ask: Ask, after: bytes | None, note: Callable[[Part], None]
+) -> AsyncGenerator[tuple[list[Row], bytes | None], None]:
+    """As `Gatherer.rows`, but each partition is asked by itself, and a row keeps its partition
+    until it is known to be whole. Unavailable, Hopeless where it is not."""
+    compared = Apart(view, ask.what == ENTRIES)
+    backwards = ask.query.backwards
+    reached: dict[int, bytes | None] = dict.fromkeys(range(ask.total), after)
+    pending: list[PlacedRow] = []
+    frontier = after
+    while True:
+        behind = [partition for partition, key in reached.items() if key == frontier]
+        answered = await asyncio.gather(
+            *(asking(ask, [partition], frontier) for partition in behind)
         )
-    if not items:
-        problem = NotFound("key-not-found", f"No partition of view {view.name} has such a key.")
-        return Answer(404, problem.headers() + headers, problem.body())
-    key_json = view.key_codec.to_json(key)
-    body = b'{"key":%b,"partials":[%b]}' % (key_json, b",".join(items))
-    return Answer(200, [*headers, JSON], body)
+        for partition, [(_, part)] in zip(behind, answered, strict=True):
+            note(part)
+            pending += [PlacedRow(*row, partition) for row in part.rows]
+            reached[partition] = part.reached
+            if part.reached is None:
+                del reached[partition]  # it has been read to its end
+        known = [key for key in reached.values() if key is not None]
+        frontier = first_of(known, backwards) if known else None
+        pending.sort(key=itemgetter(0), reverse=backwards)
+        certain = cut(pending, frontier, backwards)
+        rows = compared.whole(pending[:certain])
+        pending = pending[certain:]
+        if ask.what != ENTRIES:
+            rows = [row for row in rows if not is_deleted(row[1])]
+        yield rows, frontier
+        if frontier is None:
+            return
+
+
+async def partials_of(
+    asking: Asking, ask: Ask, note: Callable[[Part], None], most: int
+) -> list[Partial]:
+    """All rows of `ask`, partition by partition; Unavailable, BadRequest for more than `most`."""
+
+    async def of(partition: int) -> Partial:
+        found = Partial(partition, [])
+        after: bytes | None = None
+        while True:
+            [(_, part)] = await asking(ask, [partition], after)
+            note(part)
+            found.stream_time = part.stream_time
+            found.rows += part.rows
+            if len(found.rows) > most:
+                raise too_many(most)
+            after = part.reached
+            if after is None:
+                return found
+
+    return list(await asyncio.gather(*map(of, range(ask.total))))
+
+
+def too_many(most: int) -> BadRequest:
+    return BadRequest(
+        "too-many-entries",
+        f"The key has more than {most} entries within these bounds, which may be in any partition: "
+        f"narrow them.",
+    )

@@ -134,7 +134,7 @@ class PartitionScans:
             return
         once = ask.what in (COUNT, TOP)  # all of it is looked at, and nobody goes on there
         # of a key that is in another partition as well, whoever asked compares the entries
-        with_deletes = not once and part.scattered
+        with_deletes = ask.what == ENTRIES or (not once and part.scattered)
         runs = [
             _Run(each, ask.query, low, high, once, with_deletes, ask.what == ENTRIES)
             for each in held

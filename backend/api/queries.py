@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import cast
 
 import orjson
@@ -20,10 +21,11 @@ from backend.api.forwarding import Forwarder
 from backend.api.gathered import GatheredStore
 from backend.api.gathering import SCAN_PATH, Freshness, Gatherer, for_view
 from backend.api.holders import PLAIN, ReadOptions
-from backend.api.partials import partials_answer
+from backend.api.partial_answers import items_answer, values_answer
 from backend.api.partition_scans import PartitionScans
 from backend.api.reads import ViewReads
 from backend.api.representations import accept_of
+from backend.api.request_body import read_body
 from backend.api.serving import Serving
 from backend.core.cursor import encode_cursor
 from backend.core.errors import BadRequest, MethodNotAllowed, Problem, Unavailable
@@ -45,6 +47,7 @@ from backend.core.scan import (
 )
 from backend.core.scan_wire import (
     COUNT,
+    ENTRIES,
     ESTIMATE,
     MOST_ASK_BYTES,
     RAW,
@@ -157,7 +160,7 @@ class Queries:
             assert self._batches is not None
             refuse_store(view, KEYS)
             options = batch_options(raw_query)
-            return await self._batches.answer(view, await read_body(receive), options)
+            return await self._batches.answer(view, await read_body(receive, MOST_BODY), options)
         kind = resource if resource in ("count", "top") else "page"
         if kind == "page" and method == "GET" and _wants_lines(scope["headers"]):
             kind = "stream"
@@ -193,7 +196,7 @@ class Queries:
         freshness = Freshness(answerers=answerers or Answerers())
         if options.partials:
             found = await self._gatherer.partials(view, query, freshness)
-            return partials_answer(view, key, found, self._state_headers(freshness))
+            return values_answer(view, key, found, self._state_headers(freshness))
         page = Page(query, 1, None)
         rows, reached = await self._gatherer.page(view, page, freshness, _PAGE_BUDGET, RAW)
         if not rows and reached is not None:
@@ -218,6 +221,17 @@ class Queries:
         clock = freshness.stream_time if view.store == "versioned" else None
         store = GatheredStore(entries, clock)
         return read(cast(Store, store), self._state_headers(freshness))
+
+    async def partials_of_key(
+        self, view: View, key: bytes, query: Query, items_of: Callable[[Store], list[bytes]]
+    ) -> Answer:
+        """As `of_key`, of each partition by itself."""
+        assert self._gatherer is not None
+        low, high = view.layout.key_range(key, key)
+        state = Freshness()
+        asked = replace(query, low=low, high=high)
+        found = await self._gatherer.partials(view, asked, state, ENTRIES)
+        return items_answer(view, key, found, items_of, self._state_headers(state))
 
     async def _page(self, view: View, kind: str, raw_query: bytes) -> Answer:
         assert self._gatherer is not None
@@ -373,19 +387,3 @@ def _text(parameters: dict[str, bytes], name: str) -> str | None:
 def _wants_lines(headers: list[Header]) -> bool:
     accepted = accept_of(headers).lower()
     return any(each.split(b";")[0].strip() == _NDJSON for each in accepted.split(b","))
-
-
-async def read_body(receive: Receive, most: int = MOST_BODY) -> bytes:
-    """The whole body; BadRequest if it is too large or does not come."""
-    parts, size = [], 0
-    while True:
-        message = await receive()
-        if message["type"] != "http.request":
-            raise BadRequest("bad-request", "The body has not come to its end.")
-        part = message.get("body", b"")
-        parts.append(part)
-        size += len(part)
-        if size > most:
-            raise BadRequest("body-too-large", f"A body has {most} bytes at most.")
-        if not message.get("more_body"):
-            return b"".join(parts)

@@ -22,7 +22,8 @@ from backend.api.heartbeats import PATH as HEARTBEAT
 from backend.api.heartbeats import Heartbeats
 from backend.api.holders import Elsewhere
 from backend.api.keyed import MAX_BODY, KeyedRequests
-from backend.api.queries import Queries, read_body
+from backend.api.queries import Queries
+from backend.api.request_body import read_body
 from backend.api.serving import Serving
 from backend.api.stores import reads_of
 from backend.core import copying

@@ -113,7 +113,7 @@ def test_its_parameters_are_those_that_are_known() -> None:
         if name == "changes":
             assert asked == {"encoding"}
         elif name in histories and operation["tags"] == ["keys"]:
-            assert asked == {*known._COMMON, *known._SPAN}
+            assert asked == {*known._COMMON, *known._SPAN, "partials"}
         elif name == "{key}":
             assert asked - {"as_of"} == {*known._COMMON, "partials"}
         else:

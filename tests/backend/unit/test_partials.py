@@ -152,3 +152,51 @@ def test_what_is_found_out_within_a_stream_of_pages_counts(tmp_path: Path) -> No
         put(made, (home + 1) % 3, key, b"2", 11)
         assert not any(node.held.scattered for node in made.nodes.values())
         assert codes(made, "keys") == AMBIGUOUS
+
+
+def test_all_partial_windows_are_to_be_had(tmp_path: Path) -> None:
+    with cluster(tmp_path, topic=CHANGELOG, store="window", partitioner="none") as made:
+        for partition in (0, 2):
+            for start in (10, 20, 30):
+                put(made, partition, b"a", b"%d" % (start + partition), 10, start, 0)
+        for status, document in everywhere(made, "keys/a/windows?partials=all&from=20"):
+            assert status == 200
+            found = {
+                each["partition"]: [(item["start"], item["value"]) for item in each["items"]]
+                for each in document["partials"]
+            }
+            assert found == {0: [(20, 20), (30, 30)], 2: [(20, 22), (30, 32)]}
+        assert everywhere(made, "keys/b/windows?partials=all")[0] == (
+            200, {"key": "b", "partials": []},
+        )  # fmt: skip
+        too_many = {(400, "too-many-entries")}
+        assert codes(made, "keys/a/windows?partials=all&limit=2") == too_many
+        assert codes(made, "keys/a/windows?partials=all&max_lag=2") == {(400, "bad-parameter")}
+        # of a point there is none
+        assert codes(made, "keys/a?partials=all") == {(400, "wrong-store")}
+
+
+@pytest.mark.parametrize("partitioner", ["none", "murmur2"])
+def test_all_partial_versions_end_where_their_own_partition_says(
+    tmp_path: Path, partitioner: str
+) -> None:
+    fields = {"store": "versioned", "partitioner": partitioner, "retention": 50}
+    with cluster(tmp_path, topic=CHANGELOG, **fields) as made:
+        home = made.home(b"a")
+        places = [home] if partitioner == "murmur2" else [home, (home + 1) % 3]
+        for number, partition in enumerate(places):
+            put(made, partition, b"a", b"1", 10 + number)
+            put(made, partition, b"a", None, 20 + number)
+            put(made, partition, b"a", b"2", 30 + number)
+        for status, document in everywhere(made, "keys/a/versions?partials=all"):
+            assert status == 200
+            found = {
+                each["partition"]: [
+                    (item["valid_from"], item["valid_to"]) for item in each["items"]
+                ]
+                for each in document["partials"]
+            }
+            assert found == {
+                partition: [(10 + number, 20 + number), (30 + number, None)]
+                for number, partition in enumerate(places)
+            }
