@@ -61,12 +61,14 @@ class Freshness:
     scattered: bool = False  # a key may be in several partitions
     stream_time: int | None = None  # ms; the latest of all
     answerers: Answerers = field(default_factory=Answerers)
+    entries: int = 0  # that were read; of a key that is in two partitions two
 
     def note(self, part: Part) -> None:
         # of each kind the worst so far is all that is needed
         self.lags = [worst([*self.lags, part.lag])]
         self.ages = [worst([*self.ages, part.staleness])]
         self.scattered = self.scattered or part.scattered
+        self.entries += part.counted
         if part.stream_time is not None:
             self.stream_time = max(part.stream_time, self.stream_time or part.stream_time)
         if part.instance:
@@ -79,6 +81,10 @@ class Freshness:
     @property
     def staleness(self) -> float | None:
         return worst(self.ages)
+
+
+class Enough(Exception):
+    """Ends a walk early; raised by what it hands its answers to, and by the walk."""
 
 
 @dataclass
@@ -213,8 +219,8 @@ class Gatherer:
         came so far is complete (None: to the end). Asks every owner for up to `size` at a time.
 
         The first step yields only after all partitions were asked. Unavailable at any step.
-        `what` is ROWS, RAW or ENTRIES; `only` one partition is asked if the caller knows that it
-        has all.
+        `what` is ROWS, RAW, ENTRIES or BARE; `only` one partition is asked if the caller knows that
+        it has all.
         """
         if only is None:
             total = self.total(view)
@@ -317,7 +323,7 @@ class Gatherer:
 
         All owners at once, and each one's partitions in turn: two at a time would be no faster
         there, and others' reads would wait for both. Unavailable, also where it takes more than
-        `budget` s.
+        `budget` s; Enough if `take` raises it.
         """
         deadline = time.monotonic() + budget
         turns: defaultdict[object, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -341,7 +347,7 @@ class Gatherer:
         except BaseExceptionGroup as failed:
             # of tasks of one level: a group of plain exceptions
             for each in failed.exceptions:
-                if isinstance(each, Unavailable):
+                if isinstance(each, Unavailable | Enough):
                     raise each from None
             raise
 

@@ -5,7 +5,7 @@ serialized bytes in base64, and each side names its serde by its Java class.
 
     kv/{store}/values/{key}           {"value": base64}
     kv/{store}                        {"results": {base64: base64}}; all, or from= and to=
-    kv/{store}/count                  {"count": number}; an estimate if there are many
+    kv/{store}/count                  {"count": number}, "estimate": true if it is one
     window/{store}/{key}?from=&to=    {"values": {start in ms: base64}}
     session/{store}/{key}             {"values": [{"startMs", "endMs", "value": base64}]}
 
@@ -115,7 +115,9 @@ def register_kiqr(
 
     @kiqr.get("/kv/<store>/count")
     def count(store: str) -> Response:
-        return _json({"count": reads.count(view_of(store, *_KEY_VALUE))})
+        number, is_exact = reads.count(view_of(store, *_KEY_VALUE))
+        # its clients read the number, and pass over what else there is
+        return _json({"count": number} if is_exact else {"count": number, "estimate": True})
 
     @kiqr.get("/window/<store>/<rest:key>")
     def windows(store: str, key: str) -> Response:

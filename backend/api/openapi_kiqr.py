@@ -23,6 +23,8 @@ from backend.core.views import View
 
 _BASE64: Json = {"type": "string", "contentEncoding": "base64", "pattern": "^[A-Za-z0-9+/]*={0,2}$"}
 _TIME: Json = {"type": "integer", "format": "int64", "minimum": -(10**17), "maximum": 10**17}
+_COUNTED = record(count=COUNT)
+_COUNTED["properties"]["estimate"] = {"const": True}
 _SERDE: Json = {"type": "string", "pattern": r"^([A-Za-z_]\w*\.)+[A-Za-z_$][\w$]*$"}
 
 
@@ -45,7 +47,7 @@ def kiqr_paths(views: Sequence[View], examples: Mapping[str, Any]) -> Json:
     paths: dict[str, tuple[list[View], Callable[[list[View]], list[Json]], list[Json], Json]] = {
         "kv/{store}/values/{key}": (tables, _key(examples), [], record(value=_BASE64)),
         "kv/{store}": (tables, _serdes, bounds, record(results=of_base64)),
-        "kv/{store}/count": (tables, _nothing, [], record(count=COUNT)),
+        "kv/{store}/count": (tables, _nothing, [], _COUNTED),
         "window/{store}/{key}": (windows, _key(examples), times, record(values=of_base64)),
         "session/{store}/{key}": (sessions, _key(examples), [], record(values=listed(session))),
     }

@@ -23,7 +23,7 @@ from backend.core.items import Pair, renderer
 from backend.core.ranking import MOST_RANKED_BYTES, Best, Ranking
 from backend.core.records import ENTRY_HEAD_SIZE, is_deleted, ordered_time
 from backend.core.scan import Part, Query, cut, distinct, first_of
-from backend.core.scan_wire import COUNT, ENTRIES, ESTIMATE, ROWS, TOP, Ask
+from backend.core.scan_wire import BARE, COUNT, ENTRIES, ESTIMATE, ROWS, TOP, Ask
 from backend.core.views import View
 from backend.ingest.held import HeldPartition
 
@@ -157,6 +157,8 @@ class PartitionScans:
         """Merges the runs as far as all of them have been read, until there are enough rows."""
         backwards = ask.query.backwards
         render = self._renderers[view.name] if ask.what == ROWS else _values
+        if ask.what == BARE:
+            render = _nothing
         share = min(_TURN, ask.limit * 5 // (4 * len(runs)) + 8)
         pending: list[Pair] = []
         frontier: bytes | None = None
@@ -175,12 +177,15 @@ class PartitionScans:
             frontier = first_of(reached, backwards) if reached else None
             pending.sort(reverse=backwards)
             certain = cut(pending, frontier, backwards)
-            ready, pending = distinct(pending[:certain], _STORED), pending[certain:]
+            found, pending = pending[:certain], pending[certain:]
+            ready = distinct(found, _STORED)
             taken = _taken(ready, ask.limit - len(part.rows), PAGE_BYTES - size)
             full = taken < len(ready)
             if full:
                 del ready[taken:]
                 frontier = ready[-1][0]
+                found = found[: cut(found, frontier, backwards)]
+            part.counted += len(found)
             size += sum(len(stored) for _, stored in ready)
             heads = [stored[:ENTRY_HEAD_SIZE] for _, stored in ready]
             part.rows += zip(map(_KEY, ready), heads, _items(ready, render), strict=True)
@@ -233,6 +238,10 @@ def worst(numbers: Sequence[_N | None]) -> _N | None:
 
 def _values(pairs: Iterable[Pair]) -> list[bytes]:
     return [stored[ENTRY_HEAD_SIZE:] for _, stored in pairs]
+
+
+def _nothing(pairs: Iterable[Pair]) -> list[bytes]:
+    return [b"" for _ in pairs]
 
 
 def _items(pairs: list[Pair], render: Callable[[Iterable[Pair]], list[bytes]]) -> list[bytes]:

@@ -7,23 +7,25 @@ that one alone.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Coroutine
 from concurrent.futures import TimeoutError as TooLate
 from contextlib import aclosing
 from typing import Any, NamedTuple, TypeVar
 
-from backend.api.gathering import Freshness, Gatherer, for_view
+from backend.api.gathering import Enough, Freshness, Gatherer, for_view
 from backend.api.reads import ViewReads
 from backend.api.serving import Serving
 from backend.core.errors import BadRequest, Unavailable
 from backend.core.layouts import EntryKey
-from backend.core.scan import Query
-from backend.core.scan_wire import COUNT, ESTIMATE, RAW
+from backend.core.scan import Part, Query
+from backend.core.scan_wire import BARE, COUNT, ESTIMATE, RAW
 from backend.core.views import ANY_PARTITION, View
 
 MOST_ENTRIES = 10_000
 MOST_BYTES = 16 << 20
 MOST_COUNTED = 100_000  # one by one; of more an estimate is given
+COUNTING_SECONDS = 5.0  # as long as KIQR waits for its own instances
 _PATIENCE = 20.0  # s for one question
 _PAGE = 2_000
 
@@ -35,6 +37,13 @@ class RawEntry(NamedTuple):
 
     key: EntryKey
     value: bytes
+
+
+class Count(NamedTuple):
+    """How many entries; an estimate unless `is_exact`."""
+
+    number: int
+    is_exact: bool
 
 
 class RawReads:
@@ -67,8 +76,9 @@ class RawReads:
         low, high = view.layout.key_range(first, last)
         return self._ask(self._entries(view, Query(low, high), Freshness()))
 
-    def count(self, view: View) -> int:
-        """How many entries the view has, of many about; Unavailable."""
+    def count(self, view: View) -> Count:
+        """How many entries the view has; an estimate only if they are more than MOST_COUNTED, or
+        cannot be counted within COUNTING_SECONDS. Unavailable."""
         return self._ask(self._count(view))
 
     def _ask(self, question: Coroutine[Any, Any, _T]) -> _T:
@@ -119,18 +129,66 @@ class RawReads:
                 found += [RawEntry(entry_key(key + no_time), value) for key, _, value in rows]
         return found
 
-    async def _count(self, view: View) -> int:
+    async def _count(self, view: View) -> Count:
+        """Counts first: RocksDB's estimate has overwritten entries in it, and can be many times
+        too much even of a small view."""
+        if not self._serving.held.is_scattered(view):
+            freshness = Freshness()
+            count = await self._count_of_partitions(view, freshness)
+            if not freshness.scattered:
+                return count
+        return await self._count_of_keys(view)
+
+    async def _count_of_partitions(self, view: View, freshness: Freshness) -> Count:
+        """The sum of all partitions; given up where a key may be in several."""
+        assert self._gatherer is not None
+        counted = 0
+
+        def take(part: Part) -> None:
+            nonlocal counted
+            freshness.note(part)
+            counted += part.counted
+            if freshness.scattered or counted > MOST_COUNTED:
+                raise Enough
+
+        ask = for_view(view, self._gatherer.total(view), COUNT, Query())
+        try:
+            await self._gatherer.walk(ask, COUNTING_SECONDS, take)
+        except Enough:
+            pass
+        except Unavailable as e:
+            if e.code != "took-too-long":
+                raise
+        else:
+            return Count(counted, is_exact=True)
+        stored = 0 if freshness.scattered else await self._stored(view)
+        return Count(max(stored, counted), is_exact=False)
+
+    async def _count_of_keys(self, view: View) -> Count:
+        """Each key once, in however many partitions it is. Of many: RocksDB's estimate, less what
+        the first of them suggest is a second entry of a key, or a delete."""
+        assert self._gatherer is not None
+        deadline = time.monotonic() + COUNTING_SECONDS
+        freshness = Freshness()
+        counted = 0
+        steps = self._gatherer.rows(view, Query(), _PAGE, None, freshness, BARE)
+        async with aclosing(steps):
+            async for rows, reached in steps:
+                counted += len(rows)
+                if reached is None:
+                    return Count(counted, is_exact=True)
+                if freshness.entries > MOST_COUNTED or time.monotonic() > deadline:
+                    break
+        share = min(counted / max(freshness.entries, 1), 1.0)
+        return Count(max(round(share * await self._stored(view)), counted), is_exact=False)
+
+    async def _stored(self, view: View) -> int:
+        """RocksDB's estimate of how many entries all partitions have."""
         assert self._gatherer is not None
         total = self._gatherer.total(view)
         ask = for_view(view, total, ESTIMATE, Query())
         answers = await self._gatherer.ask(ask, list(range(total)))
-        estimate = sum(part.counted for _, part in answers)
-        if estimate > MOST_COUNTED or self._serving.held.is_scattered(view):
-            return estimate
-        counted: list[int] = []
-        exact = for_view(view, total, COUNT, Query())
-        await self._gatherer.walk(exact, _PATIENCE, lambda part: counted.append(part.counted))
-        return sum(counted)
+        return sum(part.counted for _, part in answers)
 
 
 _RESOURCE = {"key-value": "keys", "versioned": "keys", "window": "windows", "session": "sessions"}

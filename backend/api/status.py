@@ -19,7 +19,7 @@ def instance_document(serving: Serving) -> dict[str, Any]:
         "id": serving.settings.instance_id,
         "state": serving.state,
         "epoch": str(serving.topology.epoch),
-        "partitions": [_partition(held, now, trusted_for) for held in serving.held.all()]
+        "partitions": [partition_document(held, now, trusted_for) for held in serving.held.all()]
         + [
             {
                 "view": view,
@@ -40,7 +40,8 @@ def _opening(serving: Serving, view: str, partition: int) -> dict[str, Any]:
     return {"state": "copying", "source": copying.source, "copied_bytes": copying.received}
 
 
-def _partition(held: HeldPartition, now: float, trusted_for: float) -> dict[str, Any]:
+def partition_document(held: HeldPartition, now: float, trusted_for: float) -> dict[str, Any]:
+    """Of one store partition; `estimates` names those of its numbers that are not exact."""
     progress = held.progress
     staleness = progress.staleness(now)
     return {
@@ -58,6 +59,7 @@ def _partition(held: HeldPartition, now: float, trusted_for: float) -> dict[str,
         "seconds_left": _seconds_left(held, now),
         "size_bytes": held.store.size(),
         "entries": held.store.entries(),
+        "estimates": [] if held.view.is_custom else ["size_bytes", "entries"],  # RocksDB's
         "dead_letters": held.identity.dead_letters,
         "mis_partitioned": held.identity.mis_partitioned,
     }

@@ -89,6 +89,7 @@ class Part:
     """What one instance answers of some partitions.
 
     `reached`: the rows (or what was counted) are complete up to this key; None: to the end.
+    `counted`: of rows, the entries that they come from; of a key in two partitions there are two.
     """
 
     rows: list[Row] = field(default_factory=list)

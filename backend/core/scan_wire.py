@@ -26,9 +26,10 @@ MOST_ROWS = 10_000  # that one question may ask for
 MOST_ASK_BYTES = 4 << 20  # of a question: two bounds and a key, in hexadecimal digits
 
 ROWS, COUNT, ESTIMATE, TOP = "rows", "count", "estimate", "top"
-RAW, ENTRIES = "raw", "entries"
+RAW, ENTRIES, BARE = "raw", "entries", "bare"
 """As ROWS, with record values in place of JSON items; and all that is stored: of versions not the
-latest alone, deletes too."""
+latest alone, deletes too; and as ROWS with empty items, for those who only count them. An older
+instance answers BARE as RAW."""
 
 
 @dataclass(frozen=True)

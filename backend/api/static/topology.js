@@ -51,7 +51,7 @@ function showTotals(topology) {
       answerable === placements.length && answerable > 0 ? "good" : "warn"],
     ["Records behind", known ? count(sum("lag")) : atLeast(sum("lag"), count),
       known ? "plain" : "warn"],
-    ["Size", known ? bytes(sum("size_bytes")) : atLeast(sum("size_bytes"), bytes), "plain"],
+    ["Size (estimate)", known ? bytes(sum("size_bytes")) : atLeast(sum("size_bytes"), bytes), "plain"],
     ["Warnings", count(warnings), warnings ? "warn" : "plain"],
   ];
   reconcile(
@@ -90,7 +90,7 @@ function showInstance(card, instance, topology) {
     ["Partitions", count(instance.partitions)],
     ["Answerable", reached ? count(instance.answerable) : "unknown"],
     ["Lag", behind],
-    ["Size", reached ? bytes(instance.size_bytes) : "unknown"],
+    ["Size (estimate)", reached ? bytes(instance.size_bytes) : "unknown"],
     ["Dead letters", reached ? count(instance.dead_letters) : "unknown"],
     ["Rebuilds", reached ? count(instance.rebuilds) : "unknown"],
   ]);
@@ -188,7 +188,7 @@ function describeAll(placement) {
     ["Lag", all("lag") ? count(sum("lag")) : atLeast(sum("lag"), count)],
     ["Greatest staleness", all("staleness")
       ? duration(Math.max(...placement.map((p) => p.staleness))) : "unknown"],
-    ["Size", bytes(sum("size_bytes"))],
+    ["Size (estimate)", bytes(sum("size_bytes"))],
     ["Dead letters", count(sum("dead_letters"))],
     ["Mis-partitioned", count(sum("mis_partitioned"))],
   ];
@@ -246,15 +246,15 @@ function describe(placement) {
     ["Position", count(placement.position)],
     ["Lag", count(placement.lag)],
     ["Staleness", duration(placement.staleness)],
-    ["Size", bytes(placement.size_bytes)],
+    ["Size (estimate)", bytes(placement.size_bytes)],
     ["Dead letters", count(placement.dead_letters)],
     ["Mis-partitioned", count(placement.mis_partitioned)],
   );
   return pairs;
 }
 
-const COLUMNS = ["Partition", "Owner", "Standby", "State", "Position", "Lag", "Staleness", "Size",
-  "Dead letters", "Mis-partitioned"];
+const COLUMNS = ["Partition", "Owner", "Standby", "State", "Position", "Lag", "Staleness",
+  "Size (estimate)", "Dead letters", "Mis-partitioned"];
 
 function newTable() {
   return el("table", {},

@@ -120,14 +120,85 @@ def test_all_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: 
         assert (refused.status_code, refused.json["code"]) == (400, "too-many-entries")
 
 
-def test_of_many_entries_the_count_is_an_estimate(
+def count(client: FlaskClient) -> Any:
+    return client.get("/api/v1/kv/orders/count").json
+
+
+def test_of_many_entries_the_count_is_an_estimate_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with world(tmp_path, ORDERS) as made, asking(made) as client:
         made.put_all({b"%d" % n: b"1" for n in range(9)})
-        assert client.get("/api/v1/kv/orders/count").json == {"count": 9}
+        assert count(client) == {"count": 9}
         monkeypatch.setattr(raw_reads, "MOST_COUNTED", 0)
-        assert client.get("/api/v1/kv/orders/count").json["count"] >= 9
+        told = count(client)
+        assert told.pop("estimate") is True
+        assert told.pop("count") >= 9
+        assert not told
+
+
+def test_a_count_that_takes_too_long_is_an_estimate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with world(tmp_path, ORDERS) as made, asking(made) as client:
+        made.put_all({b"%d" % n: b"1" for n in range(9)})
+        monkeypatch.setattr(raw_reads, "COUNTING_SECONDS", -1.0)
+        assert count(client)["estimate"] is True
+
+
+def test_overwritten_and_deleted_entries_do_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RocksDB counts each write of a key until it compacts them."""
+    monkeypatch.setattr(raw_reads, "MOST_COUNTED", 300)
+    with world(tmp_path, ORDERS) as made, asking(made) as client:
+        for n in range(20):
+            made.put_all({b"%d" % key: b"%d" % n for key in range(100)})
+        assert sum(held.store.entries() for held in made.held.values()) > 300
+        assert count(client) == {"count": 100}
+        made.put_all({b"%d" % key: None for key in range(70)})
+        assert count(client) == {"count": 30}
+
+
+@pytest.mark.parametrize("known_to", [(), ("b1", "b2"), ("b2",)])
+def test_a_key_in_several_partitions_counts_once(tmp_path: Path, known_to: tuple[str, ...]) -> None:
+    """`known_to`: who knows that records are not where they belong; of nobody: by the view."""
+    anywhere = view("orders", partitioner="murmur2" if known_to else "none")
+    with world(tmp_path, anywhere) as made, asking(made) as client:
+        for partition in range(4):
+            made.put_all({b"%d" % n: b"1" for n in range(60)}, partition=partition)
+        for id_ in known_to:
+            made.instances[id_].place(0, 1, 0, 1, mis_partitioned=True)
+        assert count(client) == {"count": 60}
+
+
+def test_an_estimate_of_keys_in_several_partitions_is_near(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(raw_reads, "MOST_COUNTED", 200)
+    monkeypatch.setattr(raw_reads, "_PAGE", 40)
+    with world(tmp_path, view("orders", partitioner="none")) as made, asking(made) as client:
+        for partition in range(4):
+            made.put_all({b"%04d" % n: b"1" for n in range(600)}, partition=partition)
+        told = count(client)
+        assert told["estimate"] is True
+        assert 500 <= told["count"] <= 700
+
+
+def test_a_count_of_keys_in_several_partitions_sends_no_values(tmp_path: Path) -> None:
+    with world(tmp_path, view("orders", partitioner="none")) as made, asking(made) as client:
+        made.put_all({b"%d" % n: b"x" * 10_000 for n in range(20)}, partition=1)
+        sizes: list[int] = []
+        forward = made.peers.forward
+
+        async def weighed(*args: Any) -> Any:
+            answer = await forward(*args)
+            sizes.append(len(answer.body))
+            return answer
+
+        made.peers.forward = weighed  # type: ignore[method-assign]
+        assert count(client) == {"count": 20}
+        assert 0 < sum(sizes) < 10_000
 
 
 def test_a_question_that_takes_too_long_ends(

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from backend.api import partition_scans
+from backend.api import partition_scans, status
 from tests.backend.unit.examples import ORDERS, view
 from tests.backend.unit.world import World, world
 
@@ -270,6 +270,12 @@ def test_counts(orders: World) -> None:
         estimate = orders.ask("count", instance).json
         assert estimate["exact"] is False
         assert 400 <= estimate["count"] <= 600
+
+
+def test_an_instance_says_which_of_its_numbers_are_estimates(orders: World) -> None:
+    said = status.partition_document(orders.held[0], 0.0, 1.0)
+    assert {"size_bytes", "entries"} <= set(said)
+    assert said["estimates"] == ["size_bytes", "entries"]
 
 
 def test_counts_go_on_where_they_ended(orders: World, monkeypatch: pytest.MonkeyPatch) -> None:
