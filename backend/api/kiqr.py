@@ -10,13 +10,17 @@ serialized bytes in base64, and each side names its serde by its Java class.
     session/{store}/{key}             {"values": [{"startMs", "endMs", "value": base64}]}
 
 A versioned store is asked as a key-value store: for the versions that are valid now.
+
+Statuses are KIQR's, and so are the exceptions that its client throws: 400 where a parameter or a
+class is missing, else 500 where a question cannot be answered. What is wrong is looked for in its
+order, too. Its routes look at no method; it looks at nothing but the query string.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import orjson
@@ -24,7 +28,7 @@ from flask import Blueprint, Flask, Response, request
 from werkzeug.routing import BaseConverter
 
 from backend.api.raw_reads import RawReads
-from backend.core.errors import BadRequest, KeyTooLong, NotFound, Problem
+from backend.core.errors import BadRequest, KeyTooLong, NotFound, QueryFailed
 from backend.core.views import View
 
 PREFIX = "/api/v1"
@@ -49,7 +53,12 @@ FITS = {
 # formats that clients have serdes of their own for
 _OWN = frozenset(("json", "avro", "bytes"))
 _CLASS = re.compile(r"([A-Za-z_]\w*\.)+[A-Za-z_$][\w$]*", re.ASCII)
-_MILLISECONDS = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
+_LONG = re.compile(r"[+-]?0*[0-9]{1,19}", re.ASCII)
+# as Java's decoder: whole padding, or none
+_BASE64 = re.compile(r"([A-Za-z0-9+/]{4})*+([A-Za-z0-9+/]{2}(==)?|[A-Za-z0-9+/]{3}=?)?", re.ASCII)
+# of its methods those that do not say that something is taken away
+METHODS = ("GET", "POST", "PUT")
+_KEY_VALUE = ("key-value", "versioned")
 
 
 class _Rest(BaseConverter):
@@ -66,17 +75,23 @@ def register_kiqr(
     pages.url_map.converters["rest"] = _Rest
     kiqr = Blueprint("kiqr", __name__, url_prefix=PREFIX)
 
-    def view_of(store: str, *kinds: str) -> View:
+    def view_of(store: str, kinds: tuple[str, ...], serdes: Sequence[str] = ()) -> View:
+        """NotFound; else what is wrong with the serdes of keys and values, or with the store."""
         view = views.get(store)
         if view is None:
             raise NotFound("view-not-found", f"There is no view {store!r}; GET /views lists them.")
+        formats = [_formats(name) for name in serdes]
         if view.store not in kinds:
-            # what KIQR says: the Java client tells it from its own mistakes
-            raise Problem("wrong-store", f"View {store} has a {view.store} store.")
+            raise QueryFailed("wrong-store", f"View {store} has a {view.store} store.")
+        of_view = ("keys", view.key), ("values", view.value)
+        for name, known, (what, of) in zip(serdes, formats, of_view, strict=False):
+            if of not in known:
+                raise QueryFailed(
+                    "unfit-serde", f"{name} does not fit view {view.name}: its {what} are {of}."
+                )
         return view
 
-    def key_of(view: View, text: str, what: str = "The key") -> bytes:
-        raw = _from_base64(text, what)
+    def key_of(view: View, raw: bytes, what: str = "The key") -> bytes:
         if len(raw) > max_key_bytes:
             raise KeyTooLong(
                 "key-too-long", f"{what} has {len(raw)} bytes; at most {max_key_bytes} are read."
@@ -84,55 +99,65 @@ def register_kiqr(
         try:
             view.key_codec.check(raw)
         except ValueError as e:
-            raise BadRequest(
+            raise QueryFailed(
                 "key-undecodable", f"View {view.name} has {view.key} keys; {what} is {e}."
             ) from None
         return raw
 
-    @kiqr.get("/kv/<store>/values/<rest:key>")
+    def route(path: str) -> Callable[[Callable[..., Response]], Callable[..., Response]]:
+        return kiqr.route(path, methods=METHODS)
+
+    @route("/kv/<store>/values/<rest:key>")
     def value(store: str, key: str) -> Response:
-        view = view_of(store, *_KEY_VALUE)
-        _check_serdes(view)
-        found = reads.of_key(view, key_of(view, key))
+        raw = _from_base64(key, "The key")
+        view = view_of(store, _KEY_VALUE, _given(*_SERDES))
+        found = reads.of_key(view, key_of(view, raw))
         if not found:
             raise NotFound("key-not-found", f"View {view.name} has no such key.")
         return _json({"value": _to_base64(found[0].value)})
 
-    @kiqr.get("/kv/<store>")
+    @route("/kv/<store>")
     def values(store: str) -> Response:
-        view = view_of(store, *_KEY_VALUE)
-        _check_serdes(view)
-        bounds = [request.args.get(name) for name in ("from", "to")]
-        if bounds.count(None) == 1:
-            raise BadRequest("bad-parameter", "from and to are given both, or neither.")
-        first, last = (
-            None if bound is None else key_of(view, bound, name)
-            for name, bound in zip(("from", "to"), bounds, strict=True)
-        )
-        found = reads.scan(view, first, last)
+        serdes = _given(*_SERDES)
+        bounds = _bounds()
+        view = view_of(store, _KEY_VALUE, serdes)
+        if bounds is None:
+            found = reads.scan(view, None, None)
+        else:
+            first, last = (
+                key_of(view, bound, name) for name, bound in zip(_BOUNDS, bounds, strict=True)
+            )
+            low, high = view.layout.key_range(first, last)
+            if low >= high:
+                raise _inverted()
+            found = reads.scan(view, first, last)
         results = {_to_base64(entry.key.key): _to_base64(entry.value) for entry in found}
         return _json({"results": results})
 
-    @kiqr.get("/kv/<store>/count")
+    @route("/kv/<store>/count")
     def count(store: str) -> Response:
-        number, is_exact = reads.count(view_of(store, *_KEY_VALUE))
+        number, is_exact = reads.count(view_of(store, _KEY_VALUE))
         # its clients read the number, and pass over what else there is
         return _json({"count": number} if is_exact else {"count": number, "estimate": True})
 
-    @kiqr.get("/window/<store>/<rest:key>")
+    @route("/window/<store>/<rest:key>")
     def windows(store: str, key: str) -> Response:
-        view = view_of(store, "window")
-        _check_serdes(view)
-        first, last = _milliseconds("from"), _milliseconds("to")
-        found = reads.of_key(view, key_of(view, key), first, last)
+        raw = _from_base64(key, "The key")
+        *serdes, first_text, last_text = _given(*_SERDES, *_BOUNDS)
+        first, last = _milliseconds("from", first_text), _milliseconds("to", last_text)
+        view = view_of(store, ("window",), serdes)
+        of_key = key_of(view, raw)
+        if first > last:
+            raise _inverted()
+        found = reads.of_key(view, of_key, first, last)
         # of several entries with one start the last one, as in a client's map
         return _json({"values": {str(e.key.start): _to_base64(e.value) for e in found}})
 
-    @kiqr.get("/session/<store>/<rest:key>")
+    @route("/session/<store>/<rest:key>")
     def sessions(store: str, key: str) -> Response:
-        view = view_of(store, "session")
-        _check_serdes(view)
-        found = reads.of_key(view, key_of(view, key))
+        raw = _from_base64(key, "The key")
+        view = view_of(store, ("session",), _given(*_SERDES))
+        found = reads.of_key(view, key_of(view, raw))
         return _json({
             "values": [
                 {"startMs": e.key.start, "endMs": e.key.end, "value": _to_base64(e.value)}
@@ -143,48 +168,63 @@ def register_kiqr(
     pages.register_blueprint(kiqr)
 
 
-_KEY_VALUE = ("key-value", "versioned")
+_SERDES = ("keySerde", "valueSerde")
+_BOUNDS = ("from", "to")
 
 
-def _check_serdes(view: View) -> None:
-    _check_serde("keySerde", view, view.key)
-    _check_serde("valueSerde", view, view.value)
+def _given(*names: str) -> list[str]:
+    """The parameters' values; BadRequest unless all are there."""
+    for name in names:
+        # Java has no class without a name; a bound is looked at by whoever parses it
+        if name not in request.args or (name in _SERDES and not request.args[name]):
+            what = "a Java serde class" if name in _SERDES else "milliseconds since 1970"
+            raise BadRequest("missing-parameter", f"{name}= is missing: {what}.")
+    return [request.args[name] for name in names]
 
 
-def _check_serde(parameter: str, view: View, of: str) -> None:
-    """BadRequest unless what the client reads or writes by is what the view has."""
-    name = request.args.get(parameter)
-    if not name:
-        raise BadRequest("missing-parameter", f"{parameter}= is missing: a Java serde class.")
+def _bounds() -> list[bytes] | None:
+    """Of keys; None where none is given."""
+    given = [request.args.get(name) for name in _BOUNDS]
+    if given == [None, None]:
+        return None
+    if None in given:
+        raise QueryFailed("bad-parameter", "from and to are given both, or neither.")
+    # in a query a plus that is not encoded comes as a space
+    return [
+        _from_base64(str(text).replace(" ", "+"), name)
+        for name, text in zip(_BOUNDS, given, strict=True)
+    ]
+
+
+def _inverted() -> QueryFailed:
+    return QueryFailed("bad-parameter", "from is greater than to.")
+
+
+def _formats(name: str) -> frozenset[str]:
+    """The formats of views that a serde reads and writes."""
     if name.startswith(KAFKA):
         formats = FITS.get(name.removeprefix(KAFKA))
     else:
         formats = _OWN if _CLASS.fullmatch(name) else None
     if formats is None:
-        raise BadRequest("unknown-serde", f"{parameter}={name} is no serde that is known here.")
-    if of not in formats:
-        what = "keys" if parameter == "keySerde" else "values"
-        raise BadRequest(
-            "unfit-serde", f"{parameter}={name} does not fit view {view.name}: its {what} are {of}."
+        raise BadRequest("unknown-serde", f"{name} is no serde that is known here.")
+    return formats
+
+
+def _milliseconds(name: str, text: str) -> int:
+    """A `long` of Java's."""
+    number = int(text) if _LONG.fullmatch(text) else None
+    if number is None or not -(1 << 63) <= number < 1 << 63:
+        raise QueryFailed(
+            "bad-parameter", f"{name} is no number of milliseconds since 1970 within 64 bits."
         )
-
-
-def _milliseconds(name: str) -> int:
-    text = request.args.get(name)
-    if text is None:
-        raise BadRequest("missing-parameter", f"{name}= is missing: milliseconds since 1970.")
-    if not _MILLISECONDS.fullmatch(text):
-        raise BadRequest("bad-parameter", f"{name}={text} is no number of milliseconds since 1970.")
-    return int(text)
+    return number
 
 
 def _from_base64(text: str, what: str) -> bytes:
-    try:
-        # in a query a plus that is not encoded comes as a space; Java's decoder needs no padding
-        bare = text.replace(" ", "+").removesuffix("=").removesuffix("=")
-        return base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True)
-    except (binascii.Error, ValueError):
-        raise BadRequest("key-undecodable", f"{what} is not base64 (RFC 4648, 4).") from None
+    if not _BASE64.fullmatch(text):
+        raise QueryFailed("key-undecodable", f"{what} is not base64 (RFC 4648, 4).")
+    return base64.b64decode(text + "=" * (-len(text) % 4))
 
 
 def _to_base64(raw: bytes) -> str:

@@ -6,7 +6,7 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from backend.api.kiqr import FITS, KAFKA, PREFIX
+from backend.api.kiqr import FITS, KAFKA, METHODS, PREFIX
 from backend.api.openapi_parts import (
     COUNT,
     JSON,
@@ -22,7 +22,12 @@ from backend.api.openapi_parts import (
 from backend.core.views import View
 
 _BASE64: Json = {"type": "string", "contentEncoding": "base64", "pattern": "^[A-Za-z0-9+/]*={0,2}$"}
-_TIME: Json = {"type": "integer", "format": "int64", "minimum": -(10**17), "maximum": 10**17}
+_TIME: Json = {
+    "type": "integer",
+    "format": "int64",
+    "minimum": -(1 << 63),
+    "maximum": (1 << 63) - 1,
+}
 _COUNTED = record(count=COUNT)
 _COUNTED["properties"]["estimate"] = {"const": True}
 _SERDE: Json = {"type": "string", "pattern": r"^([A-Za-z_]\w*\.)+[A-Za-z_$][\w$]*$"}
@@ -52,19 +57,21 @@ def kiqr_paths(views: Sequence[View], examples: Mapping[str, Any]) -> Json:
         "session/{store}/{key}": (sessions, _key(examples), [], record(values=listed(session))),
     }
     return {
-        f"{PREFIX}/{path}": _get(path, those, [*made(those), *more], found)
+        f"{PREFIX}/{path}": _asked(path, those, [*made(those), *more], found)
         for path, (those, made, more, found) in paths.items()
         if those
     }
 
 
-def _get(path: str, views: list[View], parameters: list[Json], found: Json) -> Json:
+def _asked(path: str, views: list[View], parameters: list[Json], found: Json) -> Json:
+    """By each of the methods, which mean the same."""
     names = {"enum": [view.name for view in views]}
     store = parameter("store", names, "a view's name", views[0].name, "path")
+    name = "-".join(["kiqr", *(part for part in path.split("/") if part[0] != "{")])
     return {
-        "get": {
-            "operationId": "kiqr-" + "-".join(part for part in path.split("/") if part[0] != "{"),
-            "summary": "As KIQR answers it; 500 wrong-store where the store is of another kind",
+        method.lower(): {
+            "operationId": name if method == "GET" else f"{name}-{method.lower()}",
+            "summary": "As KIQR answers it; 500 where the question does not fit the view",
             "tags": ["kiqr"],
             "parameters": [store, *parameters],
             "responses": {
@@ -72,6 +79,7 @@ def _get(path: str, views: list[View], parameters: list[Json], found: Json) -> J
                 **problems(400, 404, 414, 500, 503),
             },
         }
+        for method in METHODS
     }
 
 

@@ -20,7 +20,7 @@ CODES: dict[int, tuple[str, ...]] = {
     400: (
         "bad-parameter", "bad-request", "body-too-large", "cursor-invalid", "key-undecodable",
         "missing-parameter", "path-undecodable", "repeated-parameter", "too-many-entries",
-        "too-many-keys", "unfit-serde", "unknown-parameter", "unknown-serde", "value-undecodable",
+        "too-many-keys", "unknown-parameter", "unknown-serde", "value-undecodable",
         "wrong-store",
     ),
     404: ("key-not-found", "no-such-resource", "view-not-found"),
@@ -28,7 +28,10 @@ CODES: dict[int, tuple[str, ...]] = {
     406: ("not-acceptable",),
     410: ("outside-history",),
     414: ("key-too-long",),
-    500: ("internal-error", "store-failed", "wrong-store"),
+    500: (
+        "bad-parameter", "internal-error", "key-undecodable", "store-failed", "unfit-serde",
+        "wrong-store",
+    ),
     503: (
         "ambiguous-key", "append-unconfirmed", "catching-up", "draining", "mis-partitioned",
         "no-topology", "nobody", "not-active", "not-here", "not-up-to-offset", "overloaded",

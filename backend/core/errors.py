@@ -7,6 +7,7 @@
     ├── NotAcceptable       406  none of the forms that the reader accepts
     ├── Gone                410  it was there, and is not kept any more
     ├── KeyTooLong          414
+    ├── QueryFailed         500  only in KIQR's dialect, whose clients expect it
     └── Unavailable         503  not yet, not here, nobody: always with Retry-After
         └── Hopeless             … and asking again or elsewhere does not help
 
@@ -98,6 +99,12 @@ class Gone(Problem):
 class KeyTooLong(Problem):
     status = 414
     title = "Key too long"
+
+
+class QueryFailed(Problem):
+    """The question cannot be answered, in the way in which KIQR says so."""
+
+    title = "Query failed"
 
 
 class Unavailable(Problem):

