@@ -29,6 +29,7 @@ from werkzeug.routing import BaseConverter
 
 from backend.api.raw_reads import RawReads
 from backend.core.errors import BadRequest, KeyTooLong, NotFound, QueryFailed
+from backend.core.times import GREATEST, LEAST
 from backend.core.views import View
 
 PREFIX = "/api/v1"
@@ -214,7 +215,7 @@ def _formats(name: str) -> frozenset[str]:
 def _milliseconds(name: str, text: str) -> int:
     """A `long` of Java's."""
     number = int(text) if _LONG.fullmatch(text) else None
-    if number is None or not -(1 << 63) <= number < 1 << 63:
+    if number is None or not LEAST <= number <= GREATEST:
         raise QueryFailed(
             "bad-parameter", f"{name} is no number of milliseconds since 1970 within 64 bits."
         )

@@ -19,14 +19,15 @@ from backend.api.openapi_parts import (
     problems,
     record,
 )
+from backend.core.times import GREATEST, LEAST
 from backend.core.views import View
 
 _BASE64: Json = {"type": "string", "contentEncoding": "base64", "pattern": "^[A-Za-z0-9+/]*={0,2}$"}
 _TIME: Json = {
     "type": "integer",
     "format": "int64",
-    "minimum": -(1 << 63),
-    "maximum": (1 << 63) - 1,
+    "minimum": LEAST,
+    "maximum": GREATEST,
 }
 _COUNTED = record(count=COUNT)
 _COUNTED["properties"]["estimate"] = {"const": True}

@@ -9,6 +9,7 @@ from typing import Any
 
 from backend.core.limits import parameter_bytes
 from backend.core.scan import ALLOW, MAX_LIMIT, NEVER
+from backend.core.times import GREATEST, LEAST
 
 Json = dict[str, Any]
 
@@ -216,7 +217,7 @@ def choice(name: str, values: tuple[str, ...], what: str) -> Json:
 
 _MOMENT: Json = {
     "oneOf": [
-        {"type": "integer", "format": "int64", "minimum": -(10**17), "maximum": 10**17},
+        {"type": "integer", "format": "int64", "minimum": LEAST, "maximum": GREATEST},
         {"type": "string", "pattern": r"^20[0-9]{2}-0[1-9]-[01][1-9]T[01][0-9]:[0-5][0-9]:00Z$"},
     ]
 }
@@ -241,7 +242,7 @@ BOUNDS = (
         "99:1",
         pattern="^[0-9]{1,9}:[0-9]{1,18}(,[0-9]{1,9}:[0-9]{1,18})*$",
     ),
-    parameter("max_lag", {**COUNT, "maximum": 10**18 - 1}, "records", 1_000_000),
+    parameter("max_lag", {**COUNT, "maximum": GREATEST}, "records", 1_000_000),
     parameter(
         "max_staleness",
         {"type": "string", "pattern": "^[0-9]{1,9}(ms|s|m|h|d)$"},

@@ -15,15 +15,15 @@ from backend.api.holders import ReadOptions
 from backend.core.codecs import from_base64url
 from backend.core.errors import BadRequest
 from backend.core.scan import choice, parse_parameters, stale_of
-from backend.core.times import parse_duration, parse_time
+from backend.core.times import GREATEST, parse_duration, parse_time
 
 _T = TypeVar("_T")
 
 _BOUNDS = ("stale", "min_offset", "max_lag", "max_staleness")
 _COMMON = ("encoding", "route", *_BOUNDS)
 _SPAN = ("from", "to", "order", "limit", "cursor")
-_OFFSETS = re.compile(r"[0-9]{1,9}:[0-9]{1,18}(,[0-9]{1,9}:[0-9]{1,18})*", re.ASCII)
-_NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
+_OFFSETS = re.compile(r"[0-9]{1,9}:[0-9]{1,19}(,[0-9]{1,9}:[0-9]{1,19})*", re.ASCII)
+_NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
 
 
 class Parameters:
@@ -124,8 +124,14 @@ def key_bytes(text: bytes) -> bytes:
 
 def _number(text: str) -> int:
     if not _NUMBER.fullmatch(text):
-        raise ValueError(f"{text!r} is no whole number")
-    return int(text)
+        raise ValueError(f"{text[:40]!r} is no whole number")
+    return _within_64_bits(int(text))
+
+
+def _within_64_bits(number: int) -> int:
+    if number > GREATEST:
+        raise ValueError(f"{number} has more than 64 bits")
+    return number
 
 
 def _limit(text: str) -> int:
@@ -137,9 +143,9 @@ def _limit(text: str) -> int:
 
 def _offsets(text: str) -> dict[int, int]:
     if not _OFFSETS.fullmatch(text):
-        raise ValueError(f"{text!r} is not partition:offset, or several with commas between")
+        raise ValueError(f"{text[:40]!r} is not partition:offset, or several with commas between")
     pairs = [pair.split(":") for pair in text.split(",")]
     offsets: dict[int, int] = {}
     for partition, offset in pairs:
-        offsets[int(partition)] = max(int(offset), offsets.get(int(partition), -1))
+        offsets[int(partition)] = max(_within_64_bits(int(offset)), offsets.get(int(partition), -1))
     return offsets

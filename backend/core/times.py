@@ -8,23 +8,29 @@ from datetime import UTC, datetime, timedelta
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 _LONGEST = 64
-_WHOLE = re.compile(r"-?[0-9]{1,18}", re.ASCII)
+LEAST, GREATEST = -(1 << 63), (1 << 63) - 1
+"""Of all times; programs write them for "no bound"."""
+
+_WHOLE = re.compile(r"-?[0-9]{1,40}", re.ASCII)
 _DURATION = re.compile(r"(?P<number>[0-9]{1,9})(?P<unit>ms|s|m|h|d)", re.ASCII)
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def parse_time(text: str) -> int:
     """Epoch ms, or ISO 8601 with a zone (`2013-01-01T10:17:00Z`), which may not be finer than ms;
-    ValueError."""
+    within LEAST..GREATEST. ValueError."""
     if len(text) > _LONGEST:  # `from` and `to` of keys may be long
         raise ValueError(f"a time has {_LONGEST} characters at most")
     if _WHOLE.fullmatch(text):
-        return int(text)
+        number = int(text)
+        if not LEAST <= number <= GREATEST:
+            raise ValueError(f"{text} is no time: it has more than 64 bits")
+        return number
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise ValueError(
-            f"{text!r} is no time: write 2013-01-01T10:17:00Z or milliseconds since 1970"
+            f"{text[:40]!r} is no time: write 2013-01-01T10:17:00Z or milliseconds since 1970"
         ) from None
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} has no zone: end it with Z or an offset such as %2B01:00")
