@@ -5,8 +5,10 @@
 -- Each worker has a queue a backend. When it is idle, a read goes its ordinary way as the lead, and
 -- others wait for it. When the last batch had several reads, all go in batches, the first of them
 -- too: it waits for what has arrived in the same turn of the event loop, no longer.
--- Batches are sent by a light thread that no client owns, so a client that goes away holds nobody
+-- Batches are sent by light threads that no client owns, so a client that goes away holds nobody
 -- up. Whoever cannot be answered in a batch goes the ordinary way, which decides.
+-- The threads of a queue share one timer, as nginx has room for so many at a time
+-- (lua_max_running_timers) and drops those that find none.
 
 local metrics = require "proxy.metrics"
 local reads_call = require "proxy.reads_call"
@@ -23,6 +25,12 @@ _M.LEADS, _M.ANSWERED, _M.ALONE, _M.AGAIN = 1, 2, 3, 4
 
 -- of one batch; beyond, reads go the ordinary way
 local MOST_READS, MOST_BYTES = 512, 128 * 1024
+--- Calls of a worker at a time, of all backends: a light thread and a connection each. A backend
+-- whose queue finds no room gets none: its reads go the ordinary way. At least one call a queue, so
+-- there are no more queues, and timers, than this.
+_M.MOST_CALLS = 512
+-- a queue whose timer has not begun by then never will
+local STARTS_WITHIN_S = 0.5
 -- more than any call takes: if the end of one got lost, nobody shall wait for it for ever
 local LONGEST_WAIT_S = 2.5 * settings.read_timeout
 -- s for a backend that does not know the route: another version
@@ -31,7 +39,7 @@ local TURN_S = 1
 -- a queue that nobody has used for so long ends, with its threads and connections
 local IDLE_S = 30
 
-local queues = {}
+local queues, calls = {}, 0
 local leads, last_lead = {}, 0
 local answered, failed
 
@@ -90,12 +98,12 @@ local function call(queue, connection, batch)
     flush(queue)
 end
 
+--- What one light thread does as long as the queue is used.
 local function serve(queue)
     local connection = reads_call.new(queue.peer)
-    queue.used_at = now()
     while not ngx.worker.exiting() and now() < queue.used_at + IDLE_S do
         local batch = queue.forming
-        if batch.count > 0 and queue.in_flight < settings.batches then
+        if batch.count > 0 and queue.in_flight < queue.calls then
             queue.forming = new_batch()
             queue.in_flight = queue.in_flight + 1
             queue.used_at = now()
@@ -103,7 +111,8 @@ local function serve(queue)
             queue.in_flight = queue.in_flight - 1
             release(batch)
             if not ok then
-                error(err)
+                reads_call.close(connection)
+                ngx.log(ngx.ERR, "reads of ", queue.peer.name, ": ", err)
             end
         else
             reads_call.rest(connection, now())
@@ -113,23 +122,44 @@ local function serve(queue)
     reads_call.close(connection)
 end
 
-local function run(premature, queue)
-    if not premature then
-        local ok, err = pcall(serve, queue)
-        if not ok then
-            ngx.log(ngx.ERR, "reads of ", queue.peer.name, ": ", err)
-        end
+--- Ends the queue: whoever waits goes the ordinary way, and the next read begins another.
+local function remove(queue)
+    if queues[queue.peer.name] == queue then
+        queues[queue.peer.name] = nil
+        calls = calls - queue.calls
     end
-    queue.threads = queue.threads - 1
-    if queue.threads == 0 then
-        if queues[queue.peer.name] == queue then
-            queues[queue.peer.name] = nil
-        end
-        flush(queue)
-    end
+    flush(queue)
 end
 
+local function run(premature, queue)
+    if premature or queues[queue.peer.name] ~= queue then
+        return remove(queue)
+    end
+    queue.is_started = true
+    queue.used_at = now()
+    local threads = {}
+    for i = 2, queue.calls do
+        threads[i - 1] = ngx.thread.spawn(serve, queue)
+    end
+    local ok, err = pcall(serve, queue)
+    for i = 1, #threads do
+        local is_over, failure = ngx.thread.wait(threads[i])
+        if not is_over then
+            ok, err = false, failure
+        end
+    end
+    if not ok then
+        ngx.log(ngx.ERR, "reads of ", queue.peer.name, ": ", err)
+    end
+    remove(queue)
+end
+
+--- A queue for the backend; nil where the worker has no room for another.
 local function new_queue(peer)
+    local room = math.min(settings.batches, _M.MOST_CALLS - calls)
+    if room < 1 then
+        return nil
+    end
     local queue = {
         peer = peer,
         forming = new_batch(),
@@ -137,21 +167,29 @@ local function new_queue(peer)
         gathers = false,
         alone_till = 0,
         wake = semaphore.new(0),
-        threads = 0,
+        calls = room, -- how many may be under way
+        is_started = false,
         used_at = now(),
     }
-    for _ = 1, settings.batches do
-        local ok, err = ngx.timer.at(0, run, queue)
-        if ok then
-            queue.threads = queue.threads + 1
-        else
-            ngx.log(ngx.ERR, "reads of ", peer.name, " do not travel together: ", err)
-        end
+    local ok, err = ngx.timer.at(0, run, queue)
+    if not ok then
+        ngx.log(ngx.ERR, "reads of ", peer.name, " do not travel together: ", err)
+        return nil
     end
-    if queue.threads > 0 then
-        queues[peer.name] = queue
-    end
+    queues[peer.name] = queue
+    calls = calls + room
     return queue
+end
+
+--- The backend's queue, if its reads can travel together.
+local function queue_of(peer)
+    local queue = queues[peer.name]
+    if queue and not queue.is_started and now() > queue.used_at + STARTS_WITHIN_S then
+        ngx.log(ngx.ERR, "reads of ", peer.name, " do not travel together: no timer began")
+        remove(queue)
+        queue = nil
+    end
+    return queue or new_queue(peer)
 end
 
 local function lead(queue)
@@ -185,12 +223,16 @@ end
 --   ALONE                 go the ordinary way
 --   AGAIN                 the same, but time has passed: find out anew whom to ask
 function _M.take(peer, path)
-    local queue = queues[peer.name] or new_queue(peer)
+    local queue = queue_of(peer)
+    if not queue then
+        metrics.count_no_call()
+        return _M.ALONE
+    end
     if queue.in_flight == 0 and not queue.gathers then
         return _M.LEADS, lead(queue)
     end
     local batch = queue.forming
-    if queue.threads == 0 or now() < queue.alone_till then
+    if now() < queue.alone_till then
         return _M.ALONE
     end
     if batch.count >= MOST_READS or batch.bytes + #path > MOST_BYTES then
@@ -200,7 +242,7 @@ function _M.take(peer, path)
     local place = batch.count + 1
     if place == 1 then
         batch.began = now()
-        if queue.in_flight < settings.batches then
+        if queue.in_flight < queue.calls then
             queue.wake:post(1)
         end
     end

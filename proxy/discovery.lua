@@ -16,11 +16,20 @@ local PATH = "/processors"
 local NO_MAP_YET_S = 0.2
 local FOLLOW_AT_MOST_EVERY_S = 0.1
 local ASKED_AT_ONCE = 4
+local ADDRESSES_ASKED = 4
+-- how often a worker looks whether it is time to read the map
+local TICK_S = 0.1
+
+--- Timers of this module that may run at a time in a worker: the refresh under way, a tick that
+-- finds it so, and one that follows an epoch. See nginx.conf, lua_max_running_timers.
+_M.MOST_TIMERS = 3
 
 -- the worker's own: the map in force, the table it was built from, and where the next one is read
 local current, source
 local confirmed_at
 local failures = {}
+-- when the map is to be read again, and whether that, or the following of an epoch, is under way
+local due, is_refreshing, is_following = 0, false, false
 -- who gave the last map: asked first next time, as instances differ in what they say of states
 local last_source
 -- its ETag, and the address that gave it: revisions are an instance's own
@@ -104,7 +113,7 @@ local function read_from(backend, address)
     -- another worker may have a newer one, if this one has been starting or waiting for the answer
     adopt_shared()
     if current and topology.is_newer(current.epoch, processors.epoch) then
-        return false, "lesser epoch " .. tostring(processors.epoch)
+        return false, "lesser epoch " .. tostring(processors.epoch):sub(1, 64)
     end
     local used
     used, err = use(processors, addresses_of(processors))
@@ -121,8 +130,16 @@ end
 --- Reads the map of a backend, at the first of its host's addresses that gives one.
 local function read(backend)
     local answered, err = false, "no address for " .. backend.host
-    for _, address in ipairs(resolver.addresses(backend.host, ngx.now())) do
-        answered, err = read_from(backend, address)
+    for i, address in ipairs(resolver.addresses(backend.host, ngx.now())) do
+        if i > ADDRESSES_ASKED then
+            break
+        end
+        -- one that says what nobody has thought of shall not keep the others from being asked
+        local ok
+        ok, answered, err = pcall(read_from, backend, address)
+        if not ok then
+            answered, err = false, tostring(answered)
+        end
         if answered then
             break
         end
@@ -173,6 +190,21 @@ local function follow_addresses()
     end
 end
 
+--- Backends come and go: what failed is kept of those alone that may be asked again.
+local function forget_failures()
+    local known = {}
+    for _, backends in ipairs { settings.seeds, current and current.backends or {} } do
+        for _, backend in ipairs(backends) do
+            known[name_of(backend)] = true
+        end
+    end
+    for name in pairs(failures) do
+        if not known[name] then
+            failures[name] = nil
+        end
+    end
+end
+
 local function refresh()
     for _, backend in ipairs(sources()) do
         if read(backend) then
@@ -182,37 +214,47 @@ local function refresh()
     if current then
         follow_addresses()
     end
+    forget_failures()
+    resolver.forget(ngx.now())
 end
 
+--- Refreshes the map if it is time to. nginx repeats this timer by itself: one that could not run,
+-- for whatever reason, does not keep the next ones from running.
 local function tick(premature)
-    if premature then
+    if premature or is_refreshing or ngx.now() < due then
         return
     end
+    is_refreshing = true
     local ok, err = pcall(refresh)
+    is_refreshing = false
     if not ok then
         ngx.log(ngx.ERR, "topology not refreshed: ", err)
     end
     -- jitter: workers that started together shall not ask together for ever
-    local delay = (current and settings.refresh or NO_MAP_YET_S) * (0.8 + 0.4 * math.random())
-    ok, err = ngx.timer.at(delay, tick)
-    if not ok and not ngx.worker.exiting() then
-        ngx.log(ngx.ERR, "topology will not be refreshed any more: ", err)
-    end
+    due = ngx.now() + (current and settings.refresh or NO_MAP_YET_S) * (0.8 + 0.4 * math.random())
 end
 
 --- To be called as each worker starts.
 function _M.init_worker()
     math.randomseed(ngx.now() * 1000 + ngx.worker.pid())
     adopt_shared()
-    local ok, err = ngx.timer.at(0, tick)
+    local ok, err = ngx.timer.every(math.min(TICK_S, settings.refresh / 2), tick)
     if not ok then
         ngx.log(ngx.ERR, "topology will not be read: ", err)
     end
+    -- at once; if that fails, the timer above does it
+    ngx.timer.at(0, tick)
 end
 
 local function follow(premature, backend)
-    if not premature then
-        read(backend)
+    if premature or is_following then
+        return
+    end
+    is_following = true
+    local ok, err = pcall(read, backend)
+    is_following = false
+    if not ok then
+        ngx.log(ngx.ERR, "epoch of ", backend.name, " not followed: ", err)
     end
 end
 
@@ -225,6 +267,7 @@ function _M.note(epoch, backend)
     end
     adopt_shared()
     if topology.is_newer(epoch, current.epoch)
+        and not is_following
         and shared:add("followed", true, FOLLOW_AT_MOST_EVERY_S)
     then
         local ok, err = ngx.timer.at(0, follow, backend)

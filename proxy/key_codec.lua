@@ -16,10 +16,20 @@ local function as_is(text)
     return text
 end
 
---- "", "-" and the digits without leading zeros; nil if it is not a whole number.
+-- what the backends read as a number has no more digits (backend/core/codecs.py)
+local MOST_DIGITS = 20
+
+--- "" or "-", and the digits without leading zeros; nil if it is not a whole number.
 local function whole_number(text)
-    local sign, digits = text:match("^(%-?)0*(%d+)$")
-    return sign, digits
+    -- the size first: patterns may cost the square of it
+    if #text > MOST_DIGITS + 1 then
+        return nil
+    end
+    local sign, digits = text:match("^(%-?)(%d+)$")
+    if not sign or #digits > MOST_DIGITS then
+        return nil
+    end
+    return sign, digits:match("^0*(%d+)$")
 end
 
 local function int32(text)

@@ -46,6 +46,11 @@ function _M.count_full()
     add("full", 1)
 end
 
+--- A read went alone, as the worker has as many calls to backends as it may have.
+function _M.count_no_call()
+    add("no_call", 1)
+end
+
 local function get(name)
     return shared:get(PREFIX .. name) or 0
 end
@@ -77,6 +82,9 @@ function _M.render()
         .. counter("batches_failed_reads_total", "reads in them, which then went one by one",
                    get("failed_reads"))
         .. counter("batches_full_total", "reads that found no room in a batch", get("full"))
+        .. counter("batches_no_call_total",
+                   "reads that went alone, as their worker batches reads for too many backends",
+                   get("no_call"))
 end
 
 --- Ends the request with all metrics.

@@ -8,7 +8,9 @@ local _M = {}
 local CONNECT_MS, SEND_MS, READ_MS = 250, 1000, settings.read_timeout * 1000
 -- shorter than the backends' own, so that it is never they who close
 local KEPT_S = 15
-local LONGEST_ANSWER = 128 * 1024 * 1024
+local LONGEST_HEAD = 16 * 1024
+-- 512 values of less than 64 KiB each, with their heads: see batcher.lua, api/coalesced.py
+local LONGEST_ANSWER = 48 * 1024 * 1024
 
 --- To the backend at one address; opened when it is needed.
 function _M.new(peer)
@@ -49,10 +51,15 @@ local function exchange(connection, request)
     if not sent then
         return nil, "send: " .. err
     end
-    local head
-    head, err = connection.read_head()
+    local head, rest
+    head, err = connection.read_head(LONGEST_HEAD)
     if not head then
         return nil, "read: " .. (err or "closed")
+    end
+    -- a bounded read says at the next call whether that was all
+    rest, err = connection.read_head(LONGEST_HEAD)
+    if rest or err then
+        return nil, "read: " .. (err or "a head that is too long")
     end
     head = head:lower()
     local status = head:match("^http/1%.1 (%d%d%d)")

@@ -2,7 +2,7 @@
 
 local ffi = require "ffi"
 
-local cast, sub = ffi.cast, string.sub
+local cast, find, sub = ffi.cast, string.find, string.sub
 -- the framing is little-endian, as all machines are that LuaJIT's nginx runs on
 local NUMBERS = ffi.typeof("const uint32_t *")
 
@@ -18,8 +18,19 @@ end
 
 local function head_of(status, lines)
     local names, values = {}, {}
-    for name, value in lines:gmatch("([^:\n]+): ([^\n]*)\n") do
-        names[#names + 1], values[#values + 1] = name, value
+    local from = 1
+    while true do
+        -- line by line: a pattern would look for the colon from each place on
+        local feed = find(lines, "\n", from, true)
+        if not feed then
+            break
+        end
+        local line = sub(lines, from, feed - 1)
+        local colon = find(line, ": ", 1, true)
+        if colon and colon > 1 then
+            names[#names + 1], values[#values + 1] = sub(line, 1, colon - 1), sub(line, colon + 2)
+        end
+        from = feed + 1
     end
     return { status = status, names = names, values = values }
 end

@@ -25,6 +25,8 @@ local SOCK_STREAM = 1
 local NI_NUMERICHOST = 1
 local KEPT_S = 10
 local FAILURE_KEPT_S = 2
+-- a name that is in use is asked for with each refresh of the map, an hour apart at most
+local FORGOTTEN_S = 2 * 3600
 
 local _M = {}
 
@@ -76,6 +78,15 @@ function _M.addresses(host, now)
         kept[host] = { addresses = known and known.addresses or {}, till = now + FAILURE_KEPT_S }
     end
     return kept[host].addresses
+end
+
+--- Forgets names that nobody has asked for lately.
+function _M.forget(now)
+    for host, known in pairs(kept) do
+        if now > known.till + FORGOTTEN_S then
+            kept[host] = nil
+        end
+    end
 end
 
 return _M

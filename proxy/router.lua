@@ -9,6 +9,7 @@ local discovery = require "proxy.discovery"
 local health = require "proxy.health"
 local metrics = require "proxy.metrics"
 local passive_health = require "proxy.passive_health"
+local plain_headers = require "proxy.plain_headers"
 local problem = require "proxy.problem"
 local query = require "proxy.query"
 local reload = require "proxy.reload"
@@ -54,8 +55,7 @@ local function next_turn()
 end
 
 local function route(map, uri)
-    local path, arguments = query.split(uri)
-    local view, key, is_point = query.parse(path, arguments, map.views)
+    local view, key, is_point = query.parse(uri, map.views)
     local partition, holders, owner = topology.holders(map, view, key)
     return view, partition, holders, owner, is_point
 end
@@ -100,7 +100,7 @@ end
 
 --- The last item of one of nginx's lists, an item an attempt.
 local function last(list)
-    return list and list:match("[^ ]+$")
+    return list and (list:match("^.* (.*)$") or list)
 end
 
 --- Takes notice of the attempt after which nginx gave up; not of an answer that a backend gave.
@@ -125,20 +125,17 @@ local PAGES = {
 -- Hot path, with balance and log: no closures, no logging, no JSON, one lookup of ngx.ctx a phase
 -- (none for reads that travel together), and no lists of our own as long as nobody fails.
 
---- Whether the client accepts the ordinary form: nginx shows the first of several headers.
-local function has_one_accept()
-    return type(ngx.req.get_headers(100).accept) == "string"
-end
-
 --- Whether the read may travel with others: if it asks for no more than the value, of its active,
 -- with whom nobody has found fault.
 local function may_travel(var, uri, holder, owner)
     if settings.batches == 0 or holder.id ~= owner or failing.by_name[holder.name] then
         return false
     end
-    local plain = var.queryable_plain
-    return plain ~= "" and not uri:find("?", 1, true) and not uri:find("#", 1, true)
-        and (plain == "without accept" or has_one_accept())
+    if var.queryable_plain == "" or not query.is_plain(uri) then
+        return false
+    end
+    local headers, err = ngx.req.get_headers(plain_headers.MOST)
+    return not err and plain_headers.are_plain(headers)
 end
 
 local LEADS, ANSWERED, AGAIN = batcher.LEADS, batcher.ANSWERED, batcher.AGAIN

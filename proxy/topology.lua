@@ -2,8 +2,9 @@
 --
 -- A map is made once for each new answer and never changed after: requests under way keep theirs.
 --   epoch       its text, "<leader's ms>-<generation>"
---   views       by_name, by_path, path_depth; a view is {name, key, partitions, partitioner}, its
---               partitioner a function, or nil where any backend is asked
+--   views       by_name, by_path, path_depth, longest_name (bytes), max_key_bytes; a view is
+--               {name, key, partitions, partitioner}, its partitioner a function, or nil where any
+--               backend is asked
 --   holders     by view name, then partition: list of backends as they are asked, the active before
 --               the standbys within a rank; its `good` is how many come before the dead (all, if
 --               all are dead)
@@ -69,9 +70,27 @@ local function by_rank(backends)
     return sorted
 end
 
-local function views_of(table_of_views)
-    local by_name, by_path, path_depth = {}, {}, 1
-    for name, declared in pairs(table_of_views) do
+-- Where a backend does not say how long a key may be: the default of all versions. A longer key is
+-- no error here, it goes to any backend.
+local MAX_KEY_BYTES = 8192
+local SLASH = ("/"):byte()
+
+--- A path without slashes at its end.
+local function trimmed(path)
+    local size = #path
+    while size > 0 and path:byte(size) == SLASH do
+        size = size - 1
+    end
+    return path:sub(1, size)
+end
+
+local function max_key_bytes_of(said)
+    return type(said) == "number" and said >= 1 and said or MAX_KEY_BYTES
+end
+
+local function views_of(processors)
+    local by_name, by_path, path_depth, longest = {}, {}, 1, #"views"
+    for name, declared in pairs(processors.views) do
         local view = {
             name = name,
             key = declared.key,
@@ -79,14 +98,22 @@ local function views_of(table_of_views)
             partitioner = partitioner[declared.partitioner],
         }
         by_name[name] = view
+        longest = math.max(longest, #name)
         if type(declared.path) == "string" then
-            local path = declared.path:gsub("/+$", "")
+            local path = trimmed(declared.path)
             by_path[path] = view
             local _, depth = path:gsub("/", "")
             path_depth = math.max(path_depth, depth)
+            longest = math.max(longest, #path)
         end
     end
-    return { by_name = by_name, by_path = by_path, path_depth = path_depth }
+    return {
+        by_name = by_name,
+        by_path = by_path,
+        path_depth = path_depth,
+        longest_name = longest,
+        max_key_bytes = max_key_bytes_of(processors.max_key_bytes),
+    }
 end
 
 local function add_holders(all, backend, partitions_by_view)
@@ -113,10 +140,7 @@ local function count_good(holders)
     return good > 0 and good or #holders
 end
 
---- A map from the decoded JSON of /processors.
--- addresses: IP address by host name; a backend whose host has none is not asked.
--- Gives nil and what is wrong when the table is not a map.
-function _M.build(processors, addresses)
+local function build(processors, addresses)
     if type(processors) ~= "table" or not epoch_numbers(processors.epoch) then
         return nil, "no epoch in it"
     end
@@ -155,13 +179,24 @@ function _M.build(processors, addresses)
     end
     return {
         epoch = processors.epoch,
-        views = views_of(processors.views),
+        views = views_of(processors),
         holders = holders,
         owners = owners,
         backends = backends,
         ordered = ordered,
         usable = usable,
     }
+end
+
+--- A map from the decoded JSON of /processors.
+-- addresses: IP address by host name; a backend whose host has none is not asked.
+-- Gives nil and what is wrong when the table is not a map, whatever else it is.
+function _M.build(processors, addresses)
+    local ok, map, err = pcall(build, processors, addresses)
+    if not ok then
+        return nil, "not of the form of a map: " .. tostring(map)
+    end
+    return map, err
 end
 
 local NOBODY = { good = 0 }

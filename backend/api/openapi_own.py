@@ -26,6 +26,7 @@ _PARTITION = record(view=TEXT, partition=COUNT, role=TEXT, state=TEXT)
 _BY_VIEW: Json = {"type": "object", "additionalProperties": listed(COUNT)}
 _PROCESSORS = record(
     epoch=TEXT,
+    max_key_bytes=COUNT,
     views={"type": "object", "additionalProperties": {"type": "object"}},
     processors=listed(
         record(

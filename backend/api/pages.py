@@ -74,7 +74,9 @@ def create_pages(serving: Serving, raw_reads: RawReads | None = None) -> Flask:
             answer = Response(status=304)
         else:
             states = {**serving.peers.states(), serving.settings.instance_id: serving.state}
-            answer = _json(serving.topology.processors(states))
+            # for proxies: what is longer need not be parsed to know its partition
+            limit = {"max_key_bytes": serving.settings.max_key_bytes}
+            answer = _json({**serving.topology.processors(states), **limit})
         answer.set_etag(etag)
         return answer
 

@@ -73,6 +73,13 @@ def test_the_map_is_asked_of_who_told_of_a_newer_one() -> None:
     assert driver.targets[2] == "/processors"
 
 
+def test_what_a_map_says_of_other_things_changes_nothing() -> None:
+    for more in ({}, {"max_key_bytes": 10}, {"max_key_bytes": None, "of a later version": [1]}):
+        driver = orders(ok({**PROCESSORS, **more}), VALUE, direct=True)
+        assert driver.ask(calls.get, "orders", "a").value == 1
+        assert bases(driver) == [BASE, ACTIVE]
+
+
 def test_a_lesser_map_is_never_taken() -> None:
     driver = orders(map_of("5-1"), told("7-1"), map_of("6-1"), VALUE, direct=True)
     driver.ask(calls.get, "orders", "a")

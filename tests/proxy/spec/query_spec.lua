@@ -11,11 +11,12 @@ local VIEWS = {
     },
     by_path = { ["/messages"] = messages, ["/a/b"] = deep, ["/a"] = counts },
     path_depth = 2,
+    longest_name = #"latest-departure",
+    max_key_bytes = 8192,
 }
 
 local function parse(request_uri)
-    local path, arguments = query.split(request_uri)
-    return query.parse(path, arguments, VIEWS)
+    return query.parse(request_uri, VIEWS)
 end
 
 local function assert_key(view, key, request_uri)
@@ -50,15 +51,15 @@ describe("the query", function()
         assert_key(messages, "a?b#c", "/messages/a%3Fb%23c")
         assert_key(messages, "\255\0", "/messages/%FF%00")
         assert_key(messages, "日本", "/messages/%E6%97%A5%E6%9C%AC")
-        assert_key(messages, "日本", "/messages/日本")
         assert_key(messages, "..", "/messages/%2E%2E")
         assert_key(messages, "processors", "/messages/processors")
         assert_key(messages, "k", "/mess%61ges/k")
     end)
 
-    it("4 leaves a per cent sign that begins no escape", function()
-        assert_key(messages, "50%", "/messages/50%")
-        assert_key(messages, "%zz", "/messages/%zz")
+    it("4 has no key where a per cent sign begins no escape", function()
+        for _, key in ipairs { "50%", "%zz", "%5", "%4z", "%", "a%%41" } do
+            assert_no_key("/messages/" .. key)
+        end
     end)
 
     it("5 routes what lies under a key by that key", function()
@@ -94,12 +95,57 @@ describe("the query", function()
         assert_no_key("/messages/a?encoding=base64url")
         assert_no_key("/messages/ab.c?encoding=base64url")
         assert_no_key("/messages/ab+_?encoding=base64url")
+        assert_no_key("/messages/YWI===?encoding=base64url")
+        assert_no_key("/messages/YW=I?encoding=base64url")
+        assert_no_key("/messages/" .. ("="):rep(32000) .. "x?encoding=base64url")
     end)
 
     it("9 takes no other argument for the encoding", function()
         assert_key(messages, "YWI", "/messages/YWI?encoding=text")
         assert_key(messages, "YWI", "/messages/YWI?xencoding=base64url")
-        assert_key(messages, "YWI", "/messages/YWI?encoding=base64urlx")
+        assert_key(messages, "YWI", "/messages/YWI?ENCODING=base64url")
+        assert_key(messages, "YWI", "/messages/YWI?x=encoding=base64url")
+    end)
+
+    it("9a reads the encoding as backends do", function()
+        assert_key(messages, "ab", "/messages/YWI?encoding=base64ur%6c")
+        assert_key(messages, "ab", "/messages/YWI?%65ncoding=base64url")
+        assert_key(messages, "ab", "/messages/YWI?&&encoding=%62%61%73%65%36%34%75%72%6C&")
+        assert_key(messages, "ab", "/messages/YWI?%65%6e%63%6f%64%69%6e%67=base64url&x")
+        assert_key(messages, "YWI", "/messages/YWI?encoding=%74ext")
+    end)
+
+    it("9b has no key where backends refuse the encoding", function()
+        for _, arguments in ipairs {
+            "encoding=base64urlx", "encoding=", "encoding", "encoding=BASE64URL", "encoding=base64",
+            "encoding=base64url&encoding=base64url", "encoding=text&%65ncoding=base64url",
+            "encoding=base64url;x=1", "encoding=+base64url", "encoding=base64ur%256c",
+            "encoding=" .. ("%62"):rep(10000),
+        } do
+            assert_no_key("/messages/YWI?" .. arguments)
+        end
+    end)
+
+    it("9c has no key for what is longer than backends read", function()
+        assert_key(messages, ("k"):rep(8192), "/messages/" .. ("k"):rep(8192))
+        assert_key(messages, ("k"):rep(8192), "/messages/" .. ("%6b"):rep(8192))
+        assert_key(messages, ("\0"):rep(8192),
+                   "/messages/" .. ("A"):rep(10923) .. "?encoding=base64url")
+        assert_no_key("/messages/" .. ("k"):rep(8193))
+        assert_no_key("/messages/" .. ("%6b"):rep(8193))
+        assert_no_key("/messages/" .. ("A"):rep(10924) .. "?encoding=base64url")
+    end)
+
+    it("9d has no key for bytes that are not read everywhere alike", function()
+        for _, uri in ipairs {
+            "/messages/日本", "/messages/a\127b", "/messages/a b", "/messages/a\1", "/messages/a#b",
+            "/messages/k?stale=\255", "messages/k", "",
+        } do
+            assert_no_key(uri)
+            assert.is_false(query.is_plain(uri))
+        end
+        assert.is_true(query.is_plain("/messages/a\"'%20~!$&()*+,;=:@[]{}|^`"))
+        assert.is_false(query.is_plain("/messages/a?"))
     end)
 
     it("10 encodes the key as the view says", function()
@@ -113,6 +159,7 @@ describe("the query", function()
             "/views/latest-departure/keys", "/views/latest-departure/keys?limit=5", "/health/ready",
             "/views/latest-departure/batch", "/views/other/keys/k", "/views/counts/top/k",
             "/other/k", "//messages/k", "/messages%2Fk", "/views%2Fcounts/keys/1", "*",
+            "/a%2Fb/k", "/%2Fmessages/k",
         } do
             local view, key = parse(request_uri)
             assert.is_nil(view, request_uri)

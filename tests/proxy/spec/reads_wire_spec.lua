@@ -57,4 +57,13 @@ describe("answers that travelled together", function()
         local large = "QTR1" .. u32(1, 0xFFFFFFFF, 0)
         assert.is_nil(reads_wire.decode(large, 1, batch()))
     end)
+
+    it("have headers that are lines of a name and a value, all else is left out", function()
+        local lines = "a: b\n: c\nd\n" .. ("x"):rep(100000) .. "\ne: \nf: g"
+        local answer = "QTR1" .. u32(1, 1, 3, 200, #lines, 0, 0, 0) .. "7-1" .. lines
+        local into = batch()
+        assert.is_true(reads_wire.decode(answer, 1, into))
+        assert.same({ "a", "e" }, into.heads[1].names)
+        assert.same({ "b", "" }, into.heads[1].values)
+    end)
 end)

@@ -200,6 +200,13 @@ describe("a map", function()
             { epoch = "1-1", views = {}, processors = "x" },
             { epoch = "1-1", views = {}, processors = { { id = "b1", host = "one" } } },
             { epoch = "1-1", views = {}, processors = { { id = "b1", port = 8081 } } },
+            { epoch = "1-1", views = { words = 7 }, processors = {} },
+            { epoch = "1-1", views = {}, processors = { 7 } },
+            { epoch = "1-1", views = {}, processors = { cjson.null } },
+            { epoch = "1-1", views = { words = {} }, processors = {
+                { id = "b1", host = "one", port = 1, topicPartitions = { words = 7 } } } },
+            { epoch = "1-1", views = { words = {} }, processors = {
+                { id = "b1", host = "one", port = 1, topicPartitions = { words = { 0 / 0 } } } } },
         } do
             local map, err = topology.build(answer, ADDRESSES)
             assert.is_nil(map)
@@ -214,5 +221,16 @@ describe("a map", function()
         local map = topology.build(processors { other }, ADDRESSES)
         assert.is_nil(map.holders.unknown)
         assert.same({ "b1", "b1" }, { holders_of(map, 0) })
+    end)
+
+    it("16 knows how long keys may be, by the default where nobody says so", function()
+        local answer = processors {}
+        assert.equal(8192, topology.build(answer, ADDRESSES).views.max_key_bytes)
+        for _, said in ipairs { cjson.null, "100", 0, -1, {} } do
+            answer.max_key_bytes = said
+            assert.equal(8192, topology.build(answer, ADDRESSES).views.max_key_bytes)
+        end
+        answer.max_key_bytes = 100
+        assert.equal(100, topology.build(answer, ADDRESSES).views.max_key_bytes)
     end)
 end)

@@ -1,0 +1,133 @@
+"""What a worker of nginx does for each backend has a bound, and the map is always read again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from local.waiting import wait_until
+from tests.proxy.backends import EPOCH, Backend, Cluster
+from tests.proxy.conftest import StartNginx
+from tests.proxy.crowd import Crowd, Gate, metric, reads
+from tests.proxy.nginx import ROOT, Nginx
+
+pytestmark = pytest.mark.system
+
+MANY = 40
+
+
+@pytest.fixture
+def many() -> Iterator[Cluster]:
+    """As many partitions as backends: each holds one."""
+    cluster = Cluster([f"b{number}" for number in range(MANY)])
+    cluster.views["words"]["partitions"] = MANY
+    cluster.spread()
+    yield cluster
+    cluster.stop()
+
+
+def start(many: Cluster, start_nginx: StartNginx, batches: int) -> Nginx:
+    nginx = start_nginx(
+        many.addresses(),
+        1,
+        QUERYABLE_PROXY_REFRESH="0.1",
+        QUERYABLE_PROXY_BATCHES=str(batches),
+        QUERYABLE_PROXY_READ_TIMEOUT="10",
+    )
+    nginx.wait_for_map(EPOCH)
+    return nginx
+
+
+def keys(many: Cluster, nginx: Nginx) -> dict[str, str]:
+    """A key's path by the backend that has it; each of them has been asked."""
+    found: dict[str, str] = {}
+    with nginx.client() as client:
+        for number in range(10_000):
+            if len(found) == len(many.backends):
+                return found
+            response = client.get(f"/words/k{number}")
+            assert response.status == 200
+            found.setdefault(response.json()["by"], f"/words/k{number}")
+    raise AssertionError("some backend has none of these keys")
+
+
+def read_together(nginx: Nginx, backend: Backend, path: str) -> None:
+    """Three reads that wait for the backend while a fourth is under way."""
+    gate = Gate(backend)
+    before = len(backend.requests)
+    try:
+        with Crowd(nginx) as crowd:
+            crowd.ask(f"GET {path} HTTP/1.1")
+            wait_until(lambda: len(backend.requests) == before + 1, 10, "the lead")
+            crowd.ask(*[f"GET {path} HTTP/1.1"] * 3)
+            wait_until(
+                lambda: reads(nginx, backend)["waiting"] == 3 or len(backend.requests) > before + 1,
+                10,
+                "the others to wait",
+            )
+            gate.open()
+            assert [answer.json() for answer in crowd.answers()] == [{"by": backend.name}] * 4
+    finally:
+        gate.open()
+
+
+@pytest.mark.parametrize("batches", [1, 16])
+def test_the_map_is_read_on_however_many_backends_there_are(
+    many: Cluster, start_nginx: StartNginx, batches: int
+) -> None:
+    nginx = start(many, start_nginx, batches)
+    keys(many, nginx)
+    # no answer tells of it: nobody asks for a key
+    many.epoch = "1000-2"
+    nginx.wait_for_map("1000-2")
+    assert "lua_max_running_timers" not in nginx.error_log()
+
+
+def test_reads_travel_together_to_each_of_many_backends(
+    many: Cluster, start_nginx: StartNginx
+) -> None:
+    nginx = start(many, start_nginx, 1)
+    for backend in many.backends:
+        backend.requests.clear()
+    paths = keys(many, nginx)
+    for backend in (many.backends[0], many.backends[MANY // 2], many.backends[-1]):
+        read_together(nginx, backend, paths[backend.name])
+        assert backend.batches == [3]
+    assert metric(nginx, "batches_no_call_total") == 0
+
+
+def test_reads_of_backends_beyond_the_bound_go_alone_and_are_counted(
+    many: Cluster, start_nginx: StartNginx
+) -> None:
+    nginx = start(many, start_nginx, 16)
+    paths = keys(many, nginx)
+    report = {backend["id"]: backend["reads"] for backend in nginx.health()["backends"]}
+    without = [name for name, of_backend in report.items() if of_backend is None]
+    # 16 calls each, 512 in all
+    assert len(without) == MANY - 512 // 16
+    counted = metric(nginx, "batches_no_call_total")
+    assert counted >= len(without)
+    for name in without[:2]:
+        [backend] = [b for b in many.backends if b.name == name]
+        read_together(nginx, backend, paths[name])
+        assert backend.batches == []
+    assert metric(nginx, "batches_no_call_total") == counted + 8
+    [backend] = [b for b in many.backends if b.name not in without][:1]
+    read_together(nginx, backend, paths[backend.name])
+    assert backend.batches == [3]
+    assert "no timer began" not in nginx.error_log()
+
+
+def test_nginx_has_room_for_all_timers_of_a_worker() -> None:
+    def number(path: str, pattern: str) -> int:
+        [found] = re.findall(pattern, (ROOT / path).read_text(), re.MULTILINE)
+        return int(found)
+
+    most_calls = number("proxy/batcher.lua", r"^_M\.MOST_CALLS = (\d+)$")
+    most_timers = number("proxy/discovery.lua", r"^_M\.MOST_TIMERS = (\d+)$")
+    running = number("nginx.conf", r"^ +lua_max_running_timers (\d+);$")
+    pending = number("nginx.conf", r"^ +lua_max_pending_timers (\d+);$")
+    assert running >= most_calls + most_timers
+    assert pending >= running
