@@ -37,6 +37,7 @@ from backend.ingest.copier import Copier
 from backend.ingest.dead_letters import DeadLetters
 from backend.ingest.held import Held
 from backend.ingest.ingestor import Ingestor
+from backend.ingest.pipelines import Pipelines
 from backend.ingest.protocols import Folder
 from backend.ingest.schemas import Registry, SchemaFolder, Schemas
 from backend.ingest.watcher import Watcher
@@ -82,6 +83,7 @@ class Instance:
             self._folder.use(name, store)
         self._held = Held(self._views)
         self._watcher = Watcher(librdkafka, settings.end_offset_interval, settings.broker_timeout)
+        self._pipelines = Pipelines(self._views, librdkafka, settings.broker_timeout)
         self._copier = Copier(
             self._folder,
             lambda view, partition: self.serving.givers(view, partition),
@@ -124,6 +126,7 @@ class Instance:
             copier=self._copier,
             member=self._member,
             appender=self._appender,
+            pipelines=self._pipelines.by_view,
         )
         self._candidacy = Candidacy(
             self.serving, self._views, self._held, self._folder.held, self._ingestor.opening
@@ -159,6 +162,7 @@ class Instance:
         if self._schemas is not None:
             self._schemas.start()
         self._watcher.start()
+        self._pipelines.start()
         self._copier.start()
         self._ingestor.start()
         self._member.start()
@@ -184,6 +188,7 @@ class Instance:
             self._ingestor.stop(_STOP_TIMEOUT)
         if self._watcher.alive:
             self._watcher.stop()
+        self._pipelines.stop()
         if self._schemas is not None:
             self._schemas.stop()
         self._appender.stop()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -16,8 +16,10 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from spark.errors import JobError, made_anew
+from spark.heartbeats import Commit, Unit
 from spark.sources import Kafka
 
+_ANSWER_SECONDS = 5
 _TIMEOUTS = {"request.timeout.ms": "5000", "default.api.timeout.ms": "10000"}
 
 
@@ -74,6 +76,34 @@ class Broker:
                         "--kafka-option."
                     ) from error
         return found
+
+    def committed(self, group: str) -> dict[Unit, int]:
+        """The offsets that a consumer group has; OSError, Py4JError."""
+        asked = self._admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata()
+        return {
+            Unit(unit.topic(), unit.partition()): found.offset()
+            for unit, found in self._wait(asked).items()
+            if found is not None
+        }
+
+    def commit(self, commits: Mapping[str, Commit]) -> None:
+        """Offsets and their metadata by consumer group, all at once; OSError, Py4JError."""
+        asked = {}
+        for group, commit in commits.items():
+            offsets = self._jvm.java.util.HashMap()
+            for (topic, partition), (offset, metadata) in commit.items():
+                unit = self._jvm.org.apache.kafka.common.TopicPartition(topic, partition)
+                found = self._clients.consumer.OffsetAndMetadata(offset, metadata)
+                offsets.put(unit, found)
+            asked[group] = self._admin.alterConsumerGroupOffsets(group, offsets).all()
+        for future in asked.values():
+            self._wait(future)
+
+    def _wait(self, future: Any) -> Any:
+        try:
+            return future.get(_ANSWER_SECONDS, self._jvm.java.util.concurrent.TimeUnit.SECONDS)
+        except Py4JJavaError as error:
+            raise OSError(root_cause(error)) from error
 
     def wait_for(
         self, names: Iterable[str], seconds: float, on_wait: Callable[[str], None]

@@ -16,6 +16,7 @@ from spark.sources import Kafka
 from spark.view import View
 from spark.views import VIEWS
 
+GROUP_PREFIX = "queryable-spark-"
 EXAMPLES = """\
 examples:
   # all views on this machine, until Ctrl-C
@@ -54,6 +55,8 @@ class Settings:
     jars: list[Path]
     conf: Mapping[str, str]
     log_level: str
+    group_prefix: str = GROUP_PREFIX
+    health: Path | None = None
 
     def checkpoint(self, view: View) -> str:
         """The folder of a view's checkpoints, a path of any file system that Hadoop knows."""
@@ -91,6 +94,8 @@ def parse(arguments: list[str] | None = None) -> Settings:
         jars=jars,
         conf=dict(given.conf) | ({"spark.master": given.master} if given.master else {}),
         log_level=given.log_level,
+        group_prefix=given.group_prefix,
+        health=given.health,
     )
 
 
@@ -128,6 +133,20 @@ def _parser() -> argparse.ArgumentParser:
         help="JSON, rewritten after every micro-batch: for every view source_offsets (the next; "
         "all before are in the view topic), input_rows, late_rows and dead_letters (since this "
         "start)",
+    )
+    add(
+        "--health",
+        type=Path,
+        metavar="FILE",
+        help="JSON, rewritten every second, for `python -m spark.health FILE`",
+    )
+    add(
+        "--group-prefix",
+        default=GROUP_PREFIX,
+        metavar="TEXT",
+        help="with a view's name, the consumer group to which the offsets are committed that its "
+        "micro-batches have read, once a second with a heartbeat: `pipeline` in views.toml "
+        "(default: %(default)s)",
     )
     add("--once", action="store_true", help="stop at what the raw topics hold now")
     add(

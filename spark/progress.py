@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
@@ -19,6 +20,8 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
     StreamingQueryProgress,
 )
+
+from spark.errors import summary
 
 Offsets = dict[str, dict[str, int]]
 
@@ -43,6 +46,19 @@ class CaughtUp(NamedTuple):
 
 
 Event = Ended | Begun | CaughtUp | None
+
+# as backends know them: backend.core.pipelines
+STARTING, RUNNING, FAILED, STOPPED = "starting", "running", "failed", "stopped"
+
+
+class Account(NamedTuple):
+    """Of one view at this moment: its state, what was read of its sources, why a query of its
+    failed, and for how many seconds Spark has said nothing of the view (None: not started)."""
+
+    state: str
+    offsets: Offsets
+    error: str | None
+    silent: float | None
 
 
 @dataclass(slots=True)
@@ -84,10 +100,16 @@ class ProgressFile(StreamingQueryListener):
         self._caught_up: set[str] = set()
         self._names: dict[str, str] = {}
         self._lock = threading.Lock()
+        self._heard_at: dict[str, float] = {}  # of views
+        self._failures: dict[str, str] = {}  # of queries
+        self._done: set[str] = set()  # views whose query has ended as it should
         self._write()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        self._names[str(event.id)] = event.name or ""
+        name = self._names[str(event.id)] = event.name or ""
+        with self._lock:
+            self._heard_at.setdefault(name.partition("/")[0], time.monotonic())
+            self._done.discard(name)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         self._add(event.progress, batch=True)
@@ -101,7 +123,31 @@ class ProgressFile(StreamingQueryListener):
             self._add(progress, batch=False)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        self._events.put(Ended(self._names.get(str(event.id), ""), event.exception))
+        name = self._names.get(str(event.id), "")
+        with self._lock:
+            if event.exception is None:
+                self._done.add(name)
+            else:
+                self._failures[name] = summary(event.exception)
+        self._events.put(Ended(name, event.exception))
+
+    def accounts(self) -> dict[str, Account]:
+        """By view; for any thread."""
+        with self._lock:
+            return {name: self._account(name, view) for name, view in self._views.items()}
+
+    def _account(self, name: str, view: ViewProgress) -> Account:
+        errors = (self._failures.get(query) for query in (name, f"{name}/dead-letters"))
+        error = next((each for each in errors if each), None)
+        heard_at = self._heard_at.get(name)
+        if error is not None:
+            state = FAILED
+        elif name in self._done:
+            state = STOPPED
+        else:
+            state = RUNNING if view.source_offsets else STARTING
+        silent = None if heard_at is None or state == STOPPED else time.monotonic() - heard_at
+        return Account(state, view.source_offsets, error, silent)
 
     def _add(self, progress: StreamingQueryProgress, *, batch: bool) -> None:
         query = progress.name or ""
@@ -110,6 +156,9 @@ class ProgressFile(StreamingQueryListener):
         for source in progress.sources:
             offsets |= json.loads(source.endOffset or "{}")
         with self._lock:
+            if not dead_letters:
+                self._heard_at[name] = time.monotonic()
+            self._failures.pop(query, None)
             view = self._views[name]
             before = asdict(view)
             if dead_letters:

@@ -19,6 +19,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from spark.broker import Broker, Topic, check_identity
 from spark.errors import JobError, made_anew, query_failed, repartitioned, summary
+from spark.heartbeats import Heartbeats
 from spark.options import Settings, parse
 from spark.progress import Begun, CaughtUp, Ended, Event, ProgressFile
 from spark.schemas import Decoder
@@ -129,12 +130,17 @@ def supervise(session: SparkSession, settings: Settings, stop: Stop) -> None:
         session.streams.addListener(progress)
         stop.started()
         queries = Queries(session, settings, topics)
-        try:
-            _watch(broker, settings, queries, stop, topics)
-        finally:
-            with suppress(Py4JError, PySparkException, OSError):
-                queries.stop()
-                session.streams.removeListener(progress)
+        beats = Heartbeats(
+            broker, settings.views, settings.group_prefix, progress.accounts, settings.health, _say
+        )
+        with beats:
+            try:
+                _watch(broker, settings, queries, stop, topics)
+            finally:
+                beats.over(sys.exception())
+                with suppress(Py4JError, PySparkException, OSError):
+                    queries.stop()
+                    session.streams.removeListener(progress)
 
 
 class Queries:

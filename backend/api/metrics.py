@@ -10,7 +10,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from backend.api.serving import RUNNING, SCANS, Serving
+from backend.api.serving import SCANS, Serving
+from backend.core.pipelines import RUNNING, STARTING, UNKNOWN
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -30,6 +31,7 @@ class _Instance(Collector):
         yield reads
         yield from self._scans()
         yield from self._partitions()
+        yield from self._pipelines()
         yield CounterMetricFamily(
             "queryable_rebuilds",
             "Store partitions that were started anew.",
@@ -62,6 +64,34 @@ class _Instance(Collector):
                 seconds.add_metric([view, kind], counts.seconds[kind])
             entries.add_metric([view], counts.entries)
         yield from (asked, seconds, entries)
+
+    def _pipelines(self) -> Iterator[Metric]:
+        labels = ["view", "group"]
+        lag = GaugeMetricFamily(
+            "queryable_pipeline_lag",
+            "Records in the view's source topics that its pipeline has not read.",
+            labels=labels,
+        )
+        staleness = GaugeMetricFamily(
+            "queryable_pipeline_staleness_seconds",
+            "Time since the pipeline had read all there was.",
+            labels=labels,
+        )
+        running = GaugeMetricFamily(
+            "queryable_pipeline_running",
+            "1 while the pipeline runs, 0 when it has failed or stopped.",
+            labels=labels,
+        )
+        now = time.monotonic()
+        for view, pipeline in self._serving.pipelines.items():
+            status, at = pipeline.status(now), [view, pipeline.group]
+            if status.lag is not None:
+                lag.add_metric(at, status.lag)
+            if status.staleness is not None:
+                staleness.add_metric(at, status.staleness)
+            if status.state != UNKNOWN:
+                running.add_metric(at, float(status.state in (STARTING, RUNNING)))
+        yield from (lag, staleness, running)
 
     def _partitions(self) -> Iterator[Metric]:
         labels = ["view", "partition"]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from backend.api.openapi_parts import (
     COUNT,
     JSON,
+    PIPELINE_STATES,
     TEXT,
     Json,
     answer,
@@ -22,6 +23,18 @@ _VIEW = record(
     name=TEXT, topic=TEXT, path=or_null(TEXT), key=TEXT, value=TEXT, partitioner=TEXT, store=TEXT,
     partitions=or_null(COUNT), hash=TEXT,
 )  # fmt: skip
+_VIEW["properties"]["pipeline"] = {
+    "description": "of a view that names its pipeline; times in ms",
+    **record(
+        group=TEXT,
+        state={"enum": PIPELINE_STATES},
+        heard_ago=or_null(COUNT),
+        error=or_null(TEXT),
+        lag=or_null(COUNT),
+        staleness=or_null(COUNT),
+        sources=listed(record(topic=TEXT, lag=or_null(COUNT))),
+    ),
+}
 _PARTITION = record(view=TEXT, partition=COUNT, role=TEXT, state=TEXT)
 _BY_VIEW: Json = {"type": "object", "additionalProperties": listed(COUNT)}
 _PROCESSORS = record(

@@ -109,12 +109,23 @@ SCHEMAS: Json = {
     }
 }
 
+PIPELINE_STATES = ["starting", "running", "failed", "stopped", "unknown"]
 _WORD = {"type": "string", "pattern": "^([0-9]+|unknown)$"}
 HEADERS: Json = {
     "Partition": {"description": "where the key belongs", "schema": COUNT},
     "Offset": {"description": "the next offset that the partition will apply", "schema": COUNT},
     "Lag": {"description": "records behind the end of the log", "schema": _WORD},
     "Staleness": {"description": "ms since it last was at a fetched end", "schema": _WORD},
+    "Pipeline-Lag": {
+        "description": "records in the view's source topics that its pipeline has not read; of "
+        "views that name their pipeline",
+        "schema": _WORD,
+    },
+    "Pipeline-Staleness": {
+        "description": "ms since the pipeline had read all there was",
+        "schema": _WORD,
+    },
+    "Pipeline-State": {"description": "of the pipeline", "schema": {"enum": PIPELINE_STATES}},
     "Served-By": {
         "description": "who has read, each with its role: instance; role, instance; role, … (+n: "
         "so many more)",
@@ -132,8 +143,9 @@ HEADERS: Json = {
     "Schema-Fingerprint": {"description": "of the value's Avro schema", "schema": TEXT},
     "Schema-Id": {"description": "the schema's in the registry", "schema": TEXT},
 }
-STATE = ("Partition", "Offset", "Lag", "Staleness", "Served-By")
-WHOLE = ("Lag", "Staleness", "Served-By")
+PIPELINE = ("Pipeline-Lag", "Pipeline-Staleness", "Pipeline-State")
+STATE = ("Partition", "Offset", "Lag", "Staleness", "Served-By", *PIPELINE)
+WHOLE = ("Lag", "Staleness", "Served-By", *PIPELINE)
 
 
 def headers(*names: str) -> Json:

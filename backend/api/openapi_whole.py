@@ -16,6 +16,7 @@ from backend.api.openapi_parts import (
     LIMIT,
     ORDER,
     PARTIALS,
+    PIPELINE,
     STALE,
     TEXT,
     TO,
@@ -155,7 +156,10 @@ class WholeOperations:
             },
             {
                 "200": answer(
-                    "In the order asked", {JSON: record(items=listed(item))}, "Served-By"
+                    "In the order asked",
+                    {JSON: record(items=listed(item))},
+                    "Served-By",
+                    *PIPELINE,
                 ),
                 **problems(400, 404, 500, 503),
             },

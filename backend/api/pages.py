@@ -15,7 +15,7 @@ from backend.api.metrics import CONTENT_TYPE, Metrics
 from backend.api.openapi import openapi
 from backend.api.raw_reads import RawReads
 from backend.api.serving import Serving
-from backend.api.status import instance_document, liveness, readiness
+from backend.api.status import instance_document, liveness, pipeline_document, readiness
 from backend.core.avro_codecs import AvroCodec
 from backend.core.errors import BadRequest, MethodNotAllowed, NotFound, Problem, Unavailable
 from backend.core.views import View
@@ -107,6 +107,7 @@ def _view(serving: Serving, name: str) -> dict[str, Any]:
         **serving.views[name].description(),
         "partitions": placed.partitions if placed else None,
         "hash": serving.views[name].hash,
+        **pipeline_document(serving, name),
     }
 
 

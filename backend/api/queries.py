@@ -113,6 +113,8 @@ class Queries:
                 answer = await self._asked(raw_path, method, receive)
             else:
                 answer = await self._answer(found, scope, receive, send)
+                if answer is not None:
+                    answer.headers += self._serving.pipeline_headers(found.view)
         except Problem as problem:
             answer = problem_answer(problem)
         except Exception:
@@ -202,7 +204,7 @@ class Queries:
         if not rows and reached is not None:
             raise Unavailable("took-too-long", "Not all partitions have answered in time.")
         value = rows[0][2] if rows else None
-        headers = self._state_headers(freshness)
+        headers = [*self._state_headers(freshness), *self._serving.pipeline_headers(view)]
         return self._reads[view.name].gathered(key, value, options.representation, headers)
 
     async def of_key(
@@ -220,7 +222,8 @@ class Queries:
         entries = await self._gatherer.of_key(view, key, query, freshness)
         clock = freshness.stream_time if view.store == "versioned" else None
         store = GatheredStore(entries, clock)
-        return read(cast(Store, store), self._state_headers(freshness))
+        headers = [*self._state_headers(freshness), *self._serving.pipeline_headers(view)]
+        return read(cast(Store, store), headers)
 
     async def partials_of_key(
         self, view: View, key: bytes, query: Query, items_of: Callable[[Store], list[bytes]]
@@ -261,6 +264,7 @@ class Queries:
                 if not started:
                     epoch = (b"topology-epoch", self._serving.epoch_header)
                     headers = [*self._headers(freshness, _NDJSON), epoch]
+                    headers += self._serving.pipeline_headers(view)
                     await send({"type": "http.response.start", "status": 200, "headers": headers})
                     started = True
                 if left is not None:

@@ -52,6 +52,7 @@ class ViewReads(Holders):
         self.key_json = view.key_codec.to_json
         self.value_json = view.value_codec.to_json
         self.max_key_bytes = serving.settings.max_key_bytes
+        self._pipeline = serving.pipelines.get(view.name)
         me = serving.settings.instance_id
         self._served_by = {role: (b"served-by", f"{me}; {role}".encode()) for role in ROLES}
 
@@ -203,12 +204,15 @@ class ViewReads(Holders):
         now = time.monotonic()
         lag = progress.lag(now, self._trusted_for)
         staleness = progress.staleness(now)
-        return [
+        headers = [
             (b"partition", held.partition_header),
             (b"offset", b"%d" % progress.position),
             *freshness_headers(lag, staleness),
             self._served_by[held.role],
         ]
+        if self._pipeline is not None:
+            headers += self._pipeline.headers(now)
+        return headers
 
 
 class WrongStoreReads(ViewReads):

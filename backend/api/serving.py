@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from backend.api.answer import Header
 from backend.api.peers import DRAINING, RUNNING, STARTING, Peers
 from backend.core.errors import Unavailable
+from backend.core.pipelines import Pipeline
 from backend.core.scan import NEVER
 from backend.core.topology import Member, PlacedView, Topology
 from backend.core.views import View
@@ -64,6 +68,7 @@ class Serving:
     copier: Copier
     member: GroupMember
     appender: Appender
+    pipelines: Mapping[str, Pipeline] = field(default_factory=dict)  # by view; of some none
     peers: Peers = field(default_factory=Peers)
     topology: Topology = field(default_factory=Topology)
     state: str = STARTING
@@ -96,6 +101,11 @@ class Serving:
         active = self.topology.active_of(view, partition)
         others = self.others(view, partition)
         return sorted(others, key=lambda m: (self.peers.seems_dead(m.id), m == active))
+
+    def pipeline_headers(self, view: View) -> tuple[Header, ...]:
+        """Of every answer from the view; none where it does not name its pipeline."""
+        pipeline = self.pipelines.get(view.name)
+        return () if pipeline is None else pipeline.headers(time.monotonic())
 
     @property
     def me(self) -> Member:

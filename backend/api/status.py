@@ -33,6 +33,14 @@ def instance_document(serving: Serving) -> dict[str, Any]:
     }
 
 
+def pipeline_document(serving: Serving, view: str) -> dict[str, Any]:
+    """{"pipeline": how fresh what the view is derived from is}; nothing where it names none."""
+    pipeline = serving.pipelines.get(view)
+    if pipeline is None:
+        return {}
+    return {"pipeline": pipeline.status(time.monotonic()).document(pipeline.group)}
+
+
 def _opening(serving: Serving, view: str, partition: int) -> dict[str, Any]:
     copying = serving.copier.under_way().get((view, partition))
     if copying is None:

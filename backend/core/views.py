@@ -56,6 +56,7 @@ class View:
     value_schema: str | None = None
     same_key: str | None = None  # NEWEST, PARTIAL; None where the file does not say it
     append: bool = dataclasses.field(default=False, compare=False)  # clients may, over HTTP
+    pipeline: str | None = dataclasses.field(default=None, compare=False)  # consumer group
     schemas: SchemaSource | None = dataclasses.field(default=None, compare=False, repr=False)
 
     @cached_property

@@ -31,6 +31,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}", re.ASCII)
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)  # Kafka's own rule
 _PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+", re.ASCII)
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
+_LONGEST_GROUP = 249
 _TABLE = re.compile(r"^\s*\[\s*(?P<table>[^]]+?)\s*]")
 
 
@@ -59,6 +60,7 @@ _FIELDS = {
     "same_key": _Field("", ("", NEWEST, PARTIAL), "what a key is that is in several partitions"),
     "persistence": _Field("rocksdb", ("rocksdb", "memory"), "where the view is kept"),
     "append": _Field("off", ("off", "on"), "whether clients may append records over HTTP"),
+    "pipeline": _Field("", None, "the consumer group of the job that derives the topic"),
     "key_schema": _Field("", None, 'of avro keys: a file such as "a.avsc", or "confluent"'),
     "value_schema": _Field("", None, 'of avro values: a file such as "a.avsc", or "confluent"'),
     "retention": _Field("", None, 'how long entries are kept, by their time, such as "7d"'),
@@ -173,6 +175,7 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
         persistence=values["persistence"],
         append=values["append"] == "on",
         same_key=values["same_key"] or None,
+        pipeline=_parse_pipeline(values["pipeline"], table, reader),
         key_schema=_parse_schema("key", values, table, reader, read, by_id),
         value_schema=_parse_schema("value", values, table, reader, read, by_id),
     )
@@ -256,6 +259,16 @@ def _parse_duration(
         return parse_duration(text) or None
     except ValueError as e:
         raise reader.error(table, field, str(e)) from None
+
+
+def _parse_pipeline(group: str, table: tuple[str, ...], reader: _Reader) -> str | None:
+    if len(group) > _LONGEST_GROUP or not group.isprintable():
+        raise reader.error(
+            table,
+            "pipeline",
+            f"{group[:40]!r} is no consumer group: printable, {_LONGEST_GROUP} characters at most",
+        )
+    return group or None
 
 
 def _parse_path(path: str, table: tuple[str, ...], reader: _Reader) -> str | None:

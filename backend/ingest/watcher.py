@@ -89,14 +89,15 @@ class Watcher:
                 continue
             began = time.monotonic()
             try:
-                self._fetch(sorted(topics))
+                self.look(sorted(topics))
                 with self._looked:
                     self._looked_since = began
                     self._looked.notify_all()
             except Exception as e:  # the thread must outlive whatever the broker does
                 self._say("*", f"the broker does not answer: {e}")
 
-    def _fetch(self, topics: list[str]) -> None:
+    def look(self, topics: list[str]) -> None:
+        """Ask the broker now, in the caller's thread; KafkaException, TimeoutError."""
         described = self._admin.describe_topics(
             TopicCollection(topics), request_timeout=self._timeout
         )

@@ -20,6 +20,7 @@ from queryable.console.exits import ends_well, say
 from queryable.console.holdings import Document, differences, holders_of, ranges
 from queryable.console.output import is_for_people, write_line
 from queryable.console.values import iso
+from queryable.console.views import pipeline_shown
 
 _ROLES = {
     "topicPartitions": "active",
@@ -58,6 +59,18 @@ def topology(
             _redraw(document, client, interval)
         else:
             Screen().print(drawn(document))
+            _print_pipelines(client)
+
+
+def _print_pipelines(client: Client) -> None:
+    """How far what derives the views is; nothing where no view names it."""
+    rows = [(view.name, said) for view in client.views() if (said := pipeline_shown(view))]
+    if rows:
+        table = Table("view", "pipeline")
+        for name, said in rows:
+            style = "green" if said.startswith("running") else "red"
+            table.add_row(Text(name), Text(said, style=style))
+        Screen().print(table)
 
 
 def _write(document: Document, client: Client, interval: float | None) -> None:

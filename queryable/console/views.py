@@ -40,11 +40,21 @@ def views(
     elif view is None:
         print_table([_row(each) for each in found])
     else:
-        said = found[0].description.items()
-        print_table([{"": name, view: cell} for name, cell in said if cell is not None])
+        said = {**found[0].description, "pipeline": pipeline_shown(found[0])}
+        print_table([{"": name, view: cell} for name, cell in said.items() if cell is not None])
     found_or_end(len(found), "the deployment has no views")
 
 
 def _row(view: View) -> dict[str, object]:
     cells = {name: view.description.get(name) for name in _COLUMNS}
+    cells["pipeline"] = pipeline_shown(view)
     return {name: "" if cell is None else cell for name, cell in cells.items()}
+
+
+def pipeline_shown(view: View) -> str | None:
+    """The state of what derives the view, and its lag; None where it does not name it."""
+    said = view.description.get("pipeline")
+    if said is None:
+        return None
+    lag = "unknown" if said["lag"] is None else f"{said['lag']:,}"
+    return f"{said['state']}, lag {lag}"

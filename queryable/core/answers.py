@@ -42,6 +42,23 @@ class Source:
         return None if ms is None else timedelta(milliseconds=ms)
 
     @property
+    def pipeline_lag(self) -> int | None:
+        """Records in the view's source topics that are not in the view's topic yet; None: unknown,
+        or the view does not name its pipeline."""
+        return self._number("pipeline-lag")
+
+    @property
+    def pipeline_staleness(self) -> timedelta | None:
+        """Since the pipeline had read all there was; None: as above."""
+        ms = self._number("pipeline-staleness")
+        return None if ms is None else timedelta(milliseconds=ms)
+
+    @property
+    def pipeline_state(self) -> str | None:
+        """starting, running, failed, stopped or unknown; None where the view names no pipeline."""
+        return self._headers.get("pipeline-state")
+
+    @property
     def served_by(self) -> str | None:
         """The instance that has read; of several the first, which is the one that was asked if it
         has read anything itself."""

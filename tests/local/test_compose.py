@@ -1,5 +1,12 @@
+import json
 import re
 import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from local.settings import REPOSITORY
 
@@ -22,3 +29,41 @@ def test_the_compose_file_is_valid_and_publishes_on_loopback_only() -> None:
     text = (REPOSITORY / "docker-compose.yml").read_text()
     published = re.findall(r'ports:\n\s+- "([^"]+)"', text)
     assert published == ["127.0.0.1:9094:9094", "127.0.0.1:8080:8080"]
+
+
+def lists_of(name: str) -> dict[str, list[str]]:
+    """The lists of a service that stand on one line each, which is JSON."""
+    text = (REPOSITORY / "docker-compose.yml").read_text().partition("\nservices:\n")[2]
+    section = re.split(r"^  (?=\S)", text, flags=re.MULTILINE)
+    own = next(each for each in section if each.startswith(f"{name}:"))  # then come volumes
+    return {key: json.loads(value) for key, value in re.findall(r"(\w+): (\[.*\])", own)}
+
+
+@pytest.mark.parametrize(
+    ("written", "is_healthy"),
+    [
+        ({"silent_for": 0, "state": "running"}, True),
+        ({"silent_for": 0, "state": "starting"}, True),
+        (None, False),
+        ({"silent_for": 60, "state": "running"}, False),
+        ({"silent_for": 0, "state": "failed"}, False),
+    ],
+)
+def test_the_health_check_of_spark_tells_a_job_that_works_from_one_that_does_not(
+    written: Any, is_healthy: bool, tmp_path: Path
+) -> None:
+    """The very command, on files as the job leaves them when it works, has died, or fails."""
+    spark = lists_of("spark")
+    kind, python, *command = spark["test"]
+    assert (kind, python) == ("CMD", "python")
+    file = spark["command"][spark["command"].index("--health") + 1]
+    assert file in command, "the check reads what the job writes"
+    if written is not None:
+        view = {"state": written["state"], "silent_seconds": 1.0, "error": None}
+        document = {"at": time.time() - written["silent_for"], "views": {"word-count": view}}
+        (tmp_path / "health.json").write_text(json.dumps(document))
+    command[command.index(file)] = str(tmp_path / "health.json")
+    done = subprocess.run(
+        [sys.executable, *command], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode == 0) == is_healthy, done.stdout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -49,6 +50,12 @@ def test_an_answer_knows_where_it_is_from() -> None:
     assert (answer.partition, answer.position, answer.lag) == (2, 7, 0)
     assert answer.staleness is None
     assert (answer.served_by, answer.instances, answer.is_standby) == ("b1", ("b1",), False)
+    assert (answer.pipeline_lag, answer.pipeline_staleness, answer.pipeline_state) == (None,) * 3
+    derived = ok({"key": "a", "value": 1}, pipeline_lag="4", pipeline_staleness="1500",
+                 pipeline_state="stopped")  # fmt: skip
+    answer = orders(derived).ask(calls.get, "orders", "a")
+    assert (answer.pipeline_lag, answer.pipeline_state) == (4, "stopped")
+    assert answer.pipeline_staleness == timedelta(seconds=1.5)
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,17 @@ def test_a_view() -> None:
                                             "murmur2"),)  # fmt: skip
 
 
+def test_to_name_the_pipeline_makes_it_no_other_view() -> None:
+    """Its stores are kept."""
+    [named] = parse_views(f'{GOOD}pipeline = "job 1"').views
+    [plain] = parse_views(GOOD).views
+    assert (named.pipeline, plain.pipeline) == ("job 1", None)
+    assert (named.hash, named.description()) == (plain.hash, plain.description())
+    for wrong in ("x" * 250, "a\\u0000b"):
+        with pytest.raises(ConfigurationError, match=r"line 6.*consumer group"):
+            parse_views(f'{GOOD}pipeline = "{wrong}"')
+
+
 def test_everything_that_may_be_said() -> None:
     text = """
         [views."a.b"]   # a comment

@@ -1,0 +1,153 @@
+"""Looks at the pipelines that derive views: their committed offsets, and the ends of their sources.
+
+One thread, and only where a view names its pipeline. Each look is one request a consumer group and
+a few for all source topics together.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from backend.core.pipelines import Committed, Ends, Pipeline, Unit, parse_beat
+from backend.core.views import View
+from backend.ingest.gaps import Gaps
+from backend.ingest.watcher import Watcher
+
+log = logging.getLogger(__name__)
+
+_INTERVAL = 1.0  # s between two looks
+_GROUPS_A_SECOND = 50  # more groups are looked at less often
+_LOG_EVERY = 30.0  # s between two lines about the same trouble
+
+
+class Pipelines:
+    """The pipelines of a deployment, by consumer group and by view."""
+
+    def __init__(self, views: Iterable[View], client_settings: Mapping[str, Any], timeout: float):
+        """`timeout`: s for one request to the broker."""
+        groups = {view.name: view.pipeline for view in views if view.pipeline}
+        self._timeout = timeout
+        self._interval = max(_INTERVAL, len(set(groups.values())) / _GROUPS_A_SECOND)
+        self._by_group = {
+            group: Pipeline(group, 3 * self._interval + 2) for group in sorted(set(groups.values()))
+        }
+        self.by_view = {name: self._by_group[group] for name, group in groups.items()}
+        self._stop = threading.Event()
+        self._said: dict[str, float] = {}
+        self._thread: threading.Thread | None = None
+        if self._by_group:
+            self._admin = AdminClient(
+                {**client_settings, "client.id": "queryable-pipelines", "log_level": 0}
+            )
+            # looks when it is told to: its own thread is never started
+            self._topics = Watcher(client_settings, self._interval, timeout)
+            self._gaps = Gaps(client_settings)
+
+    def start(self) -> None:
+        """Nothing, where no view names a pipeline."""
+        if self._by_group:
+            self._thread = threading.Thread(target=self._run, name="pipelines", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread, within a few requests' time-outs."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(self._timeout + 1)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            began = time.monotonic()
+            try:
+                self._look()
+            except Exception as e:  # the thread must outlive whatever the broker does
+                self._say("*", f"the pipelines of views cannot be looked at: {e}")
+            self._stop.wait(max(0.1, self._interval - (time.monotonic() - began)))
+        self._gaps.close()
+
+    def _look(self) -> None:
+        """Committed offsets first: what the sources hold beyond them is not read yet."""
+        asked = {
+            group: self._admin.list_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(group)], request_timeout=self._timeout
+            )[group]
+            for group in self._by_group
+        }
+        committed = {
+            group: found
+            for group, future in asked.items()
+            if (found := self._committed(group, future)) is not None
+        }
+        members = self._members(
+            [
+                group
+                for group, offsets in committed.items()
+                if not any(parse_beat(each.metadata) for each in offsets.values())
+            ]
+        )
+        topics = sorted({topic for offsets in committed.values() for topic, _ in offsets})
+        if topics:
+            self._topics.look(topics)
+        ends = {
+            topic: Ends(facts.starts, facts.ends, facts.fetched_at)
+            for topic in topics
+            if (facts := self._topics.facts(topic)) is not None
+        }
+        self._skip_gaps(committed, ends)
+        now, wall_ms = time.monotonic(), time.time_ns() // 1_000_000
+        for group, offsets in committed.items():
+            of_group = {topic: ends[topic] for topic in {t for t, _ in offsets} if topic in ends}
+            self._by_group[group].looked(now, wall_ms, offsets, of_group, members.get(group))
+
+    def _skip_gaps(
+        self, committed: Mapping[str, dict[Unit, Committed]], ends: Mapping[str, Ends]
+    ) -> None:
+        """Who has nothing but markers of transactions before the end has read all there is."""
+        gaps = {
+            (group, unit): (each.offset, end)
+            for group, offsets in committed.items()
+            for unit, each in offsets.items()
+            if unit[0] in ends and each.offset < (end := ends[unit[0]].ends.get(unit[1], 0))
+        }
+        for group, unit in self._gaps.empty(gaps):
+            before = committed[group][unit]
+            committed[group][unit] = before._replace(offset=gaps[group, unit][1])
+
+    def _committed(self, group: str, future: Future[Any]) -> dict[Unit, Committed] | None:
+        try:
+            found = future.result(self._timeout + 1)
+        except (KafkaException, TimeoutError) as e:
+            self._say(group, f"pipeline {group}: {e}")
+            return None
+        return {
+            (each.topic, each.partition): Committed(each.offset, each.metadata or "")
+            for each in found.topic_partitions
+            if each.error is None and each.offset >= 0
+        }
+
+    def _members(self, groups: list[str]) -> dict[str, bool]:
+        """Whether groups that write no heartbeats have members."""
+        if not groups:
+            return {}
+        found = {}
+        asked = self._admin.describe_consumer_groups(groups, request_timeout=self._timeout)
+        for group, future in asked.items():
+            try:
+                found[group] = bool(future.result(self._timeout + 1).members)
+            except (KafkaException, TimeoutError) as e:
+                self._say(group, f"pipeline {group}: {e}")
+        return found
+
+    def _say(self, about: str, what: str) -> None:
+        now = time.monotonic()
+        if now - self._said.get(about, -_LOG_EVERY) >= _LOG_EVERY:
+            self._said[about] = now
+            log.warning("%s", what)

@@ -1,0 +1,227 @@
+"""The freshness of a whole pipeline, as readers and operators see it: on a real broker, with a
+pipeline that does no more than commit its offsets and heartbeats."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from local.broker import Broker
+from local.waiting import wait_until
+from tests.client import Client, Response
+from tests.conftest import MakeTopic
+from tests.proxy.nginx import Nginx
+from tests.system.backends import Backend, views_toml
+from tests.system.conftest import Deploy
+from tests.system.model import Writer
+
+pytestmark = pytest.mark.system
+
+SOON = 5.0  # s: what the issue promises
+PATHS = {
+    "a point read": "/derived/k",
+    "a miss": "/derived/nothing",
+    "a page": "/views/derived/keys",
+    "a count": "/views/derived/count",
+    "a ranking": "/views/derived/top?by=/n",
+}
+
+
+class Pipeline:
+    """Commits what it is told to, as a job does."""
+
+    def __init__(self, servers: str, group: str, source: str) -> None:
+        self._admin = AdminClient({"bootstrap.servers": servers})
+        self.group, self.source = group, source
+
+    def commit(self, offset: int, state: str | None = None, **more: Any) -> None:
+        text = json.dumps({"state": state, "at": time.time_ns() // 1_000_000, **more})
+        unit = TopicPartition(self.source, 0, offset, metadata=text if state else "")
+        [future] = self._admin.alter_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(self.group, [unit])]
+        ).values()
+        future.result(10)
+
+
+@pytest.fixture
+def pipeline(broker: Broker, make_topic: MakeTopic) -> Pipeline:
+    source = make_topic(1)
+    return Pipeline(broker.bootstrap_servers, f"job-{source}", source)
+
+
+@pytest.fixture
+def backend(
+    deploy: Deploy, make_topic: MakeTopic, writer: Writer, pipeline: Pipeline
+) -> Iterator[Backend]:
+    topic, plain = make_topic(1), make_topic(1)
+    writer.send(topic, [(b"k", b'{"n": 1}')])
+    views = views_toml(
+        derived={"topic": topic, "path": "/derived", "pipeline": pipeline.group},
+        plain={"topic": plain, "path": "/plain"},
+    )
+    [backend] = deploy(views).start(1)
+    yield backend
+    assert "Traceback" not in backend.log()
+
+
+def told(backend: Backend) -> dict[str, Any]:
+    document: dict[str, Any] = backend.get("/views/derived").json()["pipeline"]
+    return document
+
+
+def header(answer: Response) -> tuple[str | None, str | None]:
+    return answer.headers.get("Pipeline-Lag"), answer.headers.get("Pipeline-State")
+
+
+def metric(backend: Backend, name: str) -> float | None:
+    lines = backend.get("/metrics").body.decode().splitlines()
+    found = [line for line in lines if line.startswith(f"queryable_pipeline_{name}{{")]
+    return float(found[0].split()[-1]) if found else None
+
+
+def test_what_a_view_lacks_of_its_sources_is_told_with_every_answer(
+    backend: Backend, pipeline: Pipeline, writer: Writer
+) -> None:
+    assert header(backend.get("/derived/k")) == ("unknown", "unknown")
+    writer.send(pipeline.source, [(b"k", b"1")] * 10)
+    pipeline.commit(4, "running")
+
+    def behind() -> bool:
+        pipeline.commit(4, "running")
+        return header(backend.get("/derived/k")) == ("6", "running")
+
+    backend.wait(behind, "Pipeline-Lag: 6", SOON)
+    for what, path in PATHS.items():
+        answer = backend.get(path)
+        assert answer.headers["Pipeline-Lag"] == "6", what
+        assert answer.headers["Pipeline-Staleness"] == "unknown", what
+    with Client(backend.port) as client:
+        answer = client.request("POST", "/views/derived/batch", body=b'{"keys":["k"]}')
+        assert (answer.status, answer.headers["Pipeline-Lag"]) == (200, "6")
+    lines = backend.get("/views/derived/keys", Accept="application/x-ndjson")
+    assert lines.headers["Pipeline-Lag"] == "6"
+    assert "Pipeline-Lag" not in backend.get("/plain/k").headers, "of another view"
+    assert told(backend)["sources"] == [{"topic": pipeline.source, "lag": 6}]
+    assert (metric(backend, "lag"), metric(backend, "running")) == (6, 1)
+
+    def fresh() -> bool:
+        pipeline.commit(10, "running")
+        return header(backend.get("/derived/k")) == ("0", "running")
+
+    backend.wait(fresh, "Pipeline-Lag: 0", SOON)
+    assert int(backend.get("/derived/k").headers["Pipeline-Staleness"]) < 5_000
+    assert metric(backend, "staleness_seconds") is not None
+
+
+def test_a_pipeline_that_falls_silent_has_stopped_within_five_seconds(
+    backend: Backend, pipeline: Pipeline
+) -> None:
+    """Its source gets no records: nothing but the heartbeat can tell."""
+
+    def running() -> bool:
+        pipeline.commit(0, "running")
+        return header(backend.get("/derived/k")) == ("0", "running")
+
+    backend.wait(running, "it to run", SOON)
+    last = time.monotonic()
+    backend.wait(lambda: header(backend.get("/derived/k")) == ("0", "stopped"), "the stop", 20)
+    assert time.monotonic() - last < SOON + 1  # and a second for a loaded machine
+    assert (told(backend)["state"], metric(backend, "running")) == ("stopped", 0)
+    assert told(backend)["heard_ago"] >= 2_000
+    pipeline.commit(0, "failed", error="Caused by: a bad record")
+    backend.wait(lambda: told(backend)["error"] == "Caused by: a bad record", "the error", SOON)
+    assert header(backend.get("/derived/k")) == ("0", "failed")
+
+
+def test_markers_of_transactions_in_the_source_are_no_lag(
+    backend: Backend, pipeline: Pipeline, broker: Broker
+) -> None:
+    """A consumer that has read all records stands before the marker that ends the last one's
+    transaction, unless it commits its position."""
+    producer = Producer(
+        {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": pipeline.group}
+    )
+    producer.init_transactions(20)
+    for _ in range(2):
+        producer.begin_transaction()
+        producer.produce(pipeline.source, b"v")
+        producer.commit_transaction(20)
+    settings = {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "group.id": pipeline.group,
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "auto.offset.reset": "earliest",
+    }
+    consumer = Consumer(settings)
+    try:
+        consumer.assign([TopicPartition(pipeline.source, 0, 0)])
+        last = wait_until(lambda: _second(consumer), 20, "both records")
+        consumer.commit(message=last, asynchronous=False)  # its offset + 1
+    finally:
+        consumer.close()
+    backend.wait(
+        lambda: backend.get("/derived/k").headers["Pipeline-Lag"] == "0", "no lag", SOON + 5
+    )
+
+
+def _second(consumer: Consumer) -> Any:
+    message = consumer.poll(1)
+    return message if message and not message.error() and message.offset() >= 2 else None
+
+
+def test_a_group_without_heartbeats_runs_while_it_has_members(
+    backend: Backend, pipeline: Pipeline, broker: Broker, writer: Writer
+) -> None:
+    """As of Kafka Streams, or any consumer."""
+    writer.send(pipeline.source, [(b"k", b"1")] * 3)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": pipeline.group,
+            "auto.offset.reset": "earliest",
+            "auto.commit.interval.ms": 100,
+        }
+    )
+    try:
+        consumer.subscribe([pipeline.source])
+
+        def up_to_date() -> bool:
+            consumer.poll(0.1)
+            return header(backend.get("/derived/k")) == ("0", "running")
+
+        backend.wait(up_to_date, "it to have read all", 20)
+    finally:
+        consumer.close()
+    backend.wait(lambda: told(backend)["state"] == "stopped", "the stop", SOON)
+    writer.send(pipeline.source, [(b"k", b"1")])
+    backend.wait(lambda: told(backend)["lag"] == 1, "the lag", SOON)
+
+
+def test_the_proxy_passes_it_on_with_every_read(
+    backend: Backend, pipeline: Pipeline, tmp_path: Path
+) -> None:
+    """Also with those that travel together."""
+    pipeline.commit(0)
+    with Nginx(tmp_path / "nginx", f"127.0.0.1:{backend.port}", {}) as nginx:
+        nginx.wait_for_map(backend.processors()["epoch"])
+        with nginx.client() as client:
+            backend.wait(
+                lambda: header(client.get("/derived/k")) == ("0", "stopped"), "the headers", SOON
+            )
+
+        def read(_: int) -> list[tuple[str | None, str | None]]:
+            with nginx.client() as client:
+                return [header(client.get("/derived/k")) for _ in range(20)]
+
+        with ThreadPoolExecutor(8) as pool:
+            told = [each for of_one in pool.map(read, range(8)) for each in of_one]
+    assert set(told) == {("0", "stopped")}
