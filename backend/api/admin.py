@@ -25,12 +25,16 @@ _TOO_OLD = 5.0  # s after which it is waited for
 Made = TypeVar("Made")
 
 
-def admin_blueprint(serving: Serving) -> Blueprint:
+def recent_topology(serving: Serving) -> Recent[dict[str, Any]]:
+    """The document of `/admin/topology.json`, made once a second at most."""
+    peers = Peers()
+    return Recent(lambda: topology_document(serving, peers.ask), _FRESH_FOR)
+
+
+def admin_blueprint(serving: Serving, document: Recent[dict[str, Any]]) -> Blueprint:
     """`/admin`, and the document that it refreshes itself from, `/admin/topology.json`."""
     admin = Blueprint("admin", __name__, template_folder="templates", static_folder="static",
                       static_url_path="/admin/static")  # fmt: skip
-    peers = Peers()
-    document = Recent(lambda: topology_document(serving, peers.ask), _FRESH_FOR)
 
     @admin.get("/admin")
     def page() -> Response:

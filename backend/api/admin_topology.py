@@ -10,7 +10,9 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 from backend.api.serving import Serving
-from backend.api.status import instance_document
+from backend.api.status import instance_document, pipeline_document
+from backend.core.pipelines import FAILED, STOPPED
+from backend.core.progress import ANSWERABLE
 from backend.core.topology import Member
 
 _TIMEOUT = 1.0  # s without a byte from an instance
@@ -19,6 +21,7 @@ _AT_ONCE = 16
 _MAX_BYTES = 8 << 20
 
 UNREACHABLE = "unreachable"
+LOST = "lost"
 _ROLES = {"active": "topicPartitions", "standby": "standbyPartitions"}
 
 Statement = dict[str, Any]
@@ -68,17 +71,22 @@ def _ask(member: Member, timeout: float) -> Statement:
 
 
 def topology_document(serving: Serving, ask: Ask) -> dict[str, Any]:
-    """The map and how far each of its store partitions is, as their owners say it.
+    """The map and how far each of its store partitions is, as their holders say it.
 
-        {"known", "epoch", "asked": id, "made_at": ms,
-         "instances": [{"id", "host", "port", "state", "error", "epoch", "in_topology",
+        {"known", "epoch", "asked": id, "made_at": ms, "replicas": instances a partition shall have,
+         "instances": [{"id", "host", "port", "state", "error", "epoch", "in_topology", "lost_at",
                         "partitions", "answerable", "lag", "lag_unknown", "size_bytes", …}],
          "views": [{name, topic, path, key, value, partitioner, store, "partitions", "warnings",
+                    "pipeline": as in /views/{view}, or missing,
                     "placement": [{"partition", "active": id or null, "standby": [id], "state",
-                                   "position", "goal", "lag", "staleness": ms, "size_bytes", …}]}]}
+                                   "answered_by": [id], "position", "goal", "lag",
+                                   "staleness": ms, "size_bytes", …}]}]}
 
-    A placement's state is its owner's word, or "nobody" (it has no owner) or "unknown" (its owner
-    does not answer, or does not know of it yet).
+    A placement's state is what its readers get: "answerable" while one of its holders answers, the
+    active or a standby, and its numbers are those of the first that does. Else it is the active's
+    word, or "nobody" (it has no owner) or "unknown" (its owner does not answer, or does not know of
+    it yet). Instances that went without a word have the state "lost", also when the map has
+    forgotten them.
     """
     me = serving.me
     topology = serving.topology
@@ -88,6 +96,12 @@ def topology_document(serving: Serving, ask: Ask) -> dict[str, Any]:
     others = [member for member in members if member.id != me.id]
     statements = dict(zip((m.id for m in others), ask(others), strict=True))
     statements[me.id] = instance_document(serving)
+
+    lost = _lost(serving, statements)
+    for id_, told in lost.items():
+        if all(member.id != id_ for member in members):
+            members.append(Member(id_, told["host"], told["port"]))
+            statements[id_] = {"state": UNREACHABLE}
 
     processors = topology.processors({})
     listed = {processor["id"] for processor in processors["processors"]}
@@ -101,6 +115,7 @@ def topology_document(serving: Serving, ask: Ask) -> dict[str, Any]:
         "epoch": processors["epoch"],
         "asked": me.id,
         "made_at": time.time_ns() // 1_000_000,
+        "replicas": 1 + serving.settings.standby_replicas,
         "instances": [
             {
                 "id": member.id,
@@ -108,17 +123,63 @@ def topology_document(serving: Serving, ask: Ask) -> dict[str, Any]:
                 "port": member.port,
                 "in_topology": member.id in listed,
                 **_instance(statements[member.id]),
-                **_sums(
-                    placement
-                    for view in views
-                    for placement in view["placement"]
-                    if placement["active"] == member.id
-                ),
+                **({"state": LOST} if member.id in lost else {}),
+                "lost_at": lost[member.id]["lost_at"] if member.id in lost else None,
+                **_sums(_active(processors, held, member.id)),
             }
             for member in members
         ],
         "views": views,
     }
+
+
+def redundancy_of(document: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    """Of a topology document, by view: how many partitions there are, how many are answered by
+    somebody, by a standby alone, and by fewer instances than they shall have."""
+    return {
+        view["name"]: {
+            "partitions": len(view["placement"]),
+            "answerable": sum(bool(p["answered_by"]) for p in view["placement"]),
+            "standby_only": sum(
+                bool(p["answered_by"]) and p["active"] not in p["answered_by"]
+                for p in view["placement"]
+            ),
+            "below_replicas": sum(
+                len(p["answered_by"]) < document["replicas"] for p in view["placement"]
+            ),
+        }
+        for view in document["views"]
+    }
+
+
+def _lost(serving: Serving, statements: Mapping[str, Statement]) -> dict[str, dict[str, Any]]:
+    """What any instance has noticed, by id; who answers is not lost. Of several times the first."""
+    found: dict[str, dict[str, Any]] = {}
+    for statement in statements.values():
+        for each in statement.get("lost") or ():
+            before = found.get(each["id"])
+            if before is None or each["lost_at"] < before["lost_at"]:
+                found[each["id"]] = each
+    return {
+        id_: each
+        for id_, each in found.items()
+        if statements.get(id_, {}).get("state", UNREACHABLE) == UNREACHABLE
+    }
+
+
+def _active(
+    processors: Mapping[str, Any],
+    held: Mapping[str, Mapping[tuple[str, int], dict[str, Any]]],
+    id_: str,
+) -> list[dict[str, Any]]:
+    """What an instance says of the partitions that it is active for."""
+    return [
+        held[id_].get((view, partition), {"state": "unknown"})
+        for processor in processors["processors"]
+        if processor["id"] == id_
+        for view, partitions in processor[_ROLES["active"]].items()
+        for partition in partitions
+    ]
 
 
 def _by_unit(statement: Statement) -> dict[tuple[str, int], dict[str, Any]]:
@@ -164,6 +225,7 @@ def _view(
     return {
         **description,
         "name": name,
+        **pipeline_document(serving, name),
         "placement": placement,
         "warnings": _warnings(serving, name, placement),
     }
@@ -176,15 +238,21 @@ def _placement(
     view: str,
     held: Mapping[str, Mapping[tuple[str, int], dict[str, Any]]],
 ) -> dict[str, Any]:
-    if not active:
-        said: dict[str, Any] = {"state": "nobody"}
+    holders = [*active, *standby]
+    told = {id_: held[id_][view, partition] for id_ in holders if (view, partition) in held[id_]}
+    answered_by = [id_ for id_ in told if told[id_]["state"] == ANSWERABLE]
+    if answered_by:
+        said: dict[str, Any] = told[answered_by[0]]
+    elif not active:
+        said = {"state": "nobody"}
     else:
-        said = held[active[0]].get((view, partition), {"state": "unknown"})
+        said = told.get(active[0], {"state": "unknown"})
     return {
         **{key: value for key, value in said.items() if key not in ("view", "role")},
         "partition": partition,
         "active": active[0] if active else None,
         "standby": standby,
+        "answered_by": answered_by,
     }
 
 
@@ -225,6 +293,17 @@ def _warnings(serving: Serving, name: str, placement: list[dict[str, Any]]) -> l
             f"The topic has had {' and '.join(map(str, sorted(counts - {0})))} partitions: keys "
             f"whose partition has changed are answered with 503 until the view is rebuilt.",
         )
+    pipeline = serving.pipelines.get(name)
+    if pipeline is not None:
+        status = pipeline.status(time.monotonic())
+        if status.state in (FAILED, STOPPED):
+            why = f": {status.error}" if status.error else ""
+            behind = "" if status.lag is None else f", {status.lag:,} records behind its sources"
+            warn(
+                f"pipeline-{status.state}",
+                f"What derives topic {topic} (consumer group {pipeline.group}) has "
+                f"{status.state}{behind}{why}.",
+            )
     dead = sum(p.get("dead_letters") or 0 for p in placement)
     if dead:
         warn("dead-letters", f"{_records(dead)} not decodable: see {topic}.dead-letter.")

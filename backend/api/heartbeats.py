@@ -7,7 +7,7 @@ import time
 
 from backend.api.answer import Answer, problem_answer
 from backend.api.forwarding import Forwarder
-from backend.api.peers import Heartbeat
+from backend.api.peers import DRAINING, Heartbeat
 from backend.api.serving import Serving
 from backend.core.errors import Forbidden, Unavailable
 from backend.core.topology import Member, Topology
@@ -46,7 +46,16 @@ class Heartbeats:
             self._topology = topology
             self._neighbours = topology.neighbours(self._serving.me.id)
             self._serving.peers.keep(member.id for member in self._neighbours)
-        for member in self._neighbours:
+        self._send(self._neighbours)
+
+    def beat_all(self) -> None:
+        """To every instance of the map: they shall know that this one goes of its own accord."""
+        self.beat()
+        me = self._serving.me
+        self._send([member for member in self._serving.topology.members if member.id != me.id])
+
+    def _send(self, members: list[Member]) -> None:
+        for member in members:
             if member.id not in self._under_way:
                 task = asyncio.create_task(self._ask(member), name=f"heartbeat-{member.id}")
                 self._under_way[member.id] = task
@@ -73,10 +82,19 @@ class Heartbeats:
         except Unavailable:
             pass
         if answered is not None and (answered.sender, answered.at) == (member.id, sent.at):
-            serving.peers.heard(member.id, answered.state)
+            self._heard(member.id, answered.state)
         elif time.monotonic() - began < 3 * self._interval:
             # it took longer only if this instance itself stood still: that says nothing of others
             serving.peers.missed(member.id)
+            if member.id in serving.dead:
+                serving.lost.dead(member)
+
+    def _heard(self, id_: str, state: str) -> None:
+        self._serving.peers.heard(id_, state)
+        if state == DRAINING:
+            self._serving.lost.leaving(id_)
+        else:
+            self._serving.lost.alive(id_)
 
     def answer(self, body: bytes) -> Answer:
         """To a heartbeat of another member; 403 to anybody else."""
@@ -86,6 +104,6 @@ class Heartbeats:
         if heard is None or heard.receiver != serving.me.id:
             problem = Forbidden("not-a-member", "This is no heartbeat of this instance's group.")
             return problem_answer(problem)
-        serving.peers.heard(heard.sender, heard.state)
+        self._heard(heard.sender, heard.state)
         reply = Heartbeat(serving.me.id, heard.sender, serving.state, heard.at)
         return Answer(200, [(b"content-type", b"application/octet-stream")], reply.sign(secret))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from backend.api.admin_topology import LOST, redundancy_of
 from backend.api.serving import SCANS, Serving
 from backend.core.pipelines import RUNNING, STARTING, UNKNOWN
 
@@ -17,8 +19,9 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class _Instance(Collector):
-    def __init__(self, serving: Serving) -> None:
+    def __init__(self, serving: Serving, topology: Callable[[], Mapping[str, Any]]) -> None:
         self._serving = serving
+        self._topology = topology
 
     def collect(self) -> Iterator[Metric]:
         serving = self._serving
@@ -32,6 +35,7 @@ class _Instance(Collector):
         yield from self._scans()
         yield from self._partitions()
         yield from self._pipelines()
+        yield from self._redundancy()
         yield CounterMetricFamily(
             "queryable_rebuilds",
             "Store partitions that were started anew.",
@@ -64,6 +68,32 @@ class _Instance(Collector):
                 seconds.add_metric([view, kind], counts.seconds[kind])
             entries.add_metric([view], counts.entries)
         yield from (asked, seconds, entries)
+
+    def _redundancy(self) -> Iterator[Metric]:
+        """Of the whole deployment, whichever instance says it."""
+        document = self._topology()
+        families = {
+            name: GaugeMetricFamily(f"queryable_view_partitions{suffix}", text, labels=["view"])
+            for name, suffix, text in (
+                ("partitions", "", "Partitions of the view."),
+                ("answerable", "_answerable", "Partitions that somebody answers for."),
+                ("standby_only", "_standby_only", "Partitions that standbys alone answer for."),
+                (
+                    "below_replicas",
+                    "_below_replicas",
+                    "Partitions that fewer instances answer for than shall.",
+                ),
+            )
+        }
+        for view, counts in redundancy_of(document).items():
+            for name, number in counts.items():
+                families[name].add_metric([view], number)
+        yield from families.values()
+        yield GaugeMetricFamily(
+            "queryable_lost_instances",
+            "Instances that went without a word within the last hour, and are not back.",
+            value=sum(instance["state"] == LOST for instance in document["instances"]),
+        )
 
     def _pipelines(self) -> Iterator[Metric]:
         labels = ["view", "group"]
@@ -135,9 +165,10 @@ class _Instance(Collector):
 class Metrics:
     """The registry of one instance."""
 
-    def __init__(self, serving: Serving) -> None:
+    def __init__(self, serving: Serving, topology: Callable[[], Mapping[str, Any]]) -> None:
+        """`topology()`: the document of /admin/topology.json."""
         self._registry = CollectorRegistry()
-        self._registry.register(_Instance(serving))
+        self._registry.register(_Instance(serving, topology))
         ProcessCollector(registry=self._registry)
 
     def render(self) -> bytes:

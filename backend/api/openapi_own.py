@@ -52,12 +52,24 @@ _PROCESSORS = record(
         )
     ),
 )
-_INSTANCE = record(id=TEXT, state=TEXT, epoch=TEXT, partitions=listed(_PARTITION), rebuilds=COUNT)
+_INSTANCE = record(
+    id=TEXT,
+    state=TEXT,
+    epoch=TEXT,
+    partitions=listed(_PARTITION),
+    rebuilds=COUNT,
+    lost=listed(record(id=TEXT, host=TEXT, port=COUNT, lost_at=COUNT)),
+)
 _LIVE = record(
     alive=_BOOLEAN, threads={"type": "object"}, ingest_silent_seconds={}, failure=or_null(TEXT)
 )
 _READY = record(
-    ready=_BOOLEAN, state=TEXT, in_topology=_BOOLEAN, answerable=COUNT, waiting=listed(_PARTITION)
+    ready=_BOOLEAN,
+    state=TEXT,
+    in_topology=_BOOLEAN,
+    answerable=COUNT,
+    waiting=listed(_PARTITION),
+    redundancy=record(wanted=COUNT, below=COUNT, lost=listed(TEXT)),
 )
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 _HTML = "text/html; charset=utf-8"

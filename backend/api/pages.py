@@ -9,7 +9,7 @@ import orjson
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
-from backend.api.admin import admin_blueprint
+from backend.api.admin import admin_blueprint, recent_topology
 from backend.api.kiqr import register_kiqr
 from backend.api.metrics import CONTENT_TYPE, Metrics
 from backend.api.openapi import openapi
@@ -27,7 +27,8 @@ def create_pages(serving: Serving, raw_reads: RawReads | None = None) -> Flask:
     """The Flask application of one instance; KIQR's dialect is left off without `raw_reads`."""
     pages = Flask("backend.api", static_folder=None)
     pages.url_map.merge_slashes = False  # an empty segment is one, here as in keys
-    metrics = Metrics(serving)
+    topology = recent_topology(serving)
+    metrics = Metrics(serving, topology.get)
     described = orjson.dumps(
         openapi(
             serving.views.values(),
@@ -36,7 +37,7 @@ def create_pages(serving: Serving, raw_reads: RawReads | None = None) -> Flask:
             raw_reads is not None,
         )
     )
-    pages.register_blueprint(admin_blueprint(serving))
+    pages.register_blueprint(admin_blueprint(serving, topology))
     if raw_reads is not None:
         register_kiqr(pages, serving.views, raw_reads, serving.settings.max_key_bytes)
     pages.register_error_handler(Problem, _problem)

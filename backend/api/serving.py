@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from backend.api.answer import Header
-from backend.api.peers import DRAINING, RUNNING, STARTING, Peers
+from backend.api.lost import Lost
+from backend.api.peers import DEAD, DRAINING, RUNNING, STARTING, Peers
 from backend.core.errors import Unavailable
 from backend.core.pipelines import Pipeline
 from backend.core.scan import NEVER
@@ -70,6 +71,7 @@ class Serving:
     appender: Appender
     pipelines: Mapping[str, Pipeline] = field(default_factory=dict)  # by view; of some none
     peers: Peers = field(default_factory=Peers)
+    lost: Lost = field(default_factory=Lost)
     topology: Topology = field(default_factory=Topology)
     state: str = STARTING
     epoch_header: bytes = b"0-0"
@@ -116,10 +118,16 @@ class Serving:
         )
 
     def take_topology(self, topology: Topology) -> None:
+        self.lost.take_topology(self.topology, topology, self.settings.instance_id, self.dead)
         self.topology = topology
         self.epoch_header = str(topology.epoch).encode()
         if self.state == STARTING:
             self.set_state(RUNNING)
+
+    @property
+    def dead(self) -> set[str]:
+        """Ids of instances that miss their heartbeats."""
+        return {id_ for id_, state in self.peers.states().items() if state == DEAD}
 
     def set_state(self, state: str) -> None:
         """The state belongs to /processors without being part of an epoch: it counts a revision."""

@@ -194,7 +194,7 @@ class Shell:
         hear of it at once."""
         self._keyed.drain()
         if self._heartbeats is not None:
-            self._heartbeats.beat()
+            self._heartbeats.beat_all()
 
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Questions about whole views; and Flask's part, with the epoch on every answer and a

@@ -30,6 +30,7 @@ def instance_document(serving: Serving) -> dict[str, Any]:
             for (view, partition), role in serving.ingestor.opening().items()
         ],
         "rebuilds": serving.ingestor.rebuilds,
+        "lost": [each.document() for each in serving.lost.all()],
     }
 
 
@@ -95,7 +96,27 @@ def readiness(serving: Serving) -> tuple[bool, dict[str, Any]]:
         "state": serving.state,
         "in_topology": listed,
         "answerable": len(document["partitions"]) - len(waiting),
+        "redundancy": redundancy(serving),
         "waiting": waiting,
+    }
+
+
+def redundancy(serving: Serving) -> dict[str, Any]:
+    """What the map and the heartbeats tell of the whole deployment; nobody is asked.
+
+    Readiness does not depend on it: an instance that answers stays in service when others are lost.
+    """
+    wanted = 1 + serving.settings.standby_replicas
+    dead, topology = serving.dead, serving.topology
+    below = sum(
+        sum(member.id not in dead for member in topology.holders_of(name, partition)) < wanted
+        for name, placed in topology.views.items()
+        for partition in range(placed.partitions)
+    )
+    return {
+        "wanted": wanted,
+        "below": below,
+        "lost": [each.member.id for each in serving.lost.all()],
     }
 
 

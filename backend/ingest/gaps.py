@@ -7,16 +7,22 @@ transaction, and would seem to lag for ever. Offsets do not tell; a fetch does.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from backend.core.pipelines import Unit
 
 _Of = tuple[str, Unit]  # consumer group and partition
+_Gap = tuple[int, int]  # from the committed offset to the end
 
-_WAIT = 0.5  # s for one fetch
+_WAIT = 0.2  # s a look for a fetch
 _A_LOOK = 8  # fetches a look
+
+
+class _Checked(NamedTuple):
+    gap: _Gap
+    is_empty: bool
 
 
 class Gaps:
@@ -35,41 +41,56 @@ class Gaps:
             "log_level": 0,
         }
         self._consumer: Consumer | None = None
-        self._seen: dict[_Of, tuple[int, int]] = {}  # the gaps of the last look
-        self._checked: dict[_Of, tuple[int, int, bool]] = {}
+        self._seen: dict[_Of, _Gap] = {}  # in the last look
+        self._checked: dict[_Of, _Checked] = {}
+        self._asking: tuple[_Of, _Gap] | None = None
 
-    def empty(self, gaps: Mapping[_Of, tuple[int, int]]) -> set[_Of]:
-        """Those of these gaps (committed offset, end) that are known to hold no record; one that
-        stays as it is for two looks is looked into, once."""
-        left = _A_LOOK
-        for of, gap in gaps.items():
-            checked = self._checked.get(of)
-            known = checked is not None and checked[:2] == gap
-            if not known and self._seen.get(of) == gap and left:
-                left -= 1
-                is_empty = self._look_into(of[1], *gap)
-                if is_empty is not None:
-                    self._checked[of] = (*gap, is_empty)
+    def empty(self, gaps: Mapping[_Of, _Gap]) -> set[_Of]:
+        """Those of these gaps that are known to hold no record; one that stays as it is for two
+        looks is looked into, once."""
+        known = self._checked.items()
+        self._checked = {of: found for of, found in known if gaps.get(of) == found.gap}
+        for _ in range(_A_LOOK):
+            if self._asking is not None and gaps.get(self._asking[0]) != self._asking[1]:
+                self._forget()
+            if self._asking is None:
+                self._ask(gaps)
+            if self._asking is None or not self._answered():
+                break
         self._seen = dict(gaps)
-        self._checked = {of: found for of, found in self._checked.items() if of in gaps}
-        return {of for of, found in self._checked.items() if found == (*gaps[of], True)}
+        return {of for of, found in self._checked.items() if found.is_empty}
 
-    def _look_into(self, unit: Unit, offset: int, end: int) -> bool | None:
-        """None where the broker does not say in time."""
-        if self._consumer is None:
-            self._consumer = Consumer(self._settings)
-        topic, partition = unit
-        self._consumer.assign([TopicPartition(topic, partition, offset)])
-        try:
-            message = self._consumer.poll(_WAIT)
-        finally:
-            self._consumer.unassign()
+    def _ask(self, gaps: Mapping[_Of, _Gap]) -> None:
+        for of, gap in gaps.items():
+            if of not in self._checked and self._seen.get(of) == gap:
+                if self._consumer is None:
+                    self._consumer = Consumer(self._settings)
+                (_, (topic, partition)), (offset, _) = of, gap
+                self._consumer.assign([TopicPartition(topic, partition, offset)])
+                self._asking = of, gap
+                return
+
+    def _answered(self) -> bool:
+        """False: the broker has not said yet; the fetch goes on until the next look."""
+        assert self._consumer is not None
+        assert self._asking is not None
+        of, gap = self._asking
+        message = self._consumer.poll(_WAIT)
         if message is None:
-            return None
+            return False
         error = message.error()
-        if error is not None:
-            return True if error.code() == KafkaError._PARTITION_EOF else None
-        return (message.offset() or 0) >= end  # written since
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:
+            return False
+        # a record at the end or behind it was written since
+        is_empty = error is not None or (message.offset() or 0) >= gap[1]
+        self._checked[of] = _Checked(gap, is_empty)
+        self._forget()
+        return True
+
+    def _forget(self) -> None:
+        assert self._consumer is not None
+        self._consumer.unassign()
+        self._asking = None
 
     def close(self) -> None:
         if self._consumer is not None:

@@ -168,9 +168,7 @@ def test_markers_of_transactions_in_the_source_are_no_lag(
         consumer.commit(message=last, asynchronous=False)  # its offset + 1
     finally:
         consumer.close()
-    backend.wait(
-        lambda: backend.get("/derived/k").headers["Pipeline-Lag"] == "0", "no lag", SOON + 5
-    )
+    backend.wait(lambda: backend.get("/derived/k").headers["Pipeline-Lag"] == "0", "no lag", 40)
 
 
 def _second(consumer: Consumer) -> Any:

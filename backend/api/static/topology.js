@@ -19,6 +19,7 @@ const byId = (id) => document.getElementById(id);
 /** Shows a document of admin/topology.json. */
 export function show(topology) {
   learn(topology.instances.map((instance) => instance.id));
+  for (const view of topology.views) view.replicas = topology.replicas;
   showTotals(topology);
   reconcile(
     byId("instances"),
@@ -40,7 +41,10 @@ export function mark(view, partition) {
 function showTotals(topology) {
   const running = topology.instances.filter((instance) => instance.state === "running").length;
   const placements = topology.views.flatMap((view) => view.placement);
-  const answerable = placements.filter((placement) => placement.state === "answerable").length;
+  const answerable = answerableOf(placements);
+  const below = belowOf(placements, topology.replicas);
+  const pipelines = topology.views.map((view) => view.pipeline).filter(Boolean);
+  const derived = pipelines.filter((pipeline) => pipeline.state === "running").length;
   const sum = (field) => placements.reduce((total, p) => total + (p[field] ?? 0), 0);
   const known = placements.every((p) => p.lag !== null && p.lag !== undefined);
   const warnings = topology.views.reduce((total, view) => total + view.warnings.length, 0);
@@ -49,6 +53,10 @@ function showTotals(topology) {
       running === topology.instances.length ? "good" : "bad"],
     ["Partitions answerable", `${count(answerable)} of ${count(placements.length)}`,
       answerable === placements.length && answerable > 0 ? "good" : "warn"],
+    ["Below replica target", below ? `${count(below)} of ${count(placements.length)}` : "none",
+      below ? "warn" : "good"],
+    ...(pipelines.length ? [["Pipelines running", `${derived} of ${pipelines.length}`,
+      derived === pipelines.length ? "good" : "warn"]] : []),
     ["Records behind", known ? count(sum("lag")) : atLeast(sum("lag"), count),
       known ? "plain" : "warn"],
     ["Size (estimate)", known ? bytes(sum("size_bytes")) : atLeast(sum("size_bytes"), bytes), "plain"],
@@ -85,7 +93,7 @@ function showInstance(card, instance, topology) {
   setText(card.querySelector(".badge"), instance.state);
   setText(card.querySelector(".where"), `${instance.host}:${instance.port}`);
   const behind = instance.lag_unknown ? atLeast(instance.lag, count) : count(instance.lag);
-  const reached = instance.state !== "unreachable";
+  const reached = !["unreachable", "lost"].includes(instance.state);
   facts(card.querySelector(".facts"), [
     ["Partitions", count(instance.partitions)],
     ["Answerable", reached ? count(instance.answerable) : "unknown"],
@@ -95,8 +103,11 @@ function showInstance(card, instance, topology) {
     ["Rebuilds", reached ? count(instance.rebuilds) : "unknown"],
   ]);
   const notes = [];
+  if (instance.lost_at !== null && instance.state === "lost") {
+    notes.push(`Lost ${duration(Math.max(0, topology.made_at - instance.lost_at))} ago.`);
+  }
   if (instance.error) notes.push(`It does not answer: ${instance.error}.`);
-  if (!instance.in_topology) notes.push("It is not in the group's map.");
+  if (!instance.in_topology && instance.state !== "lost") notes.push("It is not in the group's map.");
   if (instance.epoch && instance.epoch !== topology.epoch) notes.push(`It has epoch ${instance.epoch}.`);
   const note = card.querySelector(".note");
   setText(note, notes.join(" "));
@@ -139,7 +150,7 @@ function showView(section, view) {
   const path = view.path ? `${view.path}/{key}` : `/views/${view.name}/keys/{key}`;
   setText(section.querySelector(".meta"),
     `topic ${view.topic} · ${path} · ${view.key} → ${view.value} · ${view.partitioner}`);
-  setText(section.querySelector(".sum"), summary(placement));
+  setText(section.querySelector(".sum"), summary(placement, view.replicas));
   reconcile(
     section.querySelector(".warnings"),
     view.warnings,
@@ -157,16 +168,18 @@ function showView(section, view) {
   const shown = placement[pointed.get(view.name)];
   const numbers = section.querySelector(".pointed");
   facts(numbers, shown
-    ? [["Partition", String(shown.partition)], ...describe(shown)]
-    : describeAll(placement));
+    ? [["Partition", String(shown.partition)], ...describe(shown, view.replicas)]
+    : describeAll(view));
   const details = section.querySelector("details");
   details.hidden = !placement.length;
-  if (details.open) showTable(section.querySelector("tbody"), placement);
+  if (details.open) showTable(section.querySelector("tbody"), placement, view.replicas);
 }
 
-function summary(placement) {
+function summary(placement, replicas) {
   if (!placement.length) return "no partitions";
-  const text = `${answerableOf(placement)} of ${placement.length} answerable`;
+  const below = belowOf(placement, replicas);
+  const text = `${answerableOf(placement)} of ${placement.length} answerable`
+    + (below ? ` · ${below} below replica target` : "");
   const left = placement.filter((p) => p.state === "catching-up").map((p) => p.seconds_left);
   const told = left.length && left.every((seconds) => seconds !== null);
   return told ? `${text} · about ${Math.ceil(Math.max(...left))} s left` : text;
@@ -176,15 +189,24 @@ function answerableOf(placement) {
   return placement.filter((p) => p.state === "answerable").length;
 }
 
+/** How many are answered for by fewer instances than shall. */
+function belowOf(placement, replicas) {
+  return placement.filter((p) => p.answered_by.length < replicas).length;
+}
+
 /** The view's numbers as long as nobody points at one of its partitions. */
-function describeAll(placement) {
-  if (!placement.length) return [];
+function describeAll({ placement, pipeline, replicas }) {
+  const derived = pipeline ? [["Pipeline", pipeline.state], ["Pipeline lag", count(pipeline.lag)],
+    ["Pipeline staleness", duration(pipeline.staleness)]] : [];
+  if (!placement.length) return derived;
   const sum = (field) => placement.reduce((total, p) => total + (p[field] ?? 0), 0);
   const all = (field) => placement.every((p) => typeof p[field] === "number");
   return [
     ["Partitions", count(placement.length)],
     ["Owners", count(new Set(placement.map((p) => p.active).filter((id) => id !== null)).size)],
     ["Answerable", count(answerableOf(placement))],
+    ["Below replica target", count(belowOf(placement, replicas))],
+    ...derived,
     ["Lag", all("lag") ? count(sum("lag")) : atLeast(sum("lag"), count)],
     ["Greatest staleness", all("staleness")
       ? duration(Math.max(...placement.map((p) => p.staleness))) : "unknown"],
@@ -211,12 +233,13 @@ function showPartition(tile, placement, view) {
   setAttribute(tile, "data-pointed", pointed.get(view.name) === placement.partition ? "" : null);
   const here = marked && marked.view === view.name && marked.partition === placement.partition;
   setAttribute(tile, "data-marked", here ? "" : null);
+  setAttribute(tile, "data-missing", placement.answered_by.length < view.replicas ? "" : null);
   setAttribute(tile, "data-warned", placement.mis_partitioned || placement.dead_letters ? "" : null);
   setText(tile.querySelector(".owner"), placement.active ?? "nobody");
   setText(tile.querySelector(".standby"), placement.standby.map((id) => `+ ${id}`).join(" "));
   setText(tile.querySelector(".how"), short(placement));
   tile.querySelector("progress").value = percent(placement) ?? 0;
-  const words = describe(placement).map(([name, text]) => `${name.toLowerCase()} ${text}`);
+  const words = describe(placement, view.replicas).map(([name, text]) => `${name.toLowerCase()} ${text}`);
   setAttribute(tile, "aria-label", `Partition ${placement.partition}: ${words.join(", ")}`);
 }
 
@@ -230,16 +253,18 @@ function short(placement) {
   if (placement.state === "catching-up") return `${percent(placement) ?? 0} %`;
   if (placement.state === "nobody") return "no owner";
   if (placement.state !== "answerable") return placement.state;
+  if (!placement.answered_by.includes(placement.active)) return `by ${placement.answered_by[0]}`;
   return placement.lag === null ? "lag unknown" : `lag ${count(placement.lag)}`;
 }
 
-function describe(placement) {
+function describe(placement, replicas) {
   const done = percent(placement);
   const state = STATES[placement.state] ?? placement.state;
   const pairs = [
     ["Owner", placement.active ?? "nobody"],
     ["Standby", placement.standby.join(", ") || "none"],
     ["State", done === null ? state : `${state}, ${done} %`],
+    ["Answered by", `${placement.answered_by.join(", ") || "nobody"} (${placement.answered_by.length} of ${replicas})`],
   ];
   if (placement.position === undefined) return pairs;
   pairs.push(
@@ -253,8 +278,8 @@ function describe(placement) {
   return pairs;
 }
 
-const COLUMNS = ["Partition", "Owner", "Standby", "State", "Position", "Lag", "Staleness",
-  "Size (estimate)", "Dead letters", "Mis-partitioned"];
+const COLUMNS = ["Partition", "Owner", "Standby", "State", "Answered by", "Position", "Lag",
+  "Staleness", "Size (estimate)", "Dead letters", "Mis-partitioned"];
 
 function newTable() {
   return el("table", {},
@@ -262,7 +287,7 @@ function newTable() {
     el("tbody"));
 }
 
-function showTable(body, placement) {
+function showTable(body, placement, replicas) {
   reconcile(
     body,
     placement,
@@ -270,7 +295,7 @@ function showTable(body, placement) {
     (p) => el("tr", {}, el("th", { scope: "row" }, String(p.partition)),
       ...COLUMNS.slice(1).map(() => el("td"))),
     (row, p) => {
-      const said = new Map(describe(p));
+      const said = new Map(describe(p, replicas));
       COLUMNS.slice(1).forEach((name, i) => setText(row.children[i + 1], said.get(name) ?? "–"));
       setAttribute(row.children[1], "data-owner", colourOf(p.active));
       row.children[1].className = "owned";

@@ -61,6 +61,10 @@ class AdminPage:
     def wait(self, condition: Any, what: str) -> Any:
         return wait_until(condition, _WAIT, f"the admin page: {what}")
 
+    def wait_long(self, condition: Any, what: str) -> Any:
+        """For what takes a rebalance."""
+        return wait_until(condition, 3 * _WAIT, f"the admin page: {what}")
+
     def run(self, script: str, *arguments: Any) -> Any:
         return self.driver.execute_script(script, *arguments)
 

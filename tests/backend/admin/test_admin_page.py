@@ -186,7 +186,9 @@ def test_it_follows_when_an_instance_ends_and_says_when_nobody_answers(
         return {(tile["owner"], tile["state"]) for tile in tiles} == {(first.id, "answerable")}
 
     page.wait(taken_over, "that the other instance has all partitions")
-    assert set(page.instances()) == {first.id}
+    # the map has forgotten it, and the page has not
+    page.wait(lambda: page.instances()[second.id]["state"] == "lost", "that it is lost")
+    assert set(page.instances()) == {first.id, second.id}
     assert page.text("#epoch") > before
     assert not page.one("#alert").is_displayed()
 

@@ -12,7 +12,7 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
-from backend.api.admin import Recent, admin_blueprint
+from backend.api.admin import Recent, admin_blueprint, recent_topology
 from tests.backend.admin.fakes import held, member, serving
 
 STATIC = Path(__file__).parents[3] / "backend/api/static"
@@ -22,7 +22,7 @@ STATIC = Path(__file__).parents[3] / "backend/api/static"
 def client() -> FlaskClient:
     app = Flask("admin-test")
     served = serving(member("b1"), active=(0,), holding=(held(0),))
-    app.register_blueprint(admin_blueprint(served))
+    app.register_blueprint(admin_blueprint(served, recent_topology(served)))
     return app.test_client()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from backend.api.admin_topology import Peers, topology_document
+from backend.api.admin_topology import Peers, redundancy_of, topology_document
 from backend.core.topology import Member, Topology
 from tests.backend.admin.fakes import (
     EPOCH,
@@ -96,6 +96,7 @@ def test_an_instance_is_the_sum_of_its_partitions() -> None:
         "error": None,
         "epoch": None,
         "rebuilds": 2,
+        "lost_at": None,
         "partitions": 3,
         "answerable": 2,
         "lag": 7,
@@ -121,8 +122,52 @@ def test_what_an_unreachable_instance_holds_is_unknown_not_lost() -> None:
         "partition": 1,
         "active": "b2",
         "standby": [],
+        "answered_by": [],
         "state": "unknown",
     }
+
+
+def test_a_partition_is_answerable_while_a_standby_answers() -> None:
+    """What readers get, not what its active says: that one may be dead, or reading in."""
+    served = serving(B1, B2, active=(1, 1), standbys=((0,), ()), holding=(held(0),))
+
+    document = topology_document(served, says({"state": "unreachable", "error": "refused"}))
+
+    zero, one = document["views"][0]["placement"]
+    assert (zero["state"], zero["active"], zero["answered_by"]) == ("answerable", "b2", ["b1"])
+    assert zero["position"] == 10, "the numbers are of who answers"
+    assert (one["state"], one["answered_by"]) == ("unknown", [])
+    assert document["replicas"] == 2
+    assert redundancy_of(document) == {
+        "orders": {"partitions": 2, "answerable": 1, "standby_only": 1, "below_replicas": 2}
+    }
+    b2 = by_id(document)["b2"]
+    assert (b2["answerable"], b2["lag_unknown"]) == (0, 2), "what it says itself"
+
+
+def test_with_all_replicas_nothing_is_missing() -> None:
+    served = serving(B1, B2, active=(0,), standbys=((1,),), holding=(held(0),))
+    standby = {**B2_SAYS["partitions"][0], "partition": 0, "role": "standby"}
+
+    for state, below in (("answerable", 0), ("catching-up", 1)):
+        b2_says = {**B2_SAYS, "partitions": [{**standby, "state": state}]}
+        counts = redundancy_of(topology_document(served, says(b2_says)))["orders"]
+        assert (counts["answerable"], counts["below_replicas"]) == (1, below)
+
+
+def test_a_lost_instance_is_shown_whoever_noticed_and_whatever_the_map_says() -> None:
+    served = serving(B1, B2, active=(0, 1), holding=(held(0),))
+    b3 = {"id": "b3", "host": "h", "port": 3, "lost_at": 1_000}
+    b2_says = {**B2_SAYS, "lost": [b3]}
+
+    document = topology_document(served, says(b2_says))
+
+    found = by_id(document)["b3"]
+    assert (found["state"], found["lost_at"], found["in_topology"]) == ("lost", 1_000, False)
+    served.lost.dead(B2)  # it is in the map still, and answers again
+    assert by_id(topology_document(served, says(B2_SAYS)))["b2"]["state"] == "draining"
+    gone = says({"state": "unreachable", "error": "refused"})
+    assert by_id(topology_document(served, gone))["b2"]["state"] == "lost"
 
 
 def test_a_partition_without_an_owner() -> None:
