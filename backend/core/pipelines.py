@@ -212,7 +212,7 @@ class Pipeline:
         return Status(
             state,
             None if beat is None or heard_at is None else max(0.0, now - heard_at),
-            beat.error if beat is not None and state == FAILED else None,
+            beat.error if beat is not None and state in (FAILED, STOPPED) else None,
             sum(known) if lags and len(known) == len(lags) else None,
             max(old) if ages and len(old) == len(ages) else None,
             lags,

@@ -77,6 +77,9 @@ async function lookUp(view, format, key) {
     ["Offset", answer.headers.get("Offset")],
     ["Lag", answer.headers.get("Lag")],
     ["Staleness", withUnit(answer.headers.get("Staleness"))],
+    ["Pipeline state", answer.headers.get("Pipeline-State")],
+    ["Pipeline lag", answer.headers.get("Pipeline-Lag")],
+    ["Pipeline staleness", withUnit(answer.headers.get("Pipeline-Staleness"))],
     ["Status", String(answer.status)],
     ["Took", `${Math.round(performance.now() - began)} ms`],
   ].filter(([, text]) => text !== null);

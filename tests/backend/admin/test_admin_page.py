@@ -7,7 +7,8 @@ import struct
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from selenium import webdriver
 
 from local.broker import Broker
@@ -37,9 +38,19 @@ def backends(
     producer.produce(things, key="not JSON", value="{")
     producer.produce(numbers, key=struct.pack(">q", -7), value=struct.pack(">q", BIG))
     assert producer.flush(20) == 0
+    # what derives the numbers has stopped before it had read anything
+    job = f"job-{things}"
+    ended = json.dumps({"state": "stopped", "at": 1_700_000_000_000, "error": "no memory"})
+    commits = [TopicPartition(things, p, 0) for p in range(1, PARTITIONS)]
+    commits.append(TopicPartition(things, 0, 0, metadata=ended))
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    [done] = admin.alter_consumer_group_offsets(
+        [ConsumerGroupTopicPartitions(job, commits)]
+    ).values()
+    done.result(20)
     views = views_toml(
         things={"topic": things},
-        numbers={"topic": numbers, "key": "int64", "value": "int64"},
+        numbers={"topic": numbers, "key": "int64", "value": "int64", "pipeline": job},
     )
     folder = tmp_path_factory.mktemp("admin")
     with Backends(folder, broker.bootstrap_servers, views) as deployment:
@@ -104,6 +115,24 @@ def test_the_instances_and_the_numbers_of_a_partition(
     shown = {p["partition"]: p for backend in backends for p in backend.partitions("things")}[2]
     assert (numbers["Partition"], numbers["Position"]) == ("2", str(shown["position"]))
     assert numbers["Standby"] == "none"
+
+
+def test_a_job_that_has_stopped_shows(page: AdminPage) -> None:
+    """Though every record of the view's own topic is applied: lag 0."""
+    warning = ".warnings [data-code='pipeline-stopped']"
+    page.wait(lambda: page.driver.find_elements("css selector", warning), "the warning")
+    told = page.text(warning)
+    assert "has stopped, 42 records behind its sources: no memory." in told
+    totals = page.run(
+        """return Object.fromEntries([...document.querySelectorAll("#totals li")].map(
+             (item) => [item.children[1].textContent, item.children[0].textContent]))"""
+    )
+    assert totals["Pipelines running"] == "0 of 1"
+    numbers = next(n for n in (1, 2) if page.text(f".view:nth-child({n}) h3") == "numbers")
+    facts = page.facts(f".view:nth-child({numbers}) .pointed")
+    assert (facts["Pipeline"], facts["Pipeline lag"], facts["Lag"]) == ("stopped", "42", "0")
+    answer = page.look_up("numbers", "-7")
+    assert (answer["Pipeline lag"], answer["Pipeline state"]) == ("42", "stopped")
 
 
 def test_a_key_is_found_where_it_is(page: AdminPage, backends: list[Backend]) -> None:

@@ -161,7 +161,8 @@ def test_what_a_pipeline_says_of_itself() -> None:
     assert (status.state, status.lag) == (STARTING, None), "where it goes on from is not known yet"
     status = look.commit(3, 0, state="failed", at=3, error="no\nmemory").look()
     assert (status.state, status.error, status.lag) == (FAILED, "no memory", 6)
-    assert look.commit(3, 0, state="stopped", at=4).look().state == STOPPED
+    status = look.commit(3, 0, state="stopped", at=4, error="no memory").look()
+    assert (status.state, status.error) == (STOPPED, "no memory")
 
 
 def test_without_heartbeats_the_members_of_the_group_tell() -> None:
