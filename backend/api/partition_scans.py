@@ -1,9 +1,8 @@
 """What this instance answers of its own partitions: rows in key order, counts, the greatest.
 
 Runs in the event loop: after every 1,000 entries or 256 KiB others have their turn, and an answer
-ends after so many rows, or so many entries or bytes looked at; whoever asked goes on behind the key
-that was reached. A partition that cannot be answered for is named as missing, and has no rows in
-the answer.
+ends after so many rows, or so many entries or bytes looked at; the asker goes on behind the key
+that was reached. A partition that cannot be answered for is named as missing, and has no rows.
 """
 
 from __future__ import annotations
