@@ -102,6 +102,7 @@ class Instance:
             on_news=self._on_news,
             cleanup_delay=settings.cleanup_delay,
             copier=self._copier,
+            clock_tolerance=settings.clock_tolerance,
         )
         self._member = GroupMember(
             topics=frozenset(view.topic for view in self._views),

@@ -65,6 +65,11 @@ class Settings(BaseSettings):
     copy_bandwidth: float = Field(
         100e6, gt=0, description="bytes a second that a copy given to a peer may take"
     )
+    clock_tolerance: float = Field(
+        60.0,
+        ge=0,
+        description="seconds that a record's time may be ahead of the clock and expire others",
+    )
     wait_timeout: float = Field(
         0.2, ge=0, description="seconds that a read waits for somebody who can answer"
     )

@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
+from backend.core.kafka_settings import NOT_FROM_THE_FUTURE
 from local.errors import LocalError
 from local.waiting import wait_until
 
@@ -29,31 +30,46 @@ def create_topics(admin: AdminClient, topics: Sequence[Topic], timeout: float = 
     A topic that exists keeps its configuration. Raises ``LocalError`` when it has another number
     of partitions (records of one key would be looked for in the wrong one), or on a refusal.
     """
-    wanted = [
-        NewTopic(
-            topic.name,
-            num_partitions=topic.partitions,
-            replication_factor=topic.replication,
-            config=dict(topic.config),
-        )
-        for topic in topics
-    ]
-    created = []
-    for name, future in admin.create_topics(wanted, operation_timeout=timeout).items():
-        try:
-            future.result(timeout)
-        except KafkaException as error:
-            reason = error.args[0]
-            if reason.code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise LocalError(f"cannot create topic {name}: {reason.str()}.") from error
-        else:
-            created.append(name)
+    created, refused = _create(admin, topics, NOT_FROM_THE_FUTURE, timeout)
+    if any(reason.code() == KafkaError.INVALID_CONFIG for reason in refused.values()):
+        # an older broker, perhaps
+        again = [topic for topic in topics if topic.name in refused]
+        more, refused = _create(admin, again, {}, timeout)
+        created += more
+    for name, reason in refused.items():
+        raise LocalError(f"cannot create topic {name}: {reason.str()}.")
     wait_until(
         lambda: all(_is_visible(admin, topic) for topic in topics),
         timeout,
         "the topics " + ", ".join(topic.name for topic in topics),
     )
     return created
+
+
+def _create(
+    admin: AdminClient, topics: Sequence[Topic], config: Mapping[str, str], timeout: float
+) -> tuple[list[str], dict[str, KafkaError]]:
+    """The names of the new topics, and why others were not created."""
+    wanted = [
+        NewTopic(
+            topic.name,
+            num_partitions=topic.partitions,
+            replication_factor=topic.replication,
+            config={**config, **topic.config},
+        )
+        for topic in topics
+    ]
+    created: list[str] = []
+    refused: dict[str, KafkaError] = {}
+    for name, future in admin.create_topics(wanted, operation_timeout=timeout).items():
+        try:
+            future.result(timeout)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                refused[name] = error.args[0]
+        else:
+            created.append(name)
+    return created, refused
 
 
 def _is_visible(admin: AdminClient, topic: Topic) -> bool:

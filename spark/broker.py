@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
+from backend.core.kafka_settings import NOT_FROM_THE_FUTURE
 from spark.errors import JobError, made_anew
 from spark.heartbeats import Commit, Unit
 from spark.sources import Kafka
@@ -138,18 +139,25 @@ class Broker:
 
         Its limit of a record's size is twice Kafka's default, for what a rejected record has more.
         """
+        config = {"cleanup.policy": "compact", "max.message.bytes": str(2 * 1024 * 1024)}
+        why = self._create(topic, {**config, **NOT_FROM_THE_FUTURE})
+        if why.startswith("InvalidConfiguration"):
+            why = self._create(topic, config)
+        if why and not why.startswith("TopicExists"):
+            raise JobError(
+                f"topic {topic} cannot be created: {why}. Create it: one partition, "
+                "cleanup.policy=compact."
+            )
+
+    def _create(self, topic: str, config: dict[str, str]) -> str:
+        """Creates a topic of one partition; why not, or nothing."""
         optional = self._jvm.java.util.Optional
-        wanted = self._clients.admin.NewTopic(topic, optional.of(1), optional.empty()).configs(
-            {"cleanup.policy": "compact", "max.message.bytes": str(2 * 1024 * 1024)}
-        )
+        wanted = self._clients.admin.NewTopic(topic, optional.of(1), optional.empty())
         try:
-            self._admin.createTopics([wanted]).all().get()
+            self._admin.createTopics([wanted.configs(config)]).all().get()
         except Py4JJavaError as error:
-            if "TopicExists" not in root_cause(error):
-                raise JobError(
-                    f"topic {topic} cannot be created: {root_cause(error)}. Create it: one "
-                    "partition, cleanup.policy=compact."
-                ) from error
+            return root_cause(error)
+        return ""
 
 
 def check_identity(session: SparkSession, checkpoint: str, ids: dict[str, str]) -> None:

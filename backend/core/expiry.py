@@ -1,9 +1,9 @@
 """Retention: which entries of a store partition are too old to be answered.
 
-The clock is the partition's own *stream time*: the greatest time of an entry that came so far,
-never the wall clock, so that a replay gives the same entries. The time of an entry is its record's
-timestamp (key-value, versioned), its window's start or its session's end. The rules are those of
-Kafka Streams' stores.
+The clock is the partition's own *stream time*: the greatest time of an entry that came so far, so
+that a replay gives the same entries; but none that the wall clock has not reached yet
+(`ingest.stream_time`). The time of an entry is its record's timestamp (key-value, versioned), its
+window's start or its session's end. Otherwise the rules are those of Kafka Streams' stores.
 
 Each entry leaves a note, ordered by time (`records.EXPIRY`), that ingest follows to delete it.
 """
@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from backend.core.layouts import Range
+from backend.core.layouts import Range, after
 from backend.core.records import ENTRY, EXPIRY, from_ordered_time, ordered_time
 from backend.core.views import View
 
 _LEAST = -(1 << 63)
+FOREVER = (1 << 63) - 1
 
 
 def time_of(view: View) -> Callable[[bytes, int], int]:
@@ -50,3 +51,13 @@ def noted(key: bytes) -> tuple[int, bytes]:
 def expired_notes(until: int) -> Range:
     """The notes of entries with time < `until`."""
     return EXPIRY, EXPIRY + ordered_time(max(until, _LEAST))
+
+
+def notes_until(last: int) -> Range:
+    """The notes of entries with time <= `last`."""
+    return EXPIRY, after(EXPIRY + ordered_time(last))
+
+
+def notes_from(first: int) -> Range:
+    """The notes of entries with time >= `first`."""
+    return EXPIRY + ordered_time(first), after(EXPIRY)

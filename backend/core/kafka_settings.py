@@ -11,6 +11,10 @@ from typing import Any
 
 from backend.core.errors import ConfigurationError
 
+# Of each topic that we create: a producer whose clock is an hour ahead of the broker's is refused.
+# Brokers before Kafka 3.6 do not know it, and refuse to create a topic that has it.
+NOT_FROM_THE_FUTURE = {"message.timestamp.after.max.ms": "3600000"}
+
 # librdkafka -> kafka-python
 _KAFKA_PYTHON = {
     "security.protocol": "security_protocol",

@@ -54,6 +54,7 @@ class Filled:
     stream_time: int | None  # ms; as it was where the view has no retention
     waiting: SchemaNotYet | None = None
     stopped: int = 0  # where `waiting`: which of the records given is the first that has to wait
+    ahead: int = expiry.FOREVER  # ms: the least time that stream time may not move to yet
 
 
 def fill(
@@ -62,9 +63,12 @@ def fill(
     records: Sequence[Record],
     position: int,
     stream_time: int | None = None,
+    reached: int = expiry.FOREVER,
     kept: Callable[[bytes], bool] | None = None,
 ) -> Filled:
     """Add the records from `position` on to the batch.
+
+    `reached` (ms): times beyond it do not move the stream time yet.
 
     A null value deletes; an undecodable record leaves the previous value as it is. One that cannot
     be decoded yet ends the run. `kept` tells of which keys a delete is an entry itself.
@@ -75,7 +79,7 @@ def fill(
     elif view.store == "key-value" and view.retention is None:
         filled = _fill_latest(batch, view, run, stream_time, kept)
     else:
-        filled = _fill_timed(batch, view, run, stream_time, kept)
+        filled = _fill_timed(batch, view, run, stream_time, kept, reached)
     if filled.waiting is None:
         return filled
     # each record that was looked at is among the keys or the dead
@@ -131,6 +135,7 @@ def _fill_timed(
     records: Sequence[Record],
     stream_time: int | None,
     kept: Callable[[bytes], bool] | None,
+    reached: int,
 ) -> Filled:
     """Entries that have a time: windows, sessions, versions, and whatever has a retention."""
     put, delete = batch.put, batch.delete
@@ -143,13 +148,16 @@ def _fill_timed(
         if retention is not None:
             time = time_of(stored_key, timestamp)
             latest = filled.stream_time
-            filled.stream_time = time if latest is None else max(latest, time)
+            if time > reached:
+                filled.ahead = min(filled.ahead, time)
+            elif latest is None or time > latest:
+                filled.stream_time = time
             if time < expiry.horizon(view, filled.stream_time):
                 # late: it had expired before it came
                 if not versioned:
                     delete(stored_key)
                 continue
-            if stays:
+            if stays or time > reached:  # the latter: stream time moves there one day
                 put(expiry.note(time, stored_key), b"")
         if value is not None:
             entry = entry_head(timestamp, offset)

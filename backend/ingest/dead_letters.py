@@ -13,6 +13,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from backend.core.kafka_settings import NOT_FROM_THE_FUTURE
 from backend.core.topology import ACTIVE
 from backend.core.views import View
 from backend.ingest.apply import DeadLetter
@@ -125,14 +126,23 @@ class DeadLetters:
                 }
             )
         if topic not in self._topics:
-            admin = AdminClient(self._settings)
-            # one partition: dead letters are few, and read in order
-            new = NewTopic(topic, num_partitions=1, config=_TOPIC_CONFIG)
-            [future] = admin.create_topics([new], operation_timeout=self._timeout).values()
             try:
-                future.result(self._timeout + 1)
+                self._create(topic, {**_TOPIC_CONFIG, **NOT_FROM_THE_FUTURE})
             except KafkaException as e:
-                if e.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                if e.args[0].code() != KafkaError.INVALID_CONFIG:
                     raise
+                self._create(topic, _TOPIC_CONFIG)
             self._topics.add(topic)
         return self._producer
+
+    def _create(self, topic: str, config: dict[str, str]) -> None:
+        """Creates the topic, unless it is there. KafkaException."""
+        admin = AdminClient(self._settings)
+        # one partition: dead letters are few, and read in order
+        new = NewTopic(topic, num_partitions=1, config=config)
+        [future] = admin.create_topics([new], operation_timeout=self._timeout).values()
+        try:
+            future.result(self._timeout + 1)
+        except KafkaException as e:
+            if e.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise

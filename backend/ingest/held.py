@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 import zlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -43,6 +44,7 @@ class HeldPartition:
     role: str = ACTIVE  # what the map says: replaced as it changes, nothing else does
     applied_records: int = 0
     expired_until: int = -(1 << 63)  # ms: entries of lesser times are deleted
+    ahead: int = -(1 << 63)  # ms: the least time that stream time may have to move to; see advance
     waiting_for: SchemaNotYet | None = None  # what the record at its position needs first
     unsent: list[DeadLetter] = field(default_factory=list)  # see DeadLetters.take
     watches: Watches = field(default_factory=Watches)
@@ -68,6 +70,12 @@ class HeldPartition:
             "to offset %d: all partitions are asked for each key of this view. %s",
             self.view.name, self.partition, self.view.partitioner, offset,
             _SET_NONE if self.view.topic.endswith(CHANGELOG) else _SET_THEIRS,
+        )  # fmt: skip
+
+    def say_answerable(self) -> None:
+        log.info(
+            "view %s, partition %d is answerable at offset %d after %.1f s", self.view.name,
+            self.partition, self.progress.position, time.monotonic() - self.opened_at,
         )  # fmt: skip
 
     def close(self, alive_at: int) -> None:

@@ -1,7 +1,6 @@
 """The ingest thread: opens what this instance shall hold, and keeps it up with the log.
 
-Everything that changes a store partition happens in this one thread: opening, applying, rebuilding,
-closing. Others tell it what they want by replacing a value and waking it.
+Only this thread changes store partitions. Others tell it what they want, and wake it.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from backend.ingest.misplaced import count_misplaced, known_counts
 from backend.ingest.opening import open_partition
 from backend.ingest.pace import Pace
 from backend.ingest.protocols import Folder
+from backend.ingest.stream_time import TOLERANCE, advance, reached
 from backend.ingest.watcher import Watcher
 
 log = logging.getLogger(__name__)
@@ -53,10 +53,12 @@ class Ingestor:
         on_news: Callable[[], None],
         cleanup_delay: float,
         copier: Copier,
+        clock_tolerance: float = TOLERANCE,
     ) -> None:
         """`on_news()` is called when the group ought to hear of what was opened or found.
 
-        `cleanup_delay` (s): how long a store partition is kept on disk that is held elsewhere.
+        `cleanup_delay` (s): how long a store partition is kept on disk that is held elsewhere;
+        `clock_tolerance` (s): how far stream time may be ahead of the clock.
         """
         self._views = {view.name: view for view in views}
         self._folder = folder
@@ -69,6 +71,7 @@ class Ingestor:
         self._on_news = on_news
         self._leftovers = Leftovers(folder, cleanup_delay)
         self._copier = copier
+        self._tolerance = clock_tolerance
         self._fetcher: Fetcher | None = None
         self._wanted: Mapping[Unit, str] = {}
         self._opened: Mapping[Unit, str] = {}
@@ -194,8 +197,8 @@ class Ingestor:
         if partition not in facts.ends or not self._copier.has_ended(view, partition, facts):
             return False
         try:
-            lag, shared = self._acceptable_recovery_lag, unit in self._shared
-            held, reason = open_partition(self._folder, view, partition, facts, lag, shared)
+            how = self._acceptable_recovery_lag, unit in self._shared, self._tolerance
+            held, reason = open_partition(self._folder, view, partition, facts, *how)
         except Exception as e:
             log.error("view %s, partition %d cannot be opened: %s", view_name, partition, e)
             self._not_before[unit] = time.monotonic() + _RETRY_AFTER
@@ -228,10 +231,8 @@ class Ingestor:
         """Start the store partition anew, once facts newer than now are there."""
         self._close(held)
         name, partition = held.view.name, held.partition
-        if keep_aside:
-            self._folder.set_aside(name, partition)
-        else:
-            self._folder.delete(name, partition)
+        clear = self._folder.set_aside if keep_aside else self._folder.delete
+        clear(name, partition)
         self._say_rebuilt(name, partition, reason)
         self._not_before[(name, partition)] = time.monotonic()
         self._positions_before.pop((name, partition), None)
@@ -272,7 +273,9 @@ class Ingestor:
         batch, store, identity = held.store.new_batch(), held.store, held.identity
         counts = known_counts(held, self._watcher.facts(view.topic))
         kept = self._held.keeps_delete(held, counts)
-        filled = fill(batch, view, run, held.progress.position, store.stream_time, kept)
+        now = store.stream_time, reached(self._tolerance)
+        filled = fill(batch, view, run, held.progress.position, *now, kept)
+        held.ahead = min(held.ahead, filled.ahead)
         if filled.waiting is not None:
             # what came before is applied; from there it is read again, and the other views go on
             held.waiting_for = filled.waiting
@@ -341,12 +344,12 @@ class Ingestor:
         for held in self._held.all():
             try:
                 held.store.settle()
+                advance(held, reached(self._tolerance))
                 batch = expired(held, self._held.is_scattered(held.view))
-            except StoreError as e:
-                self._failed(held, e)
-            else:
                 if batch is not None:
                     self._write(held, batch, held.progress.position, None)
+            except StoreError as e:
+                self._failed(held, e)
 
     def _say_rebuilt(self, view: str, partition: int, reason: str) -> None:
         self.rebuilds += 1
@@ -356,10 +359,7 @@ class Ingestor:
         if not held.identity.answerable:
             held.identity = replace(held.identity, answerable=True)
             held.store.write(held.store.new_batch(), held.progress.position, held.identity)
-        log.info(
-            "view %s, partition %d is answerable at offset %d after %.1f s", held.view.name,
-            held.partition, held.progress.position, time.monotonic() - held.opened_at,
-        )  # fmt: skip
+        held.say_answerable()
         self._on_news()
 
     # what the broker says

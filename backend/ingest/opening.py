@@ -11,6 +11,7 @@ from backend.core.views import View
 from backend.ingest.facts import TopicFacts, why_rebuild
 from backend.ingest.held import HeldPartition
 from backend.ingest.protocols import Folder, Store
+from backend.ingest.stream_time import TOLERANCE, why_too_far
 
 # records from which it pays to open a store partition twice more: some 10 ms of CPU
 _WORTH_LOADING = 15_000
@@ -23,6 +24,7 @@ def open_partition(
     facts: TopicFacts,
     acceptable_recovery_lag: int,
     shared: bool = False,
+    clock_tolerance: float = TOLERANCE,
 ) -> tuple[HeldPartition, str | None]:
     """The open store partition, and why what was stored of it had to go, if it had to.
 
@@ -30,7 +32,7 @@ def open_partition(
     records behind, and nobody else answers or has answered meanwhile (`shared`). Raises what the
     folder raises.
     """
-    store, reason = _usable_store(folder, view, partition, facts)
+    store, reason = _usable_store(folder, view, partition, facts, clock_tolerance)
     identity = store.identity
     if identity is None or store.position is None:
         identity = Identity(
@@ -59,7 +61,7 @@ def open_partition(
 
 
 def _usable_store(
-    folder: Folder, view: View, partition: int, facts: TopicFacts
+    folder: Folder, view: View, partition: int, facts: TopicFacts, clock_tolerance: float
 ) -> tuple[Store, str | None]:
     """A store that can be continued, or an empty one."""
     store, reason = folder.open(view.name, partition, view.persistence == "memory")
@@ -67,6 +69,7 @@ def _usable_store(
         return store, reason
     now_ms = time.time_ns() // 1_000_000
     reason = why_rebuild(view, partition, store.position, store.identity, facts, now_ms)
+    reason = reason or why_too_far(view, store.stream_time, store.identity, clock_tolerance)
     if reason is None:
         return store, None
     store.close()

@@ -34,7 +34,7 @@ def test_a_store_that_cannot_be_read_does_not_stop_ingest(tmp_path: Path, damage
     store.initialise(0, identity(of))
     store.stream_time = 1000
 
-    def scan(*bounds: Any) -> Any:
+    def scan(*bounds: Any, **how: Any) -> Any:
         raise StoreError("Corruption", damaged=damaged)
 
     cast(Any, store).scan = scan

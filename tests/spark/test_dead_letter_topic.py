@@ -1,0 +1,30 @@
+"""The topics that the job creates itself."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka.admin import ConfigResource, ResourceType
+from pyspark.sql import SparkSession
+
+from local.broker import Broker, quiet_admin
+from spark.broker import Broker as SparkBroker
+from spark.sources import Kafka
+from tests.conftest import MakeTopic
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker]
+
+
+def test_dead_letter_topics_take_no_records_of_the_far_future(
+    session: SparkSession, broker: Broker, make_topic: MakeTopic
+) -> None:
+    topic = f"{make_topic()}.dead-letter"
+    with SparkBroker(session, Kafka(broker.bootstrap_servers)) as asked:
+        for _ in range(2):  # it may be there already
+            asked.create_dead_letter_topic(topic)
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    admin = quiet_admin(broker.bootstrap_servers)
+    [future] = admin.describe_configs([resource]).values()
+    config = future.result(10)
+    after = config["message.timestamp.after.max.ms"]
+    assert (after.value, after.is_default) == ("3600000", False)
+    assert config["cleanup.policy"].value == "compact"

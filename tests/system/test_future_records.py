@@ -1,0 +1,114 @@
+"""Topics that we create take no records of the far future; on brokers that cannot say so, too."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+
+from backend.ingest import dead_letters
+from backend.ingest.apply import DeadLetter
+from backend.ingest.dead_letters import DeadLetters
+from local.broker import Broker, quiet_admin
+from local.data import DEMO_TOPICS
+from local.topics import Topic, create_topics
+from tests.backend.unit.examples import view
+from tests.backend.unit.test_apply import Rec
+from tests.conftest import MakeTopic
+from tests.system.model import history
+
+pytestmark = [pytest.mark.system, pytest.mark.broker]
+
+HOUR = 3_600_000
+NAME = "message.timestamp.after.max.ms"
+
+
+def is_set(broker: Broker, topic: str) -> bool:
+    """Whether the topic itself says how far ahead a record's time may be."""
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    admin = quiet_admin(broker.bootstrap_servers)
+    [future] = admin.describe_configs([resource]).values()
+    entry = future.result(10)[NAME]
+    return not entry.is_default and int(entry.value) == HOUR
+
+
+class OldBroker:
+    """An admin client of a broker that does not know the setting (before Kafka 3.6)."""
+
+    def __init__(self, admin: AdminClient) -> None:
+        self._admin = admin
+        self.refused = 0
+
+    def create_topics(self, topics: list[Any], **more: Any) -> Any:
+        if any(NAME in topic.config for topic in topics):
+            self.refused += 1
+            return {topic.topic: self for topic in topics}
+        return self._admin.create_topics(topics, **more)
+
+    def result(self, timeout: float) -> None:
+        raise KafkaException(KafkaError(KafkaError.INVALID_CONFIG, "Unknown topic config"))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._admin, name)
+
+
+def produce(broker: Broker, topic: str, timestamp: int) -> str:
+    """Of a record with this time: what the broker says, or nothing."""
+    said: list[str] = []
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+    producer.produce(
+        topic, b"v", b"k", timestamp=timestamp,
+        on_delivery=lambda error, _: said.append(error.name() if error else ""),
+    )  # fmt: skip
+    assert producer.flush(20) == 0
+    return said[0]
+
+
+def test_records_of_the_past_are_taken_and_of_the_far_future_refused(
+    broker: Broker, make_topic: MakeTopic
+) -> None:
+    name = f"{make_topic()}-by-us"
+    create_topics(quiet_admin(broker.bootstrap_servers), [Topic(name, 1)])
+    assert is_set(broker, name)
+    now = time.time_ns() // 1_000_000
+    assert produce(broker, name, 1_357_000_000_000) == ""  # the demo's are of 2013
+    assert produce(broker, name, now + HOUR // 2) == ""
+    assert produce(broker, name, now + 2 * HOUR) == "INVALID_TIMESTAMP"
+
+
+def test_the_demos_topics_do_not_say_otherwise() -> None:
+    assert all(NAME not in topic.config for topic in DEMO_TOPICS)
+
+
+def test_a_broker_that_does_not_know_it_gets_the_topic_without(
+    broker: Broker, make_topic: MakeTopic
+) -> None:
+    there = make_topic()
+    old = OldBroker(quiet_admin(broker.bootstrap_servers))
+    names = [f"{there}-b", f"{there}-c"]
+    wanted = [Topic(there, 1), *(Topic(name, 1) for name in names)]
+    assert sorted(create_topics(cast(Any, old), wanted)) == names
+    assert old.refused == 1
+    assert not is_set(broker, names[0])
+
+
+@pytest.mark.parametrize("is_old", [False, True], ids=["new", "old"])
+def test_dead_letter_topics(
+    broker: Broker, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch, is_old: bool
+) -> None:
+    topic = make_topic()
+    if is_old:
+        monkeypatch.setattr(
+            dead_letters, "AdminClient", lambda given: OldBroker(AdminClient(given))
+        )
+    letters = DeadLetters({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0}, 10)
+    bad = DeadLetter(cast(Any, Rec(0, b"k", b"{", 4_070_908_800_000)), "no JSON")
+    letters.send(view("v", topic=topic), 0, [bad])
+    letters.close()
+    assert letters.failed == 0
+    [log] = history(broker.bootstrap_servers, f"{topic}.dead-letter", 1)
+    assert [value for _, _, _, value in log.records] == [b"{"]
+    assert is_set(broker, f"{topic}.dead-letter") == (not is_old)
