@@ -101,7 +101,6 @@ class Broker:
         self.log_start = 0
         spare = ports.free_ports(4)
         self.port = port if port is not None else spare[0]
-        self._given_port = port
         self._controller_port, self._sasl_port, self.detour_port = spare[1:]
 
     @property
