@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from hashlib import blake2b
 
+import orjson
+
 from backend.core.errors import Problem
 
 Header = tuple[bytes, bytes]
@@ -32,6 +34,14 @@ def freshness_headers(lag: int | None, staleness: float | None) -> tuple[Header,
 def problem_answer(problem: Problem, headers: list[Header] | None = None) -> Answer:
     """A Problem as an answer; `headers` are added to its own."""
     return Answer(problem.status, problem.headers() + (headers or []), problem.body())
+
+
+def code_of(answer: Answer) -> str:
+    """The code of another instance's refusal; "owner-unreachable" of what is none."""
+    try:
+        return str(orjson.loads(answer.body)["code"])
+    except (ValueError, KeyError, TypeError):
+        return "owner-unreachable"
 
 
 def etag_of(content: bytes, kind: str) -> Header:

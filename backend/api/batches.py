@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
@@ -11,6 +10,7 @@ import orjson
 
 from backend.api.answer import JSON, Answer
 from backend.api.answerers import Answerers, roles_said
+from backend.api.asking import Asker, Holder, Rounds, Turn
 from backend.api.forwarding import Forwarder
 from backend.api.holders import Elsewhere, Everywhere, ReadOptions
 from backend.api.many_reads import outcomes
@@ -21,10 +21,8 @@ from backend.core.codecs import from_base64url
 from backend.core.errors import BadRequest, Hopeless, Problem, Unavailable
 from backend.core.scan import KEYS, PARAMETERS, parse_parameters, refuse_store, stale_of
 from backend.core.scan_wire import pack, unpack
-from backend.core.topology import Member
 from backend.core.views import View
 
-_WAIT_STEP = 0.02
 _TURN = 250  # keys between two turns of the event loop
 _FINAL, _AGAIN, _ALL = b".", b"?", b"*"  # marks: it stands, ask again, ask all partitions
 _MARKS = {_FINAL, _AGAIN, _ALL}
@@ -49,10 +47,9 @@ class Batches:
     ) -> None:
         """`everywhere` asks all partitions for a key, and adds who has read; Problem."""
         self._everywhere = everywhere
-        self._serving = serving
         self._me = serving.settings.instance_id
         self._reads = reads
-        self._forwarder = forwarder
+        self._asker = Asker(serving, forwarder)
         self._path = path
 
     async def answer(self, view: View, body: bytes, options: ReadOptions) -> Answer:
@@ -72,18 +69,11 @@ class Batches:
                     items[number] = _problem_item(written or orjson.dumps(value), problem)
         left, anywhere = list(keys), list[int]()
         answerers = Answerers()
-        deadline = time.monotonic() + self._serving.settings.wait_timeout
-        rounds = 0
+        rounds = self._asker.rounds()
         while left:
-            left, holders = await self._round(
-                reads, keys, left, items, anywhere, rounds, options, answerers
-            )
-            rounds += 1
-            if rounds < holders:
-                continue  # somebody has not been asked yet
-            if not left or time.monotonic() >= deadline:
+            left = await self._round(reads, keys, left, items, anywhere, rounds, options, answerers)
+            if not left or not await rounds.again():
                 break
-            await asyncio.sleep(_WAIT_STEP)
         turn = asyncio.Semaphore(_AT_ONCE)
 
         async def ask_all(number: int) -> None:
@@ -101,20 +91,18 @@ class Batches:
         left: list[int],
         items: list[bytes],
         anywhere: list[int],
-        rounds: int,
+        rounds: Rounds[Holder],
         options: ReadOptions,
         answerers: Answerers,
-    ) -> tuple[list[int], int]:
-        """Writes an item for each key that is left; those for which asking again may help, and how
-        many holders the one of them has that has most.
+    ) -> list[int]:
+        """Writes an item for each key that is left; those for which asking again may help.
 
         Keys that may be in any partition are added to `anywhere`. In each round the next of a key's
         holders is asked.
         """
-        holders = 0
         again: list[int] = []
         marked: list[tuple[int, bytes]] = []
-        elsewhere: dict[Member, list[int]] = {}
+        elsewhere: dict[Turn[Holder], list[int]] = {}
         roles = set[str]()
         async for numbers in _turns(left):
             read, open_ = _read(reads, [keys[number] for number in numbers], options, roles)
@@ -122,16 +110,15 @@ class Batches:
                 items[number] = item
             for place, found in open_.items():
                 if isinstance(found, Elsewhere):
-                    holders = max(holders, len(found.members))
-                    holder = found.members[rounds % len(found.members)]
-                    elsewhere.setdefault(holder, []).append(numbers[place])
+                    turn = rounds.turn(found.partition, found.members)
+                    elsewhere.setdefault(turn, []).append(numbers[place])
                 else:
                     marked.append((numbers[place], found))
         answerers.add(self._me, roles)
         answers = await asyncio.gather(
             *(
-                self._ask(member, reads, [keys[number] for number in theirs], options, answerers)
-                for member, theirs in elsewhere.items()
+                self._ask(turn, reads, [keys[number] for number in theirs], options, answerers)
+                for turn, theirs in elsewhere.items()
             )
         )
         for theirs, of_member in zip(elsewhere.values(), answers, strict=True):
@@ -143,22 +130,24 @@ class Batches:
                 again.append(number)
             elif mark == _ALL:
                 anywhere.append(number)
-        return again, holders
+        return again
 
     async def _ask(
         self,
-        member: Member,
+        turn: Turn[Holder],
         reads: ViewReads,
         raw: list[bytes],
         options: ReadOptions,
         answerers: Answerers,
     ) -> list[bytes]:
         """One item a key, with its mark before it."""
+        member, others_left = turn
+        assert member is not None
         view = reads.view
         body = pack([_asked_of(view, options), view.hash.encode(), *raw])
         reads.counts.forwarded += len(raw)
         try:
-            answer = await self._forwarder.forward(member, "POST", self._path, [], body)
+            answer = await self._asker.ask(member, others_left, "POST", self._path, [], body)
             items = unpack(answer.body, len(raw)) if answer.status == 200 else []
             if len(items) == len(raw) and _MARKS.issuperset(item[:1] for item in items):
                 if any(item[:1] == _FINAL for item in items):
@@ -168,7 +157,6 @@ class Batches:
         except ValueError:
             problem = Unavailable("owner-unreachable", "")
         except Unavailable as unavailable:
-            self._serving.peers.failed(member.id)
             problem = unavailable
         to_json = view.key_codec.to_json
         return [_AGAIN + _problem_item(to_json(key), problem) for key in raw]

@@ -47,7 +47,7 @@ class Forwarder:
         answers, `streams` for streams."""
         self._mark = instance_id
         self._seconds = timeout
-        self._timeout = _timeout(timeout)
+        self._timeout = _timeout(timeout, timeout)
         self._session = _session(connections)
         self._streams = _session(max(streams, 1), read_bufsize=_STREAM_BUFFER)
 
@@ -60,8 +60,8 @@ class Forwarder:
         body: bytes = b"",
         timeout: float | None = None,
     ) -> Answer:
-        """The owner's answer, status and all; Unavailable if it cannot be had in time (`timeout` s,
-        or the setting's).
+        """The owner's answer, status and all; Unavailable if it cannot be had in time (the
+        setting's), or if the owner is silent for `timeout` s.
 
         `target` is the raw path with its query, passed on byte for byte.
         """
@@ -73,7 +73,7 @@ class Forwarder:
                 headers=passed,
                 data=body or None,
                 allow_redirects=False,
-                timeout=self._timeout if timeout is None else _timeout(timeout),
+                timeout=self._timeout if timeout is None else _timeout(self._seconds, timeout),
             ) as response:
                 content = await _content(response)
                 return Answer(
@@ -136,8 +136,10 @@ def _session(connections: int, **more: Any) -> aiohttp.ClientSession:
     )
 
 
-def _timeout(seconds: float) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(total=seconds, sock_connect=min(seconds, 0.5))
+def _timeout(seconds: float, silence: float) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(
+        total=seconds, connect=silence, sock_connect=min(silence, 0.5), sock_read=silence
+    )
 
 
 class _TooLargeError(Exception):

@@ -15,9 +15,9 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
-import orjson
-
+from backend.api.answer import code_of
 from backend.api.answerers import Answerers
+from backend.api.asking import Asker, Holder, Turn
 from backend.api.forwarding import Forwarder
 from backend.api.holders import refusal
 from backend.api.partials import Partial, partials_of, rows_apart, too_many
@@ -27,13 +27,10 @@ from backend.core.errors import Hopeless, Unavailable
 from backend.core.records import is_deleted
 from backend.core.scan import NEVER, Page, Part, Query, Row, cut, distinct, first_of
 from backend.core.scan_wire import ENTRIES, RAW, ROWS, Ask, check_part, decode_part, encode_ask
-from backend.core.topology import Member
 from backend.core.views import ANY_PARTITION, View
 
 SCAN_PATH = b"/internal/scan"
 
-_WAIT_STEP = 0.05
-_LONGEST_WAIT = 2.0  # s, for partitions that nobody answers for at first
 MOST_PAGE_BYTES = 4 << 20  # a page ends with the item that exceeds it
 MOST_ENTRIES = 10_000  # of one key, where all partitions are asked for it
 _ENTRIES_PAGE = 2_000
@@ -102,8 +99,7 @@ class Gatherer:
     def __init__(self, serving: Serving, scans: PartitionScans, forwarder: Forwarder) -> None:
         self._serving = serving
         self._scans = scans
-        self._forwarder = forwarder
-        self._patience = min(10 * serving.settings.wait_timeout, _LONGEST_WAIT)
+        self._asker = Asker(serving, forwarder)
 
     def total(self, view: View) -> int:
         """The view's partition count; Unavailable where no scan of it can be right."""
@@ -122,43 +118,31 @@ class Gatherer:
         """Answers that cover the partitions, each with those that it covers; Unavailable."""
         answers: list[tuple[list[int], Part]] = []
         left = list(partitions)
-        tried: dict[int, set[Member | None]] = {}
-        deadline = time.monotonic() + self._patience
+        rounds = self._asker.rounds()
         while True:
-            by_owner: dict[Member | None, list[int]] = {}
+            by_turn: dict[Turn[Holder], list[int]] = {}
             missing: dict[int, str] = {}
-            others = False
             for partition in left:
                 holders = self._holders(ask, partition)
                 if isinstance(holders, str):
                     missing[partition] = holders
                     continue
-                # the next one each time; all of them anew once all have failed
-                known = tried.setdefault(partition, set())
-                if known.issuperset(holders):
-                    known.clear()
-                owner = next(each for each in holders if each not in known)
-                known.add(owner)
-                others = others or not known.issuperset(holders)
-                by_owner.setdefault(owner, []).append(partition)
+                by_turn.setdefault(rounds.turn(partition, holders), []).append(partition)
             parts = await asyncio.gather(
-                *(self._one(owner, ask, theirs, after) for owner, theirs in by_owner.items())
+                *(self._one(turn, ask, theirs, after) for turn, theirs in by_turn.items())
             )
-            for theirs, part in zip(by_owner.values(), parts, strict=True):
+            for theirs, part in zip(by_turn.values(), parts, strict=True):
                 missing.update(part.missing)
                 covered = [partition for partition in theirs if partition not in part.missing]
                 if covered:
                     answers.append((covered, part))
             if not missing:
                 return answers
-            over = time.monotonic() >= deadline and not others
-            if over or "repartitioned" in missing.values():
+            if "repartitioned" in missing.values() or not await rounds.again():
                 raise _unavailable(ask.view, missing)
             left = sorted(missing)
-            if not others:
-                await asyncio.sleep(_WAIT_STEP)
 
-    def _holders(self, ask: Ask, partition: int) -> list[Member | None] | str:
+    def _holders(self, ask: Ask, partition: int) -> list[Holder] | str:
         """Whom to ask, one after the other, None being this instance itself; or the code of why
         nobody can be."""
         serving = self._serving
@@ -167,7 +151,7 @@ class Gatherer:
             return "repartitioned"
         stale = ask.query.stale
         others = serving.others(ask.view, partition, stale)
-        holders: list[Member | None] = [*others]
+        holders: list[Holder] = [*others]
         active = serving.topology.active_of(ask.view, partition)
         if stale == NEVER:
             return [None] if active == serving.me else holders or "nobody"
@@ -180,17 +164,17 @@ class Gatherer:
         return holders or "nobody"
 
     async def _one(
-        self, owner: Member | None, ask: Ask, partitions: list[int], after: bytes | None
+        self, turn: Turn[Holder], ask: Ask, partitions: list[int], after: bytes | None
     ) -> Part:
+        owner, others_left = turn
         if owner is None:
             part = await self._scans.answer(ask, partitions, after)
             part.instance = self._serving.settings.instance_id
             return part
         body = encode_ask(ask, partitions, after)
         try:
-            answer = await self._forwarder.forward(owner, "POST", SCAN_PATH, [], body)
+            answer = await self._asker.ask(owner, others_left, "POST", SCAN_PATH, [], body)
         except Unavailable as e:
-            self._serving.peers.failed(owner.id)
             return Part(missing=dict.fromkeys(partitions, e.code))
         code = "owner-unreachable"  # also of an older one that does not understand the question
         try:
@@ -200,8 +184,8 @@ class Gatherer:
                 part.instance = owner.id
                 return part
             if answer.status == 503:
-                code = str(orjson.loads(answer.body)["code"])
-        except (ValueError, KeyError, TypeError):
+                code = code_of(answer)
+        except ValueError:
             pass
         return Part(missing=dict.fromkeys(partitions, code))
 

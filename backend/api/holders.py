@@ -21,8 +21,9 @@ class Elsewhere(Exception):
     """Others hold the key's partition, and may answer better: `members`, in the order in which to
     ask them. `why` is what this instance says itself, should none of them answer."""
 
-    def __init__(self, members: Sequence[Member], why: Unavailable) -> None:
-        super().__init__(members)
+    def __init__(self, partition: int, members: Sequence[Member], why: Unavailable) -> None:
+        super().__init__(partition, members)
+        self.partition = partition
         self.members = members
         self.why = why
 
@@ -152,7 +153,7 @@ class Holders:
     ) -> Elsewhere | Unavailable:
         """To whom to go with a question that cannot be answered here; `why`, if to nobody."""
         others = self._serving.others(self.view.name, partition, options.stale)
-        return Elsewhere(others, why) if others else why
+        return Elsewhere(partition, others, why) if others else why
 
     def _beyond_bounds(self, held: HeldPartition, options: ReadOptions) -> Unavailable | None:
         """Why the partition is farther behind than the reader can use; None if it is not."""

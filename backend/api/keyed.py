@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from backend.api.answer import Answer, Header, problem_answer, unless_known
+from backend.api.answer import Answer, Header, code_of, problem_answer, unless_known
 from backend.api.asgi import Receive, Scope, Send
+from backend.api.asking import Asker, Holder, Rounds
 from backend.api.backlog import Room
 from backend.api.batches import record_key
 from backend.api.changes import Changes
@@ -33,7 +32,14 @@ from backend.api.streams import Streams
 from backend.api.versions import VersionedReads
 from backend.core.batch import parse_search
 from backend.core.codecs import to_base64url
-from backend.core.errors import Hopeless, MethodNotAllowed, NotFound, Problem, Unavailable
+from backend.core.errors import (
+    RETRY_ELSEWHERE_NO,
+    Hopeless,
+    MethodNotAllowed,
+    NotFound,
+    Problem,
+    Unavailable,
+)
 from backend.core.paths import KeyPath
 from backend.core.scan import KEYS, Query, refuse_store
 from backend.core.views import View
@@ -48,11 +54,7 @@ Question = tuple[Callable[[], Answer], ReadOptions, Anywhere]
 all partitions."""
 
 MAX_BODY = 1 << 20
-_WAIT_STEP = 0.02
 _RECORD_BYTES = (b"application/octet-stream", b"application/avro", b"avro/binary")
-# A record that was written just now is on its way.
-_MORE_PATIENCE = {"not-up-to-offset": 5}
-_WHILE_OTHERS_ARE_LEFT = 0.4  # s for one that hangs
 
 
 class KeyedRequests:
@@ -70,10 +72,11 @@ class KeyedRequests:
         self._streams = Streams(serving.settings.max_streams)
         self._room = Room()
         self._forwarder: Forwarder | None = None
-        self._wait_steps = round(serving.settings.wait_timeout / _WAIT_STEP)
+        self._asker: Asker | None = None
 
     def start(self, forwarder: Forwarder) -> None:
         self._forwarder = forwarder
+        self._asker = Asker(self._serving, forwarder)
 
     def drain(self) -> None:
         """Ends the streams: their clients come back to whoever holds the partition then."""
@@ -153,7 +156,8 @@ class KeyedRequests:
         scope: Scope,
     ) -> Answer:
         """The answer, from wherever it is to be had; Problem."""
-        deadline = time.monotonic() + self._serving.settings.wait_timeout
+        assert self._asker is not None
+        rounds = self._asker.rounds()
         while True:
             try:
                 answer = await self._until_here(ask, scope)
@@ -165,16 +169,16 @@ class KeyedRequests:
             except Elsewhere as elsewhere:
                 if options.redirect:
                     return _redirect(elsewhere, raw_path, scope["query_string"])
-                answer = await self._ask_others(reads, elsewhere, raw_path, scope)
-                if answer.status == 503 and time.monotonic() < deadline:
-                    await asyncio.sleep(_WAIT_STEP)  # a newer map may know better
+                answer = await self._ask_other(reads, elsewhere, rounds, raw_path, scope)
+                # each time the map and what is here are looked at anew
+                if _may_change(answer) and await rounds.again():
                     continue
             return unless_known(answer, scope["headers"])
 
     async def _until_here(self, ask: Callable[[], _T], scope: Scope) -> _T:
         """Try again until the wait is over; Elsewhere as soon as there is an owner to ask."""
         marked = any(name == MARK for name, _ in scope["headers"])
-        step = 0
+        rounds: Rounds[None] = Rounds(self._serving.settings.wait_timeout, marked)
         while True:
             try:
                 return ask()
@@ -184,36 +188,34 @@ class KeyedRequests:
                 unavailable = elsewhere.why
             except Unavailable as e:
                 unavailable = e
-            patience = _MORE_PATIENCE.get(unavailable.code, 1) * self._wait_steps
-            if step >= patience or isinstance(unavailable, Hopeless):
+            rounds.refused(unavailable.code)
+            if isinstance(unavailable, Hopeless) or not await rounds.again():
                 raise unavailable
-            await asyncio.sleep(_WAIT_STEP)
-            step += 1
 
-    async def _ask_others(
-        self, reads: ViewReads, elsewhere: Elsewhere, raw_path: bytes, scope: Scope
+    async def _ask_other(
+        self,
+        reads: ViewReads,
+        elsewhere: Elsewhere,
+        rounds: Rounds[Holder],
+        raw_path: bytes,
+        scope: Scope,
     ) -> Answer:
-        """The first answer that is one; else the first refusal, or why there is none."""
-        assert self._forwarder is not None
+        """What the next of the holders answers, or why it does not."""
+        assert self._asker is not None
         query: bytes = scope["query_string"]
         target = raw_path + b"?" + query if query else raw_path
-        refusal: Answer | None = None
-        for member in elsewhere.members:
-            reads.counts.forwarded += 1
-            more = member is not elsewhere.members[-1]
-            try:
-                answer = await self._forwarder.forward(
-                    member, scope["method"], target, scope["headers"],
-                    timeout=_WHILE_OTHERS_ARE_LEFT if more else None,
-                )  # fmt: skip
-            except Unavailable as unavailable:
-                self._serving.peers.failed(member.id)
-                answer = problem_answer(unavailable)
-            if answer.status != 503:
-                return answer
-            refusal = refusal or answer
-        assert refusal is not None  # there was somebody to ask
-        return refusal
+        reads.counts.forwarded += 1
+        member, others_left = rounds.turn(elsewhere.partition, elsewhere.members)
+        assert member is not None
+        try:
+            answer = await self._asker.ask(
+                member, others_left, scope["method"], target, scope["headers"]
+            )
+        except Unavailable as unavailable:
+            return problem_answer(unavailable)
+        if answer.status == 503:
+            rounds.refused(code_of(answer))
+        return answer
 
     async def changes(
         self, found: KeyPath, raw_path: bytes, scope: Scope, receive: Receive, send: Send
@@ -297,6 +299,10 @@ def _read_of(reads: ViewReads, key: bytes, options: ReadOptions) -> Callable[[],
 
 def _asked_of_all(view: View, key: bytes) -> Answer:
     raise Everywhere(view, key)
+
+
+def _may_change(answer: Answer) -> bool:
+    return answer.status == 503 and RETRY_ELSEWHERE_NO not in answer.headers
 
 
 def _redirect(elsewhere: Elsewhere, raw_path: bytes, query: bytes) -> Answer:

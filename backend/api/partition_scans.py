@@ -29,6 +29,9 @@ from backend.ingest.held import HeldPartition
 PAGE_BYTES = 2 << 20  # an answer ends with the row that exceeds it
 MOST_EXAMINED = 50_000  # entries, for one answer
 MOST_EXAMINED_BYTES = 64 << 20
+# s, for one answer: the asker takes an instance that is silent for longer for a hung one
+# (`asking.WHILE_OTHERS_ARE_LEFT`)
+SLICE = 0.1
 _TURN = 1_000  # entries between two turns of the event loop
 _PIECE = 50  # entries that are read before their size is looked at
 _CAUTIOUS = 8  # entries to begin with: their values may be large
@@ -190,11 +193,11 @@ class PartitionScans:
             part.rows += zip(map(_KEY, ready), heads, _items(ready, render), strict=True)
             part.reached = frontier
             full = full or len(part.rows) >= ask.limit or size >= PAGE_BYTES
-            if frontier is None or full or pace.is_over:
+            if frontier is None or full or pace.is_over():
                 return
 
     async def _count(self, part: Part, run: _Run, pace: _Pace) -> None:
-        while not run.ended and (not pace.is_over or run.reached is None):
+        while not run.ended and (run.reached is None or not pace.is_over()):
             part.counted += len(run.read(pace.chunk))
             if pace.read(run):
                 await asyncio.sleep(0)
@@ -204,7 +207,7 @@ class PartitionScans:
     async def _top(self, part: Part, view: View, ask: Ask, run: _Run, pace: _Pace) -> None:
         ranks_of = Ranking(view, ask.by, ask.descending).of_values
         best = Best(ask.limit, MOST_RANKED_BYTES)
-        while not run.ended and (not pace.is_over or run.reached is None):
+        while not run.ended and (run.reached is None or not pace.is_over()):
             found = run.read(pace.chunk)
             ranks = ranks_of([stored[ENTRY_HEAD_SIZE:] for _, stored in found])
             worst = best.worst
@@ -273,11 +276,13 @@ class _Pace:
         self._bytes = 0
         self._turn = 0
         self._turn_bytes = 0
+        self._until = time.monotonic() + SLICE
 
-    @property
     def is_over(self) -> bool:
-        """Whether one answer may look at no more."""
-        return self.examined >= MOST_EXAMINED or self._bytes >= MOST_EXAMINED_BYTES
+        """Whether the answer has to end here."""
+        if self.examined >= MOST_EXAMINED or self._bytes >= MOST_EXAMINED_BYTES:
+            return True
+        return time.monotonic() >= self._until
 
     def read(self, run: _Run) -> bool:
         """After each chunk: whether to pause."""

@@ -29,7 +29,6 @@ _SUSPECT_FOR = 1.0  # s after a request failed, or until it is heard again
 class _Peer:
     state: str = RUNNING
     missed: int = 0
-    suspected_at: float | None = None
 
 
 class Peers:
@@ -38,6 +37,9 @@ class Peers:
     def __init__(self, on_change: Callable[[], None] = lambda: None) -> None:
         """`on_change()` is called when the state of one is another."""
         self._peers: dict[str, _Peer] = {}
+        self._suspected: dict[
+            str, float
+        ] = {}  # id -> since when; also those it shares nothing with
         self.on_change = on_change
 
     def keep(self, ids: Iterable[str]) -> None:
@@ -49,7 +51,7 @@ class Peers:
         peer = self._peers.get(id_)
         if peer is not None:
             peer.missed = 0
-            peer.suspected_at = None
+            self._suspected.pop(id_, None)
             self._turn(peer, state)
 
     def missed(self, id_: str) -> None:
@@ -62,18 +64,18 @@ class Peers:
 
     def failed(self, id_: str) -> None:
         """It has not answered a request: others are asked first for a while."""
-        peer = self._peers.get(id_)
-        if peer is not None:
-            peer.suspected_at = time.monotonic()
+        now = time.monotonic()
+        if id_ not in self._suspected:
+            # of those that are gone from the map, nothing is kept
+            self._suspected = {k: v for k, v in self._suspected.items() if now - v < _SUSPECT_FOR}
+        self._suspected[id_] = now
 
     def seems_dead(self, id_: str) -> bool:
         peer = self._peers.get(id_)
-        if peer is None:
-            return False
-        suspected = peer.suspected_at
-        return peer.state == DEAD or (
-            suspected is not None and time.monotonic() - suspected < _SUSPECT_FOR
-        )
+        if peer is not None and peer.state == DEAD:
+            return True
+        suspected = self._suspected.get(id_)
+        return suspected is not None and time.monotonic() - suspected < _SUSPECT_FOR
 
     def states(self) -> dict[str, str]:
         """id -> state, of those that are known."""

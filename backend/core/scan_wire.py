@@ -70,7 +70,7 @@ class _Question(BaseModel):
     view: str
     view_hash: str
     total: Annotated[int, Field(ge=1, le=MOST_PARTITIONS)]
-    what: Literal["rows", "count", "estimate", "top", "raw", "entries"]
+    what: Literal["rows", "bare", "count", "estimate", "top", "raw", "entries"]
     query: _QueryFields
     limit: Annotated[int, Field(ge=0, le=MOST_ROWS)]
     by: str | None

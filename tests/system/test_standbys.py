@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -134,6 +135,76 @@ def whole(backend: Backend, stale: str) -> dict[str, tuple[int, str]]:
     for item in answer.json()["items"]:
         found[f"a batch: {item['key']}"] = (item["status"], item.get("code", ""))
     return found
+
+
+def key_not_at(asked: Backend, active: str, view: str) -> str:
+    """A key of whose partition `asked` holds nothing and another one is active; any, if there is
+    none."""
+    by_role = {
+        p["id"]: {
+            role: set(p[role].get(view, [])) for role in ("topicPartitions", "standbyPartitions")
+        }
+        for p in asked.processors()["processors"]
+    }
+    here = set.union(*by_role[asked.id].values())
+    wanted = by_role[active]["topicPartitions"] - here
+    home = partition_of("murmur2")
+    keys = (key for key in TABLE if home(key.encode(), PARTITIONS) in wanted)
+    return next(keys, next(iter(TABLE)))
+
+
+def get(target: str, accept: str = "*/*") -> tuple[str, str, bytes | None, str]:
+    return "GET", target, None, accept
+
+
+def post(target: str, body: object) -> tuple[str, str, bytes | None, str]:
+    return "POST", target, json.dumps(body).encode(), "*/*"
+
+
+# by kind: what is asked, where these are the keys of the views
+ASKED_OF_A_HUNG_ONE: dict[str, Callable[[dict[str, str]], tuple[str, str, bytes | None, str]]] = {
+    "point": lambda keys: get(key_path("v", keys["v"])),
+    "search": lambda keys: post("/views/v/search", {"query": keys["v"]}),
+    "history": lambda keys: get(f"{key_path('versions', keys['versions'])}/versions"),
+    "batch": lambda _: post("/views/v/batch", {"keys": list(TABLE)}),
+    "page": lambda _: get("/views/v/keys?limit=1000"),
+    "stream": lambda _: get("/views/v/keys", "application/x-ndjson"),
+    "estimate": lambda _: get("/views/v/count"),
+    "count": lambda _: get("/views/v/count?exact=true"),
+    "top": lambda _: get("/views/v/top?by=n&limit=1000"),
+}
+
+
+def test_whatever_is_asked_a_hung_instance_is_passed_over_at_once(
+    deploy: Deploy, make_topic: MakeTopic, writer: Writer
+) -> None:
+    """While its standby is left, nobody waits for it as long as for the last one that there is."""
+    topic = make_topic(PARTITIONS)
+    writer.table(topic, {key: {"n": n} for key, n in TABLE.items()})
+    versions = {"topic": topic, "store": "versioned"}
+    backends = deploy(
+        views_toml(v={"topic": topic}, versions=versions),
+        standby_replicas="1",
+        session_timeout_ms="45000",  # the map stays as it is
+        heartbeat_interval="30",  # nobody is known to be dead
+        forward_timeout="60",
+    ).start(3)
+    first, second, _ = backends
+    settle(backends)
+    for what in ASKED_OF_A_HUNG_ONE:
+        # b1 would answer itself of what it holds; the map may be another one by now
+        keys = {view: key_not_at(first, "b2", view) for view in ("v", "versions")}
+        method, target, body, accept = ASKED_OF_A_HUNG_ONE[what](keys)
+        time.sleep(1.1)  # a suspicion has an end
+        with second.paused(), Client(first.port) as client:
+            began = time.monotonic()
+            answer = client.request(method, target, body, accept=accept)
+            took = time.monotonic() - began
+        assert answer.status == 200, (what, answer)
+        if what == "batch":
+            assert {item["status"] for item in answer.json()["items"]} == {200}
+        assert "b2" not in answer.headers["Served-By"]
+        assert took < 20, f"{what}: {took:.1f} s"
 
 
 def test_the_active_alone_of_whole_views_and_of_batches(

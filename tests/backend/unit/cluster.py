@@ -191,6 +191,8 @@ class Cluster:
         self.active = [n % instances for n in range(partitions)]
         self.standbys: list[list[int]] = [[] for _ in range(partitions)]
         self.mis_partitioned = False
+        self.hung: set[str] = set()
+        self.waits: list[float | None] = []  # s, for those that hang; None: as long as is set
         self._partition_of = partition_of(
             "murmur2" if view.partitioner == ANY_PARTITION else view.partitioner
         )
@@ -394,8 +396,11 @@ class Cluster:
         body: bytes = b"",
         timeout: float | None = None,
     ) -> Sent:
-        """As Forwarder does it, without HTTP."""
+        """As Forwarder does it, without HTTP; how long it would have waited stands in `waits`."""
         await asyncio.sleep(0)
+        if member.id in self.hung:
+            self.waits.append(timeout)
+            raise Unavailable("owner-unreachable", "It hangs.")
         if member.id not in self.nodes:
             raise Unavailable("owner-unreachable", "It was stopped.")
         answer = await self._ask(member.id, method, target, [*headers, (MARK, b"peer")], body)

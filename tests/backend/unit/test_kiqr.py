@@ -191,8 +191,8 @@ def test_a_count_of_keys_in_several_partitions_sends_no_values(tmp_path: Path) -
         sizes: list[int] = []
         forward = made.peers.forward
 
-        async def weighed(*args: Any) -> Any:
-            answer = await forward(*args)
+        async def weighed(*args: Any, **options: Any) -> Any:
+            answer = await forward(*args, **options)
             sizes.append(len(answer.body))
             return answer
 
@@ -206,7 +206,7 @@ def test_a_question_that_takes_too_long_ends(
 ) -> None:
     with world(tmp_path, ORDERS) as made, asking(made) as client:
 
-        async def forever(*_: Any) -> Any:
+        async def forever(*_: Any, **__: Any) -> Any:
             await asyncio.Event().wait()
 
         monkeypatch.setattr(made.peers, "forward", forever)

@@ -156,7 +156,7 @@ def test_an_instance_that_does_not_understand_the_question(
     orders.put_all(ENTRIES)
     refused = BadRequest("bad-request", "The body is not a question.")
 
-    async def forward(*_: Any) -> Answer:
+    async def forward(*_: Any, **__: Any) -> Answer:
         return Answer(refused.status, [], refused.body())
 
     monkeypatch.setattr(orders.peers, "forward", forward)
@@ -170,9 +170,9 @@ def test_what_a_batch_asks_of_another_instance(
     bodies: list[bytes] = []
     forward = orders.peers.forward
 
-    async def note(*question: Any) -> Answer:
+    async def note(*question: Any, **more: Any) -> Answer:
         bodies.append(question[-1])
-        return await forward(*question)
+        return await forward(*question, **more)
 
     monkeypatch.setattr(orders.peers, "forward", note)
     for query in ("", "?stale=never"):

@@ -37,7 +37,13 @@ class Peers:
         self.down: set[str] = set()
 
     async def forward(
-        self, member: Member, method: str, target: bytes, headers: list[Header], body: bytes = b""
+        self,
+        member: Member,
+        method: str,
+        target: bytes,
+        headers: list[Header],
+        body: bytes = b"",
+        timeout: float | None = None,
     ) -> Answer:
         self.asked.append((member.id, target))
         await asyncio.sleep(0)

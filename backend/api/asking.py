@@ -1,0 +1,120 @@
+"""The rule by which an instance asks others, for every kind of question.
+
+- Holders of a partition are asked one after the other: the active first, and last those that seem
+  dead or have just failed (`Serving.others`). An instance that is a holder itself may be one of
+  them (None).
+- A holder that is silent for `WHILE_OTHERS_ARE_LEFT` is passed over while another one is left to
+  ask. The last one has `QUERYABLE_FORWARD_TIMEOUT`. Whoever does not answer is suspected for a
+  while: other questions ask it last.
+- Whoever is asked says within `WHILE_OTHERS_ARE_LEFT` what it can say: a scan answers slice by
+  slice, and a marked request does not wait for long.
+- Once all holders have refused, they are asked again until `QUERYABLE_WAIT_TIMEOUT` is over since
+  the question began (for `not-up-to-offset` five times as long: a record that was written just now
+  is on its way). A refusal that neither waiting nor another instance can change ends the question
+  at once.
+- The error is then what was said last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Hashable, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+from backend.api.answer import Answer, Header
+from backend.api.forwarding import Forwarder
+from backend.api.serving import Serving
+from backend.core.errors import Unavailable
+from backend.core.topology import Member
+
+WHILE_OTHERS_ARE_LEFT = 0.4  # s
+_MARKED_WAIT = WHILE_OTHERS_ARE_LEFT / 2  # s; the asker goes on asking
+_STEP = 0.02  # s between two rounds
+_MORE_PATIENCE = {"not-up-to-offset": 5}
+
+Holder = Member | None
+"""None: this instance itself."""
+
+_H = TypeVar("_H", bound=Hashable)
+
+
+class Turn(NamedTuple, Generic[_H]):
+    """Whom to ask now, and whether another one is left to ask after it."""
+
+    holder: _H
+    others_left: bool
+
+
+class Rounds(Generic[_H]):
+    """One question: in each round every partition that is still open is asked of one holder."""
+
+    def __init__(self, wait: float, marked: bool = False) -> None:
+        """`wait`: QUERYABLE_WAIT_TIMEOUT (s). `marked`: another instance asks, and asks again."""
+        self._began = time.monotonic()
+        self._wait = wait
+        self._marked = marked
+        self._patience = 1
+        self._tried: dict[int, set[_H]] = {}
+        self._turns: dict[int, Turn[_H]] = {}
+
+    def turn(self, partition: int, holders: Sequence[_H]) -> Turn[_H]:
+        """The next of a partition's holders, the same one within a round; after the last the first
+        again."""
+        if partition in self._turns:
+            return self._turns[partition]
+        tried = self._tried.setdefault(partition, set())
+        if tried.issuperset(holders):
+            tried.clear()
+        holder = next(each for each in holders if each not in tried)
+        tried.add(holder)
+        turn = self._turns[partition] = Turn(holder, not tried.issuperset(holders))
+        return turn
+
+    def refused(self, code: str) -> None:
+        """Some codes are worth a longer wait."""
+        self._patience = max(self._patience, _MORE_PATIENCE.get(code, 1))
+
+    async def again(self) -> bool:
+        """After a round in which something stayed open: True if there is another round. Pauses
+        where nobody is left that has not been asked."""
+        others_left = any(turn.others_left for turn in self._turns.values())
+        self._turns.clear()
+        if others_left:
+            return True
+        wait = self._patience * self._wait
+        if time.monotonic() - self._began >= (min(wait, _MARKED_WAIT) if self._marked else wait):
+            return False
+        await asyncio.sleep(_STEP)
+        return True
+
+
+class Asker:
+    """Asks other instances, and notes which of them do not answer."""
+
+    def __init__(self, serving: Serving, forwarder: Forwarder) -> None:
+        self._serving = serving
+        self._forwarder = forwarder
+
+    def rounds(self) -> Rounds[Holder]:
+        """For one question."""
+        return Rounds(self._serving.settings.wait_timeout)
+
+    async def ask(
+        self,
+        member: Member,
+        others_left: bool,
+        method: str,
+        target: bytes,
+        headers: list[Header],
+        body: bytes = b"",
+    ) -> Answer:
+        """What it answers, whatever that is; Unavailable if it is silent for too long."""
+        timeout = WHILE_OTHERS_ARE_LEFT if others_left else None
+        try:
+            return await self._forwarder.forward(
+                member, method, target, headers, body, timeout=timeout
+            )
+        except Unavailable:
+            self._serving.peers.failed(member.id)
+            raise
