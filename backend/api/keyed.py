@@ -156,8 +156,7 @@ class KeyedRequests:
         scope: Scope,
     ) -> Answer:
         """The answer, from wherever it is to be had; Problem."""
-        assert self._asker is not None
-        rounds = self._asker.rounds()
+        rounds: Rounds[Holder] | None = None  # what is here needs none
         while True:
             try:
                 answer = await self._until_here(ask, scope)
@@ -169,6 +168,8 @@ class KeyedRequests:
             except Elsewhere as elsewhere:
                 if options.redirect:
                     return _redirect(elsewhere, raw_path, scope["query_string"])
+                assert self._asker is not None
+                rounds = rounds or self._asker.rounds()
                 answer = await self._ask_other(reads, elsewhere, rounds, raw_path, scope)
                 # each time the map and what is here are looked at anew
                 if _may_change(answer) and await rounds.again():
@@ -177,8 +178,8 @@ class KeyedRequests:
 
     async def _until_here(self, ask: Callable[[], _T], scope: Scope) -> _T:
         """Try again until the wait is over; Elsewhere as soon as there is an owner to ask."""
+        rounds: Rounds[None] | None = None  # what can be answered at once needs none
         marked = any(name == MARK for name, _ in scope["headers"])
-        rounds: Rounds[None] = Rounds(self._serving.settings.wait_timeout, marked)
         while True:
             try:
                 return ask()
@@ -188,6 +189,7 @@ class KeyedRequests:
                 unavailable = elsewhere.why
             except Unavailable as e:
                 unavailable = e
+            rounds = rounds or Rounds(self._serving.settings.wait_timeout, marked)
             rounds.refused(unavailable.code)
             if isinstance(unavailable, Hopeless) or not await rounds.again():
                 raise unavailable
