@@ -5,7 +5,7 @@
 A list (RFC 9110, 5.6.1) of `instance; role`. The instance that was asked comes first if it has read
 anything itself; then those that read as a standby; then the others. After `MOST_NAMED` elements
 stands `+n`: so many more are not named. An element without a role is an instance of an older
-version, which does not say its role.
+version, which does not say its role, or of a newer one with a role that is not known here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from backend.api.answer import Header
-from backend.core.topology import ACTIVE
+from backend.core.topology import ACTIVE, ROLES
 
 MOST_NAMED = 16
 
@@ -27,7 +27,8 @@ class Answerers:
         self._found: set[tuple[str, str]] = set()
 
     def add(self, instance: str, roles: Iterable[str]) -> None:
-        self._found.update((instance, role) for role in roles)
+        """What is no role that is known here (a newer instance's) is left out."""
+        self._found.update((instance, role if role in ROLES else "") for role in roles)
 
     def headers(self, me: str) -> list[Header]:
         """The header; none where nobody has read anything. `me`: the instance that was asked."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.api.answerers import MOST_NAMED, Answerers
+from backend.api.answerers import MOST_NAMED, Answerers, roles_said
 from tests.backend.unit.cluster import Cluster
 from tests.backend.unit.examples import ORDERS
 from tests.reference import Record
@@ -120,3 +120,11 @@ def test_of_many_not_all_are_named_but_all_are_counted() -> None:
     assert named[:3] == ["b07; active", "b39; standby", "old"]
     assert len(named) == MOST_NAMED + 1
     assert named[-1] == f"+{42 - MOST_NAMED}"
+
+
+def test_what_another_instance_says_is_a_role_or_nothing() -> None:
+    answerers = Answerers()
+    answerers.add("b2", roles_said([(b"served-by", b"b2; active, b2;standby, b2; x\r\ny: z")]))
+    answerers.add("b3", roles_said([(b"content-type", b"application/json")]))
+    [(_, value)] = answerers.headers("b1")
+    assert value == b"b2, b2; standby, b3, b2; active"
