@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain, islice, pairwise
+from itertools import chain, pairwise
 from typing import cast
 
 from backend.api.answer import JSON, Answer, Header
@@ -25,9 +25,11 @@ from backend.core.scan import Query
 from backend.ingest.protocols import Store
 
 MAX_LIMIT = 1000
+MOST_PAGE_BYTES = 4 << 20  # a page ends with the item that exceeds it
+MOST_EXAMINED = 5_000  # entries for one page
 
-Item = tuple[bytes, bytes]
-"""A stored key, and the JSON of what is there."""
+Item = tuple[bytes, bytes | None]
+"""A stored key, and the JSON of what is there; None: nothing that is asked for."""
 
 
 @dataclass(frozen=True)
@@ -66,21 +68,31 @@ class History:
         return answer
 
     def page(self, key: bytes, span: Span, store: Store, headers: list[Header]) -> Answer:
-        """One page of what a store has of the key; what the store raises, BadRequest."""
+        """One page of what a store has of the key; what the store raises, BadRequest. It ends after
+        so many items, bytes or entries looked at: others wait meanwhile."""
         question = self._question(key, span)
         past = None if span.cursor is None else decode_cursor(question, span.cursor)
-        page = list(islice(self._items(store, key, span, past), span.limit + 1))
-        shown = page[: span.limit]
+        shown: list[bytes] = []
+        size = examined = 0
+        reached = b""
         following = b"null"
-        if len(page) > span.limit:
-            following = b'"%b"' % encode_cursor(question, shown[-1][0]).encode()
+        for stored_key, item in self._items(store, key, span, past):
+            full = len(shown) == span.limit or size > MOST_PAGE_BYTES
+            if (full and item is not None) or examined == MOST_EXAMINED:
+                following = b'"%b"' % encode_cursor(question, reached).encode()
+                break
+            examined += 1
+            reached = stored_key
+            if item is not None:
+                shown.append(item)
+                size += len(item)
         return Answer(
             200,
             [*headers, JSON],
             b'{"key":%b,"items":[%b],"next":%b}'
             % (
                 self.view.key_codec.to_json(key),
-                b",".join([item for _, item in shown]),
+                b",".join(shown),
                 following,
             ),
         )
@@ -113,11 +125,12 @@ class History:
     ) -> Iterator[Stored]:
         if past is not None:
             low, high = (low, past) if span.descending else (max(low, past + b"\0"), high)
-        found = store.scan(low, high, backwards=span.descending)
-        return (entry for entry in found if not is_deleted(entry[1]))
+        return store.scan(low, high, backwards=span.descending)
 
-    def _without_key(self, key: bytes, entry: Stored) -> bytes:
-        """An item as in questions about the whole view; a page says its key once."""
+    def _without_key(self, key: bytes, entry: Stored) -> bytes | None:
+        """An item as in questions about the whole view; a page says its key once. None: deleted."""
+        if is_deleted(entry[1]):
+            return None
         [item] = self._items_of((entry,))
         return b"{" + item[len(b'{"key":%b,' % self.view.key_codec.to_json(key)) :]
 
@@ -151,8 +164,8 @@ class Sessions(History):
             key, _later(span.first, horizon(self.view, store.stream_time))
         )
         for entry in self._scan(store, low, high, span, past):
-            if span.last is None or layout.entry_key(entry[0]).start <= span.last:
-                yield entry[0], self._without_key(key, entry)
+            begins_in_time = span.last is None or layout.entry_key(entry[0]).start <= span.last
+            yield entry[0], self._without_key(key, entry) if begins_in_time else None
 
 
 class Versions(History):
@@ -197,15 +210,17 @@ class Versions(History):
         self, layout: VersionedLayout, found: Stored, following: Stored | None
     ) -> Iterator[Item]:
         stored_key, stored = found
-        if not is_deleted(stored):
-            yield (
-                stored_key,
-                b'{"valid_from":%d,"valid_to":%b,"value":%b}'
-                % (
-                    *validity(layout, found, following),
-                    self.view.value_codec.to_json(stored[ENTRY_HEAD_SIZE:]),
-                ),
-            )
+        if is_deleted(stored):
+            yield stored_key, None
+            return
+        yield (
+            stored_key,
+            b'{"valid_from":%d,"valid_to":%b,"value":%b}'
+            % (
+                *validity(layout, found, following),
+                self.view.value_codec.to_json(stored[ENTRY_HEAD_SIZE:]),
+            ),
+        )
 
 
 def _later(first: int | None, least: int) -> int:

@@ -29,6 +29,7 @@ from backend.api.request_body import read_body
 from backend.api.serving import Serving
 from backend.core.cursor import encode_cursor
 from backend.core.errors import BadRequest, MethodNotAllowed, Problem, Unavailable
+from backend.core.limits import MOST_BATCH_BYTES
 from backend.core.paths import Paths, ViewPath
 from backend.core.ranking import MOST_RANKED_BYTES, Best, Ranking
 from backend.core.scan import (
@@ -63,7 +64,7 @@ log = logging.getLogger(__name__)
 Respond = Callable[[Answer, str, Send], Awaitable[None]]
 
 BATCH_PATH = b"/internal/batch"
-MOST_BODY = 8 << 20
+_MOST_INTERNAL = 9 << 20  # bytes of another instance's batch; older ones take 8 MiB of keys
 # at once: scans hold a page of every owner, batches a body, other instances a page of our own
 _MOST = {"scan": 64, "batch": 256, "internal": 256}
 _PAGE_BUDGET = 1.0  # s, after which a page ends with what it has
@@ -134,7 +135,7 @@ class Queries:
             raise MethodNotAllowed(method, "POST")
         assert self._batches is not None
         of_batch = raw_path == BATCH_PATH
-        body = await read_body(receive, MOST_BODY if of_batch else MOST_ASK_BYTES)
+        body = await read_body(receive, _MOST_INTERNAL if of_batch else MOST_ASK_BYTES)
         try:
             if of_batch:
                 return await self._batches.asked(body)
@@ -162,7 +163,8 @@ class Queries:
             assert self._batches is not None
             refuse_store(view, KEYS)
             options = batch_options(raw_query)
-            return await self._batches.answer(view, await read_body(receive, MOST_BODY), options)
+            body = await read_body(receive, MOST_BATCH_BYTES)
+            return await self._batches.answer(view, body, options)
         kind = resource if resource in ("count", "top") else "page"
         if kind == "page" and method == "GET" and _wants_lines(scope["headers"]):
             kind = "stream"

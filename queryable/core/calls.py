@@ -6,11 +6,12 @@ what is below it (errors.py) is raised for all that is no answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 from urllib.parse import quote
 
+from backend.core.limits import MOST_BATCH_BYTES, MOST_JSON_PARTS, json_parts
 from queryable.core.answers import (
     Answer,
     Appended,
@@ -92,7 +93,7 @@ def get_many(
     stale: Stale | None = None,
     timeout: float | None = None,
 ) -> Call[list[Answer]]:
-    """The answers to many keys, in their order, 1,000 a request.
+    """The answers to many keys, in their order, 1,000 a request; fewer where they are large.
 
     `timeout` is for each request. Within a session keys are asked for one by one: a batch cannot
     say what it must have seen, and does not tell what it has.
@@ -109,9 +110,8 @@ def get_many(
     target = Parameters().add("stale", stale).after(f"/views/{described.name}/batch")
     written = [described.key.written(key) for key in asked]
     from_json = described.value.from_json
-    for start in range(0, len(asked), MOST_KEYS):
-        some = asked[start : start + MOST_KEYS]
-        body = b'{"keys":[%b]}' % b",".join(written[start : start + MOST_KEYS])
+    for start, end, body in batches_of(written):
+        some = asked[start:end]
         question = posted(target, body, is_safe=True)
         answer = yield from core.ask(question, core.until(timeout))
         said = parsed(answer)
@@ -132,6 +132,23 @@ def get_many(
             # of this key's partition alone: the point read waits, and says why
             answers[number] = yield from get(core, view, key, stale=stale, timeout=timeout)
     return answers
+
+
+def batches_of(written: list[bytes]) -> Iterator[tuple[int, int, bytes]]:
+    """Keys in JSON as bodies of batches that no instance refuses for their size; each with the
+    numbers of its first key and of the first behind it."""
+    for start in range(0, len(written), MOST_KEYS):
+        yield from _fitting(written, start, min(start + MOST_KEYS, len(written)))
+
+
+def _fitting(written: list[bytes], start: int, end: int) -> Iterator[tuple[int, int, bytes]]:
+    body = b'{"keys":[%b]}' % b",".join(written[start:end])
+    if end - start == 1 or (len(body) <= MOST_BATCH_BYTES and json_parts(body) <= MOST_JSON_PARTS):
+        yield start, end, body
+        return
+    middle = (start + end) // 2
+    yield from _fitting(written, start, middle)
+    yield from _fitting(written, middle, end)
 
 
 def scan(

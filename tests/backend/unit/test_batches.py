@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.api.queries import MOST_BODY
 from backend.api.versions import VersionedReads
 from backend.core.batch import parse_batch
 from backend.core.errors import StoreError
+from backend.core.limits import MOST_BATCH_BYTES
 from tests.backend.unit.examples import ORDERS, view
 from tests.backend.unit.world import World, world
 
@@ -121,9 +121,9 @@ def test_bounds(orders: World) -> None:
     assert len(orders.batch(["a"] * 1000).json["items"]) == 1000
     body = orjson.dumps({"keys": ["a"] * 1001})
     assert orders.code("batch", 400, method="POST", body=body) == "too-many-keys"
-    large = b'{"keys":[]}' + b" " * MOST_BODY
+    large = b'{"keys":[]}' + b" " * MOST_BATCH_BYTES
     assert orders.code("batch", 400, method="POST", body=large) == "body-too-large"
-    assert orders.ask("batch", method="POST", body=large[:MOST_BODY]).status == 200
+    assert orders.ask("batch", method="POST", body=large[:MOST_BATCH_BYTES]).status == 200
     assert orders.code("batch?limit=1", 400, method="POST") == "unknown-parameter"
     assert orders.code("batch?stale=maybe", 400, method="POST") == "bad-parameter"
 
