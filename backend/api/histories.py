@@ -73,15 +73,14 @@ class History:
         question = self._question(key, span)
         past = None if span.cursor is None else decode_cursor(question, span.cursor)
         shown: list[bytes] = []
-        size = examined = 0
+        size = 0
         reached = b""
         following = b"null"
-        for stored_key, item in self._items(store, key, span, past):
+        for examined, (stored_key, item) in enumerate(self._items(store, key, span, past)):
             full = len(shown) == span.limit or size > MOST_PAGE_BYTES
             if (full and item is not None) or examined == MOST_EXAMINED:
                 following = b'"%b"' % encode_cursor(question, reached).encode()
                 break
-            examined += 1
             reached = stored_key
             if item is not None:
                 shown.append(item)
