@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
@@ -20,7 +20,7 @@ from backend.api.answerers import Answerers
 from backend.api.asking import Asker, Holder, Turn
 from backend.api.forwarding import Forwarder
 from backend.api.holders import refusal
-from backend.api.partials import Partial, partials_of, rows_apart, too_many
+from backend.api.partials import Bound, Partial, partials_of, rows_apart
 from backend.api.partition_scans import PartitionScans, worst
 from backend.api.serving import Serving
 from backend.core.errors import Hopeless, Unavailable
@@ -33,6 +33,7 @@ SCAN_PATH = b"/internal/scan"
 
 MOST_PAGE_BYTES = 4 << 20  # a page ends with the item that exceeds it
 MOST_ENTRIES = 10_000  # of one key, where all partitions are asked for it
+MOST_ENTRIES_BYTES = 16 << 20
 _ENTRIES_PAGE = 2_000
 
 _WHY = {
@@ -257,7 +258,7 @@ class Gatherer:
         """What each partition has of the one key that `query` asks for: RAW its value, ENTRIES all
         that is stored, deletes too. Unavailable, BadRequest where it is too much."""
         ask = Ask(view.name, view.hash, self.total(view), what, query, _ENTRIES_PAGE)
-        return await partials_of(self.ask, ask, freshness.note, MOST_ENTRIES)
+        return await partials_of(self.ask, ask, freshness.note, _bound())
 
     async def page(
         self, view: View, page: Page, freshness: Freshness, budget: float, what: str = ROWS
@@ -292,17 +293,17 @@ class Gatherer:
         where it is too much."""
         low, high = view.layout.key_range(key, key)
         found: list[tuple[bytes, bytes]] = []
+        bound = _bound()
         steps = self.rows(
             view, replace(query, low=low, high=high), _ENTRIES_PAGE, None, freshness, ENTRIES
         )
         async with aclosing(steps):
             async for rows, _ in steps:
                 found += [(stored_key, head + value) for stored_key, head, value in rows]
-                if len(found) > MOST_ENTRIES:
-                    raise too_many(MOST_ENTRIES)
+                bound.add(rows)
         return found
 
-    async def walk(self, ask: Ask, budget: float, take: Callable[[Part], None]) -> None:
+    async def walk(self, ask: Ask, budget: float, take: Callable[[Part], Awaitable[None]]) -> None:
         """Hands each partition's answers to `take`, slice by slice; for what needs no order.
 
         All owners at once, and each one's partitions in turn: two at a time would be no faster
@@ -319,7 +320,7 @@ class Gatherer:
                     if time.monotonic() > deadline:
                         raise Unavailable("took-too-long", f"It took more than {budget:.0f} s.")
                     [(_, part)] = await self.ask(ask, [partition], after)
-                    take(part)
+                    await take(part)
                     after = part.reached
                     if after is None:
                         return
@@ -334,6 +335,10 @@ class Gatherer:
                 if isinstance(each, Unavailable | Enough):
                     raise each from None
             raise
+
+
+def _bound() -> Bound:
+    return Bound(MOST_ENTRIES, MOST_ENTRIES_BYTES)
 
 
 def _head(row: Row) -> bytes:

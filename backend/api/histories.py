@@ -99,14 +99,20 @@ class History:
     def all_items(self, key: bytes, span: Span, store: Store) -> list[bytes]:
         """All that a store has of the key within the span; BadRequest if that is more than its
         limit."""
-        found = list(islice(self._items(store, key, span, None), span.limit + 1))
-        if len(found) > span.limit:
-            raise BadRequest(
-                "too-many-entries",
-                f"One partition has more than {span.limit} {self.resource} of the key: narrow the "
-                f"bounds, or set limit ({MAX_LIMIT} at most); there are no pages of partials=all.",
-            )
-        return [item for _, item in found]
+        found: list[bytes] = []
+        size = 0
+        for examined, (_, item) in enumerate(self._items(store, key, span, None)):
+            if item is not None:
+                found.append(item)
+                size += len(item)
+            if len(found) > span.limit or size > MOST_PAGE_BYTES or examined == MOST_EXAMINED:
+                raise BadRequest(
+                    "too-many-entries",
+                    f"One partition has more than {span.limit} {self.resource} of the key, or "
+                    f"{MOST_PAGE_BYTES >> 20} MiB: narrow the bounds, or set limit ({MAX_LIMIT} at "
+                    f"most); there are no pages of partials=all.",
+                )
+        return found
 
     def wanted(self, span: Span, stale: str | None) -> Query:
         """The entries that a page needs, where they are asked of all partitions. Of versions all:

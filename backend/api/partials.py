@@ -146,9 +146,9 @@ async def rows_apart(
 
 
 async def partials_of(
-    asking: Asking, ask: Ask, note: Callable[[Part], None], most: int
+    asking: Asking, ask: Ask, note: Callable[[Part], None], bound: Bound
 ) -> list[Partial]:
-    """All rows of `ask`, partition by partition; Unavailable, BadRequest for more than `most`."""
+    """All rows of `ask`, partition by partition; Unavailable, and what `bound` raises."""
 
     async def of(partition: int) -> Partial:
         found = Partial(partition, [])
@@ -158,8 +158,7 @@ async def partials_of(
             note(part)
             found.stream_time = part.stream_time
             found.rows += part.rows
-            if len(found.rows) > most:
-                raise too_many(most)
+            bound.add(part.rows)
             after = part.reached
             if after is None:
                 return found
@@ -167,9 +166,21 @@ async def partials_of(
     return list(await asyncio.gather(*map(of, range(ask.total))))
 
 
-def too_many(most: int) -> BadRequest:
-    return BadRequest(
-        "too-many-entries",
-        f"The key has more than {most} entries within these bounds, which may be in any partition: "
-        f"narrow them.",
-    )
+class Bound:
+    """How much of one key is held at once, where all partitions are asked for it."""
+
+    def __init__(self, entries: int, size: int) -> None:
+        """`size`: bytes of values."""
+        self._entries, self._size = entries, size
+        self._held = self._held_bytes = 0
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """BadRequest where it is too much."""
+        self._held += len(rows)
+        self._held_bytes += sum([len(value) for _, _, value in rows])
+        if self._held > self._entries or self._held_bytes > self._size:
+            raise BadRequest(
+                "too-many-entries",
+                f"The key has more than {self._entries} entries or {self._size >> 20} MiB within "
+                f"these bounds, which may be in any partition: narrow them.",
+            )

@@ -5,6 +5,7 @@ Parses and writes; what is asked of whom stands in `gathering` and `batches`.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -31,7 +32,7 @@ from backend.core.cursor import encode_cursor
 from backend.core.errors import BadRequest, MethodNotAllowed, Problem, Unavailable
 from backend.core.limits import MOST_BATCH_BYTES
 from backend.core.paths import Paths, ViewPath
-from backend.core.ranking import MOST_RANKED_BYTES, Best, Ranking
+from backend.core.ranking import MOST_RANKED_BYTES, Best, Ranked, Ranking
 from backend.core.scan import (
     KEYS,
     PARAMETERS,
@@ -44,6 +45,7 @@ from backend.core.scan import (
     parse_parameters,
     refuse_custom,
     refuse_store,
+    slices,
     stale_of,
 )
 from backend.core.scan_wire import (
@@ -307,7 +309,7 @@ class Queries:
                 count += part.counted
         elif not self._serving.held.is_scattered(view):
 
-            def take(part: Part) -> None:
+            async def take(part: Part) -> None:
                 nonlocal count
                 freshness.note(part)
                 count += part.counted
@@ -336,17 +338,20 @@ class Queries:
         )
         best = Best(limit, MOST_RANKED_BYTES)
 
-        def take(part: Part) -> None:
+        async def take(part: Part) -> None:
             freshness.note(part)
-            try:
-                ranks = ranks_of([item for _, _, item in part.rows])
-            except (ValueError, KeyError, TypeError):  # another instance's, and no items
-                raise Unavailable("owner-unreachable", "An answer cannot be read.") from None
-            ranked = [
-                (rank, key, item)
-                for rank, (key, _, item) in zip(ranks, part.rows, strict=True)
-                if rank is not None
-            ]
+            ranked: list[Ranked] = []
+            for rows in slices(part.rows):
+                try:
+                    ranks = ranks_of([item for _, _, item in rows])
+                except (ValueError, KeyError, TypeError):  # another instance's, and no items
+                    raise Unavailable("owner-unreachable", "An answer cannot be read.") from None
+                ranked += [
+                    (rank, key, item)
+                    for rank, (key, _, item) in zip(ranks, rows, strict=True)
+                    if rank is not None
+                ]
+                await asyncio.sleep(0)  # what was parsed may be large
             best.add(ranked, part.complete)
 
         scattered = self._serving.held.is_scattered(view)
@@ -356,7 +361,7 @@ class Queries:
             # a key may be in two partitions: its newest entry counts
             best = Best(limit, MOST_RANKED_BYTES)
             async for rows, _ in gatherer.rows(view, query, _STREAM_PAGE, None, freshness):
-                take(Part(rows, lag=freshness.lag, staleness=freshness.staleness))
+                await take(Part(rows, lag=freshness.lag, staleness=freshness.staleness))
         if best.short:
             raise BadRequest(
                 "too-many-entries",

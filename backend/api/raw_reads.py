@@ -144,7 +144,7 @@ class RawReads:
         assert self._gatherer is not None
         counted = 0
 
-        def take(part: Part) -> None:
+        async def take(part: Part) -> None:
             nonlocal counted
             freshness.note(part)
             counted += part.counted

@@ -7,7 +7,7 @@ certain as far as the run that reached least: the *frontier*.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
@@ -259,6 +259,16 @@ def distinct(rows: list[_AnyRow], head: Callable[[_AnyRow], bytes]) -> list[_Any
 def _age(head: bytes) -> tuple[int, int]:
     timestamp, offset, _ = decode_entry(head)
     return timestamp, offset
+
+
+def slices(rows: Sequence[Row], size: int = 1 << 18) -> Iterator[Sequence[Row]]:
+    """The rows, some at a time: a slice ends with the row with which it has `size` bytes."""
+    start = held = 0
+    for end, row in enumerate(rows, 1):
+        held += len(row[2])
+        if held >= size or end == len(rows):
+            yield rows[start:end]
+            start, held = end, 0
 
 
 def first_of(keys: Sequence[bytes], backwards: bool) -> bytes:

@@ -104,3 +104,14 @@ def test_what_comes_in_time_is_answered_whatever_was_before(backend: Backend) ->
                     assert part, answer
                     answer += part
                 assert answer.startswith(b"HTTP/1.1 200 ")
+
+
+def test_an_upgrade_is_refused(backend: Backend) -> None:
+    """A connection that became something else would know none of these bounds."""
+    upgrade = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    key = b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    answer = answered(backend.port, b"GET /views HTTP/1.1\r\nHost: t\r\n" + upgrade + key)
+    assert answer.split(b" ")[1] in (b"400", b"403", b"426", b"500"), answer
+    h2c = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
+    request = b"GET /views HTTP/1.1\r\nHost: t\r\n" + h2c + b"Connection: close\r\n\r\n"
+    assert not answered(backend.port, request).startswith(b"HTTP/1.1 101")

@@ -10,6 +10,8 @@ from typing import Any
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from backend.api import partition_scans
 from backend.api.parameters import point_parameters, span_parameters
@@ -19,7 +21,7 @@ from backend.core.batch import parse_batch, parse_members, parse_search
 from backend.core.codecs import KEY_CODECS
 from backend.core.errors import BadRequest
 from backend.core.ranking import Ranking
-from backend.core.scan import PARAMETERS, parse_page, parse_parameters
+from backend.core.scan import PARAMETERS, parse_page, parse_parameters, slices
 from backend.core.times import parse_time
 from tests.backend.unit.examples import ORDERS
 from tests.backend.unit.world import World, world
@@ -180,3 +182,29 @@ def test_a_deep_body_is_refused() -> None:
     deep = b"[" * 30_000 + b"]" * 30_000
     refused(lambda: parse_batch(b'{"keys":[%b]}' % deep, exact=True))
     refused(lambda: parse_search(b'{"query":%b}' % deep))
+
+
+@given(st.lists(st.integers(0, 9)), st.integers(1, 20))
+def test_slices_are_all_of_the_rows(sizes: list[int], most: int) -> None:
+    rows = [(b"%d" % number, b"", b"x" * size) for number, size in enumerate(sizes)]
+    found = [list(some) for some in slices(rows, most)]
+    assert [row for some in found for row in some] == rows
+    for some in found:
+        assert sum(len(row[2]) for row in some[:-1]) < most
+
+
+def test_a_ranking_is_merged_in_turns(orders: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an owner sends has up to 4 MiB, which were parsed at once."""
+    value = b'{"n":1,"text":"%b"}' % (b"x" * 100_000)
+    orders.put_all({b"%d" % number: value for number in range(30)})
+    sizes: list[int] = []
+    of_items = Ranking.of_items
+
+    def noted(ranking: Ranking, items: list[bytes]) -> Any:
+        sizes.append(sum(map(len, items)))
+        return of_items(ranking, items)
+
+    monkeypatch.setattr(Ranking, "of_items", noted)
+    assert len(orders.ask("top?by=n&limit=30").json["items"]) == 30
+    assert sum(sizes) > 3_000_000
+    assert max(sizes) < 400_000
