@@ -1,0 +1,31 @@
+"""Who opened a connection closes it first when it is idle: no request comes upon a closing one."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+
+from backend.api.forwarding import Forwarder
+
+ROOT = Path(__file__).parents[3]
+
+
+def seconds(path: str, pattern: str) -> float:
+    [found] = re.findall(pattern, (ROOT / path).read_text(), re.MULTILINE)
+    return float(found)
+
+
+def test_nginx_and_other_instances_close_idle_connections_before_a_backend_does() -> None:
+    backend = seconds("backend/gunicorn_conf.py", r"^keepalive = (\d+)")
+    upstream = r"upstream backends \{[^}]*\}[^}]*?keepalive_timeout (\d+)s;"
+    assert seconds("nginx.conf", upstream) + 10 <= backend
+
+    async def peers() -> list[float]:
+        forwarder = Forwarder("b1", 1.0)
+        sessions = (forwarder._session, forwarder._streams)
+        found = [float(session.connector._keepalive_timeout) for session in sessions]  # type: ignore[union-attr]
+        await forwarder.close()
+        return found
+
+    assert max(asyncio.run(peers())) + 10 <= backend
