@@ -3,7 +3,8 @@
 The facts are read from the sources of KIQR at commit 7165059 (0.0.2-SNAPSHOT) and of Kafka Streams
 0.10.2.0: the server's routes (`RestKiqrServerVerticle`), what its workers make of exceptions
 (`AbstractQueryVerticle`), and what its Java client makes of statuses
-(`GenericBlockingRestKiqrClientImpl`). Its client is in no package registry.
+(`GenericBlockingRestKiqrClientImpl`). What its routes answer was seen on the routes themselves, and
+the exceptions in its client. Neither is whole in a package registry: this is the table of both.
 """
 
 from __future__ import annotations
