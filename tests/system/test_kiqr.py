@@ -54,6 +54,10 @@ def backends(
     module_deploy: Deploy, make_topic: MakeTopic, writer: Writer
 ) -> Iterator[list[Backend]]:
     text, numbers, window, session, versions = (make_topic(PARTITIONS) for _ in range(5))
+    strewn = make_topic(PARTITIONS)
+    for n in range(PARTITIONS):
+        # each key is in all partitions
+        writer.send_timed(strewn, [(key.encode(), b"%d" % n, NOW + n, n) for key in KEYS])
     writer.send(text, ((key.encode(), json.dumps(key).encode()) for key in KEYS))
     writer.send(text, [(b"gone", b"1"), (b"gone", None)])
     writer.send(numbers, ((long(n), double(n / 2)) for n in NUMBERS))
@@ -67,6 +71,7 @@ def backends(
             writer.send_timed(versions, [(raw, long(n), NOW + n, place(raw))])
     views = views_toml(
         text={"topic": text, "value": "string"},
+        strewn={"topic": strewn, "value": "string", "partitioner": "none"},
         numbers={"topic": numbers, "key": "int64", "value": "float64"},
         windows={"topic": window, "store": "window", "window_size": "1m", "value": "int64"},
         sessions={"topic": session, "store": "session", "value": "int64"},
@@ -126,6 +131,15 @@ def test_all_values_and_those_of_a_range(backends: list[Backend]) -> None:
     versions = ask(backends, "kv/versions", **latest).json()["results"]
     assert versions == {b64(key): b64(long(3)) for key in KEYS}
     assert ask(backends, "kv/numbers/count").json() == {"count": len(NUMBERS)}
+
+
+def test_keys_in_several_partitions(backends: list[Backend]) -> None:
+    for _ in range(3):
+        assert ask(backends, "kv/strewn/count").json() == {"count": len(KEYS)}
+    newest = {b64(key): b64(b"%d" % (PARTITIONS - 1)) for key in KEYS}
+    assert ask(backends, "kv/strewn", **STRINGS).json() == {"results": newest}
+    answer = ask(backends, f"kv/strewn/values/{b64('a')}", **STRINGS)
+    assert answer.json() == {"value": newest[b64("a")]}
 
 
 def test_windows_and_sessions_of_a_key(backends: list[Backend]) -> None:
