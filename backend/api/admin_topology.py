@@ -14,6 +14,7 @@ from backend.api.status import instance_document, pipeline_document
 from backend.core.pipelines import FAILED, STOPPED
 from backend.core.progress import ANSWERABLE
 from backend.core.topology import Member
+from backend.core.views import CHANGELOG
 
 _TIMEOUT = 1.0  # s without a byte from an instance
 _DEADLINE = 2.0  # s for all of them
@@ -279,11 +280,12 @@ def _warnings(serving: Serving, name: str, placement: list[dict[str, Any]]) -> l
         )
     misplaced = sum(p.get("mis_partitioned") or 0 for p in placement)
     if misplaced or (placed is not None and placed.mis_partitioned):
+        producers = "" if topic.endswith(CHANGELOG) else " or of the topic's producers"
         warn(
             "mis-partitioned",
             f"{_records(misplaced) if misplaced else 'Some records are'} not where the view's "
-            f"partitioner would put them: misses are answered with 503. Correct the partitioner "
-            f"of the view or of the topic's producers.",
+            f"partitioner would put them: all partitions are asked for each key. Correct the "
+            f"partitioner of the view{producers}.",
         )
     facts = serving.watcher.facts(topic)
     counts = {placed.built_partitions if placed else 0, facts.partitions if facts else 0, count}

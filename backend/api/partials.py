@@ -17,6 +17,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
 
+from backend.core import layouts
 from backend.core.errors import BadRequest, Hopeless
 from backend.core.records import decode_entry, is_deleted
 from backend.core.scan import Part, Row, cut, first_of
@@ -118,9 +119,14 @@ async def rows_apart(
     until it is known to be whole. Unavailable, Hopeless where it is not."""
     compared = Apart(view, ask.what == ENTRIES)
     backwards = ask.query.backwards
-    reached: dict[int, bytes | None] = dict.fromkeys(range(ask.total), after)
+    begin = after
+    if after is not None and view.store == "session":
+        # the sessions before of the same key: only compared with those behind
+        key = after[:-16]
+        begin = layouts.after(key) if backwards else key
+    reached: dict[int, bytes | None] = dict.fromkeys(range(ask.total), begin)
     pending: list[PlacedRow] = []
-    frontier = after
+    frontier = begin
     while True:
         behind = [partition for partition, key in reached.items() if key == frontier]
         answered = await asyncio.gather(
@@ -140,6 +146,8 @@ async def rows_apart(
         pending = pending[certain:]
         if ask.what != ENTRIES:
             rows = [row for row in rows if not is_deleted(row[1])]
+        if begin != after and after is not None:
+            rows = [row for row in rows if (row[0] < after if backwards else row[0] > after)]
         yield rows, frontier
         if frontier is None:
             return

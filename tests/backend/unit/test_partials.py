@@ -118,11 +118,11 @@ def test_partial_windows(tmp_path: Path) -> None:
 @pytest.mark.parametrize("order", ["asc", "desc"])
 def test_sessions_of_two_tasks_might_have_been_one(tmp_path: Path, order: str) -> None:
     with cluster(tmp_path, topic=CHANGELOG, store="session", partitioner="none") as made:
-        put(made, 0, b"a", b"1", 10, 0, 10)
-        put(made, 0, b"a", b"1", 10, 20, 30)
-        put(made, 1, b"b", b"1", 10, 0, 10)
+        put(made, 0, b"a", b"1", 10, 10, 0)
+        put(made, 0, b"a", b"1", 10, 30, 20)
+        put(made, 1, b"b", b"1", 10, 10, 0)
         assert codes(made, f"sessions?order={order}") == {(200, "")}
-        put(made, 1, b"a", b"1", 10, 40, 50)
+        put(made, 1, b"a", b"1", 10, 50, 40)
         for target in ("keys/a/sessions", "sessions"):
             assert codes(made, f"{target}?order={order}") == AMBIGUOUS
         assert codes(made, f"keys/b/sessions?order={order}") == {(200, "")}
@@ -200,3 +200,25 @@ def test_all_partial_versions_end_where_their_own_partition_says(
                 partition: [(10 + number, 20 + number), (30 + number, None)]
                 for number, partition in enumerate(places)
             }
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+def test_sessions_of_a_key_are_compared_over_pages(tmp_path: Path, order: str) -> None:
+    with cluster(tmp_path, topic=CHANGELOG, store="session", partitioner="none") as made:
+        for number in range(4):
+            put(made, 0, b"a", b"1", 10, number * 20 + 10, number * 20)
+            put(made, 1, b"b", b"1", 10, number * 20 + 10, number * 20)
+        target = f"sessions?order={order}&limit=4"
+        [document, *_] = [found for _, found in everywhere(made, target)]
+        seen = [(item["key"], item["start"]) for item in document["items"]]
+        while document["next"]:
+            [(status, document), *_] = everywhere(made, f"{target}&cursor={document['next']}")
+            assert status == 200
+            seen += [(item["key"], item["start"]) for item in document["items"]]
+        expected = [(key, number * 20) for key in "ab" for number in range(4)]
+        assert seen == (expected if order == "asc" else expected[::-1])
+        # the first page ends with a key, the second begins with a session of it elsewhere
+        first = everywhere(made, target)[0][1]
+        key, start = (b"a", 300) if order == "asc" else (b"b", -300)
+        put(made, 2, key, b"1", 10, start + 10, start)
+        assert codes(made, f"{target}&cursor={first['next']}") == AMBIGUOUS

@@ -253,3 +253,22 @@ def test_the_hash_tells_definitions_apart(field: str) -> None:
 def test_the_hash_outlives_the_process() -> None:
     """It stands in every store partition: another one rebuilds them all."""
     assert ORDERS.hash == "7d062347497a48e3"
+
+
+def test_what_the_same_key_in_several_partitions_is() -> None:
+    text = '[views.v]\ntopic = "{}"\nkey = "string"\nvalue = "json"\n{}'
+
+    def declared(topic: str, more: str = "") -> View:
+        [view] = parse_views(text.format(topic, more)).views
+        return view
+
+    changelog = declared("shop-v-changelog")
+    assert (changelog.is_partial, declared("orders").is_partial) == (True, False)
+    newest = declared("shop-v-changelog", 'same_key = "newest"')
+    assert (newest.is_partial, newest.description()["same_key"]) == (False, "newest")
+    assert declared("orders", 'same_key = "partial"').is_partial
+    # what is not said is not in the hash: views that are there already are not rebuilt
+    assert "same_key" not in changelog.description()
+    assert changelog.hash != newest.hash
+    with pytest.raises(ConfigurationError, match=r"line 5.*none of newest, partial"):
+        declared("orders", 'same_key = "first"')
