@@ -20,7 +20,13 @@ from backend.api.answerers import Answerers
 from backend.api.asking import Asker, Holder, Turn
 from backend.api.forwarding import Forwarder
 from backend.api.holders import refusal
-from backend.api.partials import Bound, Partial, partials_of, rows_apart
+from backend.api.partials import (
+    Bound,
+    Partial,
+    is_compared_by_partition,
+    partials_of,
+    rows_apart,
+)
 from backend.api.partition_scans import PartitionScans, worst
 from backend.api.serving import Serving
 from backend.core.errors import Hopeless, Unavailable
@@ -215,36 +221,32 @@ class Gatherer:
         groups = [_Group(list(range(total)) if only is None else [only], after)]
         pending: list[Row] = []
         frontier = after
-        if view.is_partial and only is None and self._serving.held.is_scattered(view):
-            steps = rows_apart(self.ask, view, ask, after, freshness.note)
-            async with aclosing(steps):
-                async for step in steps:
-                    yield step
-            return
         while True:
             behind = [g for g in groups if not g.ended and g.reached == frontier]
             answered = await asyncio.gather(
                 *(self.ask(ask, group.partitions, group.reached) for group in behind)
             )
             parts = [each for answers in answered for each in answers]
-            if view.is_partial and only is None and any(part.scattered for _, part in parts):
-                # not known here until now; what came so far stands
-                steps = rows_apart(self.ask, view, ask, frontier, freshness.note)
-                async with aclosing(steps):
-                    async for step in steps:
-                        yield step
-                return
             groups = [group for group in groups if group not in behind]
             for partitions, part in parts:
                 freshness.note(part)
                 pending += part.rows
                 groups.append(_Group(partitions, part.reached, part.reached is None))
             reached = [g.reached for g in groups if g.reached is not None and not g.ended]
-            frontier = first_of(reached, query.backwards) if reached else None
+            before, frontier = frontier, first_of(reached, query.backwards) if reached else None
             pending.sort(reverse=query.backwards)
             certain = cut(pending, frontier, query.backwards)
             ready, pending = pending[:certain], pending[certain:]
             rows = distinct(ready, _head)
+            if view.is_partial and only is None and freshness.scattered:
+                several = len(rows) < len(ready) or not all(part.complete for _, part in parts)
+                if several or is_compared_by_partition(view, what == ENTRIES):
+                    # what came so far stands
+                    steps = rows_apart(self.ask, view, ask, before, freshness.note)
+                    async with aclosing(steps):
+                        async for step in steps:
+                            yield step
+                    return
             if what != ENTRIES:
                 # the newest of its key in all partitions, a delete has done its work
                 rows = [row for row in rows if not is_deleted(row[1])]

@@ -38,17 +38,22 @@ class PlacedRow(NamedTuple):
     partition: int
 
 
+def is_compared_by_partition(view: View, with_times: bool) -> bool:
+    """Whether a key is whole in one partition only: its sessions, or its versions, depend on each
+    other. `with_times`: whether the rows of a versioned view are its versions, not the latest."""
+    return view.store == "session" or (view.store == "versioned" and with_times)
+
+
 class Apart:
     """Compares the rows of one question, which come in the order of their stored keys."""
 
     def __init__(self, view: View, with_times: bool) -> None:
-        """`with_times`: whether the rows of a versioned view are its versions, not the latest."""
+        """`with_times`: as above."""
         self._view = view
         self._with_times = with_times
-        # sessions and versions of one key depend on each other: it is whole in one partition only
-        self._tail = 16 if view.store == "session" else 8 * (view.store == "versioned")
-        if view.store == "versioned" and not with_times:
-            self._tail = 0
+        self._tail = 0
+        if is_compared_by_partition(view, with_times):
+            self._tail = 16 if view.store == "session" else 8
         self._key: bytes | None = None  # the last one with a value, without its times
         self._partition = -1
 

@@ -181,6 +181,7 @@ class PartitionScans:
             certain = cut(pending, frontier, backwards)
             found, pending = pending[:certain], pending[certain:]
             ready = distinct(found, _STORED)
+            part.complete = part.complete and len(ready) == certain
             taken = _taken(ready, ask.limit - len(part.rows), PAGE_BYTES - size)
             full = taken < len(ready)
             if full:

@@ -99,7 +99,9 @@ class Part:
     lag: int | None = None  # of the worst; None where one is unknown
     staleness: float | None = None  # s
     scattered: bool = False  # a key may be in several partitions
-    complete: bool = True  # of a ranking; else its last row is the first that was too much
+    # of a ranking; else its last row is the first that was too much. Of rows: else some were left
+    # out, as there was a newer one of the same stored key in another of the partitions
+    complete: bool = True
     stream_time: int | None = None  # ms; the latest
     roles: tuple[str, ...] = ()  # in which the instance holds what it has read
     instance: str = ""  # which has read; the asker knows it

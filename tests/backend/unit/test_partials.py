@@ -222,3 +222,28 @@ def test_sessions_of_a_key_are_compared_over_pages(tmp_path: Path, order: str) -
         key, start = (b"a", 300) if order == "asc" else (b"b", -300)
         put(made, 2, key, b"1", 10, start + 10, start)
         assert codes(made, f"{target}&cursor={first['next']}") == AMBIGUOUS
+
+
+def test_whole_keys_cost_no_more_questions_than_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each partition is asked by itself only where a key may be in several."""
+    asked: list[str] = []
+    with cluster(tmp_path, topic=CHANGELOG, partitioner="none") as made:
+        made.place([0, 1, 1])
+        made.settle()
+        forward = made.forward
+
+        async def counted(member: Any, *arguments: Any, **more: Any) -> Any:
+            asked.append(member.id)
+            return await forward(member, *arguments, **more)
+
+        monkeypatch.setattr(made, "forward", counted)
+        put(made, 2, b"one", b"1", 10)
+        assert made.ask("b1", "GET", "/views/orders/keys/one").status == 200
+        assert asked == ["b2"]
+        put(made, 1, b"one", b"1", 10)
+        asked.clear()
+        # both are held by one instance
+        assert made.ask("b1", "GET", "/views/orders/keys/one").status == 503
+        assert asked == ["b2", "b2", "b2"]
