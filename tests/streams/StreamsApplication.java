@@ -261,7 +261,7 @@ public class StreamsApplication {
             while (true) {
                 Map<TopicPartition, Long> committed = admin.listConsumerGroupOffsets(name)
                     .partitionsToOffsetAndMetadata().get().entrySet().stream()
-                    .filter(entry -> entry.getValue() != null)
+                    .filter(entry -> entry.getValue() != null && entry.getValue().offset() > 0)
                     .collect(Collectors.toMap(Map.Entry::getKey, e -> e.getValue().offset()));
                 Map<TopicPartition, Long> ends = ends(admin);
                 if (committed.equals(ends)) {
