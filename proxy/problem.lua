@@ -29,6 +29,14 @@ local PROBLEMS = {
     ["internal"] = { 500, "Internal error", "The proxy failed; its error log says why." },
 }
 
+-- by code; the members in the order in which the backends write them
+local BODIES = {}
+for code, problem in pairs(PROBLEMS) do
+    local form = '{"type":"urn:queryable:%s","title":%s,"status":%d,"code":"%s","detail":%s}'
+    BODIES[code] = form:format(
+        code, cjson.encode(problem[2]), problem[1], code, cjson.encode(problem[3]))
+end
+
 local BY_STATUS = {
     [400] = "bad-request",
     [405] = "method-not-allowed",
@@ -44,19 +52,14 @@ local BY_STATUS = {
 
 --- Ends the request with a problem.
 function _M.send(code)
-    local status, title, detail = unpack(PROBLEMS[code])
+    local status, body = PROBLEMS[code][1], BODIES[code]
     ngx.status = status
     ngx.header["Content-Type"] = "application/problem+json"
+    ngx.header["Content-Length"] = #body
     if status == 503 then
         ngx.header["Retry-After"] = RETRY_AFTER_S
     end
-    ngx.print(cjson.encode {
-        type = "urn:queryable:" .. code,
-        title = title,
-        status = status,
-        code = code,
-        detail = detail,
-    })
+    ngx.print(body)
     return ngx.exit(ngx.HTTP_OK)
 end
 

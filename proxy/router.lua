@@ -164,6 +164,9 @@ local function find_backends(var, uri, alone)
     local view, partition, holders, owner, is_point = route(map, uri)
     if view then
         var.queryable_view = view.name
+    elseif uri:find("#", 1, true) then
+        -- no request has a fragment (RFC 9112, 3.2): some backends would cut it off, others not
+        return problem.send("bad-request")
     end
     if partition then
         var.queryable_partition = partition

@@ -115,7 +115,6 @@ def test_a_crowd_that_goes_on_has_no_lead_any_more(
     [
         (f"GET {KEY}?stale=allow HTTP/1.1", ""),
         (f"GET {KEY}? HTTP/1.1", ""),
-        (f"GET {KEY}#x HTTP/1.1", ""),
         (f"GET {KEY}/windows HTTP/1.1", ""),
         (f"HEAD {KEY} HTTP/1.1", ""),
         (f"GET {KEY} HTTP/1.0", ""),

@@ -44,6 +44,8 @@ def test_a_key_of_32_kib_is_too_long_for_a_url(cluster: Cluster, nginx: Nginx) -
         (b"GET /words/a%00b HTTP/1.1\r\nHost: a\r\n\r\n", 400, "bad-request"),
         (b"GET /words/a%zz HTTP/1.1\r\nHost: a\r\n\r\n", 400, "bad-request"),
         (b"GET /words/../../a HTTP/1.1\r\nHost: a\r\n\r\n", 400, "bad-request"),
+        (b"GET /words/a#b HTTP/1.1\r\nHost: a\r\n\r\n", 400, "bad-request"),
+        (b"GET /words/a?x#b HTTP/1.1\r\nHost: a\r\n\r\n", 400, "bad-request"),
         (b"GET /words/a HTTP/1.1\r\n\r\n", 400, "bad-request"),
         (b"NONSENSE\r\n\r\n", 400, "bad-request"),
         (b"TRACE /words/a HTTP/1.1\r\nHost: a\r\n\r\n", 405, "method-not-allowed"),

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.system
 PARTITIONS = 6
 ODD_KEYS = ["a/b", "100%", "%61", " ", "a+b", "a?b", "a#b", "Zürich", "東京", "'\"\\", "a\nb"]
 ROUNDS = 4
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 @pytest.fixture(scope="module")
@@ -76,29 +77,31 @@ def targets() -> list[str]:
     ]
 
 
-def answers(port: int, paths: list[str]) -> list[bytes]:
+def said_to(port: int, requests: list[bytes]) -> list[bytes]:
     """What comes back on one connection each, all of which ask before anybody listens."""
     with ExitStack() as opened:
         connections = []
-        for _ in paths:
+        for _ in requests:
             connection = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT)
             connections.append(opened.enter_context(connection))
-        for connection, path in zip(connections, paths, strict=True):
-            connection.sendall(
-                f"GET {path} HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n".encode()
-            )
+        for connection, request in zip(connections, requests, strict=True):
+            connection.sendall(request)
         return [b"".join(iter(lambda c=c: c.recv(65536), b"")) for c in connections]
+
+
+def answers(port: int, paths: list[str]) -> list[bytes]:
+    line = "GET {} HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n"
+    return said_to(port, [line.format(path).encode() for path in paths])
 
 
 def parts(answer: bytes) -> tuple[list[bytes], bytes]:
     """Status line and headers, and the body. Without what differs from one moment to the next, and
     with the two that nginx itself places, in order."""
-    head, _, body = answer.partition(b"\r\n\r\n")
+    head, _, body = answer.removeprefix(_CONTINUE).partition(b"\r\n\r\n")
     head = re.sub(rb"(?m)^(Date|staleness): .*$", rb"\1:", head)
     lines = head.split(b"\r\n")
-    length = next(line for line in lines if line.startswith(b"Content-Length: "))
-    lines.remove(length)
-    return [*lines, length], body
+    length = [line for line in lines if line.startswith(b"Content-Length: ")]
+    return [line for line in lines if line not in length] + length, body
 
 
 def test_each_is_answered_as_if_it_were_alone(proxies: tuple[Nginx, Nginx]) -> None:
@@ -119,6 +122,81 @@ def test_each_is_answered_as_if_it_were_alone(proxies: tuple[Nginx, Nginx]) -> N
     assert max(entry["batch"] for entry in travelled) > 1
     assert {entry["status"] for entry in travelled} == {200, 404}
     assert all(entry["batch"] is None for entry in alone.access_log(len(paths)))
+
+
+_PATH = "/messages/Z%C3%BCrich"
+_CLOSE = "Host: t\r\nConnection: close\r\n"
+
+
+def odd_requests() -> list[bytes]:
+    """Of keys that are there; a parser may have something against the request, or read another."""
+    targets = [
+        "/messages/Z\xc3\xbcrich", "/messages/Z\xfcrich", "/messages/k1\xff", "/messages/k1#",
+        "/messages/k1#x", "/messages/k1?",
+        "/messages/k1??", "/messages/k1?#", "/messages/k1?stale=allow", "//messages/k1",
+        "/messages//k1",
+        "/messages/k1/", "/messages/./k1", "/messages/../messages/k1", "/messages/x/../k1",
+        "/messages/k%31",
+        "/%6Dessages/k1", "/messages%2Fk1", "/messages/k1%", "/messages/k1%zz", "/messages/k1 ",
+        "/messages/k\t1",
+        "/messages/k1\x01", "/messages/k1\x7f", "/messages/", "/messages", "/views/v/keys/",
+        "http://t/messages/k1",
+        "http://other:1/messages/k1", "http://t", "http://t?x", "*", "/views/v/keys/k1;a=b",
+        "/messages/'\"\\",
+        "/messages/k1?encoding=base64ur%6c", "/messages/azE?encoding=base64ur%6c",
+        "/messages/azE=?encoding=base64url",
+        "/messages/azE?encoding=text&encoding=base64url", "/views/n/keys/+1", "/views/n/keys/%31",
+        "/messages/" + "k" * 8193, "/messages/" + "k" * 9000,
+    ]  # fmt: skip
+    lines = [f"GET {target} HTTP/1.1" for target in targets]
+    lines += [f"{method} {_PATH} HTTP/1.1" for method in ("HEAD", "POST", "PUT", "get", "OPTIONS")]
+    lines += [f"GET {_PATH} HTTP/1.0", f"GET {_PATH} HTTP/1.2", f"GET  {_PATH} HTTP/1.1"]
+    requests = [f"{line}\r\n{_CLOSE}\r\n" for line in lines]
+    headers = [
+        "Expect: 100-continue", "X-A: \x01", "X-A: \x7f", "X-A: é", "X-A: a\tb", "X-A:", "X A: 1",
+        "X-A : 1",
+        "Accept: */*", "Accept: text/html", "Accept: */*\r\nAccept: text/html", "Accept: ;",
+        "Accept: application/json",
+        "Content-Type: a\r\nContent-Type: b", "Upgrade: websocket",
+        "Upgrade: h2c\r\nHTTP2-Settings: AAA",
+        "X-Forwarded-Proto: https\r\nX-Forwarded-Ssl: off",
+        "X-Forwarded-Proto: http\r\nX-Forwarded-Proto: https",
+        "X-Forwarded-Protocol: ssl\r\nX-Forwarded-Proto: http", "Queryable-Forwarded: x",
+        "Queryable-Final-Status: 200", "Trailer: x", "TE: trailers", "Content-Length: 0",
+        "Content-Length: 1\r\n\r\nx",
+        "Host: u", "If-None-Match: *", "If-Match: *", "Range: bytes=0-0",
+        "Authorization: Basic YTpi",
+        "Cookie: a=b\r\nCookie: c=d", "X-A: " + "x" * 8_100, "X-A: " + "x" * 9_000,
+        "\r\n".join(f"X-{number}: 1" for number in range(70)),
+        "\r\n".join(f"X-{number}: 1" for number in range(120)),
+    ]  # fmt: skip
+    requests += [f"GET {_PATH} HTTP/1.1\r\n{_CLOSE}{header}\r\n\r\n" for header in headers]
+    return [request.encode("latin-1") for request in requests]
+
+
+def test_odd_requests_are_answered_alike_alone_and_in_a_crowd(
+    proxies: tuple[Nginx, Nginx],
+) -> None:
+    """A read's answer must not depend on what else is under way."""
+    together, alone = proxies
+    odd = odd_requests()
+    crowd = [f"GET /messages/k{n} HTTP/1.1\r\n{_CLOSE}\r\n".encode() for n in range(20)]
+    expected = said_to(alone.port, odd)
+    assert {parts(answer)[0][0].split()[1] for answer in expected} >= {b"200", b"400", b"404"}
+    before = len(together.access_log(0))
+    for _ in range(2):
+        # each of them several times, so that some wait for others
+        mixed = [request for request in odd for _ in range(3)] + crowd * 2
+        said = said_to(together.port, mixed)
+        wrong = [
+            (request[:120], answer[:300], expected[place][:300])
+            for place, request in enumerate(odd)
+            for answer in said[3 * place : 3 * place + 3]
+            if parts(answer) != parts(expected[place])
+        ]
+        assert wrong == []
+    entries = together.access_log(before + 2 * len(mixed) - 2 * len(odd))[before:]
+    assert sum(entry["batch"] is not None for entry in entries) >= len(crowd)
 
 
 def test_values_are_right(proxies: tuple[Nginx, Nginx]) -> None:
