@@ -95,7 +95,11 @@ class Pipelines:
         )
         topics = sorted({topic for offsets in committed.values() for topic, _ in offsets})
         if topics:
-            self._topics.look(topics)
+            try:
+                self._topics.look(topics)
+            except Exception as e:
+                # heartbeats were told all the same, and the ends of before say how old they are
+                self._say("topics", f"the sources of pipelines cannot be looked at: {e}")
         ends = {
             topic: Ends(facts.starts, facts.ends, facts.fetched_at)
             for topic in topics

@@ -8,11 +8,34 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
 from rocksdict import AccessType, Options, Rdict
 
 from backend.core.records import ENTRY, IDENTITY_KEY, POSITION_KEY, Identity, decode_number
 from local.waiting import wait_until
+
+
+def commit_offsets(admin: AdminClient, group: str, units: list[TopicPartition]) -> None:
+    """Committed when this returns: the coordinator of a group may not be there at once."""
+
+    def committed() -> bool:
+        [future] = admin.alter_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(group, units)]
+        ).values()
+        try:
+            return all(unit.error is None for unit in future.result(10).topic_partitions)
+        except KafkaException:
+            return False
+
+    wait_until(committed, 30, f"the offsets of {group} to be committed", 0.1)
 
 
 class Writer:

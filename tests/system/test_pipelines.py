@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from local.broker import Broker
@@ -21,7 +21,7 @@ from tests.conftest import MakeTopic
 from tests.proxy.nginx import Nginx
 from tests.system.backends import Backend, views_toml
 from tests.system.conftest import Deploy
-from tests.system.model import Writer
+from tests.system.model import Writer, commit_offsets
 
 pytestmark = pytest.mark.system
 
@@ -45,10 +45,7 @@ class Pipeline:
     def commit(self, offset: int, state: str | None = None, **more: Any) -> None:
         text = json.dumps({"state": state, "at": time.time_ns() // 1_000_000, **more})
         unit = TopicPartition(self.source, 0, offset, metadata=text if state else "")
-        [future] = self._admin.alter_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(self.group, [unit])]
-        ).values()
-        future.result(10)
+        commit_offsets(self._admin, self.group, [unit])
 
 
 @pytest.fixture

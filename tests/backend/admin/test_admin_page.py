@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from selenium import webdriver
 
@@ -15,6 +15,7 @@ from local.broker import Broker
 from tests.backend.admin.browser import AdminPage, chromium
 from tests.conftest import MakeTopic
 from tests.system.backends import Backend, Backends, views_toml
+from tests.system.model import commit_offsets
 
 pytestmark = pytest.mark.system
 
@@ -44,10 +45,7 @@ def backends(
     commits = [TopicPartition(things, p, 0) for p in range(1, PARTITIONS)]
     commits.append(TopicPartition(things, 0, 0, metadata=ended))
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    [done] = admin.alter_consumer_group_offsets(
-        [ConsumerGroupTopicPartitions(job, commits)]
-    ).values()
-    done.result(20)
+    commit_offsets(admin, job, commits)
     views = views_toml(
         things={"topic": things},
         numbers={"topic": numbers, "key": "int64", "value": "int64", "pipeline": job},
@@ -117,8 +115,13 @@ def test_the_instances_and_the_numbers_of_a_partition(
     assert numbers["Standby"] == "none"
 
 
-def test_a_job_that_has_stopped_shows(page: AdminPage) -> None:
+def test_a_job_that_has_stopped_shows(page: AdminPage, backends: list[Backend]) -> None:
     """Though every record of the view's own topic is applied: lag 0."""
+
+    def told_there() -> str:
+        return str(backends[0].get("/views/numbers").json()["pipeline"]["state"])
+
+    backends[0].wait(lambda: told_there() == "stopped", "the stop")
     warning = ".warnings [data-code='pipeline-stopped']"
     page.wait(lambda: page.driver.find_elements("css selector", warning), "the warning")
     told = page.text(warning)
