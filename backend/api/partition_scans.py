@@ -10,18 +10,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
 from operator import itemgetter
 from typing import TypeVar
 
+from backend.api import partition_runs
 from backend.api.holders import refusal
+from backend.api.partition_runs import Lost, PartitionRun
 from backend.api.serving import Serving
-from backend.core import expiry
-from backend.core.errors import StoreClosedError, StoreError
 from backend.core.items import Pair, renderer
 from backend.core.ranking import MOST_RANKED_BYTES, Best, Ranking
-from backend.core.records import ENTRY_HEAD_SIZE, is_deleted, ordered_time
-from backend.core.scan import Part, Query, cut, distinct, first_of
+from backend.core.records import ENTRY_HEAD_SIZE, is_deleted
+from backend.core.scan import Part, cut, distinct, first_of
 from backend.core.scan_wire import BARE, COUNT, ENTRIES, ESTIMATE, ROWS, TOP, Ask
 from backend.core.views import View
 from backend.ingest.held import HeldPartition
@@ -32,24 +31,12 @@ MOST_EXAMINED_BYTES = 64 << 20
 # s, for one answer: the asker takes an instance that is silent for longer for a hung one
 # (`asking.WHILE_OTHERS_ARE_LEFT`)
 SLICE = 0.1
-_TURN = 1_000  # entries between two turns of the event loop
-_PIECE = 50  # entries that are read before their size is looked at
+_TURN = 1_000  # entries between two turns of the event loop, or partition_runs.CHUNK_BYTES
 _CAUTIOUS = 8  # entries to begin with: their values may be large
-_CHUNK_BYTES = 1 << 18  # likewise between two turns
 
-_T = TypeVar("_T")
 _N = TypeVar("_N", int, float)
 
 _KEY, _STORED = itemgetter(0), itemgetter(1)
-
-
-class _Lost(Exception):
-    """The partition cannot be answered for, once begun."""
-
-    def __init__(self, held: HeldPartition, code: str) -> None:
-        super().__init__(code)
-        self.held = held
-        self.code = code
 
 
 class PartitionScans:
@@ -79,9 +66,9 @@ class PartitionScans:
                     self._check(each)
                     # its role may be another one by now
                     if code := refusal(each, ask.query.stale):
-                        raise _Lost(each, code)
+                        raise Lost(each, code)
                 break
-            except _Lost as lost:
+            except Lost as lost:
                 missing[lost.held.partition] = lost.code
                 held.remove(lost.held)
         else:
@@ -121,9 +108,9 @@ class PartitionScans:
     def _check(self, held: HeldPartition) -> None:
         """What was let go meanwhile may have been read on by somebody else since."""
         if self._serving.held.get(held.view.name, held.partition) is not held:
-            raise _Lost(held, "not-here")
+            raise Lost(held, "not-here")
         if held.damaged is not None:
-            raise _Lost(held, "store-damaged")
+            raise Lost(held, "store-damaged")
 
     async def _fill(
         self, part: Part, view: View, ask: Ask, held: list[HeldPartition], after: bytes | None
@@ -138,7 +125,7 @@ class PartitionScans:
         # of a key that is in another partition as well, whoever asked compares the entries
         with_deletes = ask.what == ENTRIES or (not once and part.scattered)
         runs = [
-            _Run(each, ask.query, low, high, once, with_deletes, ask.what == ENTRIES)
+            PartitionRun(each, ask.query, low, high, once, with_deletes, ask.what == ENTRIES)
             for each in held
         ]
         pace = _Pace()
@@ -155,7 +142,9 @@ class PartitionScans:
         finally:
             self._serving.scans[view.name].entries += pace.examined
 
-    async def _rows(self, part: Part, view: View, ask: Ask, runs: list[_Run], pace: _Pace) -> None:
+    async def _rows(
+        self, part: Part, view: View, ask: Ask, runs: list[PartitionRun], pace: _Pace
+    ) -> None:
         """Merges the runs as far as all of them have been read, until there are enough rows."""
         backwards = ask.query.backwards
         render = self._renderers[view.name] if ask.what == ROWS else _values
@@ -197,7 +186,7 @@ class PartitionScans:
             if frontier is None or full or pace.is_over():
                 return
 
-    async def _count(self, part: Part, run: _Run, pace: _Pace) -> None:
+    async def _count(self, part: Part, run: PartitionRun, pace: _Pace) -> None:
         while not run.ended and (run.reached is None or not pace.is_over()):
             part.counted += len(run.read(pace.chunk))
             if pace.read(run):
@@ -205,7 +194,7 @@ class PartitionScans:
                 self._check(run.held)
         part.reached = None if run.ended else run.reached
 
-    async def _top(self, part: Part, view: View, ask: Ask, run: _Run, pace: _Pace) -> None:
+    async def _top(self, part: Part, view: View, ask: Ask, run: PartitionRun, pace: _Pace) -> None:
         ranks_of = Ranking(view, ask.by, ask.descending).of_values
         best = Best(ask.limit, MOST_RANKED_BYTES)
         while not run.ended and (run.reached is None or not pace.is_over()):
@@ -285,7 +274,7 @@ class _Pace:
             return True
         return time.monotonic() >= self._until
 
-    def read(self, run: _Run) -> bool:
+    def read(self, run: PartitionRun) -> bool:
         """After each chunk: whether to pause."""
         self.examined += run.got
         self._bytes += run.got_bytes
@@ -293,114 +282,8 @@ class _Pace:
         self._turn_bytes += run.got_bytes
         if self.examined:
             average = self._bytes // self.examined + 1
-            self.chunk = max(1, min(_TURN, _CHUNK_BYTES // average))
-        if self._turn < _TURN and self._turn_bytes < _CHUNK_BYTES:
+            self.chunk = max(1, min(_TURN, partition_runs.CHUNK_BYTES // average))
+        if self._turn < _TURN and self._turn_bytes < partition_runs.CHUNK_BYTES:
             return False
         self._turn = self._turn_bytes = 0
         return True
-
-
-class _Run:
-    """One partition's entries in the order asked for, without what is expired or filtered out."""
-
-    def __init__(
-        self,
-        held: HeldPartition,
-        query: Query,
-        low: bytes,
-        high: bytes,
-        once: bool = False,
-        with_deletes: bool = False,
-        all_versions: bool = False,
-    ) -> None:
-        self.held = held
-        self.reached: bytes | None = None  # everything up to here has been read
-        self.ended = False
-        self.got = 0  # entries of the last chunk, and their bytes
-        self.got_bytes = 0
-        self._backwards = query.backwards
-        self._found = self._guarded(lambda: held.store.scan(low, high, query.backwards, once))
-        self._keep = _filter(held.view, query, expiry.horizon(held.view, held.store.stream_time))
-        self._latest_only = held.view.store == "versioned" and not all_versions
-        self._with_deletes = with_deletes
-        self._carried: Pair | None = None
-
-    def read(self, count: int) -> list[Pair]:
-        """The next up to `count` entries, of those the ones that count."""
-        chunk = self._guarded(lambda: self._next(count))
-        if self._latest_only:
-            chunk = self._latest(chunk)
-        elif chunk:
-            self.reached = chunk[-1][0]
-        if self._keep is not None:
-            chunk = [pair for pair in chunk if self._keep(pair)]
-        # as `is_deleted`: this is the innermost loop
-        return chunk if self._with_deletes else [pair for pair in chunk if pair[1][8] < 0x80]
-
-    def _next(self, count: int) -> list[Pair]:
-        """Fewer than `count` at the end, and where they are large."""
-        chunk: list[Pair] = []
-        size = 0
-        while not self.ended and len(chunk) < count and size < _CHUNK_BYTES:
-            wanted = min(count - len(chunk), _PIECE)
-            piece = list(islice(self._found, wanted))
-            self.ended = len(piece) < wanted
-            size += sum([len(stored) for _, stored in piece])
-            chunk += piece
-        self.got, self.got_bytes = len(chunk), size
-        return chunk
-
-    def _latest(self, chunk: list[Pair]) -> list[Pair]:
-        """Each key's last version, under the key without the time."""
-        latest: dict[bytes, bytes] = {}
-        if self._backwards:
-            for key, stored in chunk:
-                latest.setdefault(key[:-8], stored)
-            if self.reached is not None:
-                latest.pop(self.reached, None)  # older versions of the last chunk's last key
-            if chunk:
-                self.reached = chunk[-1][0][:-8]
-        else:
-            if self._carried is not None:
-                latest[self._carried[0]] = self._carried[1]
-                self._carried = None
-            for key, stored in chunk:
-                latest[key[:-8]] = stored
-            if latest and not self.ended:
-                self._carried = latest.popitem()  # its last version may be yet to come
-            if latest:
-                self.reached = next(reversed(latest))
-        return list(latest.items())
-
-    def _guarded(self, read: Callable[[], _T]) -> _T:
-        try:
-            return read()
-        except StoreClosedError:
-            raise _Lost(self.held, "not-here") from None
-        except StoreError as e:
-            self.held.damaged = str(e)
-            raise _Lost(self.held, "store-damaged") from None
-
-
-def _filter(view: View, query: Query, horizon: int) -> Callable[[Pair], bool] | None:
-    """Which entries are answered; None: all. Times are compared as they are stored."""
-    first = horizon if query.first is None else query.first
-    if view.store == "window":
-        if query.first is None and query.last is None and view.retention is None:
-            return None
-        least = ordered_time(max(horizon, first))
-        greatest = _most(query.last)
-        return lambda pair: least <= pair[0][-12:-4] <= greatest
-    if view.store == "session":
-        if query.first is None and query.last is None and view.retention is None:
-            return None
-        ends_from = ordered_time(max(horizon, first))
-        starts_to = _most(query.last)
-        return lambda pair: pair[0][-16:-8] >= ends_from and pair[0][-8:] <= starts_to
-    if view.retention is None or view.store == "versioned":
-        return None  # of versions, the one that is valid at the horizon is valid now
-    return lambda pair: int.from_bytes(pair[1][:8], "big", signed=True) >= horizon
-
-
-def _most(last: int | None) -> bytes:
-    return b"\xff" * 8 if last is None else ordered_time(last)

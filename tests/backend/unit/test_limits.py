@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.api import partition_scans
+from backend.api import partition_runs, partition_scans
 from backend.api.parameters import point_parameters, span_parameters
 from backend.api.representations import chosen
 from backend.core import batch, limits
@@ -122,7 +122,7 @@ def test_large_values_give_way_to_others_in_time(
     orders.put_all({b"%d" % number: value for number in range(120)})
     sizes: list[int] = []
     turns = 0
-    read = partition_scans._Run.read
+    read = partition_runs.PartitionRun.read
 
     def noted(run: Any, count: int) -> Any:
         found = read(run, count)
@@ -135,7 +135,7 @@ def test_large_values_give_way_to_others_in_time(
         await original(seconds)
 
     original = asyncio.sleep
-    monkeypatch.setattr(partition_scans._Run, "read", noted)
+    monkeypatch.setattr(partition_runs.PartitionRun, "read", noted)
     monkeypatch.setattr(partition_scans.asyncio, "sleep", turn)
     assert len(orders.ask("top?by=n&limit=1").json["items"]) == 1
     assert sum(sizes) > 12_000_000

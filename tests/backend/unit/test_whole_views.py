@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from backend.api import partition_scans, status
+from backend.api import partition_runs, partition_scans, status
 from tests.backend.unit.examples import ORDERS, view
 from tests.backend.unit.world import World, world
 
@@ -32,7 +32,7 @@ def small_chunks(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "one at a time":
             patch.setattr(partition_scans, "_CAUTIOUS", 1)
-            patch.setattr(partition_scans, "_CHUNK_BYTES", 60)
+            patch.setattr(partition_runs, "CHUNK_BYTES", 60)
             patch.setattr(partition_scans, "MOST_EXAMINED", 3)
         yield
 
@@ -280,7 +280,7 @@ def test_an_instance_says_which_of_its_numbers_are_estimates(orders: World) -> N
 
 def test_counts_go_on_where_they_ended(orders: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partition_scans, "MOST_EXAMINED", 50)
-    monkeypatch.setattr(partition_scans, "_CHUNK_BYTES", 400)
+    monkeypatch.setattr(partition_runs, "CHUNK_BYTES", 400)
     orders.put_all({b"%d" % n: b'{"n":%d}' % n for n in range(500)})
     assert orders.ask("count?exact=true", "b2").json["count"] == 500
     top = orders.ask("top?by=n&limit=3", "b2").json["items"]
