@@ -196,11 +196,12 @@ class Stack:
                 f"not there yet: topic {', '.join(missing)}. Their views answer 503 "
                 "topic-missing until you create them. QUERYABLE_VIEWS names another file of views."
             )
-        raw = sorted({SPARK_VIEWS[view] for view in self.spark_views} - there.keys())
-        if raw:
+        # a view's topic has its name
+        needed = {SPARK_VIEWS[view] for view in self.spark_views} | set(self.spark_views)
+        if lacking := sorted(needed - there.keys()):
             raise LocalError(
-                f"QUERYABLE_SPARK_VIEWS: topic {', '.join(raw)} is not there, from which Spark "
-                "derives these views. Create it, or leave QUERYABLE_SPARK_VIEWS out."
+                f"QUERYABLE_SPARK_VIEWS: topic {', '.join(lacking)} is not there, which Spark "
+                "reads or writes for these views. Create it, or leave QUERYABLE_SPARK_VIEWS out."
             )
 
     def _unlock(self) -> None:

@@ -9,6 +9,7 @@ import re
 import struct
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -99,13 +100,13 @@ class DataFolder:
 
     def _ours(self, name: re.Pattern[str]) -> list[Path]:
         """The directories `<view>/<name>` with our mark."""
-        return [
-            path
-            for view in self.root.iterdir()
-            if is_real_folder(view)
-            for path in view.iterdir()
-            if name.fullmatch(path.name) and self._mark.is_on(path)
-        ]
+        found: list[Path] = []
+        for view in self.root.iterdir():
+            # what we cannot look into is not ours: lost+found, say
+            with suppress(OSError):
+                inside = list(view.iterdir()) if is_real_folder(view) else []
+                found += [p for p in inside if name.fullmatch(p.name) and self._mark.is_on(p)]
+        return found
 
     def use(self, view: str, store: type[CustomStore]) -> None:
         """Keep the view's partitions in objects of this class."""

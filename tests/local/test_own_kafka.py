@@ -101,7 +101,7 @@ def test_up_serves_the_users_views_and_creates_nothing(tmp_path: Path, sasl: boo
 
 
 @pytest.mark.broker
-def test_raw_topics_that_spark_is_asked_to_derive_from_have_to_be_there(
+def test_topics_of_the_views_that_spark_is_asked_for_have_to_be_there(
     broker: Broker, tmp_path: Path
 ) -> None:
     proxy, backend = free_ports(2)
@@ -109,7 +109,7 @@ def test_raw_topics_that_spark_is_asked_to_derive_from_have_to_be_there(
         bootstrap_servers=broker.bootstrap_servers, proxy_port=proxy, backend_port=backend,
         instances=1, run_dir=tmp_path / "run", spark_views="visits",
     )  # fmt: skip
-    with pytest.raises(LocalError, match=r"QUERYABLE_SPARK_VIEWS: topic weblog is not there"):
+    with pytest.raises(LocalError, match=r"QUERYABLE_SPARK_VIEWS: topic visits, weblog is not"):
         Stack(settings).start(lambda _: None)
 
 

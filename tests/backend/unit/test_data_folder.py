@@ -234,6 +234,29 @@ def test_a_partition_that_is_somebody_elses_is_neither_opened_nor_moved(tmp_path
     data.close()
 
 
+def test_folders_that_cannot_be_read_are_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As root alone can read lost+found."""
+    data = DataFolder(tmp_path)
+    filled(data)
+    closed = tmp_path / "lost+found"
+    closed.mkdir()
+    iterdir = Path.iterdir
+
+    def look(path: Path) -> Any:
+        if path == closed:
+            raise PermissionError(13, "Permission denied")
+        return iterdir(path)
+
+    monkeypatch.setattr(Path, "iterdir", look)
+    assert data.held() == {"orders": [0]}
+    data.close()
+    again = DataFolder(tmp_path)
+    assert again.held() == {"orders": [0]}
+    again.close()
+
+
 # From before there were marks
 
 
