@@ -57,6 +57,7 @@ class Rounds(Generic[_H]):
         self._patience = 1
         self._tried: dict[int, set[_H]] = {}
         self._turns: dict[int, Turn[_H]] = {}
+        self._all_asked: set[int] = set()  # partitions of which every holder was asked once
 
     def turn(self, partition: int, holders: Sequence[_H]) -> Turn[_H]:
         """The next of a partition's holders, the same one within a round; after the last the first
@@ -69,6 +70,8 @@ class Rounds(Generic[_H]):
         holder = next(each for each in holders if each not in tried)
         tried.add(holder)
         turn = self._turns[partition] = Turn(holder, not tried.issuperset(holders))
+        if not turn.others_left:
+            self._all_asked.add(partition)
         return turn
 
     def refused(self, code: str) -> None:
@@ -76,11 +79,11 @@ class Rounds(Generic[_H]):
         self._patience = max(self._patience, _MORE_PATIENCE.get(code, 1))
 
     async def again(self) -> bool:
-        """After a round in which something stayed open: True if there is another round. Pauses
-        where nobody is left that has not been asked."""
-        others_left = any(turn.others_left for turn in self._turns.values())
+        """After a round in which something stayed open: True if there is another round. At once
+        while a holder has not been asked yet; then after a pause, until the wait is over."""
+        some_not_asked = not self._all_asked.issuperset(self._turns)
         self._turns.clear()
-        if others_left:
+        if some_not_asked:
             return True
         wait = self._patience * self._wait
         if time.monotonic() - self._began >= (min(wait, _MARKED_WAIT) if self._marked else wait):

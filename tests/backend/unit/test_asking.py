@@ -176,8 +176,24 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_all_are_asked_and_asked_again_until_the_wait_is_over(clock: list[float]) -> None:
     assert asyncio.run(rounds_of(Rounds(0.0), ["a", "b", "c"])) == ["a", "b", "c"]
-    assert asyncio.run(rounds_of(Rounds(0.03), ["a", "b"])) == ["a", "b"] * 3
-    assert clock == [pytest.approx(100.04)]
+    assert asyncio.run(rounds_of(Rounds(0.05), ["a", "b"])) == ["a", "b", "a", "b", "a"]
+    assert clock == [pytest.approx(100.06)]
+
+
+def test_partitions_with_more_and_with_fewer_holders(clock: list[float]) -> None:
+    """Each holder is asked once without a pause, and no longer: else three holders of one and two
+    of another would be asked six times before anybody looks at the clock."""
+
+    async def ask() -> list[str]:
+        rounds: Rounds[str] = Rounds(0.0)
+        asked = []
+        while True:
+            asked += [rounds.turn(p, of).holder for p, of in enumerate(["abc", "de"])]
+            if not await rounds.again():
+                return asked
+
+    assert asyncio.run(ask()) == ["a", "d", "b", "e", "c", "d"]
+    assert clock == [100.0]
 
 
 def test_one_that_goes_last_meanwhile_is_not_asked_twice(clock: list[float]) -> None:
