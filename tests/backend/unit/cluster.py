@@ -304,6 +304,16 @@ class Cluster:
                 return held
         return None
 
+    def answerers(self, asked: str, stale: str = "") -> set[str]:
+        """Who has to read where all partitions are asked, as `instance; role`."""
+        wanted = [self.holder(asked, p, whole=True, stale=stale) for p in range(len(self.logs))]
+        return {
+            f"{id_}; {held.role}"
+            for id_, node in self.nodes.items()
+            for held in node.held.all()
+            if any(held is each for each in wanted)
+        }
+
     def _held_by_the_active(self, partition: int) -> HeldPartition | None:
         """By whom the map says so."""
         active = self.active[partition]

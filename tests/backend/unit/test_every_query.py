@@ -247,6 +247,9 @@ class Machine(RuleBasedStateMachine):
     def _check_headers(self, of: str, question: Question, answer: Answer) -> None:
         """As of which position the answer is, and whose it is."""
         if "partition" not in answer.headers:
+            if answer.status != 410:  # which is an error
+                said = set(answer.headers["served-by"].split(", "))
+                assert said == self.cluster.answerers(of, question.stale)
             return
         assert question.key is not None
         partition = int(answer.headers["partition"])
