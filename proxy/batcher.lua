@@ -33,13 +33,15 @@ _M.MOST_CALLS = 512
 local STARTS_WITHIN_S = 0.5
 -- more than any call takes: if the end of one got lost, nobody shall wait for it for ever
 local LONGEST_WAIT_S = 2.5 * settings.read_timeout
--- s for a backend that does not know the route: another version
+-- s for a backend that does not know the route: another version; and where timers are dropped
 local ALONE_FOR_S = 5
 local TURN_S = 1
 -- a queue that nobody has used for so long ends, with its threads and connections
 local IDLE_S = 30
 
 local queues, calls = {}, 0
+-- nginx has just dropped a queue's timer: no other is begun before
+local none_till = 0
 local leads, last_lead = {}, 0
 local answered, failed
 
@@ -187,9 +189,10 @@ local function queue_of(peer)
     if queue and not queue.is_started and now() > queue.used_at + STARTS_WITHIN_S then
         ngx.log(ngx.ERR, "reads of ", peer.name, " do not travel together: no timer began")
         remove(queue)
-        queue = nil
+        none_till = now() + ALONE_FOR_S
+        return nil
     end
-    return queue or new_queue(peer)
+    return queue or now() >= none_till and new_queue(peer) or nil
 end
 
 local function lead(queue)
@@ -247,7 +250,7 @@ function _M.take(peer, path)
         end
     end
     batch.count, batch.bytes, batch.paths[place] = place, batch.bytes + #path + 1, path
-    local ok = batch.ended:wait(LONGEST_WAIT_S)
+    local ok = batch.ended:wait(queue.is_started and LONGEST_WAIT_S or STARTS_WITHIN_S)
     if batch.heads[place] then
         return _M.ANSWERED, batch, place
     end

@@ -28,16 +28,22 @@ def executable() -> str:
     return found
 
 
-def lay_out(prefix: Path, port: int, workers: int | None = None) -> None:
-    """What proxy/README.md asks of a prefix."""
+def lay_out(
+    prefix: Path, port: int, workers: int | None = None, changes: Mapping[str, str] | None = None
+) -> None:
+    """What proxy/README.md asks of a prefix; `changes` of lines of nginx.conf."""
     (prefix / "logs").mkdir(parents=True)
-    if workers is None:
-        (prefix / "nginx.conf").symlink_to(ROOT / "nginx.conf")
-    else:
+    changes = dict(changes or {})
+    if workers is not None:
+        changes["worker_processes auto;"] = f"worker_processes {workers};"
+    if changes:
         text = (ROOT / "nginx.conf").read_text()
-        changed = text.replace("worker_processes auto;", f"worker_processes {workers};")
-        assert changed != text
-        (prefix / "nginx.conf").write_text(changed)
+        for old, new in changes.items():
+            assert old in text
+            text = text.replace(old, new)
+        (prefix / "nginx.conf").write_text(text)
+    else:
+        (prefix / "nginx.conf").symlink_to(ROOT / "nginx.conf")
     (prefix / "proxy").symlink_to(ROOT / "proxy")
     if MODULES.is_dir():
         (prefix / "modules").symlink_to(MODULES)
@@ -67,11 +73,13 @@ class Nginx:
         backends: str,
         environment: Mapping[str, str],
         workers: int | None = None,
+        changes: Mapping[str, str] | None = None,
     ) -> None:
-        """`workers`: how many, where that is not to be a matter of the machine."""
+        """`workers`: how many, where that is not to be a matter of the machine; `changes` of
+        nginx.conf."""
         (self.port,) = free_ports(1)
         self.prefix = prefix
-        lay_out(prefix, self.port, workers)
+        lay_out(prefix, self.port, workers, changes)
         self._environment = {**os.environ, "QUERYABLE_BACKENDS": backends, **environment}
         self._log = prefix / "logs" / "output.log"
         self.start()

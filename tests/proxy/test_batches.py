@@ -273,7 +273,14 @@ def test_where_a_backend_cannot_do_it_each_is_asked_alone(
     assert active.batches == [4]
 
 
-@pytest.mark.parametrize(("fault", "behave"), [("hangs", hang), ("breaks off", says(None))])
+@pytest.mark.parametrize(
+    ("fault", "behave"),
+    [
+        ("hangs", hang),
+        ("breaks off", says(None)),
+        ("has no end of headers", says(Answer(200, b"", {"X": "x" * 40_000}))),
+    ],
+)
 def test_where_a_backend_fails_the_standby_is_asked(
     roles: Roles,
     start_one: Callable[..., Nginx],

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+import threading
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from local.waiting import wait_until
-from tests.proxy.backends import EPOCH, Backend, Cluster
-from tests.proxy.conftest import StartNginx
-from tests.proxy.crowd import Crowd, Gate, metric, reads
+from tests.proxy.backends import EPOCH, Backend, Cluster, Request
+from tests.proxy.conftest import PARTITION, StartNginx
+from tests.proxy.crowd import LINE, Crowd, Gate, metric, reads
 from tests.proxy.nginx import ROOT, Nginx
 
 pytestmark = pytest.mark.system
@@ -118,6 +121,46 @@ def test_reads_of_backends_beyond_the_bound_go_alone_and_are_counted(
     read_together(nginx, backend, paths[backend.name])
     assert backend.batches == [3]
     assert "no timer began" not in nginx.error_log()
+
+
+def test_where_nginx_drops_timers_reads_are_answered_and_the_map_is_read_again(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """There is room for one: while the map is being read, nothing else begins."""
+    too_long = threading.Event()
+
+    def hangs(request: Request) -> None:
+        too_long.wait(30)
+
+    with Nginx(
+        tmp_path / "prefix",
+        cluster.addresses(),
+        {"QUERYABLE_PROXY_REFRESH": "0.1", "QUERYABLE_PROXY_READ_TIMEOUT": "10"},
+        workers=1,
+        changes={"lua_max_running_timers 515;": "lua_max_running_timers 1;"},
+    ) as nginx:
+        nginx.wait_for_map(EPOCH)
+        for backend in cluster.backends:
+            backend.topology = hangs
+        wait_until(lambda: nginx.health().get("failures"), 10, "a map that does not come")
+        backend = cluster.holder("words", PARTITION)
+        gate = Gate(backend)
+        with Crowd(nginx) as crowd:
+            crowd.ask(LINE)
+            wait_until(lambda: len(backend.requests) == 1, 10, "the lead")
+            # after the time in which the queue's timer should have begun, each read goes alone
+            begun = time.monotonic() + 1
+            wait_until(lambda: time.monotonic() > begun, 2, "the timer to be late")
+            crowd.ask(*[LINE] * 3)
+            wait_until(lambda: "no timer began" in nginx.error_log(), 10, "that to be noticed")
+            gate.open()
+            assert [answer.json() for answer in crowd.answers()] == [{"by": backend.name}] * 4
+        assert "lua_max_running_timers are not enough" in nginx.error_log()
+        cluster.epoch = "1000-2"
+        too_long.set()
+        for backend in cluster.backends:
+            backend.topology = backend.processors
+        nginx.wait_for_map("1000-2")
 
 
 def test_nginx_has_room_for_all_timers_of_a_worker() -> None:

@@ -78,6 +78,7 @@ def test_the_map_follows_instances_that_come_stop_and_die(
 
     # 304 by ETag, until there is another map
     answer = second.get("/processors")
+    assert answer.json()["max_key_bytes"] == 8192
     tag = answer.headers["ETag"]
     assert answer.headers["Topology-Epoch"] == answer.json()["epoch"]
     unchanged = second.get("/processors", If_None_Match=tag)
