@@ -36,8 +36,8 @@ def query_failed(query: str, *, source: str, target: str, checkpoint: str, error
             f"expired, or the topic was made anew): {summary(error)}. {_rebuild(checkpoint)}"
         )
     return JobError(
-        f"{query} ({source} > {target}) failed: {summary(error)}. Start again to go on from "
-        f"{checkpoint}; --log-level error shows Spark's own log."
+        f"{query} ({source} > {target}) failed: {summary(error)}. Started again it goes on "
+        f"from {checkpoint}; --log-level error shows Spark's own log."
     )
 
 

@@ -6,7 +6,7 @@ Runs in Spark's Python workers, and needs no session.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
@@ -21,6 +21,8 @@ from pyspark.sql.types import (
     StructType,
     TimestampType,
 )
+
+from spark.event_time import EventTime
 
 # What is longer cannot be meant. Without a bound a record of nearly the greatest size that Kafka
 # takes could become one that it does not take, which would stop the job, at every restart anew.
@@ -37,35 +39,69 @@ Fields = dict[str, Any]
 
 
 def well_formed(
-    batches: Iterable[pa.RecordBatch], schema: StructType, wrong: Callable[[Fields], str | None]
+    batches: Iterable[pa.RecordBatch],
+    schema: StructType,
+    wrong: Callable[[Fields], str | None],
+    event_time: EventTime | None = None,
+    carried: Sequence[str] = (),
 ) -> Iterator[pa.RecordBatch]:
     """Batches with a binary ``value`` ► the fields of ``schema``, of those values that are right.
 
-    ``wrong`` says what else is wrong with fields that are of the right types.
+    ``wrong`` says what else is wrong with fields that are of the right types. ``event_time`` needs
+    the column ``timestamp``. ``carried`` names columns of the batch that go along, in front.
     """
     types = pa.schema([(field.name, _TYPES[type(field.dataType)][1]) for field in schema])
+    names = [*carried, *types.names]
     decode = _decoder(schema, wrong)
     for batch in batches:
-        decoded = map(decode, batch.column("value").to_pylist())
         # tuples of plain values, which the garbage collector need not look through
-        rows = [tuple(fields.values()) for fields in decoded if isinstance(fields, dict)]
+        rows, places = [], []
+        for row, fields in enumerate(_decoded(batch, decode, event_time)):
+            if isinstance(fields, dict):
+                rows.append(tuple(fields.values()))
+                places.append(row)
         values = zip(*rows, strict=True) if rows else [()] * len(types)
         columns = [pa.array(column, to) for column, to in zip(values, types.types, strict=True)]
-        yield pa.RecordBatch.from_arrays(columns, schema=types)
+        taken = pa.array(places, pa.int32())
+        along = [batch.column(name).take(taken) for name in carried]
+        yield pa.RecordBatch.from_arrays([*along, *columns], names=names)
 
 
 def malformed(
-    batches: Iterable[pa.RecordBatch], schema: StructType, wrong: Callable[[Fields], str | None]
+    batches: Iterable[pa.RecordBatch],
+    schema: StructType,
+    wrong: Callable[[Fields], str | None],
+    event_time: EventTime | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Batches with a binary ``value`` ► those rows whose value is not right, and the ``reason``."""
     decode = _decoder(schema, wrong)
     for batch in batches:
         reasons = {}
-        for row, value in enumerate(batch.column("value").to_pylist()):
-            if isinstance(decoded := decode(value), str):
+        for row, decoded in enumerate(_decoded(batch, decode, event_time)):
+            if isinstance(decoded, str):
                 reasons[row] = decoded
         rejected = batch.take(pa.array(reasons, pa.int32()))
         yield rejected.append_column("reason", pa.array(reasons.values(), pa.string()))
+
+
+def _decoded(
+    batch: pa.RecordBatch,
+    decode: Callable[[bytes | None], Fields | str],
+    event_time: EventTime | None,
+) -> Iterator[Fields | str]:
+    """Of each row its fields, or what is wrong with it."""
+    decoded = map(decode, batch.column("value").to_pylist())
+    if event_time is None:
+        return decoded
+    # As numbers: a timestamp may be beyond what Python's datetime can say.
+    timestamps = batch.column("timestamp").cast(pa.int64()).to_pylist()
+
+    def timely(fields: Fields | str, timestamp: int) -> Fields | str:
+        if isinstance(fields, str):
+            return fields
+        return event_time.wrong(fields[event_time.field], timestamp) or fields
+
+    return map(timely, decoded, timestamps)
 
 
 def _decoder(

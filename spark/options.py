@@ -107,8 +107,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m spark.run",
         description="Runs views as streams: reads raw topics, writes view topics, and writes what\n"
-        "is malformed to <raw topic>.dead-letter. SIGTERM or Ctrl-C ends it with status 0;\n"
-        "started again it goes on from its checkpoints.",
+        "is malformed to <raw topic>.dead-letter. A query that fails is started again. SIGTERM or\n"
+        "Ctrl-C ends it with status 0; started again it goes on from its checkpoints.",
         epilog=f"views:\n{views}\n{EXAMPLES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -130,9 +130,9 @@ def _parser() -> argparse.ArgumentParser:
         "--progress",
         type=Path,
         metavar="FILE",
-        help="JSON, rewritten after every micro-batch: for every view source_offsets (the next; "
-        "all before are in the view topic), input_rows, late_rows and dead_letters (since this "
-        "start)",
+        help="JSON, rewritten after every micro-batch: for every view its state, restarts, "
+        "last_error, source_offsets (the next; all before are in the view topic), input_rows, "
+        "late_rows and dead_letters (since this start)",
     )
     add(
         "--health",

@@ -9,9 +9,10 @@ import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
     QueryProgressEvent,
@@ -22,6 +23,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from spark.errors import summary
+from spark.event_time import LATE
 
 Offsets = dict[str, dict[str, int]]
 
@@ -45,7 +47,13 @@ class CaughtUp(NamedTuple):
     query: str
 
 
-Event = Ended | Begun | CaughtUp | None
+class Unwritable(NamedTuple):
+    """The progress file cannot be written any more."""
+
+    reason: str
+
+
+Event = Ended | Begun | CaughtUp | Unwritable | None
 
 # as backends know them: backend.core.pipelines
 STARTING, RUNNING, FAILED, STOPPED = "starting", "running", "failed", "stopped"
@@ -61,18 +69,35 @@ class Account(NamedTuple):
     silent: float | None
 
 
+_METRICS = "rejected"
+
+
+def with_late_ones(rejected: DataFrame) -> DataFrame:
+    """The same MALFORMED rows; Spark tells how many of them are late."""
+    late = F.count_if(F.contains("reason", F.lit(f": {LATE}")))
+    return rejected.observe(_METRICS, late.alias("late"))
+
+
 @dataclass(slots=True)
 class ViewProgress:
     """Of one view; counts are since this process started.
 
+    ``state``: ``waiting`` for its turn, ``running``, ``failed`` (a query of the view failed and has
+    made no progress since) or ``done``. ``restarts``: how often its queries were started again
+    after they failed; ``last_error``: the last one's text.
     ``source_offsets``: topic ► partition ► next offset; what is before it is in the view topic.
-    ``input_rows``: records read. ``late_rows``: those that came too late, and were left out.
+    ``input_rows``: records read. ``dropped_rows``: those that Spark dropped though they were not
+    late, for their timestamps were out of order by more than ``spark.watermarks.DISORDER``.
     ``dead_letters``: records written to the dead-letter topic, found before
-    ``dead_letter_offsets``.
+    ``dead_letter_offsets``. ``late_rows``: those of them that came too late.
     """
 
+    state: str = "waiting"
+    restarts: int = 0
+    last_error: str | None = None
     source_offsets: Offsets = field(default_factory=dict)
     input_rows: int = 0
+    dropped_rows: int = 0
     late_rows: int = 0
     dead_letters: int = 0
     dead_letter_offsets: Offsets = field(default_factory=dict)
@@ -82,7 +107,7 @@ class ProgressFile(StreamingQueryListener):
     """Follows the queries ``<view>`` and ``<view>/dead-letters``; ``path`` None keeps it in memory.
 
     Spark tells of a micro-batch after it is written and committed, never before. All this runs on
-    Spark's listener thread, where an exception would be lost: it is passed on as an ``Ended``.
+    Spark's listener thread, where an exception would be lost: it is passed on as ``Unwritable``.
     """
 
     def __init__(
@@ -98,18 +123,33 @@ class ProgressFile(StreamingQueryListener):
         self._events = events
         self._begun: set[str] = set()
         self._caught_up: set[str] = set()
+        self._running: set[str] = set()
+        self._failing: dict[str, str] = {}  # query ► why
         self._names: dict[str, str] = {}
         self._lock = threading.Lock()
-        self._heard_at: dict[str, float] = {}  # of views
-        self._failures: dict[str, str] = {}  # of queries
-        self._done: set[str] = set()  # views whose query has ended as it should
+        self._heard_at: dict[str, float] = {}  # view ► s, monotonic
         self._write()
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        name = self._names[str(event.id)] = event.name or ""
+    def failed(self, query: str, error: str) -> None:
+        """A query failed; it is ``failed`` until it makes progress again."""
         with self._lock:
-            self._heard_at.setdefault(name.partition("/")[0], time.monotonic())
-            self._done.discard(name)
+            self._failing.setdefault(query, error)
+            self._views[_view(query)].last_error = error
+            self._update(query)
+
+    def started_again(self, query: str) -> None:
+        """A query that had failed was started again."""
+        with self._lock:
+            self._views[_view(query)].restarts += 1
+            self._update(query)
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        query = event.name or ""
+        self._names[str(event.id)] = query
+        with self._lock:
+            self._running.add(query)
+            self._heard_at.setdefault(_view(query), time.monotonic())
+            self._update(query)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         self._add(event.progress, batch=True)
@@ -123,13 +163,17 @@ class ProgressFile(StreamingQueryListener):
             self._add(progress, batch=False)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        name = self._names.get(str(event.id), "")
+        query = self._names.get(str(event.id), "")
         with self._lock:
+            self._running.discard(query)
+            # Should it be started again, its progress is told again.
+            self._begun.discard(query)
+            self._caught_up.discard(query)
             if event.exception is None:
-                self._done.add(name)
+                self._update(query)
             else:
-                self._failures[name] = summary(event.exception)
-        self._events.put(Ended(name, event.exception))
+                self._failing[query] = summary(event.exception)
+        self._events.put(Ended(query, event.exception))
 
     def accounts(self) -> dict[str, Account]:
         """By view; for any thread."""
@@ -137,12 +181,11 @@ class ProgressFile(StreamingQueryListener):
             return {name: self._account(name, view) for name, view in self._views.items()}
 
     def _account(self, name: str, view: ViewProgress) -> Account:
-        errors = (self._failures.get(query) for query in (name, f"{name}/dead-letters"))
-        error = next((each for each in errors if each), None)
+        error = next((why for query, why in self._failing.items() if _view(query) == name), None)
         heard_at = self._heard_at.get(name)
         if error is not None:
             state = FAILED
-        elif name in self._done:
+        elif view.state == "done":
             state = STOPPED
         else:
             state = RUNNING if view.source_offsets else STARTING
@@ -151,28 +194,28 @@ class ProgressFile(StreamingQueryListener):
 
     def _add(self, progress: StreamingQueryProgress, *, batch: bool) -> None:
         query = progress.name or ""
-        name, _, dead_letters = query.partition("/")
         offsets: Offsets = {}
         for source in progress.sources:
             offsets |= json.loads(source.endOffset or "{}")
         with self._lock:
-            if not dead_letters:
-                self._heard_at[name] = time.monotonic()
-            self._failures.pop(query, None)
-            view = self._views[name]
+            view = self._views[_view(query)]
             before = asdict(view)
-            if dead_letters:
+            if "/" in query:
                 view.dead_letter_offsets = offsets or view.dead_letter_offsets
-                view.dead_letters += max(progress.sink.numOutputRows, 0) if batch else 0
+                if batch:
+                    view.dead_letters += max(progress.sink.numOutputRows, 0)
+                    if observation := progress.observedMetrics.get(_METRICS):
+                        view.late_rows += observation["late"]
             else:
+                self._heard_at[_view(query)] = time.monotonic()
                 view.source_offsets = offsets or view.source_offsets
                 if batch:
                     view.input_rows += progress.numInputRows
-                    view.late_rows += sum(
+                    view.dropped_rows += sum(
                         operator.numRowsDroppedByWatermark for operator in progress.stateOperators
                     )
-            if asdict(view) != before:
-                self._write_or_end(query)
+            self._failing.pop(query, None)
+            self._update(query, before)
         if query not in self._begun:
             self._begun.add(query)
             self._events.put(Begun(query))
@@ -180,11 +223,25 @@ class ProgressFile(StreamingQueryListener):
             self._caught_up.add(query)
             self._events.put(CaughtUp(query))
 
-    def _write_or_end(self, query: str) -> None:
+    def _update(self, query: str, before: dict[str, Any] | None = None) -> None:
+        """Sets the state of the query's view, and writes the file if it says something else now.
+
+        ``before``: what it says. The lock is held.
+        """
+        name = _view(query)
+        view = self._views[name]
+        if any(_view(failing) == name for failing in self._failing):
+            view.state = "failed"
+        elif any(_view(running) == name for running in self._running):
+            view.state = "running"
+        else:
+            view.state = "done"
+        if asdict(view) == before:
+            return
         try:
             self._write()
         except OSError as error:
-            self._events.put(Ended(query, f"cannot write {self._path}: {error.strerror or error}"))
+            self._events.put(Unwritable(error.strerror or str(error)))
 
     def _write(self) -> None:
         if self._path is None:
@@ -194,3 +251,7 @@ class ProgressFile(StreamingQueryListener):
         beside = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         beside.write_text(json.dumps(content, indent=1))
         beside.replace(self._path)
+
+
+def _view(query: str) -> str:
+    return query.partition("/")[0]

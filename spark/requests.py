@@ -1,19 +1,21 @@
-"""What all views of the access log begin with: each request once, and none that is too late."""
+"""What all views of the access log begin with: each request once."""
 
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-LATENESS = "1 hour"
-"""How much older than the newest request a request may be and still count."""
+IDENTITY = ["request_id", "time", "client", "bytes"]
+"""Lines that are alike in these are one request: it does not matter which of them is counted."""
+
+# Spark's own watermark (the greatest time that was read, less this) never moves: it would drop
+# requests of partitions that are read more slowly than others. See ``spark.watermarks``.
+_NEVER = "1000000 days"
 
 
 def each_once(requests: DataFrame) -> DataFrame:
     """Well-formed rows of ``WEBLOG``, without those whose line was shipped before.
 
-    A line that is shipped twice has the same ``request_id`` and ``time``. Spark remembers both
-    until the watermark (the greatest time of the micro-batches before, less ``LATENESS``) has
-    passed the time, and drops what is older than that: so a request never counts twice, and the
-    state stays as small as an hour of requests. What was dropped stands in the progress file.
+    Lines that are too late or too early are not well formed. Spark remembers what it has seen until
+    ``spark.watermarks`` says that no well-formed line of that time can come any more.
     """
-    return requests.withWatermark("time", LATENESS).dropDuplicates(["request_id", "time"])
+    return requests.withWatermark("time", _NEVER).dropDuplicates(IDENTITY)

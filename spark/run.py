@@ -6,8 +6,8 @@ import queue
 import signal
 import sys
 import time
-from collections import deque
-from collections.abc import Mapping
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from types import FrameType
 
@@ -21,16 +21,19 @@ from spark.broker import Broker, Topic, check_identity
 from spark.errors import JobError, made_anew, query_failed, repartitioned, summary
 from spark.heartbeats import Heartbeats
 from spark.options import Settings, parse
-from spark.progress import Begun, CaughtUp, Ended, Event, ProgressFile
+from spark.progress import Begun, CaughtUp, Ended, Event, ProgressFile, Unwritable, with_late_ones
 from spark.schemas import Decoder
 from spark.session import start_session
 from spark.sinks import DEAD_LETTER_SUFFIX, dead_letters, topic_writer
 from spark.sources import raw_records
 from spark.view import View
+from spark.watermarks import Watermarks, observed
 
 _TOPIC_CHECK_SECONDS = 10
 _CATCHING_UP = 2
 _PATIENCE = 60.0
+_FIRST_BACK_OFF = 1.0
+_LONGEST_BACK_OFF = 60.0
 
 
 class Stop:
@@ -57,18 +60,24 @@ class Stop:
 
 
 def writers(
-    session: SparkSession, view: View, settings: Settings, partitions: int
+    session: SparkSession,
+    view: View,
+    settings: Settings,
+    partitions: int,
+    source_partitions: int = 1,
 ) -> list[DataStreamWriter]:
     """The two unstarted queries of a view: the view itself, and its dead letters.
 
-    ``partitions``: how many the view's topic has.
+    ``partitions``: how many the view's topic has. ``source_partitions``: how many the raw topic
+    has; of those beyond no timestamps are known, and state is kept.
     """
     records = raw_records(session, view.source, settings.kafka, settings.max_offsets_per_trigger)
-    rejected = dead_letters(view.rejected(records), by=f"spark/{view.name}")
+    rejected = with_late_ones(view.rejected(records))
+    read = observed(records, source_partitions) if view.decoder.event_time else records
     checkpoint = settings.checkpoint(view)
     unstarted = [
         topic_writer(
-            view.result(records),
+            view.result(read),
             view.topic,
             settings.kafka,
             partitions=partitions,
@@ -76,7 +85,7 @@ def writers(
             checkpoint=f"{checkpoint}/view",
         ),
         topic_writer(
-            rejected,
+            dead_letters(rejected, by=f"spark/{view.name}"),
             view.source + DEAD_LETTER_SUFFIX,
             settings.kafka,
             partitions=1,
@@ -127,7 +136,9 @@ def supervise(session: SparkSession, settings: Settings, stop: Stop) -> None:
                 f"cannot write {settings.progress}: {error.strerror or error}. Name another file "
                 "with --progress."
             ) from error
+        watermarks = Watermarks(session)
         session.streams.addListener(progress)
+        session.streams.addListener(watermarks)
         stop.started()
         queries = Queries(session, settings, topics)
         beats = Heartbeats(
@@ -135,22 +146,26 @@ def supervise(session: SparkSession, settings: Settings, stop: Stop) -> None:
         )
         with beats:
             try:
-                _watch(broker, settings, queries, stop, topics)
+                _watch(broker, settings, queries, stop, topics, progress)
             finally:
                 beats.over(sys.exception())
                 with suppress(Py4JError, PySparkException, OSError):
                     queries.stop()
+                    session.streams.removeListener(watermarks)
                     session.streams.removeListener(progress)
 
 
 class Queries:
-    """Starts the queries of all views, in their order and not all at once.
+    """Starts the queries of all views, in their order and not all at once; again when they failed.
 
     ``_CATCHING_UP`` views at a time: more would only be later, all of them. One that takes longer
     than ``_PATIENCE`` seconds does not hold up the others for ever.
 
     Dead letters wait for their view's first micro-batch: readers wait for the view, and both read
     and decode every record. Of views of the same records, the first one has them written.
+
+    A query that failed is started again after ``_FIRST_BACK_OFF`` seconds, each time that it makes
+    no progress after twice as long, up to ``_LONGEST_BACK_OFF``.
     """
 
     def __init__(
@@ -165,7 +180,14 @@ class Queries:
         self._later: dict[str, DataStreamWriter] = {}
         self._seen: list[tuple[str, Decoder]] = []
         self._queries: list[StreamingQuery] = []
+        self._failures: Counter[str] = Counter()
+        self._again: dict[str, float] = {}
         self.running = 0
+
+    @property
+    def pending(self) -> bool:
+        """Whether some query runs or is to be started again."""
+        return bool(self.running or self._again)
 
     def start_next(self) -> None:
         """Starts the views whose turn it is."""
@@ -173,8 +195,7 @@ class Queries:
             len(self._catching_up) < _CATCHING_UP or time.monotonic() - self._last_start > _PATIENCE
         ):
             view = self._waiting.popleft()
-            partitions = self._topics[view.topic].partitions
-            writer, rejected = writers(self._session, view, self._settings, partitions)
+            writer, rejected = self._writers(view)
             if (view.source, view.decoder) not in self._seen:
                 self._seen.append((view.source, view.decoder))
                 self._later[view.name] = rejected
@@ -186,13 +207,40 @@ class Queries:
     def on_event(self, event: Begun | CaughtUp | Ended) -> None:
         if writer := self._later.pop(event.query, None):
             self._start(writer)
-        if not isinstance(event, Begun):
+        if isinstance(event, Begun):
+            self._failures.pop(event.query, None)
+        else:
             self._catching_up.discard(event.query)
         self.running -= isinstance(event, Ended)
+
+    def again_later(self, query: str) -> float:
+        """A query that failed is to be started again, after so many seconds."""
+        delay = min(_FIRST_BACK_OFF * 2.0 ** min(self._failures[query], 30), _LONGEST_BACK_OFF)
+        self._failures[query] += 1
+        self._again[query] = time.monotonic() + delay
+        return delay
+
+    def start_again(self) -> Iterator[str]:
+        """Starts those whose time has come, and gives their names."""
+        for query, at in list(self._again.items()):
+            if time.monotonic() >= at:
+                del self._again[query]
+                name, _, is_dead_letters = query.partition("/")
+                view = next(view for view in self._settings.views if view.name == name)
+                # What has ended need not be stopped.
+                self._queries = [each for each in self._queries if each.isActive]
+                self._start(self._writers(view)[bool(is_dead_letters)])
+                yield query
 
     def stop(self) -> None:
         for query in self._queries:
             query.stop()
+
+    def _writers(self, view: View) -> list[DataStreamWriter]:
+        partitions, of_source = (
+            self._topics[topic].partitions for topic in (view.topic, view.source)
+        )
+        return writers(self._session, view, self._settings, partitions, of_source)
 
     def _start(self, writer: DataStreamWriter) -> None:
         self._queries.append(writer.start())
@@ -205,24 +253,44 @@ def _watch(
     queries: Queries,
     stop: Stop,
     topics: dict[str, Topic],
+    progress: ProgressFile,
 ) -> None:
-    """Until all have ended or a signal comes."""
+    """Until all have ended or a signal comes.
+
+    A query that fails leaves the others alone, and is started again; with ``once`` it is not, and
+    the first failure is raised when the others are done.
+    """
     next_check = time.monotonic() + _TOPIC_CHECK_SECONDS
+    failed: JobError | None = None
     queries.start_next()
-    while queries.running:
+    while queries.pending:
         try:
-            event = stop.events.get(timeout=1)
+            event = stop.events.get(timeout=min(1.0, _FIRST_BACK_OFF))
         except queue.Empty:
             if time.monotonic() >= next_check:
                 _check_still_there(broker, settings, topics)
                 next_check = time.monotonic() + _TOPIC_CHECK_SECONDS
         else:
             if event is None:
-                return
-            if isinstance(event, Ended) and event.error is not None:
-                raise _failure(event, settings)
+                break
+            if isinstance(event, Unwritable):
+                raise JobError(f"cannot write {settings.progress}: {event.reason}.")
             queries.on_event(event)
+            if isinstance(event, Ended) and event.error is not None:
+                error = _failure(event, settings)
+                progress.failed(event.query, str(error))
+                if settings.once:
+                    failed = failed or error
+                else:
+                    # Another start mends nothing where the topic is another one.
+                    _check_still_there(broker, settings, topics)
+                    delay = queries.again_later(event.query)
+                    _say(f"error: {error} It is tried again in {delay:g} s.")
+        for query in queries.start_again():
+            progress.started_again(query)
         queries.start_next()
+    if failed is not None:
+        raise failed
 
 
 def _check_still_there(broker: Broker, settings: Settings, topics: dict[str, Topic]) -> None:

@@ -24,6 +24,7 @@ from pyspark.sql.types import (
 )
 
 from spark import json_values
+from spark.event_time import EventTime
 
 # What spark.sources reads of a Kafka record.
 RAW_RECORD = StructType(
@@ -36,6 +37,8 @@ RAW_RECORD = StructType(
         StructField("value", BinaryType()),
     ]
 )
+# Of these no two records are alike: the greatest is the one that was told last.
+POSITION = StructType([RAW_RECORD[name] for name in ("timestamp", "partition", "offset")])
 MALFORMED = StructType([*RAW_RECORD, StructField("reason", StringType(), nullable=False)])
 
 # Those fields of a flight that the views need. Where a flight never departed (cancelled) dep_time
@@ -64,15 +67,26 @@ REQUEST = StructType(
     ]
 )
 
+LATENESS = 3600
+"""By how many seconds a line's time may be before its record's timestamp: shipping takes time."""
+EARLINESS = 3600
+"""By how many seconds it may be after it: clocks differ."""
+
 # What is longer cannot be meant, and could become a key that Kafka does not take.
 MAX_WORD_CHARACTERS = 1000
 
 
 class Decoder(Protocol):
-    """The records of a raw topic, as two DataFrames of the same RAW_RECORD rows."""
+    """The records of a raw topic, as two DataFrames of the same RAW_RECORD rows.
+
+    ``event_time``: where the time of the event is bounded by the record's timestamp.
+    """
+
+    @property
+    def event_time(self) -> EventTime | None: ...
 
     def well_formed(self, records: DataFrame) -> DataFrame:
-        """What is within the well-formed records; nothing else of them."""
+        """What is within the well-formed records."""
 
     def malformed(self, records: DataFrame) -> DataFrame:
         """The others, as MALFORMED rows."""
@@ -84,7 +98,8 @@ class Json:
 
     No ``"5"`` for a number, no number for a string; times are text (``2013-01-01T10:00:00Z``).
     Fields that the schema does not name are passed over. ``wrong`` looks at fields of the right
-    types, and says what is wrong with them.
+    types, and says what is wrong with them. ``event_time`` bounds the time of the event.
+    Well-formed rows have ``POSITION`` too: when and where the record was written.
 
     Decoded in Python, an Arrow batch at a time, for Spark's own parser is lenient: looking through
     each record again, for what it should not have taken, costs more than parsing it.
@@ -92,18 +107,33 @@ class Json:
 
     schema: StructType
     wrong: Callable[[json_values.Fields], str | None]
+    event_time: EventTime | None = None
 
     def well_formed(self, records: DataFrame) -> DataFrame:
-        decode = partial(json_values.well_formed, schema=self.schema, wrong=self.wrong)
-        return records.select("value").mapInArrow(decode, self.schema)
+        decode = partial(
+            json_values.well_formed,
+            schema=self.schema,
+            wrong=self.wrong,
+            event_time=self.event_time,
+            carried=POSITION.names,
+        )
+        columns = records.select(*POSITION.names, "value")
+        return columns.mapInArrow(decode, StructType([*POSITION, *self.schema]))
 
     def malformed(self, records: DataFrame) -> DataFrame:
-        decode = partial(json_values.malformed, schema=self.schema, wrong=self.wrong)
+        decode = partial(
+            json_values.malformed,
+            schema=self.schema,
+            wrong=self.wrong,
+            event_time=self.event_time,
+        )
         return records.mapInArrow(decode, MALFORMED)
 
 
 class Texts:
     """Values that are text in UTF-8; well-formed rows have it as ``text``."""
+
+    event_time = None
 
     def well_formed(self, records: DataFrame) -> DataFrame:
         return self._checked(records).where("reason IS NULL").select("text")
@@ -144,5 +174,5 @@ def _wrong_request(request: json_values.Fields) -> str | None:
 
 
 FLIGHTS = Json(FLIGHT, _wrong_flight)
-WEBLOG = Json(REQUEST, _wrong_request)
+WEBLOG = Json(REQUEST, _wrong_request, EventTime("time", before=LATENESS, after=EARLINESS))
 TEXTS = Texts()

@@ -10,6 +10,9 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+MOST = 2**63 - 1
+"""Sums of bytes stay there: they are written as int64."""
+
 _PACKED = struct.Struct(">qqqq")
 
 
@@ -34,7 +37,7 @@ def merged(sessions: Iterable[Session], gap: int) -> list[Session]:
                 last.start,
                 max(last.end, each.end),
                 last.requests + each.requests,
-                last.bytes + each.bytes,
+                min(last.bytes + each.bytes, MOST),
             )
     return found
 

@@ -19,7 +19,11 @@ from backend.core.partitioner_batch import partitions_of_batch
 from spark.sources import Kafka
 
 DEAD_LETTER_SUFFIX = ".dead-letter"
-# A rejected record of the greatest size is greater with its headers; the topic sets the limit.
+# Of a longer one the start is kept: a topic may allow records that its dead-letter topic does not,
+# and one that cannot be written would stop the query at every start anew.
+MAX_LETTER_BYTES = 1024 * 1024
+MAX_LETTER_KEY_BYTES = 256 * 1024
+# With its headers a rejected record is greater; the topic sets the limit.
 _MAX_REQUEST_BYTES = str(8 * 1024 * 1024)
 
 
@@ -28,19 +32,24 @@ def dead_letters(rejected: DataFrame, by: str) -> DataFrame:
 
     The key is ``topic:partition:offset`` of the record, so one that is written twice stays one; the
     value is the record's own. Headers: reason, source-topic, source-partition, source-offset,
-    source-key (its bytes, where it has one) and by; numbers are decimal text.
+    source-key (its bytes, where it has one) and by; numbers are decimal text. Of a value or key
+    that is too long the start is kept; source-value-bytes or source-key-bytes says how long it was.
     """
+    value, value_bytes = _bounded("value", MAX_LETTER_BYTES)
+    key, key_bytes = _bounded("key", MAX_LETTER_KEY_BYTES)
     headers = F.array(
         _header("reason", F.col("reason")),
         _header("source-topic", F.col("topic")),
         _header("source-partition", F.col("partition").cast("string")),
         _header("source-offset", F.col("offset").cast("string")),
-        _header("source-key", F.col("key")),
+        _header("source-key", key),
+        _header("source-key-bytes", key_bytes),
+        _header("source-value-bytes", value_bytes),
         _header("by", F.lit(by)),
     )
     return rejected.select(
         F.concat_ws(":", "topic", "partition", "offset").alias("key"),
-        "value",
+        value.alias("value"),
         F.filter(headers, lambda header: header["value"].isNotNull()).alias("headers"),
     )
 
@@ -82,6 +91,12 @@ def _with_partitions(
         numbers = partitions_of_batch("murmur2", keys, partitions)
         columns = [batch.column("key"), batch.column("value"), pa.array(numbers, pa.int32())]
         yield pa.RecordBatch.from_arrays(columns, names=["key", "value", "partition"])
+
+
+def _bounded(name: str, most: int) -> tuple[Column, Column]:
+    """The bytes, or the first of them, and then how many there are (else null)."""
+    length = F.octet_length(name)
+    return F.substring(name, 1, most), F.when(length > most, length.cast("string"))
 
 
 def _header(name: str, value: Column) -> Column:

@@ -29,10 +29,12 @@ def session() -> Iterator[SparkSession]:
 
 @pytest.fixture
 def records(session: SparkSession) -> Records:
-    """`records((key, value), …)`: rows as Spark reads them from a raw topic, offsets from 0."""
+    """`records((key, value), …)`: rows as Spark reads them from a raw topic, offsets from 0.
+
+    Their timestamp is within an hour of the requests' in `tests.spark.examples`."""
 
     def make(*pairs: tuple[bytes | None, bytes | None]) -> DataFrame:
-        at = datetime(2013, 1, 1, tzinfo=UTC)
+        at = datetime(2026, 1, 1, 10, 30, tzinfo=UTC)
         rows: list[tuple[Any, ...]] = [
             ("raw", 0, offset, at, key, value) for offset, (key, value) in enumerate(pairs)
         ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,16 @@ from local.broker import Broker
 from local.verify import dead_letters
 from spark.options import Settings
 from spark.run import writers
+from spark.sinks import MAX_LETTER_BYTES, MAX_LETTER_KEY_BYTES
+from spark.sinks import dead_letters as dead_letters_of
 from spark.sources import Kafka
 from spark.view import View
 from spark.views import VIEWS
 from tests.backend.unit.test_partitioner import vectors
 from tests.conftest import SASL_USERS, MakeTopic
+from tests.spark.conftest import Records
 from tests.spark.examples import departure, flight, request, timed
+from tests.spark.logs import partition_of
 from tests.system.model import Writer, history
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
@@ -114,6 +119,21 @@ def streams(streams_of: Callable[[str], Streams]) -> Streams:
     return streams_of("latest-departure")
 
 
+Ship = Callable[..., None]
+
+
+@pytest.fixture
+def ship(writer: Writer) -> Ship:
+    """`ship(topic, at, request(…), …)`: lines whose records have this time of the day."""
+
+    def send(topic: str, at: str, *lines: tuple[bytes, bytes]) -> None:
+        time = datetime.fromisoformat(f"2026-01-01T{at}+00:00")
+        timestamp = round(1000 * time.timestamp())
+        writer.send_timed(topic, [(*line, timestamp, partition_of(line[0])) for line in lines])
+
+    return send
+
+
 @pytest.fixture
 def writer(broker: Broker) -> Writer:
     return Writer(broker.bootstrap_servers)
@@ -164,6 +184,24 @@ def test_malformed_records_go_to_the_dead_letter_topic(streams: Streams, writer:
     assert headers["by"] == b"spark/latest-departure"
     assert b"JSON" in (headers["reason"] or b"")
     assert "source-key" not in letters[flight(tailnum=None)[1]][1]
+
+
+def test_what_is_too_great_for_a_dead_letter_is_cut(
+    records: Records,
+) -> None:
+    rows = records((b"k" * 300_000, b"{" * 2_000_000), (b"k", b"{"))
+    rejected = VIEWS["latest-departure"].rejected(rows)
+    long, short = dead_letters_of(rejected, by="test").orderBy("key").collect()
+    assert bytes(long["value"]) == b"{" * MAX_LETTER_BYTES
+    headers = {header["key"]: bytes(header["value"]) for header in long["headers"]}
+    assert headers["source-key"] == b"k" * MAX_LETTER_KEY_BYTES
+    assert headers["source-key-bytes"] == b"300000"
+    assert headers["source-value-bytes"] == b"2000000"
+    assert bytes(short["value"]) == b"{"
+    assert headers.keys() - {header["key"] for header in short["headers"]} == {
+        "source-key-bytes",
+        "source-value-bytes",
+    }
 
 
 def test_a_truncated_raw_topic_is_an_error_and_not_silence(
@@ -224,7 +262,7 @@ def test_spark_takes_sasl_settings_of_a_kafka_table(
 
 
 def test_a_visit_is_live_and_late_requests_join_visits(
-    streams_of: Callable[[str], Streams], writer: Writer
+    streams_of: Callable[[str], Streams], ship: Ship
 ) -> None:
     streams, layout = streams_of("visits"), SessionLayout(KEY_CODECS["string"])
     source = streams.view.source
@@ -233,7 +271,7 @@ def test_a_visit_is_live_and_late_requests_join_visits(
         return {key: json.loads(value) for key, value in streams.timed_table(layout).items()}
 
     hosts = [request(100 + n, "10:00:00", client=f"10.0.1.{n}") for n in range(4)]
-    writer.send(source, [request(1, "10:00:00"), request(2, "10:50:00"), *hosts])
+    ship(source, "10:50:00", request(1, "10:00:00"), request(2, "10:50:00"), *hosts)
     streams.run(dead_letters=False)
     others = {
         (host.decode(), "10:00:00", "10:00:00"): {"requests": 1, "bytes": 100} for host, _ in hosts
@@ -244,14 +282,19 @@ def test_a_visit_is_live_and_late_requests_join_visits(
         **others,
     }
     # one that is late joins both, one line was shipped before, one is too late
-    writer.send(source, [request(3, "10:25:00"), request(2, "10:50:00"), request(4, "09:49:59")])
-    streams.run(dead_letters=False)
+    late = request(4, "09:49:59")
+    ship(source, "10:50:00", request(3, "10:25:00"), request(2, "10:50:00"), late)
+    streams.run()
+    [(value, headers)] = streams.dead_letters().values()
+    assert value == late[1]
+    assert (headers["reason"] or b"").startswith(b"time: late: more than 3600 s before")
     joined = {("10.0.0.1", "10:00:00", "10:50:00"): {"requests": 3, "bytes": 300}}
     assert visits() == {**joined, **others}
     # hours later the first visit is over, and nothing touches it any more
-    writer.send(source, [request(5, "15:00:00"), request(6, "15:20:00")])
+    ship(source, "15:20:00", request(5, "15:00:00"), request(6, "15:20:00"))
     streams.run(dead_letters=False)
-    writer.send(source, [request(7, "10:55:00"), request(8, "15:30:00"), request(6, "15:20:00")])
+    again = request(6, "15:20:00")
+    ship(source, "15:30:00", request(7, "10:55:00"), request(8, "15:30:00"), again)
     streams.run(dead_letters=False)
     later = {("10.0.0.1", "15:00:00", "15:30:00"): {"requests": 3, "bytes": 300}}
     table = visits()
@@ -264,7 +307,7 @@ def test_a_visit_is_live_and_late_requests_join_visits(
 
 
 def test_late_requests_count_in_their_minute_until_they_are_too_late(
-    streams_of: Callable[[str], Streams], writer: Writer
+    streams_of: Callable[[str], Streams], ship: Ship
 ) -> None:
     streams, layout = streams_of("requests-per-minute"), WindowLayout(KEY_CODECS["string"])
     source = streams.view.source
@@ -273,13 +316,21 @@ def test_late_requests_count_in_their_minute_until_they_are_too_late(
         table = streams.timed_table(layout)
         return {key: int.from_bytes(value, "big") for key, value in table.items()}
 
-    writer.send(source, [request(1, "10:00:01"), request(2, "11:00:00"), request(3, "11:00:58")])
+    ship(source, "11:00:01", request(1, "10:00:01"), request(2, "11:00:00"))
     streams.run(dead_letters=False)
+    # an hour ahead is as far as a clock may be
+    ship(source, "10:01:00", request(3, "11:01:00"), request(9, "11:01:01"))
     # the same line, one that is late, and one that is too late
-    late = [request(1, "10:00:01"), request(4, "10:00:59"), request(5, "10:00:58")]
-    writer.send(source, late)
-    streams.run(dead_letters=False)
-    wanted = {("10.0.0.1", "10:00:00"): 2, ("10.0.0.1", "11:00:00"): 2}
+    ship(source, "11:00:59", request(1, "10:00:01"), request(4, "10:00:59"), request(5, "10:00:58"))
+    streams.run()
+    reasons = [headers["reason"] or b"" for _, headers in streams.dead_letters().values()]
+    assert sorted(reasons) == [
+        b"time: late: more than 3600 s before the record's timestamp",
+        b"time: late: more than 3600 s before the record's timestamp",
+        b"time: more than 3600 s after the record's timestamp",
+    ]
+    host = "10.0.0.1"
+    wanted = {(host, "10:00:00"): 2, (host, "11:00:00"): 1, (host, "11:01:00"): 1}
     assert counts() == wanted
     streams.forget_last_commit("view")
     written = len(streams.records())

@@ -7,16 +7,17 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.cimpl import NewPartitions
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from local.broker import Broker, quiet_admin
@@ -26,8 +27,10 @@ from spark.errors import JobError
 from spark.options import Settings
 from spark.run import Queries, Stop, supervise
 from spark.sources import Kafka
+from spark.view import View
 from spark.views import VIEWS
 from tests.conftest import MakeTopic
+from tests.spark.examples import request
 from tests.system.model import Writer, history
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
@@ -37,7 +40,7 @@ class Runner:
     """word-count over topics of its own; texts go to partition 0 of 1."""
 
     def __init__(self, session: SparkSession, servers: str, make: MakeTopic, folder: Path) -> None:
-        self._session = session
+        self.session = session
         self._make = make
         self._writer = Writer(servers)
         self._admin = quiet_admin(servers)
@@ -63,7 +66,7 @@ class Runner:
 
     def once(self) -> dict[str, Any]:
         """Runs up to what the source holds; the progress file's account of the view."""
-        supervise(self._session, self.settings, Stop())
+        supervise(self.session, self.settings, Stop())
         return self.progress()
 
     @contextmanager
@@ -74,7 +77,7 @@ class Runner:
 
         def run() -> None:
             try:
-                supervise(self._session, replace(self.settings, once=False), stop)
+                supervise(self.session, replace(self.settings, once=False), stop)
             except BaseException as error:
                 failed.append(error)
 
@@ -97,15 +100,17 @@ class Runner:
             happens()
             wait_until(lambda: not thread.is_alive(), 60, "the runner's end")
 
-    def progress(self) -> dict[str, Any]:
+    def progress(self, view: str = "word-count") -> dict[str, Any]:
         path = self.settings.progress
         if path is None or not path.exists():
-            return {"source_offsets": {}}
-        account: dict[str, Any] = json.loads(path.read_text())["word-count"]
+            return {"source_offsets": {}, "restarts": 0}
+        account: dict[str, Any] = json.loads(path.read_text())[view]
         return account
 
-    def wait_progress(self, condition: Callable[[dict[str, Any]], bool]) -> None:
-        wait_until(lambda: condition(self.progress()), 60, "the progress file", 0.02)
+    def wait_progress(
+        self, condition: Callable[[dict[str, Any]], bool], view: str = "word-count"
+    ) -> None:
+        wait_until(lambda: condition(self.progress(view)), 60, "the progress file", 0.02)
 
     def counts(self) -> dict[str, int]:
         [log] = history(self._servers, self.target, 1)
@@ -136,8 +141,12 @@ def runner(session: SparkSession, broker: Broker, make_topic: MakeTopic, tmp_pat
 def test_progress_says_what_is_in_the_view_topic(runner: Runner) -> None:
     runner.write(b"one two two", b"\xff", b"two")
     assert runner.once() == {
+        "state": "done",
+        "restarts": 0,
+        "last_error": None,
         "source_offsets": {runner.source: {"0": 3}},
         "input_rows": 3,
+        "dropped_rows": 0,
         "late_rows": 0,
         "dead_letters": 1,
         "dead_letter_offsets": {runner.source: {"0": 3}},
@@ -228,6 +237,82 @@ def test_a_view_topic_with_more_partitions_ends_the_stream(
     monkeypatch.setattr("spark.run._TOPIC_CHECK_SECONDS", 0)
     with pytest.raises(JobError, match=r"had 1 partitions and now has 2\. Start again"):
         runner.stream_until(lambda: runner.add_partition(runner.target))
+
+
+def stumbling(flag: Path, view: View) -> View:
+    """The view, whose Python code fails while there is such a file."""
+
+    def fail(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if batch.num_rows and flag.exists():
+                raise ValueError("stumbled")
+            yield batch
+
+    def derive(texts: DataFrame) -> DataFrame:
+        return view.derive(texts.mapInArrow(fail, "text string"))
+
+    return replace(view, derive=derive)
+
+
+def test_a_query_that_fails_is_started_again_and_the_others_go_on(
+    runner: Runner,
+    make_topic: MakeTopic,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("spark.run._FIRST_BACK_OFF", 0.1)
+    flag = tmp_path / "flag"
+    flag.touch()
+    bad = stumbling(flag, runner.view)
+    good = replace(runner.view, name="good", topic=make_topic(cleanup_policy="compact"))
+    runner.settings = replace(runner.settings, views=[bad, good])
+    runner.write(b"one two")
+    with runner.stream():
+        runner.wait_progress(lambda p: p["restarts"] >= 2)
+        runner.wait_progress(lambda p: p["source_offsets"] == {runner.source: {"0": 1}}, "good")
+        failed = runner.progress()
+        assert (failed["state"], failed["source_offsets"]) == ("failed", {})
+        assert "stumbled" in failed["last_error"]
+        other = runner.progress("good")
+        assert (other["state"], other["restarts"], other["last_error"]) == ("running", 0, None)
+        flag.unlink()
+        runner.wait_progress(lambda p: p["source_offsets"] == {runner.source: {"0": 1}})
+        assert runner.progress()["state"] == "running"
+    assert runner.counts() == {"one": 1, "two": 1}
+    assert "stumbled" in capfd.readouterr().err
+
+
+def test_with_once_a_failure_is_raised_when_the_others_are_done(
+    runner: Runner, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    flag = tmp_path / "flag"
+    flag.touch()
+    bad = stumbling(flag, runner.view)
+    good = replace(runner.view, name="good", topic=make_topic(cleanup_policy="compact"))
+    runner.settings = replace(runner.settings, views=[bad, good])
+    runner.write(b"one two", b"\xff")
+    with pytest.raises(JobError, match=r"word-count .* failed: .*stumbled"):
+        runner.once()
+    assert runner.progress("good")["source_offsets"] == {runner.source: {"0": 2}}
+    assert runner.progress("good")["state"] == "done"
+    # dead letters are written all the same
+    assert runner.progress()["dead_letters"] == 1
+    flag.unlink()
+    assert runner.once()["source_offsets"] == {runner.source: {"0": 2}}
+    assert runner.counts() == {"one": 1, "two": 1}
+
+
+def test_late_records_are_counted(runner: Runner, make_topic: MakeTopic) -> None:
+    weblog = VIEWS["requests-per-host"]
+    view = replace(weblog, source=runner.source, topic=runner.target)
+    runner.settings = replace(runner.settings, views=[view])
+    # their timestamps are of now
+    runner.write(request(1, "10:00:00")[1], request(2, "10:00:00")[1], b"no JSON")
+    supervise(runner.session, runner.settings, Stop())
+    progress = runner.progress(view.name)
+    assert (progress["late_rows"], progress["dead_letters"]) == (2, 3)
+    assert progress["dropped_rows"] == 0
 
 
 @pytest.mark.parametrize("which", ["source", "target"])

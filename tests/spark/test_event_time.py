@@ -1,0 +1,69 @@
+"""When a request is too late or too early: a rule of its record alone. Needs no session."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pytest
+
+from spark.json_values import malformed, well_formed
+from spark.schemas import EARLINESS, LATENESS, REQUEST, WEBLOG
+from tests.spark.examples import request
+
+AT = datetime(2026, 1, 1, 10, tzinfo=UTC)
+LATE = "time: late: more than 3600 s before the record's timestamp"
+EARLY = "time: more than 3600 s after the record's timestamp"
+OUTSIDE = "time: not within 1971 to 2260"
+
+
+def reason(value: bytes, timestamp: datetime | int) -> str | None:
+    """What is said of a line whose record has this timestamp."""
+    columns = [pa.array([value], pa.binary()), pa.array([timestamp], pa.timestamp("us", tz="UTC"))]
+    batch = pa.RecordBatch.from_arrays(columns, ["value", "timestamp"])
+    rule = WEBLOG.event_time
+    [rejected] = malformed([batch], REQUEST, WEBLOG.wrong, rule)
+    [good] = well_formed([batch], REQUEST, WEBLOG.wrong, rule, ["timestamp"])
+    assert rejected.num_rows + good.num_rows == 1
+    return rejected.column("reason")[0].as_py() if rejected.num_rows else None
+
+
+@pytest.mark.parametrize(
+    ("shipped_after", "said"),
+    [
+        (0, None),
+        (LATENESS, None),
+        (LATENESS + 1, LATE),
+        (-EARLINESS, None),
+        (-EARLINESS - 1, EARLY),
+        (10**9, LATE),
+    ],
+)
+def test_a_line_is_late_or_early_by_its_records_timestamp(
+    shipped_after: int, said: str | None
+) -> None:
+    line = request(1, "10:00:00")[1]
+    assert reason(line, AT + timedelta(seconds=shipped_after)) == said
+
+
+@pytest.mark.parametrize(
+    "time", ["2099-01-01T00:00:00+00:00", "9999-12-31T23:59:59-18:00", "9999-01-01T00:00:00+00:00"]
+)
+def test_a_clock_far_ahead_is_early(time: str) -> None:
+    line = json.loads(request(1, "10:00:00")[1])
+    assert reason(json.dumps({**line, "time": time}).encode(), AT) == EARLY
+
+
+@pytest.mark.parametrize("year", [1, 1970, 2262, 9999])
+def test_times_that_pandas_or_a_watermark_cannot_take_are_rejected(year: int) -> None:
+    line = json.loads(request(1, "10:00:00")[1])
+    time = f"{year:04}-06-01T00:00:00+00:00"
+    value = json.dumps({**line, "time": time}).encode()
+    assert reason(value, datetime(year, 6, 1, tzinfo=UTC)) == OUTSIDE
+
+
+def test_timestamps_beyond_pythons_are_no_error() -> None:
+    line = request(1, "10:00:00")[1]
+    assert reason(line, 2**63 - 1000) == LATE
+    assert reason(line, -(2**62)) == EARLY

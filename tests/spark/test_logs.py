@@ -1,0 +1,189 @@
+"""A backfill, a catch-up and a live run end with the table of one batch job over the topic.
+
+Whatever the partitions hold, however unevenly they are read, and in how many micro-batches.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from local.broker import Broker
+from local.waiting import wait_until
+from spark.schemas import EARLINESS, LATENESS
+from spark.views import VIEWS
+from spark.watermarks import DISORDER, LowWatermark
+from tests.conftest import MakeTopic
+from tests.spark.examples import flight
+from tests.spark.logs import TEN, Log, Shipped, partition_of, shipped
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker]
+
+DAY = 24 * 3600
+WEBLOG_VIEWS = [name for name, view in VIEWS.items() if view.source == "weblog"]
+
+
+@pytest.fixture
+def log(session: SparkSession, broker: Broker, make_topic: MakeTopic, tmp_path: Path) -> Log:
+    return Log(session, broker.bootstrap_servers, make_topic, tmp_path)
+
+
+def count(table: dict[bytes, bytes]) -> int:
+    return sum(int.from_bytes(value, "big") for value in table.values())
+
+
+def test_partitions_that_are_read_unevenly_lose_nothing(log: Log) -> None:
+    # the third partition stays empty
+    fast = [shipped(n, 10 * n, 0, client=f"10.0.0.{n % 5}") for n in range(300)]
+    slow = [shipped(1000 + n, 576 * n, 1, client=f"10.0.1.{n % 5}") for n in range(150)]
+    log.append(fast + slow)
+    stream = log.stream("requests-per-host", 50).run()
+    assert stream.table() == log.batch("requests-per-host")
+    assert count(stream.table()) == 450
+    assert stream.dropped == 0
+
+
+def random_requests(seed: int, size: int) -> list[Shipped]:
+    """Three partitions that move through time at very different speeds, for up to three days.
+
+    Lines come twice, in the same partition or another one; some are too late or too early."""
+    chosen = random.Random(seed)
+    lines: list[Shipped] = []
+    for partition, (days, share) in enumerate([(0.02, 3), (3, 2), (1, 1)]):
+        second = 0.0
+        for number in range(size * share // 6):
+            second += chosen.expovariate(size * share / 6 / (days * DAY))
+            client = f"10.0.{chosen.randrange(2)}.{chosen.randrange(3)}"
+            line = shipped(
+                1000 * partition + number,
+                int(second) - chosen.choice([0, 0, 30, LATENESS - 1, -EARLINESS + 1]),
+                partition,
+                client=client,
+            )
+            key, value, _, _ = line
+            at = 1000 * (TEN + int(second))
+            lines.append((key, value, at, partition))
+            if chosen.random() < 0.3:
+                again = 1000 * chosen.choice([0, 5, LATENESS // 2, LATENESS + 5])
+                lines.append((key, value, at + again, chosen.choice([partition, 0, 1, 2])))
+    # the times of a partition are in some disorder
+    lines.sort(key=lambda line: line[2] + chosen.randrange(-600_000, 600_000))
+    return lines
+
+
+@pytest.mark.parametrize("name", WEBLOG_VIEWS)
+def test_requests_in_any_parts_make_the_table_of_a_batch_job(log: Log, name: str) -> None:
+    lines = random_requests(WEBLOG_VIEWS.index(name), 240)
+    backfill, live = log.stream(name, 60), log.stream(name, 1_000_000)
+    for part in (lines[: len(lines) // 3], lines[len(lines) // 3 :]):
+        log.append(part)
+        live.run()
+    wanted = log.batch(name)
+    assert len(wanted) >= 6
+    assert live.table() == wanted
+    assert backfill.run().table() == wanted
+    assert (live.dropped, backfill.dropped) == (0, 0)
+
+
+def test_state_is_freed_behind_the_slowest_partition(log: Log) -> None:
+    stream = log.stream("requests-per-minute", 1_000_000)
+    with stream.live() as query:
+        for day in range(4):
+            log.append(shipped(100 * day + n, day * DAY + 60 * n, n % 3) for n in range(60))
+            query.processAllAvailable()
+        # the last line of the first partition is the oldest one
+        wanted = TEN + 3 * DAY + 57 * 60 - DISORDER - LATENESS
+
+        def freed() -> bool:
+            progress = query.lastProgress
+            assert progress is not None
+            mark = progress.eventTime.get("watermark")
+            kept = sum(each.numRowsTotal for each in progress.stateOperators)
+            # requests and their minutes, of two days
+            return mark is not None and seconds(mark) == wanted and kept <= 2 * 2 * 60
+
+        wait_until(freed, 60, "the state of the first days to be freed")
+    assert stream.dropped == 0
+    assert stream.table() == log.batch("requests-per-minute")
+    assert count(stream.table()) == 240
+
+
+def seconds(mark: str) -> float:
+    return datetime.fromisoformat(mark).timestamp()
+
+
+def random_flights(seed: int) -> list[Shipped]:
+    """Flights told twice or more: with other destinations, by other aircraft, in any order."""
+    chosen = random.Random(seed)
+    told = []
+    for number in range(40):
+        for _ in range(2):
+            key, value = flight(
+                flight=number,
+                dest=chosen.choice(["IAH", "ORD", "BOS"]),
+                tailnum=f"N{chosen.randrange(9)}",
+                dep_delay=chosen.randrange(5),
+                minute=number % 60,
+            )
+            assert key is not None
+            at = 1000 * (TEN + chosen.randrange(100))
+            told.append((key, value, at, partition_of(key)))
+    chosen.shuffle(told)
+    return told
+
+
+@pytest.mark.parametrize("name", ["airports", "departures", "latest-departure"])
+def test_flights_in_any_parts_make_the_table_of_a_batch_job(log: Log, name: str) -> None:
+    lines = random_flights(5)
+    backfill, live = log.stream(name, 15), log.stream(name, 1_000_000)
+    for part in (lines[:30], lines[30:]):
+        log.append(part)
+        live.run()
+    wanted = log.batch(name)
+    assert live.table() == wanted
+    assert backfill.run().table() == wanted
+
+
+Advance = Callable[..., int | None]
+DELAY = 1000 * (DISORDER + LATENESS)
+
+
+@pytest.fixture
+def clock() -> list[float]:
+    return [0.0]
+
+
+@pytest.fixture
+def advance(clock: list[float]) -> Advance:
+    low = LowWatermark(lambda: clock[0])
+
+    def after(read: dict[str, int], caught_up: str = "01") -> int | None:
+        found = low.advance("01", read, caught_up)
+        return None if found is None else found + DELAY
+
+    return after
+
+
+def test_the_slowest_partition_holds_the_watermark(advance: Advance) -> None:
+    assert advance({"0": 10_000}) is None  # the other one may hold anything
+    assert advance({"0": 10_000, "1": 5}) == 5
+    assert advance({"1": 7}) == 7
+    assert advance({"1": 3}) == 7
+    assert advance({"1": 20_000}) == 10_000
+
+
+def test_a_partition_that_is_silent_for_long_no_longer_holds_it(
+    advance: Advance, clock: list[float]
+) -> None:
+    assert advance({"0": 10_000, "1": 5}) == 5
+    clock[0] = DISORDER + 1
+    assert advance({"0": 20_000}, caught_up="0") == 5  # it is not silent, it is unread
+    assert advance({"0": 20_000}) == 20_000
+    assert advance({"1": 6}) == 6
+    clock[0] *= 3
+    assert advance({}) is None
