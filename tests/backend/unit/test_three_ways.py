@@ -57,7 +57,9 @@ def serving(folder: Path, of: View) -> Iterator[Shell]:
 
 
 def ageless(status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> Told:
-    return status, sorted((n, b"" if n == b"staleness" else v) for n, v in headers), body
+    # the lag, too, is unknown once the end of the log has not been fetched for a while
+    aging = (b"staleness", b"lag")
+    return status, sorted((n, b"" if n in aging else v) for n, v in headers), body
 
 
 def parsed(shell: Shell, target: bytes) -> Told | int:
