@@ -121,6 +121,35 @@ def test_every_key_is_answered_alike_by_every_instance(
         assert answer.headers["Content-Type"] == "application/json"
 
 
+def shown(answer: Response) -> tuple[object, ...]:
+    names = ("Content-Type", "ETag", "Vary", "Partition", "Offset", "Served-By")
+    return answer.status, answer.body, *(answer.headers[name] for name in names)
+
+
+@pytest.mark.parametrize("accept", ["*/*", "application/octet-stream", "text/html"])
+def test_a_search_and_a_point_read_are_answered_alike_by_every_instance(
+    clients: list[Client], accept: str
+) -> None:
+    for key in [*STRINGS[:12], "nobody", "x" * 8192]:
+        path, body = f"/messages/{quote(key, safe='')}", json.dumps({"query": key}).encode()
+        found = {shown(client.request("GET", path, accept=accept)) for client in clients}
+        found |= {
+            shown(client.request("POST", "/views/v/search", body, accept=accept))
+            for client in clients
+        }
+        assert len(found) == 1, found
+        [(status, _, _, etag, *_)] = found
+        assert status == (406 if accept == "text/html" else 404 if key == "nobody" else 200)
+        if status == 200:
+            named = {"accept": accept, "if_none_match": str(etag)}
+            known = [client.request("GET", path, **named) for client in clients]
+            known += [
+                client.request("POST", "/views/v/search", body, **named) for client in clients
+            ]
+            assert {answer.status for answer in known} == {304}
+            assert {answer.headers["ETag"] for answer in known} == {etag}
+
+
 def test_all_ways_to_write_a_key_are_the_same(clients: list[Client]) -> None:
     for key in ODD_KEYS[:-1]:
         raw = key.encode()
