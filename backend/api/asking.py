@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import AsyncGenerator, Hashable, Sequence
+from contextlib import AsyncExitStack
 from typing import Generic, NamedTuple, TypeVar
 
 from backend.api.answer import Answer, Header
@@ -32,6 +33,9 @@ WHILE_OTHERS_ARE_LEFT = 0.4  # s
 _MARKED_WAIT = WHILE_OTHERS_ARE_LEFT / 2  # s; the asker goes on asking
 _STEP = 0.02  # s between two rounds
 _MORE_PATIENCE = {"not-up-to-offset": 5}
+
+Stream = tuple[Answer, AsyncGenerator[bytes]]
+"""An answer without its body, and the body as it comes."""
 
 Holder = Member | None
 """None: this instance itself."""
@@ -121,3 +125,51 @@ class Asker:
         except Unavailable:
             self._serving.peers.failed(member.id)
             raise
+
+    async def begin_stream(
+        self,
+        stack: AsyncExitStack,
+        partition: int,
+        members: Sequence[Member],
+        target: bytes,
+        headers: list[Header],
+    ) -> Stream:
+        """The stream of the first holder that begins one, until `stack` ends; else the last one's
+        answer, or Unavailable."""
+        rounds: Rounds[Member] = Rounds(self._serving.settings.wait_timeout)
+        while True:
+            member, others_left = rounds.turn(partition, members)
+            begun: Stream | None = None
+            try:
+                begun = await self._begun(stack, member, others_left, target, headers)
+                if begun[0].status != 503:
+                    return begun
+                unavailable = None
+            except Unavailable as e:
+                self._serving.peers.failed(member.id)
+                unavailable = e
+            if not await rounds.again():
+                if begun is not None:
+                    return begun
+                assert unavailable is not None
+                raise unavailable
+            await stack.aclose()
+
+    async def _begun(
+        self,
+        stack: AsyncExitStack,
+        member: Member,
+        others_left: bool,
+        target: bytes,
+        headers: list[Header],
+    ) -> Stream:
+        longest = self._serving.settings.forward_timeout
+        try:
+            async with asyncio.timeout(WHILE_OTHERS_ARE_LEFT if others_left else longest):
+                return await stack.enter_async_context(
+                    self._forwarder.stream(member, target, headers)
+                )
+        except TimeoutError:
+            raise Unavailable(
+                "owner-unreachable", f"Instance {member.id} does not begin to answer."
+            ) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -71,11 +72,9 @@ class KeyedRequests:
         }
         self._streams = Streams(serving.settings.max_streams)
         self._room = Room()
-        self._forwarder: Forwarder | None = None
         self._asker: Asker | None = None
 
     def start(self, forwarder: Forwarder) -> None:
-        self._forwarder = forwarder
         self._asker = Asker(self._serving, forwarder)
 
     def drain(self) -> None:
@@ -252,11 +251,13 @@ class KeyedRequests:
         try:
             changes = await self._until_here(partial(Changes, reads, key, last, self._room), scope)
         except Elsewhere as elsewhere:
-            assert self._forwarder is not None
+            assert self._asker is not None
             reads.counts.forwarded += 1
             target = raw_path + b"?" + query if query else raw_path
-            asked = self._forwarder.stream(elsewhere.member, target, headers)
-            async with asked as (answer, chunks):
+            async with AsyncExitStack() as stack:
+                answer, chunks = await self._asker.begin_stream(
+                    stack, elsewhere.partition, elsewhere.members, target, headers
+                )
                 answer.headers.append(epoch)
                 await self._streams.run(answer, chunks, receive, send)
             return

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from backend.api import asking, partition_scans
-from backend.api.asking import WHILE_OTHERS_ARE_LEFT, Rounds
+from backend.api.answer import Answer as Sent
+from backend.api.asking import WHILE_OTHERS_ARE_LEFT, Asker, Rounds
+from backend.core.errors import Unavailable
+from backend.core.topology import Member
 from backend.settings import Settings
 from tests.backend.unit.cluster import Cluster
 from tests.backend.unit.examples import ORDERS
@@ -241,6 +245,69 @@ def test_a_question_that_waits_is_not_taken_for_a_hung_instance(
         monkeypatch.setattr(serving, "settings", patient)
     answer = ask(cluster, "point", query="min_offset=1:100000")
     assert (answer.status, answer.json()["code"]) == (503, "not-up-to-offset")
+
+
+class Streaming:
+    """A Forwarder of streams: what each instance does."""
+
+    def __init__(self, **does: str) -> None:
+        self._does = does
+        self.ended: list[str] = []
+
+    @asynccontextmanager
+    async def stream(self, member: Member, *_: Any) -> AsyncIterator[tuple[Sent, Any]]:
+        does = self._does[member.id]
+        if does == "hangs":
+            await asyncio.Event().wait()
+        if does == "is down":
+            raise Unavailable("owner-unreachable", "It is down.")
+        try:
+            status, body = (200, b"") if does == "streams" else (503, b'{"code":"catching-up"}')
+            yield Sent(status, [(b"served-by", member.id.encode())], body), None
+        finally:
+            self.ended.append(member.id)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "found"),
+    [
+        ("streams", "hangs", "200 b2"),
+        ("hangs", "streams", "200 b3"),
+        ("is down", "streams", "200 b3"),
+        ("refuses", "streams", "200 b3"),
+        ("streams", "streams", "200 b2"),
+        ("hangs", "refuses", "503 b3"),
+        ("refuses", "hangs", "owner-unreachable"),
+        ("hangs", "hangs", "owner-unreachable"),
+        ("is down", "is down", "owner-unreachable"),
+    ],
+)
+def test_a_stream_begins_at_the_next_holder(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, first: str, second: str, found: str
+) -> None:
+    """A stream of changes, too, does not wait for one that hangs while another is left."""
+    serving = cluster.nodes["b1"].serving
+    short = Settings(instance_id="b1", wait_timeout=0, forward_timeout=0.02)
+    monkeypatch.setattr(serving, "settings", short)
+    monkeypatch.setattr(asking, "WHILE_OTHERS_ARE_LEFT", 0.01)
+    forwarder = Streaming(b2=first, b3=second)
+    members = [Member(id_, "127.0.0.1", 1) for id_ in ("b2", "b3")]
+
+    async def begin() -> str:
+        asker = Asker(serving, cast(Any, forwarder))
+        async with AsyncExitStack() as stack:
+            try:
+                answer, _ = await asker.begin_stream(stack, 0, members, b"/", [])
+            except Unavailable as unavailable:
+                return unavailable.code
+            began = dict(answer.headers)[b"served-by"].decode()
+            assert began not in forwarder.ended, "it goes on"
+            return f"{answer.status} {began}"
+
+    assert asyncio.run(begin()) == found
+    refused = ["b2"] if first in ("refuses", "streams") else []
+    refused += ["b3"] if found.endswith("b3") else []
+    assert forwarder.ended == refused, "no connection is left"
 
 
 def test_in_slices_all_is_the_same(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
