@@ -23,15 +23,35 @@ from backend.core.scan import KEYS, PARAMETERS, parse_parameters, refuse_store, 
 from backend.core.scan_wire import pack, unpack
 from backend.core.views import View
 
-_TURN = 250  # keys between two turns of the event loop
+MOST_ANSWER_BYTES = 32 << 20  # of the keys that one instance reads for one batch
+_TURN = 128  # keys between two turns of the event loop
+_CAUTIOUS = 16  # keys to begin with: their values may be large
+_CHUNK_BYTES = 1 << 18  # of the keys between two turns, if they are like those before
 _FINAL, _AGAIN, _ALL = b".", b"?", b"*"  # marks: it stands, ask again, ask all partitions
 _MARKS = {_FINAL, _AGAIN, _ALL}
 _AT_ONCE = 8  # keys that all partitions are asked for
+
+# of the keys beyond MOST_ANSWER_BYTES: to be asked for again, in other requests
+_TOO_LARGE = Unavailable("overloaded", "The answer is large enough.")
 
 _T = TypeVar("_T")
 
 _Open = Elsewhere | bytes
 """Who holds the key; or the mark of its item."""
+
+
+class _Room:
+    """Bytes that an instance may still read for one batch, and how many keys at a time."""
+
+    def __init__(self) -> None:
+        self.left = MOST_ANSWER_BYTES
+        self.turn = _CAUTIOUS
+
+    def take(self, items: list[bytes]) -> None:
+        size = sum(map(len, items))
+        self.left -= size
+        average = size // len(items) + 1
+        self.turn = max(1, min(_TURN, _CHUNK_BYTES // average))
 
 
 class Batches:
@@ -69,16 +89,22 @@ class Batches:
                     items[number] = _problem_item(written or orjson.dumps(value), problem)
         left, anywhere = list(keys), list[int]()
         answerers = Answerers()
-        rounds = self._asker.rounds()
+        rounds, room = self._asker.rounds(), _Room()
         while left:
-            left = await self._round(reads, keys, left, items, anywhere, rounds, options, answerers)
+            left = await self._round(
+                reads, keys, left, items, anywhere, rounds, options, answerers, room
+            )
             if not left or not await rounds.again():
                 break
         turn = asyncio.Semaphore(_AT_ONCE)
 
         async def ask_all(number: int) -> None:
             async with turn:
+                if room.left <= 0:
+                    items[number] = _problem_item(view.key_codec.to_json(keys[number]), _TOO_LARGE)
+                    return
                 items[number] = await self._anywhere(view, keys[number], options, answerers)
+                room.left -= len(items[number])
 
         await asyncio.gather(*map(ask_all, anywhere))
         served_by = answerers.headers(self._me)
@@ -94,6 +120,7 @@ class Batches:
         rounds: Rounds[Holder],
         options: ReadOptions,
         answerers: Answerers,
+        room: _Room,
     ) -> list[int]:
         """Writes an item for each key that is left; those for which asking again may help.
 
@@ -104,8 +131,8 @@ class Batches:
         marked: list[tuple[int, bytes]] = []
         elsewhere: dict[Turn[Holder], list[int]] = {}
         roles = set[str]()
-        async for numbers in _turns(left):
-            read, open_ = _read(reads, [keys[number] for number in numbers], options, roles)
+        async for numbers in _turns(left, room):
+            read, open_ = _read(reads, [keys[number] for number in numbers], options, roles, room)
             for number, item in zip(numbers, read, strict=True):
                 items[number] = item
             for place, found in open_.items():
@@ -183,9 +210,9 @@ class Batches:
             reads.parse_raw_key(key)
         to_json = reads.view.key_codec.to_json
         items: list[bytes] = []
-        roles = set[str]()
-        async for turn in _turns(keys):
-            read, open_ = _read(reads, turn, options, roles)
+        roles, room = set[str](), _Room()
+        async for turn in _turns(keys, room):
+            read, open_ = _read(reads, turn, options, roles, room)
             marks = [_FINAL] * len(read)
             for place, found in open_.items():
                 if isinstance(found, Elsewhere):
@@ -211,12 +238,15 @@ def _asked_of(view: View, options: ReadOptions) -> bytes:
     return f"{view.name}{query}".encode()
 
 
-async def _turns(of: Sequence[_T]) -> AsyncIterator[Sequence[_T]]:
+async def _turns(of: Sequence[_T], room: _Room) -> AsyncIterator[Sequence[_T]]:
     """Some at a time; between them others have their turn."""
-    for start in range(0, len(of), _TURN):
+    start = 0
+    while start < len(of):
         if start:
             await asyncio.sleep(0)
-        yield of[start : start + _TURN]
+        end = start + room.turn
+        yield of[start:end]
+        start = end
 
 
 def _text_keys(reads: ViewReads, asked: list[tuple[Any, bytes]]) -> dict[int, bytes] | None:
@@ -231,13 +261,15 @@ def _text_keys(reads: ViewReads, asked: list[tuple[Any, bytes]]) -> dict[int, by
 
 
 def _read(
-    reads: ViewReads, keys: Sequence[bytes], options: ReadOptions, roles: set[str]
+    reads: ViewReads, keys: Sequence[bytes], options: ReadOptions, roles: set[str], room: _Room
 ) -> tuple[list[bytes], dict[int, _Open]]:
     """An item a key; and by their places in the list, the keys for which it does not stand yet.
     The roles in which they were read here are added to `roles`."""
     to_json = reads.view.key_codec.to_json
     items: list[bytes] = []
     open_: dict[int, _Open] = {}
+    if room.left <= 0:
+        return [_problem_item(to_json(key), _TOO_LARGE) for key in keys], open_
     for key, found in zip(keys, outcomes(reads, keys, options, roles), strict=True):
         if isinstance(found, bytes):
             items.append(b'{"key":%b,"status":200,"value":%b}' % (to_json(key), found))
@@ -254,6 +286,7 @@ def _read(
                 if found.status == 503 and not isinstance(found, Hopeless):
                     open_[len(items)] = _AGAIN
             items.append(_problem_item(to_json(key), found))
+    room.take(items)
     return items, open_
 
 
