@@ -83,7 +83,11 @@ class Instance:
             self._folder.use(name, store)
         self._held = Held(self._views)
         self._watcher = Watcher(librdkafka, settings.end_offset_interval, settings.broker_timeout)
-        self._pipelines = Pipelines(self._views, librdkafka, settings.broker_timeout)
+        kafka_python = {
+            **for_kafka_python(deployment.kafka),
+            "bootstrap_servers": settings.bootstrap_servers.split(","),
+        }
+        self._pipelines = Pipelines(self._views, librdkafka, kafka_python, settings.broker_timeout)
         self._copier = Copier(
             self._folder,
             lambda view, partition: self.serving.givers(view, partition),
@@ -107,10 +111,7 @@ class Instance:
         self._member = GroupMember(
             topics=frozenset(view.topic for view in self._views),
             group_id=settings.application_id,
-            client_settings={
-                **for_kafka_python(deployment.kafka),
-                "bootstrap_servers": settings.bootstrap_servers.split(","),
-            },
+            client_settings=kafka_python,
             session_timeout_ms=settings.session_timeout_ms,
             metadata_max_age_ms=settings.metadata_max_age_ms,
             candidate=self._candidate,

@@ -146,7 +146,9 @@ class Heartbeats:
             known = self._before[name].get(first, 0)
             # not told yet: whatever the group has may be of another checkpoint
             account = account._replace(state=STARTING if account.state != STOPPED else STOPPED)
-        told = {"state": account.state, "at": time.time_ns() // 1_000_000}
+        told: dict[str, object] = {"state": account.state, "at": time.time_ns() // 1_000_000}
+        if account.caught_up_at is not None:
+            told["caught_up_at"] = int(account.caught_up_at * 1000)
         if account.error:
             told["error"] = account.error[:_LONGEST]
         commit = {unit: (offset, "") for unit, offset in offsets.items()}

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, NamedTuple
@@ -61,12 +62,14 @@ STARTING, RUNNING, FAILED, STOPPED = "starting", "running", "failed", "stopped"
 
 class Account(NamedTuple):
     """Of one view at this moment: its state, what was read of its sources, why a query of its
-    failed, and for how many seconds Spark has said nothing of the view (None: not started)."""
+    failed, for how many seconds Spark has said nothing of the view (None: not started), and when
+    it last had read all there was (epoch s; None: not since this start)."""
 
     state: str
     offsets: Offsets
     error: str | None
     silent: float | None
+    caught_up_at: float | None = None
 
 
 _METRICS = "rejected"
@@ -103,6 +106,14 @@ class ViewProgress:
     dead_letter_offsets: Offsets = field(default_factory=dict)
 
 
+def _took_all(progress: StreamingQueryProgress) -> bool:
+    """Whether a micro-batch was up to the ends of its sources as it began."""
+    return all(
+        json.loads(source.endOffset or "{}") == json.loads(source.latestOffset or "null")
+        for source in progress.sources
+    )
+
+
 class ProgressFile(StreamingQueryListener):
     """Follows the queries ``<view>`` and ``<view>/dead-letters``; ``path`` None keeps it in memory.
 
@@ -128,6 +139,7 @@ class ProgressFile(StreamingQueryListener):
         self._names: dict[str, str] = {}
         self._lock = threading.Lock()
         self._heard_at: dict[str, float] = {}  # view ► s, monotonic
+        self._caught_up_at: dict[str, float] = {}  # view ► epoch s
         self._write()
 
     def failed(self, query: str, error: str) -> None:
@@ -160,7 +172,7 @@ class ProgressFile(StreamingQueryListener):
         query = self._streams.get(str(event.id))
         progress = query.lastProgress if query is not None else None
         if progress is not None:
-            self._add(progress, batch=False)
+            self._add(progress, batch=False, at=event.timestamp)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         query = self._names.get(str(event.id), "")
@@ -190,9 +202,10 @@ class ProgressFile(StreamingQueryListener):
         else:
             state = RUNNING if view.source_offsets else STARTING
         silent = None if heard_at is None or state == STOPPED else time.monotonic() - heard_at
-        return Account(state, view.source_offsets, error, silent)
+        return Account(state, view.source_offsets, error, silent, self._caught_up_at.get(name))
 
-    def _add(self, progress: StreamingQueryProgress, *, batch: bool) -> None:
+    def _add(self, progress: StreamingQueryProgress, *, batch: bool, at: str = "") -> None:
+        """`at`: of an idle query, when there was nothing to read."""
         query = progress.name or ""
         offsets: Offsets = {}
         for source in progress.sources:
@@ -208,6 +221,10 @@ class ProgressFile(StreamingQueryListener):
                         view.late_rows += observation["late"]
             else:
                 self._heard_at[_view(query)] = time.monotonic()
+                # what a micro-batch took was all there was when it began, or there is no more now
+                if not batch or _took_all(progress):
+                    began = datetime.fromisoformat(at or progress.timestamp)
+                    self._caught_up_at[_view(query)] = began.timestamp()
                 view.source_offsets = offsets or view.source_offsets
                 if batch:
                     view.input_rows += progress.numInputRows

@@ -3,7 +3,8 @@
 A pipeline (Spark, Kafka Streams, any consumer) commits its position in its source topics to a
 consumer group. What the sources hold beyond that is not in the view topic yet. A pipeline may
 write a heartbeat into the metadata of one committed offset, as JSON: {"state": "starting",
-"running", "failed" or "stopped", "at": epoch ms, "error": text}. `at` changes with each one.
+"running", "failed" or "stopped", "at": epoch ms, "error": text, "caught_up_at": epoch ms at which
+it had read all there was}. `at` changes with each one.
 
 Times are seconds of one monotonic clock, given by the caller. Written by one thread, read by
 others without a lock: what they read is replaced whole.
@@ -40,11 +41,12 @@ Unit = tuple[str, int]
 
 
 class Beat(NamedTuple):
-    """A heartbeat; `at` in epoch ms."""
+    """A heartbeat; times in epoch ms."""
 
     state: str
     at: int
     error: str | None = None
+    caught_up_at: int | None = None
 
 
 class Committed(NamedTuple):
@@ -99,14 +101,16 @@ def parse_beat(metadata: str) -> Beat | None:
     if not metadata.startswith("{"):
         return None
     try:
-        said = orjson.loads(metadata)
+        # librdkafka's clients send the byte that ends a text in C along
+        said = orjson.loads(metadata.rstrip("\0"))
         state, at, error = said["state"], said["at"], said.get("error")
+        caught_up_at = said.get("caught_up_at")
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
     if state not in _TOLD or type(at) is not int:
         return None
     text = _CONTROL.sub(" ", error)[:_LONGEST_ERROR] if isinstance(error, str) else None
-    return Beat(state, at, text)
+    return Beat(state, at, text, caught_up_at if type(caught_up_at) is int else None)
 
 
 class Pipeline:
@@ -152,13 +156,20 @@ class Pipeline:
                     continue
                 before = self._progress.get(unit)
                 if before is None or position < before.position:
-                    before = Progress(position, end, answerable=False)
+                    before = self._begun(position, end, now, wall_ms)
                 before.applied(position)
                 before.end_fetched(end, told.fetched_at)
                 progress[unit] = before
         self._progress = progress
         self._unknown = frozenset(unknown)
         self._looked_at = now
+
+    def _begun(self, position: int, end: int, now: float, wall_ms: int) -> Progress:
+        """Of what was before this instance looked, the pipeline itself knows how old it is."""
+        progress = Progress(position, end, answerable=False)
+        if self._beat is not None and self._beat.caught_up_at is not None:
+            progress.caught_up_at = now - max(0, wall_ms - self._beat.caught_up_at) / 1000
+        return progress
 
     def _hear(self, now: float, wall_ms: int, committed: Mapping[Unit, Committed]) -> None:
         beats = [beat for each in committed.values() if (beat := parse_beat(each.metadata))]

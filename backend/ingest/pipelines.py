@@ -9,17 +9,18 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping
-from concurrent.futures import Future
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
-from confluent_kafka.admin import AdminClient
+from kafka.errors import KafkaError
 
 from backend.core.pipelines import Committed, Ends, Pipeline, Unit, parse_beat
 from backend.core.views import View
 from backend.ingest.gaps import Gaps
+from backend.ingest.groups import Groups
 from backend.ingest.watcher import Watcher
+
+_Told = TypeVar("_Told")
 
 log = logging.getLogger(__name__)
 
@@ -31,8 +32,14 @@ _LOG_EVERY = 30.0  # s between two lines about the same trouble
 class Pipelines:
     """The pipelines of a deployment, by consumer group and by view."""
 
-    def __init__(self, views: Iterable[View], client_settings: Mapping[str, Any], timeout: float):
-        """`timeout`: s for one request to the broker."""
+    def __init__(
+        self,
+        views: Iterable[View],
+        client_settings: Mapping[str, Any],
+        group_settings: Mapping[str, Any],
+        timeout: float,
+    ) -> None:
+        """Settings of librdkafka and of kafka-python; `timeout`: s for one request."""
         groups = {view.name: view.pipeline for view in views if view.pipeline}
         self._timeout = timeout
         self._interval = max(_INTERVAL, len(set(groups.values())) / _GROUPS_A_SECOND)
@@ -44,9 +51,7 @@ class Pipelines:
         self._said: dict[str, float] = {}
         self._thread: threading.Thread | None = None
         if self._by_group:
-            self._admin = AdminClient(
-                {**client_settings, "client.id": "queryable-pipelines", "log_level": 0}
-            )
+            self._groups = Groups(group_settings, timeout)
             # looks when it is told to: its own thread is never started
             self._topics = Watcher(client_settings, self._interval, timeout)
             self._gaps = Gaps(client_settings)
@@ -72,26 +77,18 @@ class Pipelines:
                 self._say("*", f"the pipelines of views cannot be looked at: {e}")
             self._stop.wait(max(0.1, self._interval - (time.monotonic() - began)))
         self._gaps.close()
+        self._groups.close()
 
     def _look(self) -> None:
         """Committed offsets first: what the sources hold beyond them is not read yet."""
-        asked = {
-            group: self._admin.list_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(group)], request_timeout=self._timeout
-            )[group]
-            for group in self._by_group
-        }
-        committed = {
-            group: found
-            for group, future in asked.items()
-            if (found := self._committed(group, future)) is not None
-        }
-        members = self._members(
+        committed = self._of_each(self._groups.committed, list(self._by_group))
+        members = self._of_each(
+            self._groups.have_members,
             [
                 group
                 for group, offsets in committed.items()
-                if not any(parse_beat(each.metadata) for each in offsets.values())
-            ]
+                if offsets and not any(parse_beat(each.metadata) for each in offsets.values())
+            ],
         )
         topics = sorted({topic for offsets in committed.values() for topic, _ in offsets})
         if topics:
@@ -125,30 +122,23 @@ class Pipelines:
             before = committed[group][unit]
             committed[group][unit] = before._replace(offset=gaps[group, unit][1])
 
-    def _committed(self, group: str, future: Future[Any]) -> dict[Unit, Committed] | None:
-        try:
-            found = future.result(self._timeout + 1)
-        except (KafkaException, TimeoutError) as e:
-            self._say(group, f"pipeline {group}: {e}")
-            return None
-        return {
-            (each.topic, each.partition): Committed(each.offset, each.metadata or "")
-            for each in found.topic_partitions
-            if each.error is None and each.offset >= 0
-        }
-
-    def _members(self, groups: list[str]) -> dict[str, bool]:
-        """Whether groups that write no heartbeats have members."""
+    def _of_each(
+        self, ask: Callable[[list[str]], dict[str, _Told]], groups: list[str]
+    ) -> dict[str, _Told]:
+        """What is told of these groups; where one of them cannot be asked, of the others."""
         if not groups:
             return {}
-        found = {}
-        asked = self._admin.describe_consumer_groups(groups, request_timeout=self._timeout)
-        for group, future in asked.items():
-            try:
-                found[group] = bool(future.result(self._timeout + 1).members)
-            except (KafkaException, TimeoutError) as e:
-                self._say(group, f"pipeline {group}: {e}")
-        return found
+        try:
+            return ask(groups)
+        except (KafkaError, OSError) as e:
+            if len(groups) == 1:
+                self._say(groups[0], f"pipeline {groups[0]}: {e!r}")
+                return {}
+        told: dict[str, _Told] = {}
+        for group in groups:
+            if not self._stop.is_set():
+                told |= self._of_each(ask, [group])
+        return told
 
     def _say(self, about: str, what: str) -> None:
         now = time.monotonic()

@@ -75,8 +75,9 @@ def test_what_was_read_is_committed_with_a_heartbeat() -> None:
     beating = Beating()
     offsets, told = beating.beat()
     assert (offsets, told["state"]) == ({FIRST: 0}, "starting")
-    beating.account = Account(RUNNING, {VIEW.source: {"0": 7, "1": 5}}, None, 0.5)
+    beating.account = Account(RUNNING, {VIEW.source: {"0": 7, "1": 5}}, None, 0.5, 1_700_000_000.5)
     offsets, first = beating.beat()
+    assert first["caught_up_at"] == 1_700_000_000_500
     assert (offsets, first["state"]) == ({FIRST: 7, Unit(VIEW.source, 1): 5}, "running")
     time.sleep(0.002)
     assert beating.beat()[1]["at"] > first["at"], "also where there is nothing to do"
@@ -209,6 +210,12 @@ def test_a_job_that_is_killed_or_stopped_shows_within_seconds(
     writer.send(VIEW.source, [(b"t", b"two")] * 4)
     assert shows(("4", "stopped"), 20) < 6
     wait_until(lambda: not healthy(health), 30, "the health check to fail")
+
+    # a backend that starts while the job is dead knows the lag, in records and seconds
+    backend.stop()
+    backend.start()
+    shows(("4", "stopped"), 20)
+    assert 1_000 < int(backend.get("/words/two").headers["Pipeline-Staleness"]) < 300_000
 
     job.start(*options)
     shows(("0", "running"), 90)

@@ -88,6 +88,16 @@ def test_staleness_is_the_time_since_all_there_was_had_been_read() -> None:
     assert look.commit(12, 0).look(after=1).staleness == 2
 
 
+def test_a_backend_that_starts_learns_from_the_pipeline_how_stale_it_is() -> None:
+    look = Look()
+    look.ends = {"raw": {0: 10, 1: 0}}
+    look.now = 199.0
+    look.commit(7, 0, state="stopped", at=WALL + 150_000, caught_up_at=WALL + 140_000)
+    status = look.look()
+    assert (status.lag, status.staleness) == (3, pytest.approx(60))
+    assert look.look(after=5).staleness == pytest.approx(65)
+
+
 def test_it_says_unknown_when_the_broker_has_been_away_for_long() -> None:
     look = Look()
     look.ends = {"raw": {0: 10, 1: 0}}
@@ -175,6 +185,12 @@ def test_without_heartbeats_the_members_of_the_group_tell() -> None:
     assert never_there.look(has_members=False).state == UNKNOWN
 
 
+def test_a_heartbeat_may_end_as_a_text_in_c() -> None:
+    beat = parse_beat('{"state":"failed","at":1,"error":"x"}\0')
+    assert beat is not None
+    assert (beat.state, beat.error) == ("failed", "x")
+
+
 @pytest.mark.parametrize(
     "metadata",
     [
@@ -186,6 +202,7 @@ def test_without_heartbeats_the_members_of_the_group_tell() -> None:
         '{"state":"odd","at":1}',
         '{"state":"running","at":"1"}',
         '{"state":["running"],"at":1}',
+        '"running"',
         "AgAAAZ",
     ],
 )
