@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from backend.core.limits import parameter_bytes
+from backend.core.limits import MOST_PATH_BYTES, parameter_bytes
 from backend.core.scan import ALLOW, MAX_LIMIT, NEVER
 from backend.core.times import GREATEST, LEAST
 
@@ -214,9 +214,11 @@ def parameter(
 
 
 def text(name: str, what: str, example: Any = None, **more: Any) -> Json:
-    """A parameter that is text, with its longest value."""
-    schema = {**TEXT, "maxLength": parameter_bytes(name), **more}
-    return parameter(name, schema, what, example)
+    """A parameter that is text, with its longest value; or, where the request line is what bounds
+    it, without."""
+    most = parameter_bytes(name)
+    bound = {"maxLength": most} if most <= MOST_PATH_BYTES else {}
+    return parameter(name, {**TEXT, **bound, **more}, what, example)
 
 
 def needed(made: Json) -> Json:
