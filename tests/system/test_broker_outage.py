@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import TopicPartition
 
 from local.broker import Broker, quiet_admin
 from local.ports import free_ports
@@ -13,7 +15,7 @@ from tests.client import Response, key_path
 from tests.system.asking import Asking
 from tests.system.backends import views_toml
 from tests.system.conftest import Deploy
-from tests.system.model import Writer
+from tests.system.model import Writer, commit_offsets
 
 pytestmark = pytest.mark.system
 
@@ -25,7 +27,7 @@ KEYS = [f"key {n}" for n in range(40)]
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A broker to be stopped, which also asks for passwords."""
     with Broker(tmp_path_factory.mktemp("own"), sasl_users=USERS) as running:
-        create_topics(quiet_admin(running.bootstrap_servers), [Topic("t", 3)])
+        create_topics(quiet_admin(running.bootstrap_servers), [Topic("t", 3), Topic("raw", 1)])
         yield running
 
 
@@ -139,3 +141,28 @@ def test_a_wrong_password_is_told(deploy: Deploy, own: Broker) -> None:
     assert "[kafka]" in said
     assert "Traceback" not in said
     assert "guessed" not in said
+
+
+def test_how_far_a_pipeline_is_is_unknown_while_the_broker_is_away(
+    deploy: Deploy, own: Broker
+) -> None:
+    writer = Writer(own.bootstrap_servers)
+    writer.table("t", dict.fromkeys(KEYS, "before"))
+    writer.send("raw", [(b"k", b"v")] * 3)
+    admin = quiet_admin(own.bootstrap_servers)
+    ended = json.dumps({"state": "stopped", "at": 1_700_000_000_000})
+    commit_offsets(admin, "job", [TopicPartition("raw", 0, 1, metadata=ended)])
+    [backend] = deploy(views_toml(v={"topic": "t", "pipeline": "job"}), own).start(1)
+
+    def told() -> tuple[str | None, ...]:
+        headers = backend.get(key_path("v", KEYS[0])).headers
+        return tuple(headers.get(f"Pipeline-{name}") for name in ("Lag", "State"))
+
+    backend.wait(lambda: told() == ("2", "stopped"), "what the pipeline says")
+    own.stop()
+    backend.wait(lambda: told() == ("unknown", "unknown"), "that nothing is known")
+    own.start()
+    backend.wait(lambda: told() == ("2", "stopped"), "what the pipeline says, again")
+    said = [line for line in backend.log().splitlines() if "ingest.pipelines" in line]
+    assert len(said) < 10, "trouble is not told again and again"
+    assert "Traceback" not in backend.log()
