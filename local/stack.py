@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import IO, Self
+from typing import IO, Any, Self
 
 from confluent_kafka import KafkaException
 
@@ -59,6 +59,8 @@ def chosen_views(settings: StackSettings) -> tuple[str, ...]:
 
 READY_TIMEOUT = 90.0
 SPARK_TIMEOUT = 300.0
+SPARK_RESTARTS = 3
+"""A failed view that was started again so often is an error for those who wait for it."""
 
 
 class Stack:
@@ -139,7 +141,10 @@ class Stack:
         with bar(f"deriving {' and '.join(views)}", total) as update:
 
             def is_done() -> bool:
-                done = self._spark_offsets()
+                progress = self._spark_progress()
+                if failure := spark_failure(progress, ends):
+                    raise LocalError(failure)
+                done = source_offsets(progress)
                 reached = sum(
                     min(done.get(view, {}).get(partition, 0), end)
                     for view, offsets in ends.items()
@@ -314,18 +319,32 @@ class Stack:
         urls.append(f"{self.settings.proxy_url}/proxy/health")
         return all(http.get(url, timeout=2.0).status == 200 for url in urls)
 
-    def _spark_offsets(self) -> dict[str, dict[int, int]]:
-        """View: how far it is derived, as the next offset by partition of its raw topic."""
+    def _spark_progress(self) -> dict[str, Any]:
+        """The progress file of the Spark job: view ► what it says of it."""
         try:
-            content = json.loads(self._progress_file.read_text())
+            content: dict[str, Any] = json.loads(self._progress_file.read_text())
         except FileNotFoundError:
             return {}
-        offsets = {
-            view: content[view]["source_offsets"].get(topic, {})
-            for view, topic in SPARK_VIEWS.items()
-            if view in content
-        }
-        return {view: {int(p): int(o) for p, o in each.items()} for view, each in offsets.items()}
+        return content
+
+
+def source_offsets(progress: Mapping[str, Any]) -> dict[str, dict[int, int]]:
+    """View: how far it is derived, as the next offset by partition of its raw topic."""
+    offsets = {
+        view: progress[view]["source_offsets"].get(topic, {})
+        for view, topic in SPARK_VIEWS.items()
+        if view in progress
+    }
+    return {view: {int(p): int(o) for p, o in each.items()} for view, each in offsets.items()}
+
+
+def spark_failure(progress: Mapping[str, Any], views: Iterable[str]) -> str | None:
+    """What to say if one of these views fails again and again; the job itself goes on trying."""
+    for view in views:
+        said = progress.get(view, {})
+        if said.get("state") == "failed" and said["restarts"] >= SPARK_RESTARTS:
+            return f"Spark cannot derive {view}: {said['last_error']}"
+    return None
 
 
 def ending_order(names: Iterable[str]) -> list[list[str]]:

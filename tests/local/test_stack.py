@@ -18,6 +18,8 @@ from local.stack import (
     end_leftovers,
     lock,
     running_in_background,
+    source_offsets,
+    spark_failure,
     stop_background,
 )
 
@@ -116,3 +118,17 @@ def test_nginx_accepts_its_folder_and_listens_on_loopback_only(tmp_path: Path) -
 def test_no_server_of_ours_listens_on_all_addresses_but_in_containers() -> None:
     for path in [*REPOSITORY.glob("local/*.py"), REPOSITORY / "nginx.conf"]:
         assert "0.0.0.0" not in re.sub(r"#.*", "", path.read_text()), path
+
+
+def test_a_view_that_fails_again_and_again_is_named_to_those_who_wait_for_it() -> None:
+    offsets = {"source_offsets": {"flights": {"0": 5}}, "last_error": "it stumbled"}
+    progress = {
+        "airports": {**offsets, "state": "failed", "restarts": 2},
+        "departures": {**offsets, "state": "running", "restarts": 9},
+    }
+    assert source_offsets(progress) == {"airports": {0: 5}, "departures": {0: 5}}
+    assert spark_failure(progress, ["airports", "departures", "visits"]) is None
+    progress["airports"]["restarts"] = 3
+    assert spark_failure(progress, ["departures"]) is None
+    said = spark_failure(progress, ["departures", "airports"])
+    assert said == "Spark cannot derive airports: it stumbled"

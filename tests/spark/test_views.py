@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from backend.core.codecs import KEY_CODECS
 from backend.core.layouts import SessionLayout, WindowLayout
+from spark.schemas import REQUEST
 from spark.views import VIEWS
 from tests.spark.conftest import Records
 from tests.spark.examples import departure, flight, request, timed
@@ -160,6 +162,13 @@ def test_airports_count_each_flight_once(records: Records) -> None:
         assert found == {"IAH": {"count": 4}, "ORD": {"count": 1}}
 
 
+def test_a_flight_counts_for_the_destination_that_was_told_last(records: Records) -> None:
+    told = [flight(dest="ORD"), flight(dest="IAH"), flight(dest="BOS", tailnum="N2")]
+    for order, last in ((told, "BOS"), (told[::-1], "ORD")):
+        rows = VIEWS["airports"].result(records(*order)).collect()
+        assert [(row["key"], row["value"]) for row in rows] == [(last, '{"count":1}')]
+
+
 # late ones last, and some lines twice
 REQUESTS = (
     request(1, "10:00:00"),
@@ -181,6 +190,23 @@ def test_requests_and_bytes_of_a_host_are_counted_once_each(records: Records) ->
         rows = VIEWS[name].result(records(*REQUESTS)).collect()
         found = {row["key"]: int.from_bytes(row["value"], "big", signed=True) for row in rows}
         assert found == wanted, name
+
+
+def test_lines_that_differ_are_different_requests(records: Records) -> None:
+    lines = [request(1, "10:00:00"), request(1, "10:00:00", bytes=7), request(1, "10:00:01")]
+    for order in (lines, lines[::-1]):
+        [row] = VIEWS["bytes-per-host"].result(records(*order, *order)).collect()
+        assert int.from_bytes(row["value"], "big") == 207
+
+
+def test_a_sum_beyond_64_bits_stays_at_the_greatest(session: SparkSession) -> None:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    rows = [(f"{number}", "10.0.0.1", at, 2**62) for number in range(3)]
+    requests = session.createDataFrame(rows, REQUEST)
+    [row] = VIEWS["bytes-per-host"].derive(requests).collect()
+    assert int.from_bytes(row["value"], "big") == 2**63 - 1
+    [row] = VIEWS["visits"].derive(requests).collect()
+    assert json.loads(row["value"]) == {"requests": 3, "bytes": 2**63 - 1}
 
 
 def test_requests_are_counted_in_their_own_minute(records: Records) -> None:
