@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from types import FrameType
 
-from py4j.protocol import Py4JError, Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -140,7 +140,7 @@ def supervise(session: SparkSession, settings: Settings, stop: Stop) -> None:
         session.streams.addListener(progress)
         session.streams.addListener(watermarks)
         stop.started()
-        queries = Queries(session, settings, topics)
+        queries = Queries(session, settings, topics, stop.events)
         beats = Heartbeats(
             broker, settings.views, settings.group_prefix, progress.accounts, settings.health, _say
         )
@@ -169,20 +169,30 @@ class Queries:
     """
 
     def __init__(
-        self, session: SparkSession, settings: Settings, topics: Mapping[str, Topic]
+        self,
+        session: SparkSession,
+        settings: Settings,
+        topics: Mapping[str, Topic],
+        events: queue.SimpleQueue[Event],
     ) -> None:
         self._session = session
         self._settings = settings
         self._topics = topics
+        self._events = events
         self._waiting = deque(settings.views)
         self._catching_up: set[str] = set()
         self._last_start = time.monotonic()
-        self._later: dict[str, DataStreamWriter] = {}
+        self._later: set[str] = set()
         self._seen: list[tuple[str, Decoder]] = []
         self._queries: list[StreamingQuery] = []
         self._failures: Counter[str] = Counter()
         self._again: dict[str, float] = {}
         self.running = 0
+
+    @property
+    def without_spark(self) -> bool:
+        """Whether Spark itself has stopped, so that nothing can be started again."""
+        return bool(self._session._jsc.sc().isStopped())
 
     @property
     def pending(self) -> bool:
@@ -195,18 +205,18 @@ class Queries:
             len(self._catching_up) < _CATCHING_UP or time.monotonic() - self._last_start > _PATIENCE
         ):
             view = self._waiting.popleft()
-            writer, rejected = self._writers(view)
             if (view.source, view.decoder) not in self._seen:
                 self._seen.append((view.source, view.decoder))
-                self._later[view.name] = rejected
+                self._later.add(view.name)
             self._catching_up.add(view.name)
-            self._start(writer)
+            self._try(view.name)
             _say(f"running {view.name}")
             self._last_start = time.monotonic()
 
     def on_event(self, event: Begun | CaughtUp | Ended) -> None:
-        if writer := self._later.pop(event.query, None):
-            self._start(writer)
+        if event.query in self._later:
+            self._later.remove(event.query)
+            self._try(f"{event.query}/dead-letters")
         if isinstance(event, Begun):
             self._failures.pop(event.query, None)
         else:
@@ -225,22 +235,28 @@ class Queries:
         for query, at in list(self._again.items()):
             if time.monotonic() >= at:
                 del self._again[query]
-                name, _, is_dead_letters = query.partition("/")
-                view = next(view for view in self._settings.views if view.name == name)
                 # What has ended need not be stopped.
                 self._queries = [each for each in self._queries if each.isActive]
-                self._start(self._writers(view)[bool(is_dead_letters)])
+                self._try(query)
                 yield query
 
     def stop(self) -> None:
         for query in self._queries:
             query.stop()
 
-    def _writers(self, view: View) -> list[DataStreamWriter]:
+    def _try(self, query: str) -> None:
+        """Starts a query; if Spark refuses, that is an ``Ended``, as if it had begun."""
+        name, _, is_dead_letters = query.partition("/")
+        view = next(view for view in self._settings.views if view.name == name)
         partitions, of_source = (
             self._topics[topic].partitions for topic in (view.topic, view.source)
         )
-        return writers(self._session, view, self._settings, partitions, of_source)
+        try:
+            made = writers(self._session, view, self._settings, partitions, of_source)
+            self._start(made[bool(is_dead_letters)])
+        except (PySparkException, Py4JJavaError) as error:
+            self.running += 1
+            self._events.put(Ended(query, str(error)))
 
     def _start(self, writer: DataStreamWriter) -> None:
         self._queries.append(writer.start())
@@ -281,6 +297,8 @@ def _watch(
                 progress.failed(event.query, str(error))
                 if settings.once:
                     failed = failed or error
+                elif queries.without_spark:
+                    raise JobError(f"Spark has stopped: {error} Start again.")
                 else:
                     # Another start mends nothing where the topic is another one.
                     _check_still_there(broker, settings, topics)

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.cimpl import NewPartitions
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -281,6 +282,41 @@ def test_a_query_that_fails_is_started_again_and_the_others_go_on(
         assert runner.progress()["state"] == "running"
     assert runner.counts() == {"one": 1, "two": 1}
     assert "stumbled" in capfd.readouterr().err
+
+
+def test_a_query_that_cannot_be_started_is_tried_again(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark.run._FIRST_BACK_OFF", 0.1)
+    start, refused = Queries._start, [1, 2]
+
+    def refuse(queries: Queries, writer: DataStreamWriter) -> None:
+        if refused:
+            refused.pop()
+            raise AnalysisException("the checkpoint cannot be read")
+        start(queries, writer)
+
+    monkeypatch.setattr(Queries, "_start", refuse)
+    runner.write(b"one", b"\xff")
+    with runner.stream():
+        runner.wait_progress(lambda p: p["source_offsets"] == {runner.source: {"0": 2}})
+        runner.wait_progress(lambda p: p["dead_letters"] == 1)
+    progress = runner.progress()
+    assert progress["last_error"] is not None
+    assert "the checkpoint cannot be read" in progress["last_error"]
+    assert progress["restarts"] == 2
+
+
+def test_without_spark_nothing_is_tried_again(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    flag = tmp_path / "flag"
+    flag.touch()
+    runner.settings = replace(runner.settings, views=[stumbling(flag, runner.view)])
+    monkeypatch.setattr(Queries, "without_spark", True)
+    runner.write(b"one")
+    with pytest.raises(JobError, match="Spark has stopped"), runner.stream() as thread:
+        wait_until(lambda: not thread.is_alive(), 60, "the runner's end")
 
 
 def test_with_once_a_failure_is_raised_when_the_others_are_done(
