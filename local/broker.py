@@ -240,15 +240,12 @@ class Broker:
         self._config.chmod(0o600)  # passwords of SASL users
 
     def _is_ours(self) -> bool:
-        """Whether the data folder is one that was laid out here."""
+        """Whether the data folder was laid out here: nobody else calls a listener so. It may have
+        been moved since."""
         try:
-            return self._log_dirs in self._config.read_text().splitlines()
+            return "inter.broker.listener.name=BROKER" in self._config.read_text().splitlines()
         except (OSError, UnicodeDecodeError):
             return False
-
-    @property
-    def _log_dirs(self) -> str:
-        return f"log.dirs={_escaped(str(self.data_dir / 'logs'))}"
 
     def _all_properties(self) -> dict[str, str]:
         listeners = {"BROKER": self.port, "CONTROLLER": self._controller_port}

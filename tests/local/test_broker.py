@@ -105,6 +105,7 @@ def test_a_data_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 
 def test_a_broker_that_dies_at_its_start_shows_its_log(tmp_path: Path) -> None:
+    Broker(tmp_path)._lay_out()
     (tmp_path / "logs").mkdir()
     another = "version=1\ncluster.id=another\nnode.id=77\n"
     (tmp_path / "logs" / "meta.properties").write_text(another)

@@ -72,9 +72,11 @@ def test_one_with_something_else_in_it_is_not(tmp_path: Path) -> None:
 
 
 def test_a_brokers_folder_is_known_by_its_configuration(tmp_path: Path) -> None:
-    (tmp_path / "server.properties").write_text(f"node.id=1\nlog.dirs={tmp_path / 'logs'}\n")
-    (tmp_path / "logs").mkdir()
-    broker = Broker(tmp_path, fresh=True)
-    broker._lay_out()
-    assert not (tmp_path / "logs").exists()
-    assert broker._is_ours()
+    Broker(tmp_path / "a")._lay_out()
+    (tmp_path / "a" / "logs").mkdir()
+    (tmp_path / "a").rename(tmp_path / "b")
+    Broker(tmp_path / "b", fresh=True)._lay_out()
+    assert [path.name for path in (tmp_path / "b").iterdir()] == ["server.properties"]
+    (tmp_path / "b" / "server.properties").write_text("log.dirs=/tmp/kraft-combined-logs\n")
+    with pytest.raises(LocalError, match="is no data folder of this broker"):
+        Broker(tmp_path / "b", fresh=True)._lay_out()
