@@ -92,8 +92,11 @@ class Watermarks(StreamingQueryListener):
         if observation is None:
             return
         low = self._low.setdefault(str(progress.runId), LowWatermark())
-        read = {name: at for name, at in observation.asDict().items() if at is not None}
+        greatest = observation.asDict()
         partitions, caught_up = _partitions(progress)
+        if not partitions <= greatest.keys():
+            return  # some were added since the start, of which nothing is known
+        read = {name: at for name, at in greatest.items() if at is not None}
         watermark = low.advance(partitions, read, caught_up)
         query = self._streams.get(str(progress.id))
         if watermark is not None and query is not None:

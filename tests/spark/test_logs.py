@@ -5,19 +5,22 @@ Whatever the partitions hold, however unevenly they are read, and in how many mi
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from local.broker import Broker
 from local.waiting import wait_until
 from spark.schemas import EARLINESS, LATENESS
 from spark.views import VIEWS
-from spark.watermarks import DISORDER, LowWatermark
+from spark.watermarks import DISORDER, LowWatermark, Watermarks
 from tests.conftest import MakeTopic
 from tests.spark.examples import flight
 from tests.spark.logs import TEN, Log, Shipped, partition_of, shipped
@@ -107,7 +110,7 @@ def test_state_is_freed_behind_the_slowest_partition(log: Log) -> None:
             # requests and their minutes, of two days
             return mark is not None and seconds(mark) == wanted and kept <= 2 * 2 * 60
 
-        wait_until(freed, 60, "the state of the first days to be freed")
+        wait_until(freed, 120, "the state of the first days to be freed")
     assert stream.dropped == 0
     assert stream.table() == log.batch("requests-per-minute")
     assert count(stream.table()) == 240
@@ -187,3 +190,43 @@ def test_a_partition_that_is_silent_for_long_no_longer_holds_it(
     assert advance({"1": 6}) == 6
     clock[0] *= 3
     assert advance({}) is None
+
+
+class Tracker:
+    """A session with one query, as far as `Watermarks` asks it."""
+
+    def __init__(self) -> None:
+        self.watermark = 0
+        self._jsparkSession = self
+
+    def streams(self) -> Tracker:
+        return self
+
+    def get(self, _: str) -> Tracker:
+        return self
+
+    def streamingQuery(self) -> Tracker:
+        return self
+
+    def watermarkTracker(self) -> Tracker:
+        return self
+
+    def currentWatermark(self) -> int:
+        return self.watermark
+
+    def setWatermark(self, watermark: int) -> None:
+        self.watermark = watermark
+
+
+@pytest.mark.parametrize(("partitions", "moved"), [("01", True), ("012", False)])
+def test_a_partition_that_was_added_since_the_start_holds_the_watermark(
+    partitions: str, moved: bool
+) -> None:
+    tracker: Any = Tracker()
+    offsets = json.dumps({"weblog": dict.fromkeys(partitions, 5)})
+    source = SimpleNamespace(endOffset=offsets, latestOffset=offsets)
+    read = Row(**{"0": DELAY + 9, "1": DELAY + 7})
+    progress = SimpleNamespace(observedMetrics={"read": read}, sources=[source], runId=1, id=1)
+    event: Any = SimpleNamespace(progress=progress)
+    Watermarks(tracker).onQueryProgress(event)
+    assert tracker.watermark == (7 if moved else 0)
