@@ -30,6 +30,7 @@ DISORDER = 24 * 3600
 silent, while we run and have read all of it, before the others no longer wait for it."""
 
 _METRICS = "read"
+_STEP = 3_600_000
 
 
 def observed(records: DataFrame, partitions: int) -> DataFrame:
@@ -101,7 +102,9 @@ class Watermarks(StreamingQueryListener):
         query = self._streams.get(str(progress.id))
         if watermark is not None and query is not None:
             tracker = query.streamingQuery().watermarkTracker()
-            if watermark > tracker.currentWatermark():
+            # Seldom: Spark fails a query (which is then started again) if the watermark changes
+            # between an idle trigger and the next micro-batch. Usually we are sooner.
+            if watermark >= tracker.currentWatermark() + _STEP:
                 tracker.setWatermark(watermark)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:

@@ -102,7 +102,7 @@ class Stream:
     @contextmanager
     def live(self) -> Iterator[StreamingQuery]:
         """Runs until the block ends."""
-        with self._running(processingTime="0 seconds") as query:
+        with self._running(processingTime="2 seconds") as query:
             yield query
 
     @contextmanager
