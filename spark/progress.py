@@ -108,10 +108,16 @@ class ViewProgress:
 
 def _took_all(progress: StreamingQueryProgress) -> bool:
     """Whether a micro-batch was up to the ends of its sources as it began."""
-    return all(
-        json.loads(source.endOffset or "{}") == json.loads(source.latestOffset or "null")
-        for source in progress.sources
-    )
+    ends = ((source.endOffset, source.latestOffset) for source in progress.sources)
+    # a source that does not tell its end has no JSON there
+    return all(one == other or _same_json(one, other) for one, other in ends)
+
+
+def _same_json(one: str | None, other: str | None) -> bool:
+    try:
+        return bool(json.loads(one or "") == json.loads(other or ""))
+    except ValueError:
+        return False
 
 
 class ProgressFile(StreamingQueryListener):

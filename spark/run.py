@@ -64,7 +64,8 @@ def writers(
     view: View,
     settings: Settings,
     partitions: int,
-    source_partitions: int = 1,
+    source_partitions: int,
+    watermarks: Watermarks,
 ) -> list[DataStreamWriter]:
     """The two unstarted queries of a view: the view itself, and its dead letters.
 
@@ -73,7 +74,8 @@ def writers(
     """
     records = raw_records(session, view.source, settings.kafka, settings.max_offsets_per_trigger)
     rejected = with_late_ones(view.rejected(records))
-    read = observed(records, source_partitions) if view.decoder.event_time else records
+    timed = view.decoder.event_time is not None
+    read = observed(records, source_partitions) if timed else records
     checkpoint = settings.checkpoint(view)
     unstarted = [
         topic_writer(
@@ -83,6 +85,7 @@ def writers(
             partitions=partitions,
             query=view.name,
             checkpoint=f"{checkpoint}/view",
+            written=watermarks.move if timed else None,
         ),
         topic_writer(
             dead_letters(rejected, by=f"spark/{view.name}"),
@@ -140,7 +143,7 @@ def supervise(session: SparkSession, settings: Settings, stop: Stop) -> None:
         session.streams.addListener(progress)
         session.streams.addListener(watermarks)
         stop.started()
-        queries = Queries(session, settings, topics, stop.events)
+        queries = Queries(session, settings, topics, stop.events, watermarks)
         beats = Heartbeats(
             broker, settings.views, settings.group_prefix, progress.accounts, settings.health, _say
         )
@@ -174,11 +177,13 @@ class Queries:
         settings: Settings,
         topics: Mapping[str, Topic],
         events: queue.SimpleQueue[Event],
+        watermarks: Watermarks,
     ) -> None:
         self._session = session
         self._settings = settings
         self._topics = topics
         self._events = events
+        self._watermarks = watermarks
         self._waiting = deque(settings.views)
         self._catching_up: set[str] = set()
         self._last_start = time.monotonic()
@@ -252,7 +257,9 @@ class Queries:
             self._topics[topic].partitions for topic in (view.topic, view.source)
         )
         try:
-            made = writers(self._session, view, self._settings, partitions, of_source)
+            made = writers(
+                self._session, view, self._settings, partitions, of_source, self._watermarks
+            )
             self._start(made[bool(is_dead_letters)])
         except (PySparkException, Py4JJavaError) as error:
             self.running += 1

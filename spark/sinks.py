@@ -7,7 +7,7 @@ bare key, as in Kafka Streams, and only then named here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 import pyarrow as pa
@@ -55,23 +55,36 @@ def dead_letters(rejected: DataFrame, by: str) -> DataFrame:
 
 
 def topic_writer(
-    rows: DataFrame, topic: str, kafka: Kafka, *, partitions: int, query: str, checkpoint: str
+    rows: DataFrame,
+    topic: str,
+    kafka: Kafka,
+    *,
+    partitions: int,
+    query: str,
+    checkpoint: str,
+    written: Callable[[], None] | None = None,
 ) -> DataStreamWriter:
     """An unstarted query that writes rows to a topic whenever they change.
 
     ``rows``: ``key`` and ``value``, and ``headers`` or ``bare_key`` where there are such columns;
     the topic has so many ``partitions``. Delivery is at least once, per micro-batch; see ``View``
-    for why that is enough.
+    for why that is enough. ``written`` is called in the query's own thread after each micro-batch
+    was written, and before Spark goes on.
     """
-    return (
-        _placed(rows, partitions)
-        .writeStream.format("kafka")
-        .options(**kafka.spark(max_request_size=_MAX_REQUEST_BYTES, linger_ms="5"))
-        .option("topic", topic)
-        .option("checkpointLocation", checkpoint)
-        .outputMode("update")
-        .queryName(query)
-    )
+    options = kafka.spark(max_request_size=_MAX_REQUEST_BYTES, linger_ms="5") | {"topic": topic}
+    writer = _placed(rows, partitions).writeStream
+    if written is None:
+        writer = writer.format("kafka").options(**options)
+    else:
+        writer = writer.foreachBatch(partial(_write, options=options, written=written))
+    return writer.option("checkpointLocation", checkpoint).outputMode("update").queryName(query)
+
+
+def _write(
+    batch: DataFrame, _: int, options: Mapping[str, str], written: Callable[[], None]
+) -> None:
+    batch.write.format("kafka").options(**options).save()
+    written()
 
 
 def _placed(rows: DataFrame, partitions: int) -> DataFrame:

@@ -81,8 +81,10 @@ class Watermarks(StreamingQueryListener):
     """Moves the watermarks of those queries whose records are ``observed``."""
 
     def __init__(self, session: SparkSession) -> None:
+        self._session = session
         self._streams: Any = session._jsparkSession.streams()
-        self._low: dict[str, LowWatermark] = {}
+        self._low: dict[str, LowWatermark] = {}  # by run
+        self._known: dict[str, int] = {}  # by query; ms
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         pass
@@ -99,19 +101,29 @@ class Watermarks(StreamingQueryListener):
             return  # some were added since the start, of which nothing is known
         read = {name: at for name, at in greatest.items() if at is not None}
         watermark = low.advance(partitions, read, caught_up)
-        query = self._streams.get(str(progress.id))
-        if watermark is not None and query is not None:
-            tracker = query.streamingQuery().watermarkTracker()
-            # Seldom: Spark fails a query (which is then started again) if the watermark changes
-            # between an idle trigger and the next micro-batch. Usually we are sooner.
-            if watermark >= tracker.currentWatermark() + _STEP:
-                tracker.setWatermark(watermark)
+        if watermark is not None:
+            self._known[str(progress.id)] = watermark
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         pass
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         self._low.pop(str(event.runId), None)
+        self._known.pop(str(event.id), None)
+
+    def move(self) -> None:
+        """Moves the watermark of the query whose thread this is, for its next micro-batch.
+
+        To be called while a micro-batch is written. Spark plans the next one once and again while
+        it is idle, and fails if the watermark changes in between.
+        """
+        id_ = self._session.sparkContext.getLocalProperty("sql.streaming.queryId")
+        watermark = self._known.get(id_ or "")
+        query = self._streams.get(id_) if watermark is not None else None
+        if query is not None:
+            tracker = query.streamingQuery().watermarkTracker()
+            if watermark >= tracker.currentWatermark() + _STEP:
+                tracker.setWatermark(watermark)
 
 
 def _partitions(progress: StreamingQueryProgress) -> tuple[set[str], set[str]]:

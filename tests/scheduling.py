@@ -9,8 +9,8 @@ import pytest
 # Files that take longest, by hand: they begin first, and the unit tests last, so that no worker is
 # left alone with a long one at the end.
 FIRST = (
-    "tests/e2e/test_demo.py",
     "tests/spark/test_supervise.py",
+    "tests/e2e/test_demo.py",
     "tests/system/test_queries.py",
     "tests/system/test_membership.py",
     "tests/system/test_broker_outage.py",
@@ -21,12 +21,19 @@ FIRST = (
     "tests/system/test_standbys.py",
     "tests/system/test_openapi.py",
     "tests/system/test_topic_changes.py",
+    "tests/spark/test_freshness.py",
+    "tests/backend/admin/test_lost_instances.py",
+    "tests/streams/test_odd_stores.py",
     "tests/faults/test_scenarios.py",
 )
 # They share a Spark session, which warms up for half a minute of CPU time: one worker runs them.
 ONE_SESSION = (
     "tests/spark/test_supervise.py",
+    "tests/spark/test_logs.py",
     "tests/spark/test_streams.py",
+    "tests/spark/test_no_record_ends_a_query.py",
+    "tests/spark/test_cluster.py",
+    "tests/spark/test_dead_letter_topic.py",
     "tests/spark/test_views.py",
 )
 

@@ -202,13 +202,13 @@ class Queries:
         freshness = Freshness(answerers=answerers or Answerers())
         if options.partials:
             found = await self._gatherer.partials(view, query, freshness)
-            return values_answer(view, key, found, self._state_headers(freshness))
+            return values_answer(view, key, found, self._headers_of_key(view, freshness))
         page = Page(query, 1, None)
         rows, reached = await self._gatherer.page(view, page, freshness, _PAGE_BUDGET, RAW)
         if not rows and reached is not None:
             raise Unavailable("took-too-long", "Not all partitions have answered in time.")
         value = rows[0][2] if rows else None
-        headers = [*self._state_headers(freshness), *self._serving.pipeline_headers(view)]
+        headers = self._headers_of_key(view, freshness)
         return self._reads[view.name].gathered(key, value, options.representation, headers)
 
     async def of_key(
@@ -226,8 +226,7 @@ class Queries:
         entries = await self._gatherer.of_key(view, key, query, freshness)
         clock = freshness.stream_time if view.store == "versioned" else None
         store = GatheredStore(entries, clock)
-        headers = [*self._state_headers(freshness), *self._serving.pipeline_headers(view)]
-        return read(cast(Store, store), headers)
+        return read(cast(Store, store), self._headers_of_key(view, freshness))
 
     async def partials_of_key(
         self, view: View, key: bytes, query: Query, items_of: Callable[[Store], list[bytes]]
@@ -238,7 +237,7 @@ class Queries:
         state = Freshness()
         asked = replace(query, low=low, high=high)
         found = await self._gatherer.partials(view, asked, state, ENTRIES)
-        return items_answer(view, key, found, items_of, self._state_headers(state))
+        return items_answer(view, key, found, items_of, self._headers_of_key(view, state))
 
     async def _page(self, view: View, kind: str, raw_query: bytes) -> Answer:
         assert self._gatherer is not None
@@ -373,6 +372,9 @@ class Queries:
 
     def _headers(self, freshness: Freshness, content_type: bytes = JSON[1]) -> list[Header]:
         return [(b"content-type", content_type), *self._state_headers(freshness)]
+
+    def _headers_of_key(self, view: View, freshness: Freshness) -> list[Header]:
+        return [*self._state_headers(freshness), *self._serving.pipeline_headers(view)]
 
     def _state_headers(self, freshness: Freshness) -> list[Header]:
         served_by = freshness.answerers.headers(self._serving.settings.instance_id)

@@ -51,7 +51,8 @@ class Log:
         self._make = make_topic
         self._folder = folder
         self._writer = Writer(servers)
-        self.topic = make_topic(partitions=3)
+        # the broker deletes records as old as these
+        self.topic = make_topic(partitions=3, retention_ms=-1)
         make_topic(name=f"{self.topic}.dead-letter", cleanup_policy="compact")
 
     def append(self, records: Iterable[Shipped]) -> None:
@@ -101,8 +102,8 @@ class Stream:
 
     @contextmanager
     def live(self) -> Iterator[StreamingQuery]:
-        """Runs until the block ends."""
-        with self._running(processingTime="2 seconds") as query:
+        """Runs until the block ends, one micro-batch right after another."""
+        with self._running(processingTime="0 seconds") as query:
             yield query
 
     @contextmanager
@@ -110,7 +111,7 @@ class Stream:
         listener = Watermarks(self._session)
         self._session.streams.addListener(listener)
         try:
-            [writer, _] = writers(self._session, self.view, self.settings, 3, 3)
+            [writer, _] = writers(self._session, self.view, self.settings, 3, 3, listener)
             query = writer.trigger(**trigger).start()
             try:
                 yield query

@@ -193,11 +193,15 @@ def test_a_partition_that_is_silent_for_long_no_longer_holds_it(
 
 
 class Tracker:
-    """A session with one query, as far as `Watermarks` asks it."""
+    """A session in the thread of its one query, as far as `Watermarks` asks it."""
 
     def __init__(self) -> None:
         self.watermark = 0
         self._jsparkSession = self
+        self.sparkContext = self
+
+    def getLocalProperty(self, _: str) -> str:
+        return "1"
 
     def streams(self) -> Tracker:
         return self
@@ -228,5 +232,8 @@ def test_a_partition_that_was_added_since_the_start_holds_the_watermark(
     read = Row(**{"0": 2 * DELAY + 9, "1": 2 * DELAY + 7})
     progress = SimpleNamespace(observedMetrics={"read": read}, sources=[source], runId=1, id=1)
     event: Any = SimpleNamespace(progress=progress)
-    Watermarks(tracker).onQueryProgress(event)
+    watermarks = Watermarks(tracker)
+    watermarks.onQueryProgress(event)
+    assert tracker.watermark == 0, "Spark may be planning the next micro-batch"
+    watermarks.move()
     assert tracker.watermark == (DELAY + 7 if moved else 0)

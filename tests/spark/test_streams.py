@@ -25,6 +25,7 @@ from spark.sinks import dead_letters as dead_letters_of
 from spark.sources import Kafka
 from spark.view import View
 from spark.views import VIEWS
+from spark.watermarks import Watermarks
 from tests.backend.unit.test_partitioner import vectors
 from tests.conftest import SASL_USERS, MakeTopic
 from tests.spark.conftest import Records
@@ -58,7 +59,8 @@ class Streams:
         )
 
     def run(self, dead_letters: bool = True) -> None:
-        unstarted = writers(self._session, self.view, self._settings, 3)[: 1 + dead_letters]
+        made = writers(self._session, self.view, self._settings, 3, 3, Watermarks(self._session))
+        unstarted = made[: 1 + dead_letters]
         for query in [writer.start() for writer in unstarted]:
             assert query.awaitTermination(120)
 
