@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from backend.core.limits import MOST_BATCH_BYTES
 from local.ports import free_ports
 from local.waiting import wait_until
 from tests.client import Client, Response, raw
@@ -96,15 +97,18 @@ def test_what_backends_ask_one_another_is_not_for_clients(
 
 
 def test_a_batch_may_be_large(cluster: Cluster, nginx: Nginx) -> None:
-    body = b'{"keys":["%b"]}' % (b"x" * 7_000_000)
+    body = b'{"keys":["%b"]}' % (b"x" * (MOST_BATCH_BYTES - 13))
+    assert len(body) == MOST_BATCH_BYTES
     with nginx.client() as client:
         assert client.request("POST", "/views/words/batch", body).status == 200
     (request,) = [r for backend in cluster.backends for r in backend.requests]
     assert request.body == body
-    too_large = b"POST /views/words/batch HTTP/1.1\r\nHost: a\r\nContent-Length: 8388609\r\n\r\n"
-    assert is_problem(raw(nginx.port, too_large), 413, "body-too-large")
-    for path in ("/views/words/keys", "/views/a/b/batch"):
-        large = f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 2000000\r\n\r\n"
+    for path, size in [
+        ("/views/words/batch", MOST_BATCH_BYTES + 1),
+        ("/views/words/keys", 2_000_000),
+        ("/views/a/b/batch", 2_000_000),
+    ]:
+        large = f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {size}\r\n\r\n"
         assert is_problem(raw(nginx.port, large.encode()), 413, "body-too-large")
     assert "[warn]" not in nginx.error_log(), "nothing is written to a file"
 
