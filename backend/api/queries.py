@@ -25,7 +25,7 @@ from backend.api.holders import PLAIN, ReadOptions
 from backend.api.partial_answers import items_answer, values_answer
 from backend.api.partition_scans import PartitionScans
 from backend.api.reads import ViewReads
-from backend.api.representations import accept_of
+from backend.api.representations import NDJSON, wants_lines
 from backend.api.request_body import read_body
 from backend.api.serving import Serving
 from backend.core.cursor import encode_cursor
@@ -49,6 +49,7 @@ from backend.core.scan import (
     stale_of,
 )
 from backend.core.scan_wire import (
+    BARE,
     COUNT,
     ENTRIES,
     ESTIMATE,
@@ -73,8 +74,6 @@ _PAGE_BUDGET = 1.0  # s, after which a page ends with what it has
 _WALK_BUDGET = 50.0  # s for a count or a ranking: less than a proxy's patience
 _STREAM_PAGE = 2_000
 _WRITE = 1 << 16
-
-_NDJSON = b"application/x-ndjson"
 
 
 class Queries:
@@ -116,8 +115,6 @@ class Queries:
                 answer = await self._asked(raw_path, method, receive)
             else:
                 answer = await self._answer(found, scope, receive, send)
-                if answer is not None:
-                    answer.headers += self._serving.pipeline_headers(found.view)
         except Problem as problem:
             answer = problem_answer(problem)
         except Exception:
@@ -166,9 +163,11 @@ class Queries:
             refuse_store(view, KEYS)
             options = batch_options(raw_query)
             body = await read_body(receive, MOST_BATCH_BYTES)
-            return await self._batches.answer(view, body, options)
+            answer = await self._batches.answer(view, body, options)
+            answer.headers += self._serving.pipeline_headers(view)
+            return answer
         kind = resource if resource in ("count", "top") else "page"
-        if kind == "page" and method == "GET" and _wants_lines(scope["headers"]):
+        if kind == "page" and method == "GET" and wants_lines(scope["headers"]):
             kind = "stream"
         scans, began = self._serving.scans[view.name], time.monotonic()
         try:
@@ -202,13 +201,13 @@ class Queries:
         freshness = Freshness(answerers=answerers or Answerers())
         if options.partials:
             found = await self._gatherer.partials(view, query, freshness)
-            return values_answer(view, key, found, self._headers_of_key(view, freshness))
+            return values_answer(view, key, found, self._state_headers(view, freshness))
         page = Page(query, 1, None)
         rows, reached = await self._gatherer.page(view, page, freshness, _PAGE_BUDGET, RAW)
         if not rows and reached is not None:
             raise Unavailable("took-too-long", "Not all partitions have answered in time.")
         value = rows[0][2] if rows else None
-        headers = self._headers_of_key(view, freshness)
+        headers = self._state_headers(view, freshness)
         return self._reads[view.name].gathered(key, value, options.representation, headers)
 
     async def of_key(
@@ -226,7 +225,7 @@ class Queries:
         entries = await self._gatherer.of_key(view, key, query, freshness)
         clock = freshness.stream_time if view.store == "versioned" else None
         store = GatheredStore(entries, clock)
-        return read(cast(Store, store), self._headers_of_key(view, freshness))
+        return read(cast(Store, store), self._state_headers(view, freshness))
 
     async def partials_of_key(
         self, view: View, key: bytes, query: Query, items_of: Callable[[Store], list[bytes]]
@@ -237,7 +236,7 @@ class Queries:
         state = Freshness()
         asked = replace(query, low=low, high=high)
         found = await self._gatherer.partials(view, asked, state, ENTRIES)
-        return items_answer(view, key, found, items_of, self._headers_of_key(view, state))
+        return items_answer(view, key, found, items_of, self._state_headers(view, state))
 
     async def _page(self, view: View, kind: str, raw_query: bytes) -> Answer:
         assert self._gatherer is not None
@@ -248,7 +247,9 @@ class Queries:
         if reached is not None:
             next_ = b'"%b"' % encode_cursor(page.query.question(view, kind), reached).encode()
         items = b",".join([item for _, _, item in rows])
-        return Answer(200, self._headers(freshness), b'{"items":[%b],"next":%b}' % (items, next_))
+        return Answer(
+            200, self._headers(view, freshness), b'{"items":[%b],"next":%b}' % (items, next_)
+        )
 
     async def _stream(self, view: View, kind: str, raw_query: bytes, send: Send) -> None:
         """A line an item. Fails before the first byte as a page does, and later by closing the
@@ -266,8 +267,7 @@ class Queries:
             async for rows, reached in steps:
                 if not started:
                     epoch = (b"topology-epoch", self._serving.epoch_header)
-                    headers = [*self._headers(freshness, _NDJSON), epoch]
-                    headers += self._serving.pipeline_headers(view)
+                    headers = [*self._headers(view, freshness, NDJSON), epoch]
                     await send({"type": "http.response.start", "status": 200, "headers": headers})
                     started = True
                 if left is not None:
@@ -317,10 +317,11 @@ class Queries:
         if exact and (self._serving.held.is_scattered(view) or freshness.scattered):
             # a key may be in two partitions: it counts once
             count = 0
-            async for rows, _ in gatherer.rows(view, query, _STREAM_PAGE, None, freshness):
+            steps = gatherer.rows(view, query, _STREAM_PAGE, None, freshness, BARE)
+            async for rows, _ in steps:
                 count += len(rows)
         body = orjson.dumps({"count": count, "exact": exact})
-        return Answer(200, self._headers(freshness), body)
+        return Answer(200, self._headers(view, freshness), body)
 
     async def _top(self, view: View, raw_query: bytes) -> Answer:
         assert self._gatherer is not None
@@ -368,17 +369,17 @@ class Queries:
                 f"limit={len(best.entries)}, or stream the view.",
             )
         body = b'{"items":[%b]}' % b",".join([item for _, _, item in best.entries])
-        return Answer(200, self._headers(freshness), body)
+        return Answer(200, self._headers(view, freshness), body)
 
-    def _headers(self, freshness: Freshness, content_type: bytes = JSON[1]) -> list[Header]:
-        return [(b"content-type", content_type), *self._state_headers(freshness)]
+    def _headers(
+        self, view: View, freshness: Freshness, content_type: bytes = JSON[1]
+    ) -> list[Header]:
+        return [(b"content-type", content_type), *self._state_headers(view, freshness)]
 
-    def _headers_of_key(self, view: View, freshness: Freshness) -> list[Header]:
-        return [*self._state_headers(freshness), *self._serving.pipeline_headers(view)]
-
-    def _state_headers(self, freshness: Freshness) -> list[Header]:
+    def _state_headers(self, view: View, freshness: Freshness) -> list[Header]:
         served_by = freshness.answerers.headers(self._serving.settings.instance_id)
-        return [*freshness_headers(freshness.lag, freshness.staleness), *served_by]
+        pipeline = self._serving.pipeline_headers(view)
+        return [*freshness_headers(freshness.lag, freshness.staleness), *served_by, *pipeline]
 
 
 def _lines(items: list[bytes]) -> bytes:
@@ -395,8 +396,3 @@ def _text(parameters: dict[str, bytes], name: str) -> str | None:
         return None if raw is None else raw.decode()
     except UnicodeDecodeError:
         raise BadRequest("bad-parameter", f"{name} is not UTF-8 text.") from None
-
-
-def _wants_lines(headers: list[Header]) -> bool:
-    accepted = accept_of(headers).lower()
-    return any(each.split(b";")[0].strip() == _NDJSON for each in accepted.split(b","))

@@ -15,6 +15,7 @@ from backend.core.views import View
 JSON = "json"
 OCTETS = "octet-stream"
 AVRO = "avro"
+NDJSON = b"application/x-ndjson"
 
 VARY: Header = (b"vary", b"accept")
 
@@ -41,6 +42,12 @@ def accept_of(headers: Sequence[Header]) -> bytes:
             limit=MOST_ACCEPT_BYTES,
         )
     return given
+
+
+def wants_lines(headers: Sequence[Header]) -> bool:
+    """Whether the reader accepts NDJSON; BadRequest."""
+    accepted = accept_of(headers).lower()
+    return any(each.split(b";")[0].strip() == NDJSON for each in accepted.split(b","))
 
 
 def chosen(headers: Sequence[Header], of: Sequence[str]) -> str:

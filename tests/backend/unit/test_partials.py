@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from backend.core.pipelines import Pipeline
 from tests.backend.unit.test_scattered import cluster, everywhere, put
 
 CHANGELOG = "shop-totals-changelog"
@@ -247,3 +248,17 @@ def test_whole_keys_cost_no_more_questions_than_others(
         # both are held by one instance
         assert made.ask("b1", "GET", "/views/orders/keys/one").status == 503
         assert asked == ["b2", "b2", "b2"]
+
+
+@pytest.mark.parametrize("store", ["key-value", "window"])
+def test_partial_results_say_how_fresh_their_pipeline_is(tmp_path: Path, store: str) -> None:
+    """As every other answer of the view does."""
+    fields = {"topic": CHANGELOG, "partitioner": "none", "store": store, "window_size": 10}
+    with cluster(tmp_path, **fields) as made:
+        put(made, 0, b"a", b"1", 10, *((10, 0) if store == "window" else ()))
+        for node in made.nodes.values():
+            node.serving.pipelines = {"orders": Pipeline("job", trusted_for=5)}
+        windows = "/windows" if store == "window" else ""
+        for question in ("", "?partials=all"):
+            answer = made.ask("b1", "GET", f"/views/orders/keys/a{windows}{question}")
+            assert (answer.status, answer.headers["pipeline-lag"]) == (200, "unknown"), question

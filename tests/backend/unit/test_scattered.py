@@ -196,3 +196,24 @@ def test_what_others_answered_meanwhile_is_not_answered_at_once_after_a_crash(
             assert answer.status == (503 if moved else 200)
             made.settle()
             assert made.ask("b1", "GET", f"/views/orders/keys/{key.decode()}").status == 200
+
+
+@pytest.mark.parametrize("partitioner", ["none", "murmur2"])
+def test_an_exact_count_of_keys_in_any_partition_sends_no_values(
+    tmp_path: Path, partitioner: str
+) -> None:
+    with cluster(tmp_path, partitioner=partitioner, value="bytes") as made:
+        for number, key in enumerate(KEYS):
+            put(made, number % 3, key, b"x" * 10_000, 10)
+        sizes: list[int] = []
+        forward = made.forward
+
+        async def weighed(*args: Any, **options: Any) -> Any:
+            answer = await forward(*args, **options)
+            sizes.append(len(answer.body))
+            return answer
+
+        made.forward = weighed  # type: ignore[method-assign]
+        assert everywhere(made, "count?exact=true") == [(200, {"count": 6, "exact": True})] * 3
+        assert sizes
+        assert max(sizes) < 1_000
