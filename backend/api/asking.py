@@ -26,7 +26,7 @@ from typing import Generic, NamedTuple, TypeVar
 from backend.api.answer import Answer, Header
 from backend.api.forwarding import Forwarder
 from backend.api.serving import Serving
-from backend.core.errors import Unavailable
+from backend.core.errors import RETRY_ELSEWHERE_NO, Unavailable
 from backend.core.topology import Member
 
 WHILE_OTHERS_ARE_LEFT = 0.4  # s
@@ -96,6 +96,16 @@ class Rounds(Generic[_H]):
         return True
 
 
+def may_change(answer: Answer) -> bool:
+    """Whether waiting, or another instance, may give another answer than this one."""
+    return answer.status == 503 and RETRY_ELSEWHERE_NO not in answer.headers
+
+
+def _timeout(others_left: bool) -> float | None:
+    """How long one instance may be silent (s); None: as long as is set."""
+    return WHILE_OTHERS_ARE_LEFT if others_left else None
+
+
 class Asker:
     """Asks other instances, and notes which of them do not answer."""
 
@@ -117,10 +127,9 @@ class Asker:
         body: bytes = b"",
     ) -> Answer:
         """What it answers, whatever that is; Unavailable if it is silent for too long."""
-        timeout = WHILE_OTHERS_ARE_LEFT if others_left else None
         try:
             return await self._forwarder.forward(
-                member, method, target, headers, body, timeout=timeout
+                member, method, target, headers, body, timeout=_timeout(others_left)
             )
         except Unavailable:
             self._serving.peers.failed(member.id)
@@ -141,8 +150,10 @@ class Asker:
             member, others_left = rounds.turn(partition, members)
             begun: Stream | None = None
             try:
-                begun = await self._begun(stack, member, others_left, target, headers)
-                if begun[0].status != 503:
+                begun = await stack.enter_async_context(
+                    self._forwarder.stream(member, target, headers, _timeout(others_left))
+                )
+                if not may_change(begun[0]):
                     return begun
                 unavailable = None
             except Unavailable as e:
@@ -154,22 +165,3 @@ class Asker:
                 assert unavailable is not None
                 raise unavailable
             await stack.aclose()
-
-    async def _begun(
-        self,
-        stack: AsyncExitStack,
-        member: Member,
-        others_left: bool,
-        target: bytes,
-        headers: list[Header],
-    ) -> Stream:
-        longest = self._serving.settings.forward_timeout
-        try:
-            async with asyncio.timeout(WHILE_OTHERS_ARE_LEFT if others_left else longest):
-                return await stack.enter_async_context(
-                    self._forwarder.stream(member, target, headers)
-                )
-        except TimeoutError:
-            raise Unavailable(
-                "owner-unreachable", f"Instance {member.id} does not begin to answer."
-            ) from None

@@ -92,18 +92,19 @@ class Forwarder:
 
     @asynccontextmanager
     async def stream(
-        self, member: Member, target: bytes, headers: list[Header]
+        self, member: Member, target: bytes, headers: list[Header], timeout: float | None = None
     ) -> AsyncIterator[tuple[Answer, AsyncGenerator[bytes]]]:
         """The owner's answer to a GET without its body, and the body as it comes, for as long as
-        it comes; Unavailable if the answer does not begin in time."""
+        it comes; Unavailable if the answer does not begin within `timeout` s (None: the
+        setting's)."""
         url, passed = self._request(member, target, headers)
         # silence is broken by the stream's own keep-alives
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=0.5, sock_read=60)
+        endless = aiohttp.ClientTimeout(total=None, sock_connect=0.5, sock_read=60)
         try:
             # with the wait for a connection
-            async with asyncio.timeout(self._seconds):
+            async with asyncio.timeout(self._seconds if timeout is None else timeout):
                 response = await self._streams.get(
-                    url, headers=passed, allow_redirects=False, timeout=timeout
+                    url, headers=passed, allow_redirects=False, timeout=endless
                 )
         except (TimeoutError, aiohttp.ClientError, OSError) as e:
             raise _unreachable(member, e) from e

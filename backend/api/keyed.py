@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from backend.api.answer import Answer, Header, code_of, problem_answer, unless_known
 from backend.api.asgi import Receive, Scope, Send
-from backend.api.asking import Asker, Holder, Rounds
+from backend.api.asking import Asker, Holder, Rounds, may_change
 from backend.api.backlog import Room
 from backend.api.batches import record_key
 from backend.api.changes import Changes
@@ -34,7 +34,6 @@ from backend.api.versions import VersionedReads
 from backend.core.batch import parse_search
 from backend.core.codecs import to_base64url
 from backend.core.errors import (
-    RETRY_ELSEWHERE_NO,
     Hopeless,
     MethodNotAllowed,
     NotFound,
@@ -171,7 +170,7 @@ class KeyedRequests:
                 rounds = rounds or self._asker.rounds()
                 answer = await self._ask_other(reads, elsewhere, rounds, raw_path, scope)
                 # each time the map and what is here are looked at anew
-                if _may_change(answer) and await rounds.again():
+                if may_change(answer) and await rounds.again():
                     continue
             return unless_known(answer, scope["headers"])
 
@@ -302,10 +301,6 @@ def _read_of(reads: ViewReads, key: bytes, options: ReadOptions) -> Callable[[],
 
 def _asked_of_all(view: View, key: bytes) -> Answer:
     raise Everywhere(view, key)
-
-
-def _may_change(answer: Answer) -> bool:
-    return answer.status == 503 and RETRY_ELSEWHERE_NO not in answer.headers
 
 
 def _redirect(elsewhere: Elsewhere, raw_path: bytes, query: bytes) -> Answer:

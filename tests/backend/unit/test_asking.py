@@ -15,7 +15,7 @@ import pytest
 from backend.api import asking, partition_scans
 from backend.api.answer import Answer as Sent
 from backend.api.asking import WHILE_OTHERS_ARE_LEFT, Asker, Rounds
-from backend.core.errors import Unavailable
+from backend.core.errors import RETRY_ELSEWHERE_NO, Unavailable
 from backend.core.topology import Member
 from backend.settings import Settings
 from tests.backend.unit.cluster import Cluster
@@ -253,17 +253,22 @@ class Streaming:
     def __init__(self, **does: str) -> None:
         self._does = does
         self.ended: list[str] = []
+        self.waits: dict[str, float | None] = {}  # how long each one may be silent
 
     @asynccontextmanager
-    async def stream(self, member: Member, *_: Any) -> AsyncIterator[tuple[Sent, Any]]:
+    async def stream(
+        self, member: Member, target: bytes, headers: Any, timeout: float | None = None
+    ) -> AsyncIterator[tuple[Sent, Any]]:
         does = self._does[member.id]
+        self.waits[member.id] = timeout
         if does == "hangs":
-            await asyncio.Event().wait()
+            raise Unavailable("owner-unreachable", "It is silent for too long.")
         if does == "is down":
             raise Unavailable("owner-unreachable", "It is down.")
         try:
-            status, body = (200, b"") if does == "streams" else (503, b'{"code":"catching-up"}')
-            yield Sent(status, [(b"served-by", member.id.encode())], body), None
+            status = 200 if does == "streams" else 503
+            more = [RETRY_ELSEWHERE_NO] if does == "is hopeless" else []
+            yield Sent(status, [(b"served-by", member.id.encode()), *more], b""), None
         finally:
             self.ended.append(member.id)
 
@@ -280,6 +285,8 @@ class Streaming:
         ("refuses", "hangs", "owner-unreachable"),
         ("hangs", "hangs", "owner-unreachable"),
         ("is down", "is down", "owner-unreachable"),
+        ("is hopeless", "streams", "503 b2"),
+        ("refuses", "is hopeless", "503 b3"),
     ],
 )
 def test_a_stream_begins_at_the_next_holder(
@@ -287,9 +294,7 @@ def test_a_stream_begins_at_the_next_holder(
 ) -> None:
     """A stream of changes, too, does not wait for one that hangs while another is left."""
     serving = cluster.nodes["b1"].serving
-    short = Settings(instance_id="b1", wait_timeout=0, forward_timeout=0.02)
-    monkeypatch.setattr(serving, "settings", short)
-    monkeypatch.setattr(asking, "WHILE_OTHERS_ARE_LEFT", 0.01)
+    monkeypatch.setattr(serving, "settings", Settings(instance_id="b1", wait_timeout=0))
     forwarder = Streaming(b2=first, b3=second)
     members = [Member(id_, "127.0.0.1", 1) for id_ in ("b2", "b3")]
 
@@ -305,9 +310,12 @@ def test_a_stream_begins_at_the_next_holder(
             return f"{answer.status} {began}"
 
     assert asyncio.run(begin()) == found
-    refused = ["b2"] if first in ("refuses", "streams") else []
+    refused = ["b2"] if first in ("refuses", "streams", "is hopeless") else []
     refused += ["b3"] if found.endswith("b3") else []
     assert forwarder.ended == refused, "no connection is left"
+    both = {"b2": asking.WHILE_OTHERS_ARE_LEFT, "b3": None}
+    only_first = first in ("streams", "is hopeless")
+    assert forwarder.waits == ({"b2": both["b2"]} if only_first else both)
 
 
 def test_in_slices_all_is_the_same(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,18 +101,21 @@ def test_forwards_do_not_wait_for_streams() -> None:
 
 
 @pytest.mark.parametrize("path", [b"/hung", b"/stream"])
-def test_a_stream_that_does_not_begin_in_time_is_refused(path: bytes) -> None:
+@pytest.mark.parametrize(("of_all", "of_this"), [(0.2, None), (60.0, 0.2)])
+def test_a_stream_that_does_not_begin_in_time_is_refused(
+    path: bytes, of_all: float, of_this: float | None
+) -> None:
     """Whether the owner is silent, or there is no connection left."""
 
     async def test(member: Member) -> None:
-        forwarder = Forwarder("b1", timeout=0.2, streams=1)
+        forwarder = Forwarder("b1", timeout=of_all, streams=1)
         async with AsyncExitStack() as stack:
             stack.push_async_callback(forwarder.close)
             if path == b"/stream":
                 await stack.enter_async_context(forwarder.stream(member, path, []))
             with pytest.raises(Unavailable) as error:
                 async with asyncio.timeout(10):
-                    await stack.enter_async_context(forwarder.stream(member, path, []))
+                    await stack.enter_async_context(forwarder.stream(member, path, [], of_this))
             assert error.value.code == "owner-unreachable"
 
     run(test)
