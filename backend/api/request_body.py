@@ -1,9 +1,42 @@
-"""Reading the body of a request, within a bound."""
+"""Reading the bodies of requests: each within a bound, and all that are in flight together."""
 
 from __future__ import annotations
 
-from backend.api.asgi import Receive
-from backend.core.errors import BadRequest
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from backend.api.asgi import Message, Receive
+from backend.core.errors import BadRequest, Unavailable
+
+MOST_BYTES = 64 << 20  # of the bodies of requests in flight
+
+
+class BodyBudget:
+    """Bytes that the bodies of requests in flight may have together. Used in the event loop."""
+
+    def __init__(self, size: int = MOST_BYTES) -> None:
+        self.left = size
+
+    @contextmanager
+    def counted(self, receive: Receive) -> Iterator[Receive]:
+        """For one request: its `receive`, which raises Unavailable where a part of the body exceeds
+        the budget. The parts count until the request is over."""
+        held = 0
+
+        async def receive_counted() -> Message:
+            nonlocal held
+            message = await receive()
+            size = len(message.get("body", b""))
+            if size > self.left:
+                raise Unavailable("overloaded", "The bodies of requests in flight are too large.")
+            self.left -= size
+            held += size
+            return message
+
+        try:
+            yield receive_counted
+        finally:
+            self.left += held
 
 
 async def read_body(receive: Receive, most: int) -> bytes:

@@ -1,6 +1,6 @@
 """The ASGI application: keys in `keyed`, whole views in `queries`, everything else in Flask.
 
-Bounds requests in flight and bodies.
+Bounds requests in flight, and their bodies.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from backend.api.heartbeats import Heartbeats
 from backend.api.holders import Elsewhere
 from backend.api.keyed import MAX_BODY, KeyedRequests
 from backend.api.queries import Queries
-from backend.api.request_body import read_body
+from backend.api.request_body import BodyBudget, read_body
 from backend.api.serving import Serving
 from backend.api.stores import reads_of
 from backend.core import copying
@@ -63,6 +63,8 @@ class Shell:
         self._heartbeats: Heartbeats | None = None
         self._copies = Copies(serving)
         self._coalesced = CoalescedReads(serving, self._paths, self._reads, self.answer_now)
+        # apart: what instances ask one another finds room however much clients send
+        self._bodies, self._internal_bodies = BodyBudget(), BodyBudget()
         self._in_flight = 0
         self._max_in_flight = serving.settings.max_in_flight
 
@@ -196,6 +198,21 @@ class Shell:
         if self._heartbeats is not None:
             self._heartbeats.beat_all()
 
+    async def _with_body(self, scope: Scope, receive: Receive, send: Send) -> bool:
+        """What may have a large body; False: it is none of these, and nothing was done."""
+        if scope["raw_path"] == READS:
+            await self._bounded(self._together(scope, receive), scope, send)
+            return True
+        topic = self._appends.topic_of(scope["raw_path"])
+        if topic is not None:
+            await self._bounded(self._append(topic, scope, receive), scope, send)
+            return True
+        found = self._paths.view_path(scope["raw_path"])
+        if found is not None and found.resource == "search":
+            await self._bounded(self._keyed.search(found.view, scope, receive), scope, send)
+            return True
+        return await self._queries(scope, receive, send, self._send)
+
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Questions about whole views; and Flask's part, with the epoch on every answer and a
         bound on every body."""
@@ -216,19 +233,11 @@ class Shell:
             if refused is not None:
                 await self._send(problem_answer(refused), "POST", send)
             return
-        if scope["raw_path"] == READS:
-            await self._bounded(self._together(scope, receive), scope, send)
-            return
-        topic = self._appends.topic_of(scope["raw_path"])
-        if topic is not None:
-            await self._bounded(self._append(topic, scope, receive), scope, send)
-            return
-        found = self._paths.view_path(scope["raw_path"])
-        if found is not None and found.resource == "search":
-            await self._bounded(self._keyed.search(found.view, scope, receive), scope, send)
-            return
-        if await self._queries(scope, receive, send, self._send):
-            return
+        internal = scope["raw_path"].startswith(b"/internal/")
+        budget = self._internal_bodies if internal else self._bodies
+        with budget.counted(receive) as receive_counted:
+            if await self._with_body(scope, receive_counted, send):
+                return
         length = next((v for n, v in scope["headers"] if n == b"content-length"), b"0")
         if not length.isdigit() or len(length) > 18 or int(length) > MAX_BODY:
             problem = BadRequest("body-too-large", f"A body has {MAX_BODY} bytes at most.")
