@@ -18,7 +18,7 @@ from backend.core.views_toml import parse_views
 class Settings(BaseSettings):
     """One instance. Each field is the environment variable QUERYABLE_<FIELD>."""
 
-    model_config = SettingsConfigDict(env_prefix="QUERYABLE_", frozen=True)
+    model_config = SettingsConfigDict(env_prefix="QUERYABLE_", frozen=True, allow_inf_nan=False)
 
     bootstrap_servers: str = Field("127.0.0.1:9092", description="Kafka brokers, host:port,…")
     application_id: str = Field(
@@ -68,6 +68,7 @@ class Settings(BaseSettings):
     clock_tolerance: float = Field(
         60.0,
         ge=0,
+        le=1e9,
         description="seconds that a record's time may be ahead of the clock and expire others",
     )
     wait_timeout: float = Field(

@@ -36,6 +36,8 @@ class Gaps:
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "isolation.level": "read_committed",
+            # where the committed offset is no longer in the log: what is left may have records
+            "auto.offset.reset": "earliest",
             "fetch.message.max.bytes": 1024,
             "queued.max.messages.kbytes": 64,
             "log_level": 0,

@@ -28,7 +28,6 @@ _CHOICES: Mapping[str, Sequence[str]] = {
     "partitioner": (*PARTITIONERS, ANY_PARTITION),
     "same_key": (PARTIAL, NEWEST),
 }
-_DURATIONS = ("window_size", "retention")
 _USUAL = {"store": "key-value", "partitioner": "murmur2"}
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 

@@ -47,6 +47,10 @@ def test_what_is_advertised_names_the_instance(monkeypatch: pytest.MonkeyPatch) 
         ("FORWARD_TIMEOUT", "0"),
         ("WAIT_TIMEOUT", "-1"),
         ("MAX_KEY_BYTES", "0"),
+        ("SEND_TIMEOUT", "inf"),
+        ("CLOCK_TOLERANCE", "inf"),
+        ("CLOCK_TOLERANCE", "1e300"),
+        ("CLOCK_TOLERANCE", "nan"),
     ],
 )
 def test_what_is_wrong_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
