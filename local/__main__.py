@@ -9,8 +9,8 @@ import typer
 
 from local import demo as demos
 from local.errors import friendly
+from local.run_folder import stop_background
 from local.settings import load_settings
-from local.stack import stop_background
 
 app = typer.Typer(add_completion=False, help="The whole stack on this machine.")
 

@@ -10,13 +10,13 @@ from local import http
 from local.errors import LocalError
 from local.load import end_offsets
 from local.progress import console
+from local.run_folder import running_in_background
 from local.settings import StackSettings
 from local.stack import (
     FIRST_VIEWS,
     LIVE_VIEWS,
     MORE_VIEWS,
     Stack,
-    running_in_background,
 )
 from local.verify import verify
 

@@ -11,8 +11,9 @@ from local.broker import Broker
 from local.errors import LocalError
 from local.folders import MARK, claim
 from local.nginx import lay_out
+from local.run_folder import lock, stop_background
 from local.settings import StackSettings
-from local.stack import Stack, lock, stop_background
+from local.stack import Stack
 from tests.backend.unit.test_data_folder import tree
 
 

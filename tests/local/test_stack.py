@@ -11,17 +11,15 @@ from local import supervisor
 from local.errors import LocalError
 from local.nginx import lay_out
 from local.ports import LOOPBACK, free_ports
-from local.settings import REPOSITORY, StackSettings, load_settings
-from local.stack import (
-    Stack,
+from local.run_folder import (
     background_marker,
     end_leftovers,
     lock,
     running_in_background,
-    source_offsets,
-    spark_failure,
     stop_background,
 )
+from local.settings import REPOSITORY, StackSettings, load_settings
+from local.stack import Stack, source_offsets, spark_failure
 
 SLEEPER = [sys.executable, "-c", "import signal; signal.pause()"]
 
