@@ -99,6 +99,7 @@ class Holders:
         anywhere = view.partitioner == ANY_PARTITION
         self._partition_of = None if anywhere else partition_of(view.partitioner)
         self._trusted_for = serving.settings.ends_trusted_for
+        self._is_partial = view.is_partial
 
     def holder(self, key: bytes, options: ReadOptions) -> HeldPartition:
         """The open store partition of the key, if it may answer."""
@@ -191,7 +192,7 @@ class Holders:
         """Where the key belongs; Unavailable where that cannot be told."""
         placed = self._serving.placed(self.view)
         count = len(placed.active)
-        if self._partition_of is None or placed.mis_partitioned:
+        if self._partition_of is None or placed.mis_partitioned or self._is_ambiguous():
             raise Everywhere(self.view, key)
         partition = self._partition_of(key, count)
         facts = self._facts.get(self.view.topic)
@@ -209,6 +210,7 @@ class Holders:
         if (
             self._partition_of is None
             or placed.mis_partitioned
+            or self._is_ambiguous()
             or placed.built_partitions not in (count, 0)
             or (facts is not None and facts.partitions != count)
         ):
@@ -230,6 +232,11 @@ class Holders:
                 f"its latest record. Rebuild view {self.view.name} (remove its data folder) once "
                 f"its producers have written the key again.",
             )
+
+    def _is_ambiguous(self) -> bool:
+        """Whether what one partition has of a key may be a partial result, as is known here: the
+        map may not say so yet."""
+        return self._is_partial and self._serving.held.is_scattered(self.view)
 
     def refuse_doubtful(self, key: bytes) -> None:
         """Everywhere: a record where the partitioner would not put it makes every miss a guess."""

@@ -155,6 +155,22 @@ def test_what_is_found_out_within_a_stream_of_pages_counts(tmp_path: Path) -> No
         assert codes(made, "keys") == AMBIGUOUS
 
 
+def test_an_instance_that_has_read_a_stray_record_gives_no_partial_result(tmp_path: Path) -> None:
+    """Before the map says it to the others, too."""
+    with cluster(tmp_path, topic=CHANGELOG) as made:
+        key = b"key 1"
+        home = made.home(key)
+        stray = (home + 1) % 3
+        put(made, home, key, b"1", 10)
+        made.mis_partitioned = True  # nobody is told
+        put(made, stray, key, b"2", 11)
+        knows = f"b{made.active[stray] + 1}"
+        answer = made.ask(knows, "GET", "/views/orders/keys/key%201")
+        assert (answer.status, answer.json()["code"]) == (503, "ambiguous-key")
+        batch = made.ask(knows, "POST", "/views/orders/batch", b'{"keys":["key 1"]}').json()
+        assert batch["items"][0]["code"] == "ambiguous-key"
+
+
 def test_all_partial_windows_are_to_be_had(tmp_path: Path) -> None:
     with cluster(tmp_path, topic=CHANGELOG, store="window", partitioner="none") as made:
         for partition in (0, 2):
