@@ -301,6 +301,18 @@ def test_each_difference_of_the_docs(
         finally:
             stores.worlds["text"].peers.down.clear()
 
+    def ambiguous() -> None:
+        of = view(topic="totals-changelog", partitioner="none")
+        with world(tmp_path / "partial", of) as made, asking(made) as client:
+            for partition in range(2):
+                made.put(b"a", b"%d" % partition, partition=partition)
+            made.put(b"b", b"1", partition=1)
+            for path in (f"values/{b64(b'a')}", "", "count"):
+                refused = client.get(f"/api/v1/kv/orders/{path}".rstrip("/"), query_string=TEXT)
+                assert (refused.status_code, refused.json["code"]) == (503, "ambiguous-key"), path
+            found = client.get(f"/api/v1/kv/orders/values/{b64(b'b')}", query_string=TEXT)
+            assert found.json == {"value": b64(b"1")}
+
     def expired() -> None:
         of = view(retention=10)  # type: ignore[arg-type]
         with world(tmp_path / "expiring", of) as made, asking(made) as client:
@@ -369,6 +381,7 @@ def test_each_difference_of_the_docs(
 
     differences = {
         "a partition that nobody answers for": partitions,
+        "a key of a changelog with values in several partitions": ambiguous,
         "expired entries": expired,
         "`count`": counted,
         "a key whose base64 has a `/`, or of no bytes": slashes,
