@@ -110,8 +110,7 @@ class _Connection(ASGIProtocol):  # type: ignore[misc]
         """The request is not whole yet; or none has begun on a new connection."""
         self._deadline = None
         if self._body_receiver is not None:
-            # whoever reads the body is told that it breaks off, and gunicorn closes behind the
-            # answer
+            # the reader of the body sees that it breaks off, and gunicorn closes behind the answer
             self._body_receiver._body_wait_expired = True
             self._body_receiver._wake_waiter()
             return

@@ -124,7 +124,7 @@ local function serve(queue)
     reads_call.close(connection)
 end
 
---- Ends the queue: whoever waits goes the ordinary way, and the next read begins another.
+--- Ends the queue: reads that wait go the ordinary way, and the next read begins another.
 local function remove(queue)
     if queues[queue.peer.name] == queue then
         queues[queue.peer.name] = nil

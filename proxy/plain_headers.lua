@@ -1,13 +1,13 @@
 --- Whether a read's headers leave no doubt that a backend answers it as if there were none. Pure.
 -- A backend refuses some requests for their headers (too many, too long, control characters, a
 -- header twice that may stand once). In a batch their headers do not reach it, so such a read goes
--- alone: what it is told must not depend on what else is under way.
+-- alone: its answer must not depend on what else is under way.
 
 local find = string.find
 
 local _M = {}
 
---- To be asked of nginx at most; with more, the read goes alone. Backends read 100.
+--- nginx gives up to so many; with more, the read goes alone. Backends read 100.
 _M.MOST = 64
 
 -- bytes of a header; backends read 8,190

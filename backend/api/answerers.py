@@ -21,7 +21,7 @@ _NAME = b"served-by"
 
 
 class Answerers:
-    """Collects who has read for one answer."""
+    """Collects the instances that read for one answer."""
 
     def __init__(self) -> None:
         self._found: set[tuple[str, str]] = set()

@@ -4,10 +4,10 @@
   dead or have just failed (`Serving.others`). An instance that is a holder itself may be one of
   them (None).
 - A holder that is silent for `WHILE_OTHERS_ARE_LEFT` is passed over while another one is left to
-  ask. The last one has `QUERYABLE_FORWARD_TIMEOUT`. Whoever does not answer is suspected for a
-  while: other questions ask it last.
-- Whoever is asked says within `WHILE_OTHERS_ARE_LEFT` what it can say: a scan answers slice by
-  slice, and a marked request does not wait for long.
+  ask. The last one has `QUERYABLE_FORWARD_TIMEOUT`. A holder that does not answer is suspected for
+  a while: other questions ask it last.
+- A holder says within `WHILE_OTHERS_ARE_LEFT` what it can say: a scan answers slice by slice, and a
+  marked request does not wait for long.
 - Once all holders have refused, they are asked again until `QUERYABLE_WAIT_TIMEOUT` is over since
   the question began (for `not-up-to-offset` five times as long: a record that was written just now
   is on its way). A refusal that neither waiting nor another instance can change ends the question
@@ -44,7 +44,7 @@ _H = TypeVar("_H", bound=Hashable)
 
 
 class Turn(NamedTuple, Generic[_H]):
-    """Whom to ask now, and whether another one is left to ask after it."""
+    """The holder to ask now, and whether another one is left to ask after it."""
 
     holder: _H
     others_left: bool
@@ -61,7 +61,7 @@ class Rounds(Generic[_H]):
         self._patience = 1
         self._tried: dict[int, set[_H]] = {}
         self._turns: dict[int, Turn[_H]] = {}
-        self._all_asked: set[int] = set()  # partitions of which every holder was asked once
+        self._all_asked: set[int] = set()  # partitions whose holders were all asked once
 
     def turn(self, partition: int, holders: Sequence[_H]) -> Turn[_H]:
         """The next of a partition's holders, the same one within a round; after the last the first
@@ -126,7 +126,7 @@ class Asker:
         headers: list[Header],
         body: bytes = b"",
     ) -> Answer:
-        """What it answers, whatever that is; Unavailable if it is silent for too long."""
+        """Its answer, of any status; Unavailable if it is silent for too long."""
         try:
             return await self._forwarder.forward(
                 member, method, target, headers, body, timeout=_timeout(others_left)

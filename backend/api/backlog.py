@@ -35,7 +35,7 @@ class Backlog:
 
     def put(self, changes: Sequence[Change]) -> bool:
         """False if they are too many or too large: then the backlog ends, and what waited is
-        dropped, for whoever comes back gets the newest."""
+        dropped: a client that comes back gets the newest."""
         if self._ended:
             return False
         if self._waiting.qsize() > MOST_CHANGES:

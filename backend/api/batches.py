@@ -31,7 +31,7 @@ _FINAL, _AGAIN, _ALL = b".", b"?", b"*"  # marks: it stands, ask again, ask all 
 _MARKS = {_FINAL, _AGAIN, _ALL}
 _AT_ONCE = 8  # keys that all partitions are asked for
 
-# of the keys beyond MOST_ANSWER_BYTES: to be asked for again, in other requests
+# of the keys beyond MOST_ANSWER_BYTES: the client asks for them again, in other requests
 _TOO_LARGE = Unavailable("overloaded", "The answer is large enough.")
 
 _T = TypeVar("_T")
@@ -65,7 +65,7 @@ class Batches:
         path: bytes,
         everywhere: Callable[[View, bytes, ReadOptions, Answerers], Awaitable[Answer]],
     ) -> None:
-        """`everywhere` asks all partitions for a key, and adds who has read; Problem."""
+        """`everywhere` asks all partitions for a key, and adds the instances that read; Problem."""
         self._everywhere = everywhere
         self._me = serving.settings.instance_id
         self._reads = reads

@@ -3,8 +3,8 @@
 Source: the HTML standard, "Server-sent events". An event is `value` (`{"key", "value"}`) or
 `deleted` (`{"key"}`); its id is `partition:offset` of its record, or, where the key is not there,
 of the last record that was looked at. A stream ends when its partition moves, or when too much
-waits for its client or for all clients; who comes back with Last-Event-ID gets what is there if it
-is newer, then the changes.
+waits for its client or for all clients; a client that comes back with Last-Event-ID gets what is
+there if it is newer, then the changes.
 """
 
 from __future__ import annotations

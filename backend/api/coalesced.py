@@ -105,8 +105,8 @@ class CoalescedReads:
     def _of_view(
         self, reads: ViewReads, asked: _Asked, heads: list[Head], items: list[Item]
     ) -> list[int]:
-        """Writes the items of hits and misses; the numbers of those that are to be read one by
-        one."""
+        """Writes the items of hits and misses; the numbers of those that have to be read one
+        by one."""
         numbers, keys = asked
         try:
             by_partition = placed(reads, keys)

@@ -50,8 +50,8 @@ Anywhere = Callable[[], Awaitable[Answer]]
 """The same question, to all partitions."""
 
 Question = tuple[Callable[[], Answer], ReadOptions, Anywhere]
-"""What is asked here: to be called until there is an answer; its options; and how it is asked of
-all partitions."""
+"""What asks this instance (it is called until there is an answer); the options; and what asks all
+partitions."""
 
 MAX_BODY = 1 << 20
 _RECORD_BYTES = (b"application/octet-stream", b"application/avro", b"avro/binary")

@@ -176,7 +176,7 @@ _BOUNDS = ("from", "to")
 def _given(*names: str) -> list[str]:
     """The parameters' values; BadRequest unless all are there."""
     for name in names:
-        # Java has no class without a name; a bound is looked at by whoever parses it
+        # Java has no class without a name; the parser of a bound looks at its text
         if name not in request.args or (name in _SERDES and not request.args[name]):
             what = "a Java serde class" if name in _SERDES else "milliseconds since 1970"
             raise BadRequest("missing-parameter", f"{name}= is missing: {what}.")

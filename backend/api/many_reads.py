@@ -21,7 +21,7 @@ Outcome = bytes | None | Problem | Elsewhere
 def outcomes(
     reads: ViewReads, keys: Sequence[bytes], options: ReadOptions, roles: set[str]
 ) -> list[Outcome]:
-    """One a key, in their order. Some 10 µs a key: whoever has many gives way between.
+    """One a key, in their order. Some 10 µs a key: callers with many keys give way between.
 
     The roles in which the keys' partitions are held here are added to `roles`, of those read.
     """

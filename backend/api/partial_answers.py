@@ -31,7 +31,7 @@ def values_answer(
     if not items:
         problem = NotFound("key-not-found", f"No partition of view {view.name} has such a key.")
         return Answer(404, problem.headers() + headers, problem.body())
-    return _told(view, key, items, headers)
+    return _answer(view, key, items, headers)
 
 
 def items_answer(
@@ -50,9 +50,9 @@ def items_answer(
         items = items_of(cast(Store, GatheredStore(entries, clock)))
         if items:
             found.append(b'{"partition":%d,"items":[%b]}' % (each.partition, b",".join(items)))
-    return _told(view, key, found, headers)
+    return _answer(view, key, found, headers)
 
 
-def _told(view: View, key: bytes, partials: list[bytes], headers: list[Header]) -> Answer:
+def _answer(view: View, key: bytes, partials: list[bytes], headers: list[Header]) -> Answer:
     body = b'{"key":%b,"partials":[%b]}' % (view.key_codec.to_json(key), b",".join(partials))
     return Answer(200, [*headers, JSON], body)

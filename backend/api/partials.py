@@ -58,7 +58,7 @@ class Apart:
         self._partition = -1
 
     def whole(self, rows: Sequence[PlacedRow]) -> list[Row]:
-        """One row a stored key; Hopeless where it cannot be told what is whole."""
+        """One row a stored key; Hopeless where it is not known which one is whole."""
         found: list[Row] = []
         for stored_key, same in groupby(rows, itemgetter(0)):
             of_key = list(same)

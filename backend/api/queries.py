@@ -193,7 +193,7 @@ class Queries:
         """One key, asked of all partitions; of several entries the newest, or all that are partial
         results. Unavailable.
 
-        Who has read is added to `answerers`.
+        The instances that read are added to `answerers`.
         """
         assert self._gatherer is not None
         low, high = view.layout.key_range(key, key)

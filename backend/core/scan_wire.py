@@ -227,7 +227,7 @@ def check_part(part: Part, ask: Ask, partitions: Sequence[int], after: bytes | N
     reached = part.reached
     if reached is None or after is None:
         return
-    # whoever asks goes on from there: it must come nearer to the end
+    # the asker goes on from there: it must come nearer to the end
     if reached >= after if ask.query.backwards else reached <= after:
         raise ValueError("an answer that does not go on")
 
