@@ -19,6 +19,7 @@ from backend.api.answer import code_of
 from backend.api.answerers import Answerers
 from backend.api.asking import Asker, Holder, Turn
 from backend.api.forwarding import Forwarder
+from backend.api.histories import MOST_PAGE_BYTES
 from backend.api.holders import refusal
 from backend.api.partials import (
     Bound,
@@ -37,8 +38,8 @@ from backend.core.views import ANY_PARTITION, View
 
 SCAN_PATH = b"/internal/scan"
 
-MOST_PAGE_BYTES = 4 << 20  # a page ends with the item that exceeds it
-MOST_ENTRIES = 10_000  # of one key, where all partitions are asked for it
+# of an answer without pages: of one key that may be in any partition, or in KIQR's dialect
+MOST_ENTRIES = 10_000
 MOST_ENTRIES_BYTES = 16 << 20
 _ENTRIES_PAGE = 2_000
 

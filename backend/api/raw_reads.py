@@ -13,7 +13,14 @@ from concurrent.futures import TimeoutError as TooLate
 from contextlib import aclosing
 from typing import Any, NamedTuple, TypeVar
 
-from backend.api.gathering import Enough, Freshness, Gatherer, for_view
+from backend.api.gathering import (
+    MOST_ENTRIES,
+    MOST_ENTRIES_BYTES,
+    Enough,
+    Freshness,
+    Gatherer,
+    for_view,
+)
 from backend.api.reads import ViewReads
 from backend.api.serving import Serving
 from backend.core.errors import BadRequest, Unavailable
@@ -22,8 +29,6 @@ from backend.core.scan import Part, Query
 from backend.core.scan_wire import BARE, COUNT, ESTIMATE, RAW
 from backend.core.views import ANY_PARTITION, View
 
-MOST_ENTRIES = 10_000
-MOST_BYTES = 16 << 20
 MOST_COUNTED = 100_000  # one by one; of more an estimate is given
 COUNTING_SECONDS = 5.0  # as long as KIQR waits for its own instances
 _PATIENCE = 20.0  # s for one question
@@ -119,11 +124,12 @@ class RawReads:
         async with aclosing(steps):
             async for rows, _ in steps:
                 size += sum([len(key) + len(value) for key, _, value in rows])
-                if len(found) + len(rows) > MOST_ENTRIES or size > MOST_BYTES:
+                if len(found) + len(rows) > MOST_ENTRIES or size > MOST_ENTRIES_BYTES:
                     raise BadRequest(
                         "too-many-entries",
-                        f"The answer has more than {MOST_ENTRIES} entries or {MOST_BYTES >> 20} "
-                        f"MiB: narrow its bounds, or stream it: GET /views/{view.name}/"
+                        f"The answer has more than {MOST_ENTRIES} entries or "
+                        f"{MOST_ENTRIES_BYTES >> 20} MiB: narrow its bounds, or stream it: GET "
+                        f"/views/{view.name}/"
                         f"{_RESOURCE[view.store]} with Accept: application/x-ndjson.",
                     )
                 found += [RawEntry(entry_key(key + no_time), value) for key, _, value in rows]

@@ -109,7 +109,7 @@ def test_before_the_event_loop_runs_it_is_unavailable() -> None:
         assert (answer.status_code, answer.json["code"]) == (503, "no-topology")
 
 
-@pytest.mark.parametrize("bound", ["MOST_ENTRIES", "MOST_BYTES"])
+@pytest.mark.parametrize("bound", ["MOST_ENTRIES", "MOST_ENTRIES_BYTES"])
 def test_all_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
     with world(tmp_path, ORDERS) as made, asking(made) as client:
         made.put_all({b"%d" % n: b"1" for n in range(9)})
