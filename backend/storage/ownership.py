@@ -153,8 +153,8 @@ def look(root: Path, application: str, is_store: Callable[[Path], bool]) -> list
     stranger = next(filter(None, strangers), None)
     if stranger is not None:
         raise FolderRefused(
-            f"the data folder {root} is not empty, and is none of ours: it has no {MARK}, and "
-            f"{stranger.relative_to(root)} is no store of ours. Nothing in it was changed",
+            f"the data folder {root} is not empty, and no instance has made it: it has no {MARK}, "
+            f"and {stranger.relative_to(root)} is not a store. Nothing in it was changed",
             "Set QUERYABLE_DATA_DIR to an empty or a new folder",
         )
     return stores

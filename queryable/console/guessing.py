@@ -151,7 +151,7 @@ def _retention(store: str, config: Mapping[str, str]) -> Guess | None:
     less = f"retention.ms ({duration(kept)}) less the day that Kafka Streams adds"
     return Guess(
         None, Sure.GUESS,
-        f"until it is said, nothing is forgotten. S{see[1:]}. The topic does not tell it: {less} "
+        f"without it nothing expires. See {_SAID_IN[store]}. The topic does not tell it: {less} "
         f"is {duration(kept - DAY)}, and too short where a supplier such as "
         "Stores.inMemoryWindowStore makes the store",
     )  # fmt: skip

@@ -102,7 +102,7 @@ def test_one_of_ours_with_something_else_in_it_is_not_recognised(
     unmarked(tmp_path)
     stranger(tmp_path)
     before = tree(tmp_path)
-    with pytest.raises(ConfigurationError, match="is no store of ours"):
+    with pytest.raises(ConfigurationError, match="is not a store"):
         DataFolder(tmp_path)
     assert tree(tmp_path) == before
 
@@ -114,7 +114,7 @@ def test_a_database_of_somebody_else_is_not_recognised(tmp_path: Path) -> None:
     data.close()
     unmarked(tmp_path)
     before = tree(tmp_path)
-    with pytest.raises(ConfigurationError, match="orders/0 is no store of ours"):
+    with pytest.raises(ConfigurationError, match="orders/0 is not a store"):
         DataFolder(tmp_path)
     assert tree(tmp_path) == before
 
