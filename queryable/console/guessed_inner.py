@@ -55,7 +55,7 @@ def _is_subscription(key: bytes, value: bytes) -> bool:
         return False
     version, has_hash = value[0] & 0x7F, value[0] < 0x80
     end = len(value) - 4 * (version > 0)
-    return version < 2 and value[1] < 4 and value[2 + 16 * has_hash : end] in (primary, b"")
+    return version < 2 and value[1] < 4 and value[2 + 16 * has_hash : end] == primary
 
 
 def _is_shared(key: bytes, value: bytes) -> bool:

@@ -332,6 +332,13 @@ def test_inner_stores_with_names_of_the_user_are_known_by_their_records(
     assert not_served("mine", []) == ""
 
 
+@pytest.mark.parametrize("value", [(17).to_bytes(8, "big"), b"\0\1", b"\0\0\0\0\5" + bytes(13)])
+def test_a_store_of_numbers_is_no_inner_store(value: bytes) -> None:
+    """`Serdes.Long()` keys, with counts, flags or short framed values."""
+    records = [sampled((n + 1).to_bytes(8, "big"), value=value) for n in range(20)]
+    assert not_served("totals", records) == ""
+
+
 def changelog_check(view: View, config: dict[str, str], records: list[Sampled]) -> str:
     found = changelog(view, config, Looked(records, [(0, len(records))]))
     return "\n".join(each.line() for each in found)
