@@ -188,8 +188,9 @@ class Stack:
         settings = self.settings
         say(
             f"serving the views of {settings.views} from {settings.bootstrap_servers}: no topic "
-            "is created there, and no record loaded. QUERYABLE_DEMO_DATA=yes creates the demo's "
-            "topics there and loads 336,776 flights."
+            "is created there (except <topic>.dead-letter, for records that a view cannot read), "
+            "and no record loaded. QUERYABLE_DEMO_DATA=yes creates the demo's topics there and "
+            "loads 336,776 flights."
         )
         there = admin_of(settings.kafka).list_topics(timeout=10).topics
         views = deployment_of(settings.views).views
