@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from local.waiting import stretch
+from tests import watchdog
 
 ROOT = Path(__file__).parents[1]
 FINE = "def test_fine():\n    pass\n"
@@ -67,9 +71,20 @@ def test_a_worker_that_no_signal_reaches_is_replaced(tmp_path: Path, after: str)
 
 
 def test_a_run_in_which_nothing_happens_any_more_ends(tmp_path: Path) -> None:
-    status, output = run(tmp_path, {"test_one.py": SLEEPS, "test_two.py": FINE}, silence=4)
+    silence = 5 * stretch()  # the workers take that long to start
+    status, output = run(tmp_path, {"test_one.py": SLEEPS, "test_two.py": FINE}, silence=silence)
     assert status == 1
     assert "the run ends. Still running:\n  test_one.py::test_hangs, for" in output
+
+
+def test_the_run_ends_also_if_a_worker_has_just_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen(["true"]) as gone:
+        gone.wait()
+    ended: list[int] = []
+    monkeypatch.setattr(watchdog, "_children", lambda: [gone.pid])
+    monkeypatch.setattr(os, "_exit", ended.append)
+    watchdog.Watchdog(1)._end_run(2)
+    assert ended == [1]
 
 
 def test_what_a_test_starts_can_be_interrupted_wherever_the_run_was_started(tmp_path: Path) -> None:

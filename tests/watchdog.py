@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -85,16 +86,19 @@ class Watchdog:
         now = time.monotonic()
         lines = [f"no test has begun or ended for {silent:.0f} s: the run ends. Still running:"]
         lines += [f"  {nodeid}, for {now - at:.0f} s" for nodeid, at in self._running.items()]
-        print("", *lines, sep="\n", file=sys.__stderr__, flush=True)
-        for child in _children():
-            os.kill(child, signal.SIGKILL)
-        os._exit(1)
+        try:
+            print("", *lines, sep="\n", file=sys.__stderr__, flush=True)
+            for child in _children():
+                with suppress(ProcessLookupError):  # it has ended meanwhile
+                    os.kill(child, signal.SIGKILL)
+        finally:
+            os._exit(1)
 
 
 def _children() -> list[int]:
     """The workers: what they have started ends with them (see local.processes.spawn)."""
-    return [
-        int(pid)
-        for task in Path("/proc/self/task").iterdir()
-        for pid in (task / "children").read_text().split()
-    ]
+    found: list[int] = []
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(OSError):  # a thread that has ended meanwhile
+            found += map(int, (task / "children").read_text().split())
+    return found
