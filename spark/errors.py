@@ -41,6 +41,14 @@ def query_failed(query: str, *, source: str, target: str, checkpoint: str, error
     )
 
 
+def rows_dropped(view: str, rows: int) -> str:
+    """A warning: Spark dropped rows of a view though they were not late."""
+    return (
+        f"warning: {view}: Spark has dropped {rows} rows since the start, so the view lacks them. "
+        "Their records' timestamps are out of order by more than a day; see docs/spark.md."
+    )
+
+
 def _rebuild(checkpoint: str) -> str:
     return (
         "To derive the view anew from what its source holds now, delete and create its view topic, "

@@ -3,8 +3,8 @@ to do: as committed offsets of one consumer group a view, and as a file for `spa
 
 The offsets are what finished micro-batches have read of the source, so every Kafka tool shows the
 view's lag. The metadata of the source's partition 0 is the heartbeat, which backends read
-(`backend.core.pipelines`). Nothing of this may end or slow the job: what fails is said and tried
-again a second later.
+(`backend.core.pipelines`). A failure here does not end or slow the job: it is logged, and the next
+heartbeat comes a second later.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Heartbeats:
             except Py4JNetworkError:
                 return  # the JVM has ended, and with it all there is to tell of
             except (OSError, Py4JError) as error:
-                self._trouble(error)
+                self._say_sometimes(f"warning: how far the views are cannot be told: {error}")
             if is_last:
                 return
             self._wake.wait(_EVERY)
@@ -114,7 +114,10 @@ class Heartbeats:
     def beat(self) -> None:
         """One heartbeat of every view."""
         accounts = {name: self._final(account) for name, account in self._accounts().items()}
-        self._write_health(accounts)
+        try:
+            self._write_health(accounts)
+        except OSError as error:
+            self._say_sometimes(f"warning: {self._health} cannot be written: {error}")
         now = time.monotonic()
         everything = now - self._all_at >= _ALL_AGAIN
         commits = {
@@ -167,8 +170,8 @@ class Heartbeats:
         beside.write_text(json.dumps({"at": time.time(), "views": views}, indent=1))
         beside.replace(self._health)
 
-    def _trouble(self, error: BaseException) -> None:
+    def _say_sometimes(self, text: str) -> None:
         now = time.monotonic()
         if now - self._said_at >= _SAY_EVERY:
             self._said_at = now
-            self._say(f"warning: how far the views are cannot be told: {error}")
+            self._say(text)

@@ -6,6 +6,7 @@ import json
 import os
 import threading
 import time
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -48,13 +49,20 @@ class CaughtUp(NamedTuple):
     query: str
 
 
+class Dropped(NamedTuple):
+    """Spark has dropped so many rows of a view though they were not late, since this start."""
+
+    view: str
+    rows: int
+
+
 class Unwritable(NamedTuple):
-    """The progress file cannot be written any more."""
+    """The progress file can no longer be written."""
 
     reason: str
 
 
-Event = Ended | Begun | CaughtUp | Unwritable | None
+Event = Ended | Begun | CaughtUp | Dropped | Unwritable | None
 
 # as backends know them: backend.core.pipelines
 STARTING, RUNNING, FAILED, STOPPED = "starting", "running", "failed", "stopped"
@@ -144,6 +152,7 @@ class ProgressFile(StreamingQueryListener):
         self._failing: dict[str, str] = {}  # query ► why
         self._names: dict[str, str] = {}
         self._lock = threading.Lock()
+        self._said_dropped: Counter[str] = Counter()  # by view
         self._heard_at: dict[str, float] = {}  # view ► s, monotonic
         self._caught_up_at: dict[str, float] = {}  # view ► epoch s
         self._write()
@@ -237,6 +246,7 @@ class ProgressFile(StreamingQueryListener):
                     view.dropped_rows += sum(
                         operator.numRowsDroppedByWatermark for operator in progress.stateOperators
                     )
+                    self._say_dropped(_view(query), view.dropped_rows)
             self._failing.pop(query, None)
             self._update(query, before)
         if query not in self._begun:
@@ -245,6 +255,12 @@ class ProgressFile(StreamingQueryListener):
         if query not in self._caught_up and (not batch or progress.batchDuration < 1000):
             self._caught_up.add(query)
             self._events.put(CaughtUp(query))
+
+    def _say_dropped(self, view: str, rows: int) -> None:
+        """At once, and then each time that there are twice as many."""
+        if rows and rows >= 2 * self._said_dropped[view]:
+            self._said_dropped[view] = rows
+            self._events.put(Dropped(view, rows))
 
     def _update(self, query: str, before: dict[str, Any] | None = None) -> None:
         """Sets the state of the query's view, and writes the file if it says something else now.

@@ -18,10 +18,19 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from spark.broker import Broker, Topic, check_identity
-from spark.errors import JobError, made_anew, query_failed, repartitioned, summary
+from spark.errors import JobError, made_anew, query_failed, repartitioned, rows_dropped, summary
 from spark.heartbeats import Heartbeats
 from spark.options import Settings, parse
-from spark.progress import Begun, CaughtUp, Ended, Event, ProgressFile, Unwritable, with_late_ones
+from spark.progress import (
+    Begun,
+    CaughtUp,
+    Dropped,
+    Ended,
+    Event,
+    ProgressFile,
+    Unwritable,
+    with_late_ones,
+)
 from spark.schemas import Decoder
 from spark.session import start_session
 from spark.sinks import DEAD_LETTER_SUFFIX, dead_letters, topic_writer
@@ -298,6 +307,9 @@ def _watch(
                 break
             if isinstance(event, Unwritable):
                 raise JobError(f"cannot write {settings.progress}: {event.reason}.")
+            if isinstance(event, Dropped):
+                _say(rows_dropped(event.view, event.rows))
+                continue
             queries.on_event(event)
             if isinstance(event, Ended) and event.error is not None:
                 error = _failure(event, settings)

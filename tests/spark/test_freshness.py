@@ -10,6 +10,8 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from queue import SimpleQueue
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +22,7 @@ from local.topics import Topic, create_topics
 from local.waiting import wait_until
 from spark.health import problem
 from spark.heartbeats import Commit, Heartbeats, Unit
-from spark.progress import RUNNING, STARTING, Account
+from spark.progress import RUNNING, STARTING, Account, Dropped, Event, ProgressFile
 from spark.views import VIEWS
 from tests.spark.test_run import ROOT, Job
 from tests.system.backends import Backend, Backends, views_toml
@@ -110,6 +112,40 @@ def test_a_broker_that_is_away_ends_nothing_and_loses_no_offset() -> None:
         beating.groups.away = False
     assert beating.groups.committed("job-word-count") == {FIRST: 7, Unit(VIEW.source, 1): 5}
     assert len(beating.said) == 1
+
+
+def test_a_health_file_that_cannot_be_written_does_not_stop_the_heartbeats(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    beating = Beating(tmp_path / "file" / "health.json")
+    beating.account = Account(RUNNING, {VIEW.source: {"0": 7}}, None, 0.5)
+    offsets, told = beating.beat()
+    assert (offsets, told["state"]) == ({FIRST: 7}, "running")
+    assert "health.json" in beating.said[0]
+
+
+def test_rows_that_spark_drops_are_told_at_once_and_then_less_often() -> None:
+    events: SimpleQueue[Event] = SimpleQueue()
+    session: Any = SimpleNamespace(streams=None)
+    progress = ProgressFile(session, None, ["visits"], events)
+    told = []
+    for dropped in (0, 3, 1, 0, 2):
+        operator = SimpleNamespace(numRowsDroppedByWatermark=dropped)
+        batch: Any = SimpleNamespace(
+            name="visits",
+            sources=[],
+            stateOperators=[operator],
+            numInputRows=9,
+            batchDuration=9_000,
+            timestamp="2026-01-01T10:00:00Z",
+        )
+        event: Any = SimpleNamespace(progress=batch)
+        progress.onQueryProgress(event)
+    while not events.empty():
+        told.append(events.get())
+    assert [each for each in told if isinstance(each, Dropped)] == [
+        Dropped("visits", 3),
+        Dropped("visits", 6),
+    ]
 
 
 @pytest.mark.parametrize(
