@@ -23,7 +23,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryProgress,
 )
 
-from spark.schemas import LATENESS
+from spark.schemas import EARLINESS, LATENESS
 
 DISORDER = 24 * 3600
 """By how many seconds timestamps within a partition may go back; and how long a partition has to be
@@ -34,10 +34,17 @@ _STEP = 3_600_000
 
 
 def observed(records: DataFrame, partitions: int) -> DataFrame:
-    """The same records; Spark tells the greatest timestamp (ms) that it read of each partition."""
+    """The same records; Spark tells the greatest timestamp (ms) that it read of each partition.
+
+    Timestamps of the future do not count: one producer whose clock is ahead would move the
+    watermark past everybody's records, and the checkpoint keeps it.
+    """
     timestamp = F.unix_millis("timestamp")
+    latest = F.unix_millis(F.current_timestamp()) + 1000 * EARLINESS
     greatest = [
-        F.max(F.when(F.col("partition") == number, timestamp)).alias(str(number))
+        F.max(F.when((F.col("partition") == number) & (timestamp <= latest), timestamp)).alias(
+            str(number)
+        )
         for number in range(partitions)
     ]
     return records.observe(_METRICS, *greatest)

@@ -51,8 +51,10 @@ class Log:
         self._make = make_topic
         self._folder = folder
         self._writer = Writer(servers)
-        # the broker deletes records as old as these
-        self.topic = make_topic(partitions=3, retention_ms=-1)
+        # the broker deletes records as old as these, and refuses those from the future
+        self.topic = make_topic(
+            partitions=3, retention_ms=-1, message_timestamp_after_max_ms=2**63 - 1
+        )
         make_topic(name=f"{self.topic}.dead-letter", cleanup_policy="compact")
 
     def append(self, records: Iterable[Shipped]) -> None:

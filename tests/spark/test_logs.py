@@ -116,16 +116,30 @@ def test_state_is_freed_behind_the_slowest_partition(log: Log) -> None:
     assert count(stream.table()) == 240
 
 
+def test_producers_whose_clock_is_ahead_do_not_move_the_watermark(log: Log) -> None:
+    ahead = 70 * 365 * DAY
+    stream = log.stream("requests-per-minute", 1_000_000)
+    with stream.live() as query:
+        # the watermark moves while the second part is written, and then the third one is read
+        log.append(shipped(n, ahead + n, n) for n in range(3))
+        for part in range(3):
+            log.append(shipped(10 + 3 * part + n, 60 * part, n) for n in range(3))
+            query.processAllAvailable()
+    assert stream.dropped == 0
+    assert stream.table() == log.batch("requests-per-minute")
+    assert count(stream.table()) == 12
+
+
 def seconds(mark: str) -> float:
     return datetime.fromisoformat(mark).timestamp()
 
 
-def random_flights(seed: int) -> list[Shipped]:
-    """Flights told twice or more: with other destinations, by other aircraft, in any order."""
+def random_flights(seed: int, times: int = 2) -> list[Shipped]:
+    """Flights told several times: with other destinations, by other aircraft, in any order."""
     chosen = random.Random(seed)
     told = []
     for number in range(40):
-        for _ in range(2):
+        for _ in range(times):
             key, value = flight(
                 flight=number,
                 dest=chosen.choice(["IAH", "ORD", "BOS"]),
