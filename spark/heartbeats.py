@@ -147,7 +147,7 @@ class Heartbeats:
             if name not in self._before:
                 self._before[name] = self._groups.committed(self._prefix + name)
             known = self._before[name].get(first, 0)
-            # not told yet: whatever the group has may be of another checkpoint
+            # not known yet: the offsets of the group may be of another checkpoint
             account = account._replace(state=STARTING if account.state != STOPPED else STOPPED)
         told: dict[str, object] = {"state": account.state, "at": time.time_ns() // 1_000_000}
         if account.caught_up_at is not None:

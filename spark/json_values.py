@@ -25,7 +25,7 @@ from pyspark.sql.types import (
 from spark.event_time import EventTime
 
 # What is longer cannot be meant. Without a bound a record of nearly the greatest size that Kafka
-# takes could become one that it does not take, which would stop the job, at every restart anew.
+# takes could become one that it does not take. That would stop the job again after each restart.
 MAX_JSON_BYTES = 100_000
 
 _ISO = re.compile(

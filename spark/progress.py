@@ -193,7 +193,7 @@ class ProgressFile(StreamingQueryListener):
         query = self._names.get(str(event.id), "")
         with self._lock:
             self._running.discard(query)
-            # Should it be started again, its progress is told again.
+            # If it is started again, it reports its progress again.
             self._begun.discard(query)
             self._caught_up.discard(query)
             if event.exception is None:
@@ -236,7 +236,7 @@ class ProgressFile(StreamingQueryListener):
                         view.late_rows += observation["late"]
             else:
                 self._heard_at[_view(query)] = time.monotonic()
-                # what a micro-batch took was all there was when it began, or there is no more now
+                # The micro-batch took all records that existed when it began, or none are left.
                 if not batch or _took_all(progress):
                     began = datetime.fromisoformat(at or progress.timestamp)
                     self._caught_up_at[_view(query)] = began.timestamp()

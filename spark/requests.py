@@ -16,6 +16,6 @@ def each_once(requests: DataFrame) -> DataFrame:
     """Well-formed rows of ``WEBLOG``, without those whose line was shipped before.
 
     Lines that are too late or too early are not well formed. Spark remembers what it has seen until
-    ``spark.watermarks`` says that no well-formed line of that time can come any more.
+    ``spark.watermarks`` says that no more well-formed lines of that time can come.
     """
     return requests.withWatermark("time", _NEVER).dropDuplicates(IDENTITY)

@@ -78,8 +78,8 @@ def writers(
 ) -> list[DataStreamWriter]:
     """The two unstarted queries of a view: the view itself, and its dead letters.
 
-    ``partitions``: how many the view's topic has. ``source_partitions``: how many the raw topic
-    has; of those beyond no timestamps are known, and state is kept.
+    ``partitions``: the number of the view topic's partitions. ``source_partitions``: that of the
+    raw topic. If the raw topic gets more, the watermark stops until the next start.
     """
     records = raw_records(session, view.source, settings.kafka, settings.max_offsets_per_trigger)
     rejected = with_late_ones(view.rejected(records))

@@ -37,7 +37,7 @@ RAW_RECORD = StructType(
         StructField("value", BinaryType()),
     ]
 )
-# Of these no two records are alike: the greatest is the one that was told last.
+# No two records have the same position. The record with the greatest one is the last.
 POSITION = StructType([RAW_RECORD[name] for name in ("timestamp", "partition", "offset")])
 MALFORMED = StructType([*RAW_RECORD, StructField("reason", StringType(), nullable=False)])
 

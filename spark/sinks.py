@@ -20,7 +20,7 @@ from spark.sources import Kafka
 
 DEAD_LETTER_SUFFIX = ".dead-letter"
 # Of a longer one the start is kept: a topic may allow records that its dead-letter topic does not,
-# and one that cannot be written would stop the query at every start anew.
+# and a letter that cannot be written would stop the query again after each start.
 MAX_LETTER_BYTES = 1024 * 1024
 MAX_LETTER_KEY_BYTES = 256 * 1024
 # With its headers a rejected record is greater; the topic sets the limit.

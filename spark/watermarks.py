@@ -51,7 +51,7 @@ def observed(records: DataFrame, partitions: int) -> DataFrame:
 
 
 class LowWatermark:
-    """Of one query: the event time (ms) before which no record that is not late is still unread.
+    """Of one query: all unread records with an event time (ms) before it are late.
 
     A partition that we have not read since we started may hold anything: until it is silent for
     ``DISORDER`` seconds there is no watermark.
@@ -65,8 +65,9 @@ class LowWatermark:
     def advance(
         self, partitions: Collection[str], read: Mapping[str, int], caught_up: Collection[str]
     ) -> int | None:
-        """After a micro-batch. ``read``: the greatest timestamp (ms) of those partitions that had
-        records in it. ``caught_up``: those of which nothing was left unread. None: not known yet.
+        """After a micro-batch. ``read``: the greatest timestamp (ms) of each partition that had
+        records in it. ``caught_up``: the partitions that were read to their end. None: not known
+        yet.
         """
         now = self._clock()
         for partition, timestamp in read.items():
@@ -85,7 +86,7 @@ class LowWatermark:
 
 
 class Watermarks(StreamingQueryListener):
-    """Moves the watermarks of those queries whose records are ``observed``."""
+    """Moves the watermarks of the queries whose records are ``observed``."""
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
@@ -105,7 +106,7 @@ class Watermarks(StreamingQueryListener):
         greatest = observation.asDict()
         partitions, caught_up = _partitions(progress)
         if not partitions <= greatest.keys():
-            return  # some were added since the start, of which nothing is known
+            return  # some partitions were added since the start, and are not observed
         read = {name: at for name, at in greatest.items() if at is not None}
         watermark = low.advance(partitions, read, caught_up)
         if watermark is not None:

@@ -1,7 +1,7 @@
-"""Instances that went without a word, remembered for an hour: a new map does not make good a loss.
+"""Instances that vanished, remembered for an hour: a new map does not replace what was lost.
 
-An instance that is told to stop says "draining" to all others first. One that vanishes from the map
-or misses its heartbeats without that is lost, until it is back.
+An instance that stops on purpose says "draining" to all others first. If it vanishes from the map
+or misses its heartbeats without that, it is lost until it is back.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ _TOLD: Final = (STARTING, RUNNING, FAILED, STOPPED)
 # third one after the last heartbeat was seen says "stopped", within 5 s of the end.
 SILENT_AFTER = 2.8
 _LONGEST_ERROR = 500
-_REFRESHED = 0.25  # s for which headers are not made anew
+_REFRESHED = 0.25  # s for which headers are kept
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 
 Header = tuple[bytes, bytes]
@@ -152,7 +152,7 @@ class Pipeline:
                 # what a group has not committed it has not read
                 position = told.starts.get(partition, 0) if given is None else given.offset
                 if position > end:
-                    unknown.add(topic)  # made anew, or truncated
+                    unknown.add(topic)  # recreated, or truncated
                     continue
                 before = self._progress.get(unit)
                 if before is None or position < before.position:

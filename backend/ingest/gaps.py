@@ -26,7 +26,7 @@ class _Checked(NamedTuple):
 
 
 class Gaps:
-    """Remembers of which gaps it is known that they are empty. For one thread."""
+    """Remembers which gaps are empty. For one thread."""
 
     def __init__(self, client_settings: Mapping[str, Any]) -> None:
         self._settings = {
@@ -48,8 +48,8 @@ class Gaps:
         self._asking: tuple[_Of, _Gap] | None = None
 
     def empty(self, gaps: Mapping[_Of, _Gap]) -> set[_Of]:
-        """Those of these gaps that are known to hold no record; one that stays as it is for two
-        looks is looked into, once."""
+        """The gaps that are known to hold no record. A gap that is the same in two looks is checked
+        once."""
         known = self._checked.items()
         self._checked = {of: found for of, found in known if gaps.get(of) == found.gap}
         for _ in range(_A_LOOK):
@@ -73,7 +73,7 @@ class Gaps:
                 return
 
     def _answered(self) -> bool:
-        """False: the broker has not said yet; the fetch goes on until the next look."""
+        """False: no answer yet; the fetch continues until the next look."""
         assert self._consumer is not None
         assert self._asking is not None
         of, gap = self._asking

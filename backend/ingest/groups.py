@@ -16,7 +16,7 @@ from backend.core.pipelines import Committed, Unit
 
 
 class Groups:
-    """For one thread. A client that has failed is made anew: its coordinators may have moved."""
+    """For one thread. A failed client is replaced: its coordinators may have moved."""
 
     def __init__(self, client_settings: Mapping[str, Any], timeout: float) -> None:
         """`timeout`: s for one request, and for the connection."""

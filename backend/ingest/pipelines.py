@@ -52,7 +52,7 @@ class Pipelines:
         self._thread: threading.Thread | None = None
         if self._by_group:
             self._groups = Groups(group_settings, timeout)
-            # looks when it is told to: its own thread is never started
+            # it looks only when we call it: its own thread never starts
             self._topics = Watcher(client_settings, self._interval, timeout)
             self._gaps = Gaps(client_settings)
 
@@ -111,7 +111,7 @@ class Pipelines:
     def _skip_gaps(
         self, committed: Mapping[str, dict[Unit, Committed]], ends: Mapping[str, Ends]
     ) -> None:
-        """Who has nothing but markers of transactions before the end has read all there is."""
+        """If only transaction markers are left before the end, the group has read everything."""
         gaps = {
             (group, unit): (each.offset, end)
             for group, offsets in committed.items()
@@ -125,7 +125,7 @@ class Pipelines:
     def _of_each(
         self, ask: Callable[[list[str]], dict[str, _Told]], groups: list[str]
     ) -> dict[str, _Told]:
-        """What is told of these groups; where one of them cannot be asked, of the others."""
+        """The answers for these groups; if one fails, those for the others."""
         if not groups:
             return {}
         try:

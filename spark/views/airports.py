@@ -2,9 +2,9 @@
 
 Key: destination (string). Value: JSON ``{"count": 17283}``, so that ``top?by=count`` ranks them.
 
-A flight is one by its number, origin and scheduled time, however often and however late it is told.
-It counts for the destination that was told last: by the record with the greatest timestamp, then
-partition, then offset. Where such a record is read after another one, the flight moves from one
+A flight is identified by its number, origin and scheduled time. It counts once, also if its records
+are many or late. The destination is that of the record with the greatest timestamp, then partition,
+then offset. Where such a record is read after another one, the flight moves from one
 destination to the other. For that the state holds every flight, for good: no watermark bounds it,
 for a topic of past flights is read with its partitions days apart. Cancelled flights did not leave.
 """
@@ -35,7 +35,7 @@ _TOLD = ["at", "partition", "offset", "dest"]
 def airports(flights: DataFrame) -> DataFrame:
     """Well-formed rows of ``FLIGHTS`` ► ``key``, ``value``, one row a destination.
 
-    ``value`` is null, which deletes, where no flight counts for a destination any more.
+    ``value`` is null, which deletes, if a destination no longer has a flight.
     """
     left = departed(flights)
     if left.isStreaming:

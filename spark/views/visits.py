@@ -62,7 +62,7 @@ def _followed(
     before = unpacked(state.get[0]) if state.exists else []
     new = [] if state.hasTimedOut else [each for frame in frames for each in _single(frame)]
     after = merged([*before, *new], GAP)
-    # what is older than the watermark does not come any more
+    # no more requests come that are older than the watermark
     open_ = [each for each in after if each.end + GAP >= state.getCurrentWatermarkMs()]
     if open_:
         state.update((packed(open_),))
