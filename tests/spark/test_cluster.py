@@ -22,7 +22,7 @@ from tests.system.model import history
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.system]
 
-RUNS = 3
+RUNS = 2
 
 
 def spark_home(folder: Path) -> Path:
@@ -40,7 +40,7 @@ def test_flights_told_twice_count_the_same_in_each_run_on_a_cluster(
 ) -> None:
     servers = broker.bootstrap_servers
     log = Log(session, servers, make_topic, tmp_path)
-    log.append(random_flights(seed=7))
+    log.append(random_flights(seed=7, times=3))
     targets = [make_topic(partitions=3, cleanup_policy="compact") for _ in range(RUNS)]
     command = [sys.executable, "-m", "tests.spark.cluster", "airports", servers, log.topic]
     env = {**os.environ, "SPARK_HOME": str(spark_home(tmp_path))}

@@ -45,7 +45,7 @@ def test_partitions_that_are_read_unevenly_lose_nothing(log: Log) -> None:
     fast = [shipped(n, 10 * n, 0, client=f"10.0.0.{n % 5}") for n in range(300)]
     slow = [shipped(1000 + n, 576 * n, 1, client=f"10.0.1.{n % 5}") for n in range(150)]
     log.append(fast + slow)
-    stream = log.stream("requests-per-host", 50).run()
+    stream = log.stream("requests-per-host", 150).run()
     assert stream.table() == log.batch("requests-per-host")
     assert count(stream.table()) == 450
     assert stream.dropped == 0
@@ -82,7 +82,7 @@ def random_requests(seed: int, size: int) -> list[Shipped]:
 @pytest.mark.parametrize("name", WEBLOG_VIEWS)
 def test_requests_in_any_parts_make_the_table_of_a_batch_job(log: Log, name: str) -> None:
     lines = random_requests(WEBLOG_VIEWS.index(name), 240)
-    backfill, live = log.stream(name, 60), log.stream(name, 1_000_000)
+    backfill, live = log.stream(name, 100), log.stream(name, 1_000_000)
     for part in (lines[: len(lines) // 3], lines[len(lines) // 3 :]):
         log.append(part)
         live.run()
@@ -157,7 +157,7 @@ def random_flights(seed: int, times: int = 2) -> list[Shipped]:
 @pytest.mark.parametrize("name", ["airports", "departures", "latest-departure"])
 def test_flights_in_any_parts_make_the_table_of_a_batch_job(log: Log, name: str) -> None:
     lines = random_flights(5)
-    backfill, live = log.stream(name, 15), log.stream(name, 1_000_000)
+    backfill, live = log.stream(name, 30), log.stream(name, 1_000_000)
     for part in (lines[:30], lines[30:]):
         log.append(part)
         live.run()
