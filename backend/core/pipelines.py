@@ -31,6 +31,8 @@ _TOLD: Final = (STARTING, RUNNING, FAILED, STOPPED)
 # s for which the heartbeat is the same while the broker answers. Looks are a second apart: the
 # third one after the last heartbeat was seen says "stopped", within 5 s of the end.
 SILENT_AFTER = 2.8
+# Looks that show the same heartbeat, however far apart: slow looks do not hide a dead job.
+_SAME_LOOKS = 6
 _LONGEST_ERROR = 500
 _REFRESHED = 0.25  # s for which headers are kept
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
@@ -126,6 +128,7 @@ class Pipeline:
         self._beat: Beat | None = None
         self._heard_at: float | None = None
         self._same_since: float | None = None  # looks have succeeded since, and shown one beat
+        self._same_looks = 0  # since the beat changed
         self._beats = False  # whether the beat was seen to change
         self._has_members: bool | None = None
         self._headers: tuple[Header, ...] = ()
@@ -178,12 +181,14 @@ class Pipeline:
         if beat is not None and beat != self._beat:
             seen_before = self._beat is not None
             self._same_since = now
+            self._same_looks = 0
             # of the first one that is seen only its own clock tells how old it is
             self._heard_at = now if seen_before else now - max(0, wall_ms - beat.at) / 1000
             self._beats = seen_before
         elif not unbroken:
             # while the broker was away, nobody could say anything
             self._same_since = now
+        self._same_looks += 1
         self._beat = beat
 
     def _state(self, now: float) -> str:
@@ -199,7 +204,8 @@ class Pipeline:
         if beat.state == STOPPED:
             return STOPPED
         assert self._same_since is not None
-        if self._looked_at - self._same_since >= SILENT_AFTER:
+        silent = self._looked_at - self._same_since >= SILENT_AFTER
+        if silent or self._same_looks > _SAME_LOOKS:
             return STOPPED
         return beat.state if self._beats else UNKNOWN
 

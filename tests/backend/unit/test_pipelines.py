@@ -98,6 +98,17 @@ def test_a_backend_that_starts_learns_from_the_pipeline_how_stale_it_is() -> Non
     assert look.look(after=5).staleness == pytest.approx(65)
 
 
+def test_a_dead_job_is_stopped_also_when_looks_are_slow() -> None:
+    """Many groups, or a source topic whose leader does not answer."""
+    look = Look()
+    look.commit(8, 0, state="running", at=1).look()
+    assert look.commit(8, 0, state="running", at=2).look(after=4).state == RUNNING
+    states = [look.look(after=4).state for _ in range(6)]
+    assert states[-1] == STOPPED
+    assert states.count(RUNNING) >= 2, "one look after a break may come too early for the job"
+    assert look.commit(8, 0, state="running", at=3).look(after=4).state == RUNNING
+
+
 def test_it_says_unknown_when_the_broker_has_been_away_for_long() -> None:
     look = Look()
     look.ends = {"raw": {0: 10, 1: 0}}
