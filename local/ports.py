@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
-import contextlib
+import random
 import socket
+from pathlib import Path
 
 from local.errors import LocalError
 
 LOOPBACK = "127.0.0.1"
+_LOWEST = 10_000
+_MOST_TRIED = 1_000
 
 
 def free_ports(count: int, host: str = LOOPBACK) -> list[int]:
-    """``count`` different ports that nothing listens on at this moment."""
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((host, 0))
-        return [int(each.getsockname()[1]) for each in sockets]
+    """``count`` different ports that nothing listens on at this moment.
+
+    They are below the range from which the system gives ports to outgoing connections: one of those
+    could have the port before the server does. At random, so that others who look choose others.
+    """
+    found: list[int] = []
+    for port in random.sample(range(_LOWEST, _first_ephemeral()), _MOST_TRIED):
+        if len(found) == count:
+            break
+        if is_free(port, host):
+            found.append(port)
+    if len(found) < count:
+        raise LocalError(f"{count} free ports were not found on {host}.")
+    return found
+
+
+def _first_ephemeral() -> int:
+    """ip_local_port_range of ip(7)."""
+    try:
+        first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        first = 0
+    return first if first >= _LOWEST + _MOST_TRIED else 32768
 
 
 def is_free(port: int, host: str = LOOPBACK) -> bool:
