@@ -22,6 +22,7 @@ import pytest
 
 SILENCE = 900.0  # s; more than faulthandler_timeout
 _LOOK_EVERY = 1.0  # s
+_MOST_OF_A_LOG = 10_000  # characters
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -69,6 +70,9 @@ class Watchdog:
             self._terminal.write_line("")
             self._terminal.write_sep("_", f"FAILED {report.nodeid} ({report.when})")
             self._terminal.write_line(report.longreprtext)
+            for title, text in report.sections:
+                self._terminal.write_sep("-", title)
+                self._terminal.write_line(text[-_MOST_OF_A_LOG:])
 
     def pytest_sessionfinish(self) -> None:
         self._last = time.monotonic()

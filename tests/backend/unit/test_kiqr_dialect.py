@@ -385,7 +385,7 @@ def test_each_difference_of_the_docs(
         "expired entries": expired,
         "`count`": counted,
         "a key whose base64 has a `/`, or of no bytes": slashes,
-        "a key of one partition: its serde is unknown, or does not read it": hanging,
+        "a read by key whose serde is unknown, or cannot read the key": hanging,
         "a text key that is not UTF-8": no_text,
         "a serde that does not fit, where nothing is found": nothing_to_write,
         "serdes of plain bytes": any_bytes,
