@@ -60,6 +60,7 @@ class Log:
         anywhere = view.partitioner == ANY_PARTITION
         self._partition_of = partition_of("murmur2" if anywhere else view.partitioner)
         self.walks: list[Walk] = []
+        self.written_at = 0.0  # s, monotonic: when the broker had confirmed the last record
 
     def home(self, key: bytes) -> int:
         return self._partition_of(key, PARTITIONS)
@@ -76,6 +77,7 @@ class Log:
             batch.append((made.record_key(self.view), made.value, made.timestamp, partition))
         self.now += dice.choice((0, 1, 10, 40))
         writer.send_timed(self.view.topic, batch)
+        self.written_at = time.monotonic()
 
     def partition(self, number: int, position: int) -> Partition:
         return fold(self.view, number, self.records[number], position)
@@ -84,6 +86,15 @@ class Log:
         """As of the end."""
         of = {n: self.partition(n, len(log)) for n, log in enumerate(self.records)}
         return Table(self.view, dict(of), self.view.partitioner == ANY_PARTITION)
+
+
+def knows_all(answer: Answer, log: Log, asked_at: float) -> bool:
+    """Whether it was at the end of the log after the last record was written: `Lag` is of an end
+    that was fetched `Staleness` ms ago."""
+    staleness = answer.headers.get("staleness", "unknown")
+    if answer.headers.get("lag") != "0" or staleness == "unknown":
+        return False
+    return asked_at - int(staleness) / 1000 > log.written_at
 
 
 class Run:
@@ -137,6 +148,7 @@ class Run:
         port = self.dice.choice(ports)
         deadline = time.monotonic() + PATIENCE
         while True:
+            asked_at = time.monotonic()
             answer = self.ask(port, question)
             lacking = answer is None or answer.status == 503
             if answer is not None and not lacking and question.keys:
@@ -153,7 +165,7 @@ class Run:
                 return False
             if by_position and "offset" in answer.headers:
                 self.judge_as_of_offset(log, question, answer)
-            elif calm or (question.stale != "allow" and answer.headers.get("lag") == "0"):
+            elif calm or (question.stale != "allow" and knows_all(answer, log, asked_at)):
                 question.judge(log.table(), answer)
             else:
                 # an instance that was killed goes on where it was, and says by how much it is late
