@@ -12,7 +12,7 @@ import base64
 import json
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise, zip_longest
 from math import copysign
 from typing import Any, NamedTuple
@@ -185,6 +185,11 @@ class Table:
     @property
     def _known(self) -> list[Partition]:
         return [each for each in self.partitions.values() if each is not None]
+
+    def only(self, partitions: Iterable[int]) -> Table:
+        """Some of the partitions. A question about one key is about its own partition, which
+        forgets by its own clock, whatever the clocks of the others say."""
+        return replace(self, partitions={number: self.partitions[number] for number in partitions})
 
     @property
     def horizon(self) -> float:

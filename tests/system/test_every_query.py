@@ -82,10 +82,11 @@ class Log:
     def partition(self, number: int, position: int) -> Partition:
         return fold(self.view, number, self.records[number], position)
 
-    def table(self) -> Table:
-        """As of the end."""
+    def table(self, key: bytes | None = None) -> Table:
+        """As of the end. `key`: of the partitions that it may be in."""
         of = {n: self.partition(n, len(log)) for n, log in enumerate(self.records)}
-        return Table(self.view, dict(of), self.view.partitioner == ANY_PARTITION)
+        whole = Table(self.view, dict(of), self.view.partitioner == ANY_PARTITION)
+        return whole if key is None or whole.anywhere else whole.only([self.home(key)])
 
 
 def knows_all(answer: Answer, log: Log, asked_at: float) -> bool:
@@ -166,7 +167,7 @@ class Run:
             if by_position and "offset" in answer.headers:
                 self.judge_as_of_offset(log, question, answer)
             elif calm or (question.stale != "allow" and knows_all(answer, log, asked_at)):
-                question.judge(log.table(), answer)
+                question.judge(log.table(question.key), answer)
             else:
                 # an instance that was killed goes on where it was, and says by how much it is late
                 self.outcomes["behind"] += 1

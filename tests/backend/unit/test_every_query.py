@@ -223,8 +223,7 @@ class Machine(RuleBasedStateMachine):
             needed = {cluster.home(question.key)}
         lacking = {partition for partition in needed if table.partitions[partition] is None}
         if question.key is not None:
-            # of a key, its own partition's retention counts
-            table = replace(table, partitions={p: table.partitions[p] for p in needed})
+            table = table.only(needed)
         if question.keys:
             question.judge(table, answer)
             for key, item in zip(question.keys, answer.json()["items"], strict=True):
