@@ -20,32 +20,32 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from flask import Flask
 
-from backend.api.answer import Answer
-from backend.api.asgi import App, Receive, Scope, Send
-from backend.api.kiqr import PREFIX
-from backend.api.pages import create_pages
-from backend.api.raw_reads import RawReads
-from backend.api.serving import DRAINING, Serving
-from backend.api.shell import Shell
-from backend.candidacy import Candidacy
-from backend.core.errors import ConfigurationError
-from backend.core.kafka_settings import for_kafka_python, for_librdkafka
-from backend.core.topology import ROLES, Candidate, Epoch, Topology
-from backend.core.views import Deployment
+from backend.cluster.member import GroupMember
+from backend.cluster.placement import Policy
+from backend.http.asgi import App, Receive, Scope, Send
+from backend.http.flask_app import create_flask_app
+from backend.http.kiqr.raw_reads import RawReads
+from backend.http.kiqr.routes import PREFIX
+from backend.http.router import Router
 from backend.ingest.appender import Appender
-from backend.ingest.copier import Copier
 from backend.ingest.dead_letters import DeadLetters
-from backend.ingest.held import Held
-from backend.ingest.ingestor import Ingestor
-from backend.ingest.pipelines import Pipelines
+from backend.ingest.loop import IngestLoop
+from backend.ingest.metadata_poller import MetadataPoller
 from backend.ingest.protocols import Folder
-from backend.ingest.schemas import Registry, SchemaFolder, Schemas
-from backend.ingest.watcher import Watcher
-from backend.membership.member import GroupMember
-from backend.membership.placement import Policy
+from backend.ingest.schema_registry import Registry, SchemaCache, SchemaFolder
+from backend.ingest.snapshot_fetcher import SnapshotFetcher
+from backend.ingest.store_partitions import PartitionRegistry
+from backend.instance_context import DRAINING, InstanceContext
+from backend.membership_reporter import MembershipReporter
+from backend.pipelines.monitor import PipelineMonitor
 from backend.settings import Settings
 from backend.storage.custom import load_store
-from backend.storage.folder import DataFolder
+from backend.storage.data_directory import DataDirectory
+from backend.wire.answer import Answer
+from model.kafka_config import for_kafka_python, for_librdkafka
+from model.problems import ConfigurationError
+from model.topology import ROLES, Epoch, MemberMetadata, Topology
+from model.views import Deployment
 
 log = logging.getLogger(__name__)
 
@@ -54,12 +54,12 @@ EXIT_CANNOT_START = 3
 _STOP_TIMEOUT = 10.0
 
 
-def _schemas(settings: Settings, deployment: Deployment) -> Schemas | None:
+def _schemas(settings: Settings, deployment: Deployment) -> SchemaCache | None:
     """Where schemas are had by id, if the deployment says so."""
     if deployment.registry is not None:
-        return Schemas(Registry(deployment.registry, settings.schema_registry_auth))
+        return SchemaCache(Registry(deployment.registry, settings.schema_registry_auth))
     if deployment.schema_folder is not None:
-        return Schemas(SchemaFolder(settings.views.parent / deployment.schema_folder))
+        return SchemaCache(SchemaFolder(settings.views.parent / deployment.schema_folder))
     return None
 
 
@@ -78,34 +78,38 @@ class Instance:
         }
         self._librdkafka = librdkafka
         custom = {view.name: load_store(view.store) for view in self._views if view.is_custom}
-        self._folder = DataFolder(settings.data_dir, application=settings.application_id)
+        self._folder = DataDirectory(settings.data_dir, application=settings.application_id)
         for name, store in custom.items():
             self._folder.use(name, store)
-        self._held = Held(self._views)
-        self._watcher = Watcher(librdkafka, settings.end_offset_interval, settings.broker_timeout)
+        self._held = PartitionRegistry(self._views)
+        self._metadata_poller = MetadataPoller(
+            librdkafka, settings.end_offset_interval, settings.broker_timeout
+        )
         kafka_python = {
             **for_kafka_python(deployment.kafka),
             "bootstrap_servers": settings.bootstrap_servers.split(","),
         }
-        self._pipelines = Pipelines(self._views, librdkafka, kafka_python, settings.broker_timeout)
-        self._copier = Copier(
+        self._pipelines = PipelineMonitor(
+            self._views, librdkafka, kafka_python, settings.broker_timeout
+        )
+        self._snapshot_fetcher = SnapshotFetcher(
             self._folder,
-            lambda view, partition: self.serving.givers(view, partition),
-            lambda: self.serving.topology.secret,
+            lambda view, partition: self.context.snapshot_sources(view, partition),
+            lambda: self.context.topology.secret,
             settings.copy_threshold,
         )
-        self._ingestor = Ingestor(
+        self._ingest_loop = IngestLoop(
             views=self._views,
             folder=cast(Folder, self._folder),
             held=self._held,
-            watcher=self._watcher,
+            metadata_poller=self._metadata_poller,
             dead_letters=DeadLetters(librdkafka, settings.broker_timeout),
             client_settings=librdkafka,
             acceptable_recovery_lag=settings.acceptable_recovery_lag,
             reads_served=self._reads_served,
             on_news=self._on_news,
             cleanup_delay=settings.cleanup_delay,
-            copier=self._copier,
+            snapshot_fetcher=self._snapshot_fetcher,
             clock_tolerance=settings.clock_tolerance,
         )
         self._member = GroupMember(
@@ -119,19 +123,19 @@ class Instance:
             policy=Policy(settings.standby_replicas, settings.acceptable_recovery_lag),
         )
         self._appender = Appender(librdkafka, settings.broker_timeout)
-        self.serving = Serving(
+        self.context = InstanceContext(
             settings=settings,
             views={view.name: view for view in self._views},
             held=self._held,
-            watcher=self._watcher,
-            ingestor=self._ingestor,
-            copier=self._copier,
+            metadata_poller=self._metadata_poller,
+            ingest_loop=self._ingest_loop,
+            snapshot_fetcher=self._snapshot_fetcher,
             member=self._member,
             appender=self._appender,
             pipelines=self._pipelines.by_view,
         )
-        self._candidacy = Candidacy(
-            self.serving, self._views, self._held, self._folder.held, self._ingestor.opening
+        self._membership_reporter = MembershipReporter(
+            self.context, self._views, self._held, self._folder.held, self._ingest_loop.opening
         )
 
     def check_broker(self) -> None:
@@ -163,10 +167,10 @@ class Instance:
         """Start the threads, in the order in which they need one another."""
         if self._schemas is not None:
             self._schemas.start()
-        self._watcher.start()
+        self._metadata_poller.start()
         self._pipelines.start()
-        self._copier.start()
-        self._ingestor.start()
+        self._snapshot_fetcher.start()
+        self._ingest_loop.start()
         self._member.start()
         if any(view.append for view in self._views):
             self._appender.start()
@@ -174,9 +178,9 @@ class Instance:
     def drain(self) -> float:
         """Say that this instance is about to stop, to whoever asks for /processors; for how long
         (s) it shall answer on, so that all have heard that others answer in its place."""
-        self.serving.set_state(DRAINING)
+        self.context.set_state(DRAINING)
         others_answer = any(
-            self.serving.others(held.view.name, held.partition) for held in self._held.all()
+            self.context.others(held.view.name, held.partition) for held in self._held.all()
         )
         return self.settings.drain_time if others_answer else 0.0
 
@@ -185,11 +189,11 @@ class Instance:
         self._stopping.set()
         if self._member.alive:
             self._member.stop(_STOP_TIMEOUT)
-        self._copier.stop(_STOP_TIMEOUT)
-        if self._ingestor.alive:
-            self._ingestor.stop(_STOP_TIMEOUT)
-        if self._watcher.alive:
-            self._watcher.stop()
+        self._snapshot_fetcher.stop(_STOP_TIMEOUT)
+        if self._ingest_loop.alive:
+            self._ingest_loop.stop(_STOP_TIMEOUT)
+        if self._metadata_poller.alive:
+            self._metadata_poller.stop()
         self._pipelines.stop()
         if self._schemas is not None:
             self._schemas.stop()
@@ -197,13 +201,13 @@ class Instance:
         self._folder.close()
 
     def _reads_served(self) -> int:
-        return sum(counts.served for counts in self.serving.counts.values())
+        return sum(counts.served for counts in self.context.counts.values())
 
-    def _candidate(self) -> Candidate:
-        return self._candidacy.now(self._highest_epoch)
+    def _candidate(self) -> MemberMetadata:
+        return self._membership_reporter.now(self._highest_epoch)
 
     def _on_news(self) -> None:
-        if self._candidacy.is_out_of_date():
+        if self._membership_reporter.is_out_of_date():
             self._member.rejoin()
 
     def _on_topology(self, topology: Topology) -> None:
@@ -213,7 +217,7 @@ class Instance:
             self._member.rejoin()
             return
         self._highest_epoch = topology.epoch
-        me = self.serving.me
+        me = self.context.me
         mine = {
             (view.name, partition): role
             for view in self._views
@@ -231,10 +235,10 @@ class Instance:
         taken_over = {
             (held.view.name, held.partition)
             for held in self._held.all()
-            if topology.is_taken_over(self.serving.topology, held.view.name, held.partition)
+            if topology.is_taken_over(self.context.topology, held.view.name, held.partition)
         }
-        self._ingestor.hold(mine, shared, taken_over)
-        self.serving.take_topology(topology)
+        self._ingest_loop.hold(mine, shared, taken_over)
+        self.context.take_topology(topology)
         log.info("epoch %s: %d partitions here: %s", topology.epoch, len(mine), _listed(mine))
 
 
@@ -280,9 +284,9 @@ class Application:
         except KafkaException as e:
             # librdkafka checks its settings when a client is made
             raise ConfigurationError(f"{settings.views}, [kafka]: {e.args[0].str()}") from e
-        serving = self.instance.serving
-        self._raw_reads = RawReads(serving) if settings.kiqr else None
-        self._shell = Shell(serving, _bridged(create_pages(serving, self._raw_reads)))
+        context = self.instance.context
+        self._raw_reads = RawReads(context) if settings.kiqr else None
+        self._shell = Router(context, _bridged(create_flask_app(context, self._raw_reads)))
         self._fail = fail
         self.send_timeout = settings.send_timeout  # s; these two are for the worker
         self.request_timeout = settings.request_timeout
@@ -295,11 +299,11 @@ class Application:
             await self._lifespan(receive, send)
 
     def answer_now(self, raw_path: bytes) -> Answer | None:
-        """For the worker: see Shell.answer_now."""
+        """For the worker: see Router.answer_now."""
         return self._shell.answer_now(raw_path)
 
     def reads_now(self, body: bytes) -> Answer:
-        """For the worker: see Shell.reads_now."""
+        """For the worker: see Router.reads_now."""
         return self._shell.reads_now(body)
 
     def drain(self) -> float:
@@ -312,10 +316,10 @@ class Application:
         while True:
             message: dict[str, Any] = dict(await receive())
             if message["type"] == "lifespan.startup":
-                gatherer = self._shell.start()
+                scatter_gather = self._shell.start()
                 self._shell.start_heartbeats()
                 if self._raw_reads is not None:
-                    self._raw_reads.start(gatherer)
+                    self._raw_reads.start(scatter_gather)
                 # answers "not yet" while it waits: a server that does not accept looks hung
                 self._starting = asyncio.create_task(self._start())
                 await send({"type": "lifespan.startup.complete"})

@@ -12,8 +12,8 @@ from typing import Any
 
 from backend.allocator import bound_arenas
 from backend.app import Application
-from backend.core.errors import ConfigurationError
 from backend.settings import Settings, check_port, load_settings, read_views
+from model.problems import ConfigurationError
 
 
 def _prepare() -> Settings:

@@ -10,9 +10,9 @@ from pathlib import Path
 from pydantic import Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from backend.core.errors import ConfigurationError
-from backend.core.views import Deployment
-from backend.core.views_toml import parse_views
+from model.problems import ConfigurationError
+from model.views import Deployment
+from model.views_file import parse_views
 
 
 class Settings(BaseSettings):

@@ -20,9 +20,9 @@ from typing import Any
 from gunicorn.asgi.protocol import ASGIProtocol
 from gunicorn.workers import gasgi
 
-from backend.api.answer import Answer, problem_answer
-from backend.core.errors import Problem
-from backend.core.plain_requests import body_of_reads, path_of_get
+from backend.server.plain_requests import body_of_reads, path_of_get
+from backend.wire.answer import Answer, problem_answer
+from model.problems import Problem
 
 log = logging.getLogger("backend.worker")
 

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import typer
 from confluent_kafka.admin import AdminClient
 
-from backend.core.errors import ConfigurationError
-from backend.core.kafka_settings import for_librdkafka
-from backend.core.views import Deployment
 from backend.settings import read_views
 from local.errors import LocalError
+from model.kafka_config import for_librdkafka
+from model.problems import ConfigurationError
+from model.views import Deployment
 
 ViewsToml = Annotated[
     Path | None, typer.Option(help="A views.toml, whose [kafka] table says how Kafka is reached.")

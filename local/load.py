@@ -16,12 +16,12 @@ import typer
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from backend.core.partitioner import partition_of
 from local.connection import Kafka, ViewsToml, admin_of, kafka_of, settings_of
 from local.data import DATASETS, DEMO_TOPICS, Dataset, Record
 from local.errors import LocalError, friendly
 from local.progress import bar
 from local.topics import create_topics
+from model.partitioner import partition_of
 
 _ANY = -1
 """The partition is left to the producer."""

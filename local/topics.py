@@ -9,9 +9,9 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
-from backend.core.kafka_settings import NOT_FROM_THE_FUTURE
 from local.errors import LocalError
 from local.waiting import wait_until
+from model.kafka_config import NOT_FROM_THE_FUTURE
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ local function as_is(text)
     return text
 end
 
--- what the backends read as a number has no more digits (backend/core/codecs.py)
+-- what the backends read as a number has no more digits (model/formats/codecs.py)
 local MOST_DIGITS = 20
 
 --- "" or "-", and the digits without leading zeros; nil if it is not a whole number.

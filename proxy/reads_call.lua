@@ -9,7 +9,7 @@ local CONNECT_MS, SEND_MS, READ_MS = 250, 1000, settings.read_timeout * 1000
 -- shorter than the backends' own, so that it is never they who close
 local KEPT_S = 15
 local LONGEST_HEAD = 16 * 1024
--- 512 values of less than 64 KiB each, with their heads: see batcher.lua, api/coalesced.py
+-- 512 values of less than 64 KiB each, with their heads: see batcher.lua, http/routes/point_batch.py
 local LONGEST_ANSWER = 48 * 1024 * 1024
 
 --- To the backend at one address; opened when it is needed.

@@ -1,4 +1,4 @@
---- Point reads that travel together: the framing of backend/core/reads_wire.py. Pure.
+--- Point reads that travel together: the framing of backend/wire/point_batch.py. Pure.
 
 local ffi = require "ffi"
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
-from backend.core.kafka_settings import NOT_FROM_THE_FUTURE
+from model.kafka_config import NOT_FROM_THE_FUTURE
 from spark.errors import JobError, made_anew
 from spark.heartbeats import Commit, Unit
 from spark.sources import Kafka

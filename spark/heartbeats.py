@@ -3,7 +3,7 @@ to do: as committed offsets of one consumer group a view, and as a file for `spa
 
 The offsets are what finished micro-batches have read of the source, so every Kafka tool shows the
 view's lag. The metadata of the source's partition 0 is the heartbeat, which backends read
-(`backend.core.pipelines`). A failure here does not end or slow the job: it is logged, and the next
+(`model.pipelines`). A failure here does not end or slow the job: it is logged, and the next
 heartbeat comes a second later.
 """
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from backend.core.errors import ConfigurationError
-from backend.core.kafka_settings import for_java
-from backend.core.views_toml import parse_views
+from model.kafka_config import for_java
+from model.problems import ConfigurationError
+from model.views_file import parse_views
 from spark.session import jars_in, submitted
 from spark.sources import Kafka
 from spark.view import View

@@ -64,7 +64,7 @@ class Unwritable(NamedTuple):
 
 Event = Ended | Begun | CaughtUp | Dropped | Unwritable | None
 
-# as backends know them: backend.core.pipelines
+# as backends know them: model.pipelines
 STARTING, RUNNING, FAILED, STOPPED = "starting", "running", "failed", "stopped"
 
 

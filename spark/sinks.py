@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from backend.core.partitioner_batch import partitions_of_batch
+from model.partitioner_numpy import partitions_of_batch
 from spark.sources import Kafka
 
 DEAD_LETTER_SUFFIX = ".dead-letter"

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from backend.core.views import View
+from model.views import View
 from tests.reference import (
     FOREVER,
     Entry,

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Sequence
 from random import Random
 
-from backend.core.views import View
+from model.views import View
 from tests.reference import FOREVER, Record
 
 UUID = "00000000-0000-0000-0000-0000000000"

@@ -17,7 +17,7 @@ from itertools import pairwise, zip_longest
 from math import copysign
 from typing import Any, NamedTuple
 
-from backend.core.views import View
+from model.views import View
 
 Item = dict[str, Any]
 Place = tuple[Any, ...]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backend.core.views import View
+from model.views import View
 from tests.reference import FOREVER, Record, Table, fold
 
 VIEW = View(

@@ -13,7 +13,7 @@ from backend.api.openapi_own import own_paths
 from backend.api.openapi_parts import CODES, HEADERS, RESPONSES, SCHEMAS, Json
 from backend.api.openapi_views import EXAMPLE_KEYS
 from backend.api.openapi_whole import WholeOperations
-from backend.core.views import View
+from model.views import View
 
 
 def openapi(views: Iterable[View], version: str, max_key_bytes: int, kiqr: bool) -> Json:

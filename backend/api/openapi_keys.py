@@ -33,7 +33,7 @@ from backend.api.openapi_views import (
     value,
     view_parameter,
 )
-from backend.core.views import View
+from model.views import View
 
 _KEY_SCHEMAS: dict[str, Json] = {
     "int32": {"type": "integer", "format": "int32", "minimum": -(2**31), "maximum": 2**31 - 1},

@@ -6,7 +6,6 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from backend.api.kiqr import FITS, KAFKA, METHODS, PREFIX
 from backend.api.openapi_parts import (
     COUNT,
     JSON,
@@ -19,8 +18,9 @@ from backend.api.openapi_parts import (
     problems,
     record,
 )
-from backend.core.times import GREATEST, LEAST
-from backend.core.views import View
+from backend.http.kiqr.routes import FITS, KAFKA, METHODS, PREFIX
+from model.times import GREATEST, LEAST
+from model.views import View
 
 _BASE64: Json = {"type": "string", "contentEncoding": "base64", "pattern": "^[A-Za-z0-9+/]*={0,2}$"}
 _TIME: Json = {

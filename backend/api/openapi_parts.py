@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from backend.core.limits import MOST_PATH_BYTES, parameter_bytes
-from backend.core.scan import ALLOW, MAX_LIMIT, NEVER
-from backend.core.times import GREATEST, LEAST
+from backend.wire.scan import ALLOW, MAX_LIMIT, NEVER
+from model.limits import MOST_PATH_BYTES, parameter_bytes
+from model.times import GREATEST, LEAST
 
 Json = dict[str, Any]
 

@@ -18,7 +18,7 @@ from backend.api.openapi_parts import (
     parameter,
     record,
 )
-from backend.core.views import View
+from model.views import View
 
 NDJSON = "application/x-ndjson"
 EVENTS = "text/event-stream; charset=utf-8"

@@ -44,8 +44,8 @@ from backend.api.openapi_views import (
     value,
     view_parameter,
 )
-from backend.core.batch import MAX_KEYS
-from backend.core.views import View
+from backend.queries.key_bodies import MAX_KEYS
+from model.views import View
 
 _NUMBERS = ("int32", "int64", "float64")
 _RANKED = (*_NUMBERS, "json", "avro")

@@ -13,11 +13,11 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from backend.core.kafka_settings import NOT_FROM_THE_FUTURE
-from backend.core.topology import ACTIVE
-from backend.core.views import View
-from backend.ingest.apply import DeadLetter
-from backend.ingest.held import HeldPartition
+from backend.ingest.batch import DeadLetter
+from backend.ingest.store_partitions import StorePartition
+from model.kafka_config import NOT_FROM_THE_FUTURE
+from model.topology import ACTIVE
+from model.views import View
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class DeadLetters:
 
     def take(
         self,
-        held: HeldPartition,
+        held: StorePartition,
         letters: Sequence[DeadLetter] = (),
         is_taken_over: bool = False,
     ) -> None:

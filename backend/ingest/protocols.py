@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
-from backend.core.records import Identity
+from model.records import StoreMetadata
 
 
 class Batch(Protocol):
@@ -28,7 +28,7 @@ class Store(Protocol):
 
     position: int | None
     stream_time: int | None
-    identity: Identity | None
+    identity: StoreMetadata | None
 
     def get(self, key: bytes) -> bytes | None: ...
 
@@ -44,7 +44,7 @@ class Store(Protocol):
         self,
         batch: Batch,
         position: int,
-        identity: Identity | None = None,
+        identity: StoreMetadata | None = None,
         stream_time: int | None = None,
     ) -> None: ...
 
@@ -54,7 +54,7 @@ class Store(Protocol):
     def settle(self) -> None:
         """That was not so, if anything has been read since."""
 
-    def initialise(self, position: int, identity: Identity) -> None: ...
+    def initialise(self, position: int, identity: StoreMetadata) -> None: ...
 
     def touch(self, alive_at: int) -> None: ...
 

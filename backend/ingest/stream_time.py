@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import time
 
-from backend.core.expiry import FOREVER, noted, notes_from, notes_until
-from backend.core.records import Identity
-from backend.core.views import View
-from backend.ingest.held import HeldPartition
+from backend.ingest.store_partitions import StorePartition
+from backend.kinds.expiry import FOREVER, noted, notes_from, notes_until
+from model.records import StoreMetadata
+from model.views import View
 
 TOLERANCE = 60.0  # s, for clocks that differ
 # how old the note of the clock may be that was made when the store was last open
@@ -25,7 +25,7 @@ def reached(tolerance: float) -> int:
     return time.time_ns() // 1_000_000 + round(tolerance * 1000)
 
 
-def advance(held: HeldPartition, until: int) -> None:
+def advance(held: StorePartition, until: int) -> None:
     """Move the stream time to entries whose time has been reached since they came. StoreError."""
     if held.view.retention is None or until < held.ahead:
         return
@@ -40,7 +40,7 @@ def advance(held: HeldPartition, until: int) -> None:
 
 
 def why_too_far(
-    view: View, stream_time: int | None, identity: Identity | None, tolerance: float
+    view: View, stream_time: int | None, identity: StoreMetadata | None, tolerance: float
 ) -> str | None:
     """Why a store partition has to be rebuilt whose stream time a version from before has moved
     beyond the clock (as noted when it was last open): entries may have expired too early."""

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-from backend.core.errors import ConfigurationError, StoreClosedError, StoreError
-from backend.core.records import Identity
+from model.problems import ConfigurationError, StoreClosedError, StoreError
+from model.records import StoreMetadata
 
 
 class CustomStore(Protocol):
@@ -73,7 +73,7 @@ class CustomPartition:
         self._closed = False
         self._applied = 0
         self.position: int | None = None
-        self.identity: Identity | None = None
+        self.identity: StoreMetadata | None = None
 
     def query(self, key: bytes) -> Any:
         """What the store says; StoreError, StoreClosedError."""
@@ -103,7 +103,7 @@ class CustomPartition:
         self,
         batch: CustomBatch,
         position: int,
-        identity: Identity | None = None,
+        identity: StoreMetadata | None = None,
         stream_time: int | None = None,
     ) -> None:
         with self._lock:
@@ -125,7 +125,7 @@ class CustomPartition:
     def settle(self) -> None:
         pass
 
-    def initialise(self, position: int, identity: Identity) -> None:
+    def initialise(self, position: int, identity: StoreMetadata) -> None:
         self.write(CustomBatch(), position, identity)
 
     def touch(self, alive_at: int) -> None:

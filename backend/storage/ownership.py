@@ -17,7 +17,7 @@ from pathlib import Path
 
 import orjson
 
-from backend.core.errors import ConfigurationError
+from model.problems import ConfigurationError
 
 log = logging.getLogger(__name__)
 

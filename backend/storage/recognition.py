@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rocksdict import AccessType, Options, Rdict
 
-from backend.core.records import IDENTITY_KEY, POSITION_KEY, Identity, decode_number
+from model.records import IDENTITY_KEY, POSITION_KEY, StoreMetadata, decode_number
 
 _CONFIG = "rocksdict-config.json"
 
@@ -39,7 +39,7 @@ def is_store(path: Path) -> bool:
             if position is None or identity is None:
                 return False
             decode_number(position)
-            Identity.decode(identity)
+            StoreMetadata.decode(identity)
         except Exception:
             # rocksdict raises plain exceptions; whatever it is, this is not known to be ours
             return False

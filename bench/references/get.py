@@ -14,10 +14,10 @@ import sys
 import time
 from pathlib import Path
 
-from backend.core.partitioner_batch import partitions_of_batch
-from backend.core.records import ENTRY
 from bench.records import PARTITIONS, key
 from bench.references.stores import open_stores
+from model.partitioner_numpy import partitions_of_batch
+from model.records import ENTRY
 
 
 def main(folder: Path, keys: int, gets: int) -> None:

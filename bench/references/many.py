@@ -15,10 +15,10 @@ from pathlib import Path
 
 import orjson
 
-from backend.core.partitioner_batch import partitions_of_batch
-from backend.core.records import ENTRY, ENTRY_HEAD_SIZE
 from bench.records import PARTITIONS, key
 from bench.references.stores import open_stores
+from model.partitioner_numpy import partitions_of_batch
+from model.records import ENTRY, ENTRY_HEAD_SIZE
 
 
 def main(folder: Path, keys: int, batches: int, size: int) -> None:

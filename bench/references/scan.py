@@ -19,8 +19,8 @@ from typing import Any, cast
 import orjson
 from rocksdict import Rdict, ReadOptions
 
-from backend.core.records import ENTRY, ENTRY_HEAD_SIZE
 from bench.references.stores import open_stores
+from model.records import ENTRY, ENTRY_HEAD_SIZE
 
 _END = b"\x02"
 _GREATEST = 100

@@ -7,7 +7,7 @@ from pathlib import Path
 from rocksdict import Rdict
 
 from backend.storage.options import SharedMemory
-from backend.storage.partition import open_db
+from backend.storage.rocksdb_store import open_db
 from bench.records import PARTITIONS, VIEW
 
 

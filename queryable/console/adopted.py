@@ -7,10 +7,10 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from backend.core.codecs import KEY_CODECS, VALUE_CODECS
-from backend.core.partitioner import PARTITIONERS
-from backend.core.times import parse_duration
-from backend.core.views import ANY_PARTITION, NEWEST, PARTIAL, STORES
+from model.formats.codecs import KEY_CODECS, VALUE_CODECS
+from model.partitioner import PARTITIONERS
+from model.times import parse_duration
+from model.views import ANY_PARTITION, NEWEST, PARTIAL, STORES
 from queryable.console.exits import say
 from queryable.console.forgotten import Lost
 from queryable.console.guessed_inner import not_served

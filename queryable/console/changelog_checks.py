@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from backend.core.views import CHANGELOG, NEWEST, View
+from model.views import CHANGELOG, NEWEST, View
 from queryable.console.findings import Finding, warning, wrong
 from queryable.console.forgotten import kept_for, lost
 from queryable.console.guessed_inner import not_served

@@ -7,10 +7,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from backend.core.errors import ConfigurationError
-from backend.core.kafka_settings import for_kafka_python, for_librdkafka
-from backend.core.views import Deployment, View
 from backend.settings import read_views
+from model.kafka_config import for_kafka_python, for_librdkafka
+from model.problems import ConfigurationError
+from model.views import Deployment, View
 from queryable.console import changelog_checks, topic_checks
 from queryable.console.broker import Broker
 from queryable.console.findings import Finding, ok, wrong

@@ -6,7 +6,7 @@ import json
 import struct
 from collections.abc import Callable, Sequence
 
-from backend.core.codecs import KEY_CODECS
+from model.formats.codecs import KEY_CODECS
 from queryable.console.guesses import Guess, Sure
 
 _FRAME = 5  # Confluent's: a zero byte, the schema's id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from backend.core.partitioner import PARTITIONERS, partition_of
+from model.partitioner import PARTITIONERS, partition_of
 from queryable.console.guesses import Guess, Sure
 
 # that many keys are where a partitioner puts them by chance once in 2^16 topics, or more seldom

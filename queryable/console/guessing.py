@@ -1,6 +1,6 @@
 """What the records and the settings of a Kafka Streams changelog tell of the store behind it.
 
-All without I/O. Layouts of record keys: backend/core/layouts.py and docs/kafka-streams.md. What
+All without I/O. Layouts of record keys: model/layouts.py and docs/kafka-streams.md. What
 Kafka Streams 4.1 sets on a changelog, and with it most of what is known here:
 
 | store                        | cleanup.policy | beside it                                   |
@@ -38,7 +38,7 @@ def guess(
     records: Sequence[Sampled],
     store: Guess | None = None,
 ) -> dict[str, Guess]:
-    """Fields of a view (backend/core/views_toml.py), in the order in which they are written.
+    """Fields of a view (model/views_file.py), in the order in which they are written.
 
     `store`: if it is known.
     """

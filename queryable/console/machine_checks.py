@@ -13,10 +13,10 @@ from pathlib import Path
 import urllib3
 from pydantic import ValidationError
 
-from backend.core.errors import ConfigurationError
 from backend.settings import Settings, check_port, problems_of
 from backend.storage.ownership import FolderRefused, look
 from backend.storage.recognition import is_store
+from model.problems import ConfigurationError
 from queryable.console.findings import Finding, ok, warning, wrong
 
 _PREFIX = "QUERYABLE_"

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from backend.core.avro_codecs import CONFLUENT
-from backend.core.codecs import Codec
-from backend.core.views import ANY_PARTITION, CHANGELOG, View
+from model.formats.avro.codecs import CONFLUENT
+from model.formats.codecs import Codec
+from model.views import ANY_PARTITION, CHANGELOG, View
 from queryable.console.findings import Finding, ok, warning, wrong
 from queryable.console.forgotten import kept_for
 from queryable.console.guessed_partitioner import fitting, partitioner_of

@@ -10,8 +10,8 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from backend.core.codecs import from_base64url, to_base64url
-from backend.core.times import EPOCH
+from model.formats.codecs import from_base64url, to_base64url
+from model.times import EPOCH
 from queryable import Raw, View
 from queryable.core.errors import BadUse
 from queryable.core.formats import Format, text_of_float

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from backend.core.limits import MOST_BATCH_BYTES, MOST_JSON_PARTS, json_parts
+from model.limits import MOST_BATCH_BYTES, MOST_JSON_PARTS, json_parts
 from queryable.core.answers import (
     Answer,
     Appended,

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from backend.core.codecs import KEY_CODECS, Codec, from_base64url, to_base64url
+from model.formats.codecs import KEY_CODECS, Codec, from_base64url, to_base64url
 from queryable.core.errors import BadUse
 
 # what clients and proxies would resolve, and what a path cannot hold

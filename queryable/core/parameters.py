@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 from urllib.parse import quote
 
-from backend.core.times import EPOCH, parse_duration
+from model.times import EPOCH, parse_duration
 from queryable.core.errors import BadUse
 from queryable.core.formats import Raw
 from queryable.core.views import View

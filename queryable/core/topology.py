@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from backend.core.partitioner import PARTITIONERS, partition_of
+from model.partitioner import PARTITIONERS, partition_of
 
 
 def epoch_of(text: str) -> tuple[int, int]:

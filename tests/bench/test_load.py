@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from backend.core.views_toml import parse_views
 from bench import load, records
+from model.views_file import parse_views
 
 
 def test_last_line_of_the_output_counts() -> None:

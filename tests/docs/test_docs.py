@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from backend.core.codecs import VALUE_CODECS
-from backend.core.partitioner import PARTITIONERS
-from backend.core.paths import RESOURCES
+from backend.http.paths import RESOURCES
 from backend.settings import Settings
 from local.settings import StackSettings
+from model.formats.codecs import VALUE_CODECS
+from model.partitioner import PARTITIONERS
 from queryable.console.app import app
 from tests.docs.examples import ALL_PAGES, BLOCK, ROOT, examples_of
 
@@ -59,7 +59,7 @@ def test_reference_has_every_problem_code() -> None:
 
 
 def test_reference_has_every_metric() -> None:
-    source = (ROOT / "backend" / "api" / "metrics.py").read_text()
+    source = (ROOT / "backend/http/routes/metrics.py").read_text()
     names = set(re.findall(r"\"(?:queryable_)?([a-z_]+)\": \"[A-Z1]", source))
     names |= set(re.findall(r"MetricFamily\(\s*\"queryable_([a-z_]+)\"", source))
     assert len(names) >= 12

@@ -2,7 +2,7 @@
 
 An answer states the position of its store partition. It is right if a replay of the log up to that
 position gives the same, or up to a later record that was applied before the position was told
-(`Offset` is a floor: backend/api/reads.py). Times are seconds of the machine's monotonic clock.
+(`Offset` is a floor: backend/queries/point.py). Times are seconds of the machine's monotonic clock.
 """
 
 from __future__ import annotations

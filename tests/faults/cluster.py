@@ -10,12 +10,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from backend.core.partitioner import partition_of
 from backend.settings import Settings
 from local.broker import Broker, quiet_admin
 from local.errors import LocalError
 from local.topics import Topic, create_topics
 from local.waiting import wait_until
+from model.partitioner import partition_of
 from tests.faults.faults import Clock, small_disk
 from tests.faults.redundancy import missing
 from tests.faults.tcp import TcpFaults

@@ -94,8 +94,9 @@ def largest(folder: Path, pattern: str) -> Path:
 
 def other_version(folder: Path) -> Path:
     """A copy of the backend that speaks another version of the map; the folder to start it in."""
-    shutil.copytree(ROOT / "backend", folder / "backend")
-    module = folder / "backend" / "core" / "topology.py"
+    for package in ("backend", "model"):
+        shutil.copytree(ROOT / package, folder / package)
+    module = folder / "model" / "topology.py"
     source = module.read_text()
     [line] = [line for line in source.splitlines() if line.startswith("VERSION = ")]
     number = int(line.removeprefix("VERSION = "))

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Consumer, TopicPartition
 
-from backend.core.partitioner import partition_of
 from local.broker import Broker
 from local.data import Dataset, Record, texts
 from local.errors import LocalError
 from local.load import end_offsets, load
 from local.topics import Topic
+from model.partitioner import partition_of
 from tests.conftest import MakeTopic
 
 pytestmark = pytest.mark.broker

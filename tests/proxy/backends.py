@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from backend.core.reads_wire import ASK_ALONE, Head, Item, decode_paths, encode_answers
+from backend.wire.point_batch import ASK_ALONE, Head, Item, decode_paths, encode_answers
 
 EPOCH = "1000-1"
 VIEWS = {

@@ -10,8 +10,8 @@ from itertools import count, islice
 
 import pytest
 
-from backend.core.partitioner import partition_of
 from local.waiting import wait_until
+from model.partitioner import partition_of
 from tests.proxy.backends import CATCHING_UP, EPOCH, Answer, Backend, Cluster, Request, says
 from tests.proxy.conftest import KEY, PARTITION, StartNginx
 from tests.proxy.crowd import LINE, PATIENT, Crowd, Gate, lead_and, metric, reads, wait_waiting

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from backend.core.limits import MOST_BATCH_BYTES
 from local.ports import free_ports
 from local.waiting import wait_until
+from model.limits import MOST_BATCH_BYTES
 from tests.client import Client, Response, raw
 from tests.proxy.backends import Cluster
 from tests.proxy.nginx import ROOT, Nginx, command, lay_out

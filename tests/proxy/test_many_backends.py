@@ -119,7 +119,7 @@ def test_reads_of_backends_beyond_the_bound_go_alone_and_are_counted(
     assert metric(nginx, "batches_no_call_total") == counted + 8
     [backend] = [b for b in many.backends if b.name not in without][:1]
     read_together(nginx, backend, paths[backend.name])
-    assert backend.batches == [3]
+    assert sum(backend.batches) == 3  # up to 16 calls at once: not all need be in one
     assert "no timer began" not in nginx.error_log()
 
 

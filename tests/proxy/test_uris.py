@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.core.errors import BadRequest
+from model.problems import BadRequest
 from tests.proxy.hostile import uris
 from tests.proxy.nginx import ROOT
 from tests.vectors.librdkafka_vectors import key_bytes

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from backend.core.partitioner import partition_of
+from model.partitioner import partition_of
 from tests.backend.unit.avro_examples import ORDER, binary
 from tests.conftest import MakeTopic
 from tests.proxy.nginx import Nginx

@@ -6,8 +6,8 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.core.batch import MAX_KEYS, parse_batch
-from backend.core.limits import MOST_BATCH_BYTES
+from backend.queries.key_bodies import MAX_KEYS, parse_batch
+from model.limits import MOST_BATCH_BYTES
 from queryable.core.calls import batches_of
 
 small = st.sampled_from([b"7", b'"k"', b"[1,2,3]"])

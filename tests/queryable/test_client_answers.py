@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from backend.core.codecs import KEY_CODECS
+from model.formats.codecs import KEY_CODECS
 from queryable import Raw
 from tests.queryable.asking import exact, plain, plain_items, plain_key, python_of
 from tests.queryable.deployed import FORMATS, MINUTE, NAMES, NOW, SEEDED, Deployed

@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from backend.core.partitioner import murmur2
+from model.partitioner import murmur2
 from spark.options import Settings
 from spark.run import writers
 from spark.sources import Kafka

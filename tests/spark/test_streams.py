@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from backend.core.codecs import KEY_CODECS
-from backend.core.kafka_settings import for_java
-from backend.core.layouts import Layout, SessionLayout, WindowLayout
-from backend.core.partitioner import murmur2
 from local.broker import Broker
 from local.verify import dead_letters
+from model.formats.codecs import KEY_CODECS
+from model.kafka_config import for_java
+from model.layouts import Layout, SessionLayout, WindowLayout
+from model.partitioner import murmur2
 from spark.options import Settings
 from spark.run import writers
 from spark.sinks import MAX_LETTER_BYTES, MAX_LETTER_KEY_BYTES

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from backend.core.codecs import KEY_CODECS
-from backend.core.layouts import SessionLayout, WindowLayout
+from model.formats.codecs import KEY_CODECS
+from model.layouts import SessionLayout, WindowLayout
 from spark.schemas import REQUEST
 from spark.views import VIEWS
 from tests.spark.conftest import Records

@@ -20,9 +20,9 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from typer.testing import CliRunner
 
-from backend.core.views import View
-from backend.core.views_toml import parse_views
 from local.broker import Broker
+from model.views import View
+from model.views_file import parse_views
 from queryable.console.app import app
 from tests.client import Client
 from tests.conftest import MakeTopic

@@ -19,8 +19,8 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 from rocksdict import AccessType, Options, Rdict
 
-from backend.core.records import ENTRY, IDENTITY_KEY, POSITION_KEY, Identity, decode_number
 from local.waiting import wait_until
+from model.records import ENTRY, IDENTITY_KEY, POSITION_KEY, StoreMetadata, decode_number
 
 
 def commit_offsets(admin: AdminClient, group: str, units: list[TopicPartition]) -> None:
@@ -196,7 +196,7 @@ class Stored:
 
     entries: Entries
     position: int
-    identity: Identity
+    identity: StoreMetadata
 
 
 def stored(data_dir: Path, view: str, partition: int) -> Stored:
@@ -214,7 +214,7 @@ def stored(data_dir: Path, view: str, partition: int) -> Stored:
             elif key == POSITION_KEY:
                 position = decode_number(value)
             elif key == IDENTITY_KEY:
-                identity = Identity.decode(value)
+                identity = StoreMetadata.decode(value)
         assert position is not None
         assert identity is not None
         return Stored(entries, position, identity)

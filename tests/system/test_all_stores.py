@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from backend.core.partitioner import partition_of
 from local.broker import Broker
 from local.waiting import wait_until
+from model.partitioner import partition_of
 from tests.client import Client, Response, key_path
 from tests.conftest import MakeTopic
 from tests.system.backends import Backend, settle, views_toml
@@ -81,7 +81,7 @@ def backends(
             memory={"topic": plain, "persistence": "memory"},
             member={
                 "topic": plain,
-                "store": "backend.storage.bloom:BloomMembership",
+                "store": "backend.storage.bloom_filter:BloomFilter",
                 "persistence": "memory",
             },
         )

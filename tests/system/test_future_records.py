@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from backend.ingest import dead_letters
-from backend.ingest.apply import DeadLetter
+from backend.ingest.batch import DeadLetter
 from backend.ingest.dead_letters import DeadLetters
 from local.broker import Broker, quiet_admin
 from local.data import DEMO_TOPICS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from backend.ingest.gaps import Gaps
+from backend.pipelines.log_gaps import LogGaps
 from local.broker import Broker
 from local.waiting import wait_until
 from tests.conftest import MakeTopic
@@ -24,7 +24,7 @@ def test_a_gap_that_begins_with_deleted_records_is_not_empty_for_that(
     for future in admin.delete_records(starts).values():
         future.result(20)
     some_left, none_left = ("group", (topic, 0)), ("group", (topic, 1))
-    gaps = Gaps({"bootstrap.servers": broker.bootstrap_servers})
+    gaps = LogGaps({"bootstrap.servers": broker.bootstrap_servers})
     try:
         # they are asked about in this order
         empty = wait_until(

@@ -9,8 +9,8 @@ from contextlib import ExitStack
 import orjson
 import pytest
 
-from backend.core.scan import Query
-from backend.core.scan_wire import ROWS, Ask, encode_ask
+from backend.wire.scan import Query
+from backend.wire.scan_codec import ROWS, ScanRequest, encode_request
 from tests.client import TIMEOUT, Client, key_path
 from tests.conftest import MakeTopic
 from tests.system.backends import Backend, views_toml
@@ -36,7 +36,7 @@ def backends(
 
 
 def question(**changes: object) -> bytes:
-    fields = orjson.loads(encode_ask(Ask("v", "h", 2, ROWS, Query(), 10), [0], None))
+    fields = orjson.loads(encode_request(ScanRequest("v", "h", 2, ROWS, Query(), 10), [0], None))
     return orjson.dumps({**fields, **changes})
 
 

@@ -13,8 +13,8 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
-from backend.core.partitioner import partition_of
 from local.broker import Broker
+from model.partitioner import partition_of
 from tests.client import Response
 from tests.conftest import MakeTopic
 from tests.system.backends import Backend, settle, views_toml

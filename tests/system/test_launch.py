@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from backend.core.partitioner import partition_of
 from local.broker import Broker
 from local.waiting import wait_until
+from model.partitioner import partition_of
 from tests.client import Response, key_path
 from tests.conftest import MakeTopic
 from tests.system.asking import Asking, Judge

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from backend.core.partitioner import partition_of
+from model.partitioner import partition_of
 from tests.client import key_path
 from tests.conftest import MakeTopic
 from tests.system.backends import Backend, settle, views_toml

@@ -29,8 +29,8 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from backend.api.openapi_views import EXAMPLE_KEYS
-from backend.core.codecs import KEY_CODECS
-from backend.core.partitioner import partition_of
+from model.formats.codecs import KEY_CODECS
+from model.partitioner import partition_of
 from tests.backend.unit.avro_examples import ORDER, binary
 from tests.client import Client, Response, raw
 from tests.conftest import MakeTopic
@@ -89,7 +89,7 @@ def backends(
     add("series", start[:8], entry, store="window", window_key="topic", retention="30d")
     add("sessions", struct.pack(">qq", NOW + 1, NOW), entry, store="session", key="int32")
     add("versions", b"", entry, store="versioned", path="/versions", retention="30d")
-    bloom = "backend.storage.bloom:BloomMembership"
+    bloom = "backend.storage.bloom_filter:BloomFilter"
     add("own", b"", entry, store=bloom, persistence="memory", path="/own")
     schema = tmp_path_factory.mktemp("schemas") / "order.avsc"
     schema.write_text(json.dumps(ORDER))

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from backend.core.partitioner import partition_of
 from local.waiting import wait_until
+from model.partitioner import partition_of
 from tests.client import Client, Response
 from tests.conftest import MakeTopic
 from tests.proxy.nginx import Nginx

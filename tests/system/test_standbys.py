@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from backend.core.partitioner import partition_of
+from model.partitioner import partition_of
 from tests.client import Client, Response, key_path
 from tests.conftest import MakeTopic
 from tests.system.asking import Asking

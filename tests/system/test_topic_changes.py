@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from backend.core.partitioner import partition_of
 from local.broker import Broker, quiet_admin
 from local.waiting import wait_until
+from model.partitioner import partition_of
 from tests.client import Response, key_path
 from tests.conftest import MakeTopic
 from tests.proxy.nginx import Nginx

@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from backend.api.parameters import (
+from backend.http.parameters import (
     changes_parameters,
     key_bytes,
     point_parameters,
     span_parameters,
 )
-from backend.core.errors import BadRequest
-from backend.core.partitioner import partition_of
-from backend.core.paths import Paths
-from backend.core.views import View
+from backend.http.paths import Paths
+from model.partitioner import partition_of
+from model.problems import BadRequest
+from model.views import View
 
 HERE = Path(__file__).parent
 FILE = HERE / "uris.jsonl"

@@ -23,9 +23,9 @@ from typing import Any
 import fastavro
 from confluent_kafka import Producer
 
-from backend.core.partitioner import partition_of
 from local.broker import quiet_admin
 from local.topics import Topic, create_topics
+from model.partitioner import partition_of
 
 HERE = Path(__file__).parent
 PARTITIONS = {"latest-departure": 9, "word-count": 6}  # as `make up` has them; of others 3

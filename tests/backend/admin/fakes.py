@@ -1,4 +1,4 @@
-"""Instances to ask that are no backends, and a Serving of which nothing runs."""
+"""Instances to ask that are no backends, and a InstanceContext of which nothing runs."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import Any
 
-from backend.api.serving import RUNNING, Serving
-from backend.core.progress import Progress
-from backend.core.records import Identity
-from backend.core.topology import Epoch, Member, PlacedView, Topology
-from backend.core.views import View
-from backend.ingest.held import Held, HeldPartition
+from backend.ingest.store_partitions import PartitionRegistry, StorePartition
+from backend.instance_context import RUNNING, InstanceContext
 from backend.settings import Settings
+from model.progress import Progress
+from model.records import StoreMetadata
+from model.topology import Epoch, Member, PlacedView, Topology
+from model.views import View
 
 ORDERS = View("orders", "orders-topic", "/orders", "string", "json", "murmur2")
 EPOCH = Epoch(1_700_000_000_000, 7)
@@ -78,7 +78,7 @@ def held(
     end: int | None = 10,
     dead_letters: int = 0,
     mis_partitioned: int = 0,
-) -> HeldPartition:
+) -> StorePartition:
     """An open store partition of ORDERS, of 100 bytes."""
     now = time.monotonic()
     progress = Progress(0, goal, answerable=False)
@@ -86,20 +86,20 @@ def held(
         progress.end_fetched(end, now)
     progress.applied(position)
     store: Any = SimpleNamespace(size=lambda: 100, entries=lambda: 3)
-    identity = Identity(ORDERS.hash, "topic-id", 3, 0, True, mis_partitioned, dead_letters, 0)
-    return HeldPartition(ORDERS, partition, store, progress, identity, now - 1)
+    identity = StoreMetadata(ORDERS.hash, "topic-id", 3, 0, True, mis_partitioned, dead_letters, 0)
+    return StorePartition(ORDERS, partition, store, progress, identity, now - 1)
 
 
-def serving(
+def context(
     *members: Member,
     active: tuple[int, ...] = (),
-    holding: tuple[HeldPartition, ...] = (),
+    holding: tuple[StorePartition, ...] = (),
     opening: tuple[int, ...] = (),
     topic_partitions: int | None = None,
     **placed: Any,
-) -> Serving:
+) -> InstanceContext:
     """Instance b1 with view ORDERS; `active[partition]` is an index of `members`."""
-    opened = Held((ORDERS,))
+    opened = PartitionRegistry((ORDERS,))
     for each in holding:
         opened.add(each)
     facts = None if topic_partitions is None else SimpleNamespace(partitions=topic_partitions)
@@ -115,7 +115,7 @@ def serving(
         "member": None,
         "appender": None,
     }
-    made = Serving(views={ORDERS.name: ORDERS}, **parts)
+    made = InstanceContext(views={ORDERS.name: ORDERS}, **parts)
     if members:
         view = PlacedView(ORDERS.description(), placed.pop("hash", ORDERS.hash), active, **placed)
         made.topology = Topology(EPOCH, members, {ORDERS.name: view})

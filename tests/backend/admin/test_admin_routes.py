@@ -12,16 +12,16 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
-from backend.api.admin import Recent, admin_blueprint, recent_topology
-from tests.backend.admin.fakes import held, member, serving
+from backend.http.admin.page import Recent, admin_blueprint, recent_topology
+from tests.backend.admin.fakes import context, held, member
 
-STATIC = Path(__file__).parents[3] / "backend/api/static"
+STATIC = Path(__file__).parents[3] / "backend/http/admin/static"
 
 
 @pytest.fixture
 def client() -> FlaskClient:
     app = Flask("admin-test")
-    served = serving(member("b1"), active=(0,), holding=(held(0),))
+    served = context(member("b1"), active=(0,), holding=(held(0),))
     app.register_blueprint(admin_blueprint(served, recent_topology(served)))
     return app.test_client()
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from backend.api.admin_topology import Peers, redundancy_of, topology_document
-from backend.core.topology import Member, Topology
+from backend.http.admin.topology import Peers, redundancy_of, topology_document
+from model.topology import Member, Topology
 from tests.backend.admin.fakes import (
     EPOCH,
     ORDERS,
     answering,
+    context,
     held,
     member,
     nobody,
-    serving,
     silent,
 )
 
@@ -60,7 +60,7 @@ def codes(document: dict[str, Any]) -> list[str]:
 
 
 def test_each_partition_is_what_its_owner_says() -> None:
-    served = serving(B1, B2, active=(0, 1, 0), holding=(held(0, end=17),), opening=(2,))
+    served = context(B1, B2, active=(0, 1, 0), holding=(held(0, end=17),), opening=(2,))
 
     document = topology_document(served, says(B2_SAYS))
 
@@ -81,7 +81,7 @@ def test_each_partition_is_what_its_owner_says() -> None:
 
 
 def test_an_instance_is_the_sum_of_its_partitions() -> None:
-    served = serving(
+    served = context(
         B1, B2, active=(0, 1, 0, 0), holding=(held(0, end=17), held(2, end=None)), opening=(3,)
     )
 
@@ -109,7 +109,7 @@ def test_an_instance_is_the_sum_of_its_partitions() -> None:
 
 
 def test_what_an_unreachable_instance_holds_is_unknown_not_lost() -> None:
-    served = serving(B1, B2, active=(0, 1), holding=(held(0),))
+    served = context(B1, B2, active=(0, 1), holding=(held(0),))
 
     document = topology_document(
         served, says({"state": "unreachable", "error": "Connection refused"})
@@ -129,7 +129,7 @@ def test_what_an_unreachable_instance_holds_is_unknown_not_lost() -> None:
 
 def test_a_partition_is_answerable_while_a_standby_answers() -> None:
     """What readers get, not what its active says: that one may be dead, or reading in."""
-    served = serving(B1, B2, active=(1, 1), standbys=((0,), ()), holding=(held(0),))
+    served = context(B1, B2, active=(1, 1), standbys=((0,), ()), holding=(held(0),))
 
     document = topology_document(served, says({"state": "unreachable", "error": "refused"}))
 
@@ -146,7 +146,7 @@ def test_a_partition_is_answerable_while_a_standby_answers() -> None:
 
 
 def test_with_all_replicas_nothing_is_missing() -> None:
-    served = serving(B1, B2, active=(0,), standbys=((1,),), holding=(held(0),))
+    served = context(B1, B2, active=(0,), standbys=((1,),), holding=(held(0),))
     standby = {**B2_SAYS["partitions"][0], "partition": 0, "role": "standby"}
 
     for state, below in (("answerable", 0), ("catching-up", 1)):
@@ -156,7 +156,7 @@ def test_with_all_replicas_nothing_is_missing() -> None:
 
 
 def test_a_lost_instance_is_shown_whoever_noticed_and_whatever_the_map_says() -> None:
-    served = serving(B1, B2, active=(0, 1), holding=(held(0),))
+    served = context(B1, B2, active=(0, 1), holding=(held(0),))
     b3 = {"id": "b3", "host": "h", "port": 3, "lost_at": 1_000}
     b2_says = {**B2_SAYS, "lost": [b3]}
 
@@ -171,14 +171,14 @@ def test_a_lost_instance_is_shown_whoever_noticed_and_whatever_the_map_says() ->
 
 
 def test_a_partition_without_an_owner() -> None:
-    document = topology_document(serving(B1, active=(-1,)), says())
+    document = topology_document(context(B1, active=(-1,)), says())
 
     [placement] = document["views"][0]["placement"]
     assert (placement["active"], placement["state"]) == (None, "nobody")
 
 
 def test_an_instance_that_is_not_in_the_map_yet_shows_itself() -> None:
-    document = topology_document(serving(), says())
+    document = topology_document(context(), says())
 
     assert document["known"] is False
     assert [view["name"] for view in document["views"]] == [ORDERS.name]
@@ -196,7 +196,7 @@ def test_standbys_come_from_the_map(monkeypatch: pytest.MonkeyPatch) -> None:
         return document
 
     monkeypatch.setattr(Topology, "processors", with_a_standby)
-    document = topology_document(serving(B1, B2, active=(0, 1), holding=(held(0),)), says(B2_SAYS))
+    document = topology_document(context(B1, B2, active=(0, 1), holding=(held(0),)), says(B2_SAYS))
 
     assert [placement["standby"] for placement in document["views"][0]["placement"]] == [["b2"], []]
 
@@ -204,30 +204,30 @@ def test_standbys_come_from_the_map(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("served", "expected"),
     [
-        pytest.param(serving(B1, active=(0,), holding=(held(0),)), [], id="none"),
-        pytest.param(serving(B1, active=()), ["topic-missing"], id="no topic"),
+        pytest.param(context(B1, active=(0,), holding=(held(0),)), [], id="none"),
+        pytest.param(context(B1, active=()), ["topic-missing"], id="no topic"),
         pytest.param(
-            serving(B1, active=(0,), hash="other"), ["definition-differs"], id="other definition"
+            context(B1, active=(0,), hash="other"), ["definition-differs"], id="other definition"
         ),
         pytest.param(
-            serving(B1, active=(0,), holding=(held(0, mis_partitioned=3),)),
+            context(B1, active=(0,), holding=(held(0, mis_partitioned=3),)),
             ["mis-partitioned"],
             id="mis-partitioned here",
         ),
         pytest.param(
-            serving(B1, active=(0,), mis_partitioned=True), ["mis-partitioned"],
+            context(B1, active=(0,), mis_partitioned=True), ["mis-partitioned"],
             id="mis-partitioned, the map says",
         ),
         pytest.param(
-            serving(B1, active=(0,), holding=(held(0, dead_letters=1),)),
+            context(B1, active=(0,), holding=(held(0, dead_letters=1),)),
             ["dead-letters"],
             id="dead letters",
         ),
         pytest.param(
-            serving(B1, active=(0, 0), built_partitions=1), ["repartitioned"], id="built with fewer"
+            context(B1, active=(0, 0), built_partitions=1), ["repartitioned"], id="built with fewer"
         ),
         pytest.param(
-            serving(B1, active=(0,), topic_partitions=2), ["repartitioned"], id="has more by now"
+            context(B1, active=(0,), topic_partitions=2), ["repartitioned"], id="has more by now"
         ),
     ],
 )  # fmt: skip

@@ -12,8 +12,8 @@ from typing import Any
 
 import fastavro
 
-from backend.core.avro import AvroSchema
-from backend.core.avro_codecs import SchemaNotYet
+from model.formats.avro.codecs import SchemaNotYet
+from model.formats.avro.schema import AvroSchema
 
 ORDER = {
     "type": "record",

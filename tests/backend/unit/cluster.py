@@ -15,23 +15,23 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-from backend.api.answer import Answer as Sent
-from backend.api.answer import Header
-from backend.api.forwarding import MARK
-from backend.api.serving import Serving
-from backend.api.shell import Shell
-from backend.core.errors import Unavailable
-from backend.core.partitioner import partition_of
-from backend.core.topology import ACTIVE, NOBODY, Epoch, Member, PlacedView, Topology
-from backend.core.views import ANY_PARTITION, View
-from backend.ingest.apply import DeadLetter
+from backend.cluster.peer_client import MARK
+from backend.http.router import Router
+from backend.ingest.batch import DeadLetter
+from backend.ingest.consumer import Fetched, Source
 from backend.ingest.dead_letters import DeadLetters
-from backend.ingest.facts import TopicFacts
-from backend.ingest.fetcher import Fetched, Source
-from backend.ingest.held import Held, HeldPartition
-from backend.ingest.ingestor import Ingestor
+from backend.ingest.loop import IngestLoop
+from backend.ingest.store_partitions import PartitionRegistry, StorePartition
+from backend.ingest.topic_metadata import TopicMetadata
+from backend.instance_context import InstanceContext
 from backend.settings import Settings
-from backend.storage.folder import DataFolder
+from backend.storage.data_directory import DataDirectory
+from backend.wire.answer import Answer as Sent
+from backend.wire.answer import Header
+from model.partitioner import partition_of
+from model.problems import Unavailable
+from model.topology import ACTIVE, NOBODY, Epoch, Member, PlacedView, Topology
+from model.views import ANY_PARTITION, View
 from tests.backend.unit.fakes import FakeMember
 from tests.backend.unit.test_apply import Rec
 from tests.questions import Answer
@@ -39,7 +39,7 @@ from tests.reference import Partition, Record, Table, fold
 
 
 class LogFetcher:
-    """A Fetcher of the cluster's logs."""
+    """A RecordConsumer of the cluster's logs."""
 
     def __init__(self, logs: list[list[Record]], view: View) -> None:
         self._logs = logs
@@ -71,26 +71,26 @@ class LogFetcher:
 
 
 class LogWatcher:
-    """A Watcher of the cluster's logs, that looks when it is told to."""
+    """A MetadataPoller of the cluster's logs, that looks when it is told to."""
 
     alive = True
 
     def __init__(self, logs: list[list[Record]], view: View) -> None:
         self._logs = logs
         self._topic = view.topic
-        self.latest: dict[str, TopicFacts] = {}
+        self.latest: dict[str, TopicMetadata] = {}
         self.refresh()
 
     def refresh(self) -> None:
         ends = {number: len(log) for number, log in enumerate(self._logs)}
         starts = dict.fromkeys(ends, 0)
-        facts = TopicFacts("topic-1", len(ends), starts, ends, None, time.monotonic())
+        facts = TopicMetadata("topic-1", len(ends), starts, ends, None, time.monotonic())
         self.latest[self._topic] = facts
 
-    def facts(self, topic: str) -> TopicFacts | None:
+    def facts(self, topic: str) -> TopicMetadata | None:
         return self.latest.get(topic)
 
-    def fresh(self, topic: str) -> TopicFacts | None:
+    def fresh(self, topic: str) -> TopicMetadata | None:
         self.refresh()
         return self.facts(topic)
 
@@ -99,9 +99,9 @@ class LogWatcher:
 
 
 class NoCopies:
-    """In place of a Copier: everything is read from the log."""
+    """In place of a SnapshotFetcher: everything is read from the log."""
 
-    def has_ended(self, view: View, partition: int, facts: TopicFacts) -> bool:
+    def has_ended(self, view: View, partition: int, facts: TopicMetadata) -> bool:
         return True
 
     def keep(self, wanted: Set[tuple[str, int]]) -> None:
@@ -130,53 +130,53 @@ class Node:
     def __init__(self, cluster: Cluster, member: Member, folder: Path) -> None:
         view = cluster.view
         self.member = member
-        self.folder = DataFolder(folder)
-        self.held = Held((view,))
-        self.watcher = LogWatcher(cluster.logs, view)
+        self.folder = DataDirectory(folder)
+        self.held = PartitionRegistry((view,))
+        self.metadata_poller = LogWatcher(cluster.logs, view)
         self.fetcher = LogFetcher(cluster.logs, view)
-        self.ingestor = Ingestor(
+        self.ingest_loop = IngestLoop(
             views=[view],
             folder=cast(Any, self.folder),
             held=self.held,
-            watcher=cast(Any, self.watcher),
+            metadata_poller=cast(Any, self.metadata_poller),
             dead_letters=cast(Any, cluster.letters),
             client_settings={},
             acceptable_recovery_lag=5,
             reads_served=lambda: 0,
             on_news=lambda: None,
             cleanup_delay=600,
-            copier=cast(Any, NoCopies()),
+            snapshot_fetcher=cast(Any, NoCopies()),
         )
-        self.ingestor._fetcher = cast(Any, self.fetcher)
-        self.serving = Serving(
+        self.ingest_loop._fetcher = cast(Any, self.fetcher)
+        self.context = InstanceContext(
             settings=_settings(member),
             views={view.name: view},
             held=self.held,
-            watcher=cast(Any, self.watcher),
-            ingestor=self.ingestor,
-            copier=cast(Any, NoCopies()),
+            metadata_poller=cast(Any, self.metadata_poller),
+            ingest_loop=self.ingest_loop,
+            snapshot_fetcher=cast(Any, NoCopies()),
             member=cast(Any, FakeMember()),
             appender=cast(Any, None),
         )
-        self.shell = Shell(self.serving, cast(Any, None))
+        self.shell = Router(self.context, cast(Any, None))
         self.shell.start(cast(Any, cluster))
 
     def turn(self, most: int) -> None:
         """What the ingest thread does in one round, with up to `most` records a partition."""
-        self.watcher.refresh()
-        self.ingestor._reconcile()
-        self.ingestor._look_at_facts()
-        self.ingestor._apply(self.fetcher.fetch(most))
-        self.ingestor._expire()
+        self.metadata_poller.refresh()
+        self.ingest_loop._reconcile()
+        self.ingest_loop._look_at_facts()
+        self.ingest_loop._apply(self.fetcher.fetch(most))
+        self.ingest_loop._expire()
 
     def stop(self) -> None:
         for held in self.held.all():
-            self.ingestor._close(held)
+            self.ingest_loop._close(held)
         self.folder.close()
 
 
 class Cluster:
-    """Instances of one view; also the Forwarder by which they reach one another."""
+    """Instances of one view; also the PeerClient by which they reach one another."""
 
     def __init__(self, folder: Path, view: View, instances: int = 3, partitions: int = 3) -> None:
         self.view = view
@@ -251,14 +251,14 @@ class Cluster:
             node.held.scattered = frozenset([self.view.name] if self.mis_partitioned else [])
             units = {(self.view.name, p): role for role, those in roles.items() for p in those}
             shared = {unit for unit in units if topology.is_shared(node.member, *unit)}
-            before = node.serving.topology
+            before = node.context.topology
             taken_over = {
                 (self.view.name, p)
                 for p in range(len(active))
                 if topology.is_taken_over(before, self.view.name, p)
             }
-            node.ingestor.hold(units, shared, taken_over)
-            node.serving.take_topology(topology)
+            node.ingest_loop.hold(units, shared, taken_over)
+            node.context.take_topology(topology)
 
     def turn(self, id_: str, most: int = 10_000) -> None:
         """One instance opens, closes and applies; what it finds out is known to all."""
@@ -278,7 +278,7 @@ class Cluster:
 
     def holder(
         self, asked: str, partition: int, whole: bool = False, stale: str = ""
-    ) -> HeldPartition | None:
+    ) -> StorePartition | None:
         """From which store partition an instance answers; None where nobody can.
 
         What it has itself, while it has it; else the active's, else a standby's. Of the `whole`
@@ -314,7 +314,7 @@ class Cluster:
             if any(held is each for each in wanted)
         }
 
-    def _held_by_the_active(self, partition: int) -> HeldPartition | None:
+    def _held_by_the_active(self, partition: int) -> StorePartition | None:
         """By whom the map says so."""
         active = self.active[partition]
         node = None if active == NOBODY else self.nodes.get(self._id(active))
@@ -406,7 +406,7 @@ class Cluster:
         body: bytes = b"",
         timeout: float | None = None,
     ) -> Sent:
-        """As Forwarder does it, without HTTP; how long it would have waited stands in `waits`."""
+        """As PeerClient does it, without HTTP; how long it would have waited stands in `waits`."""
         await asyncio.sleep(0)
         if member.id in self.hung:
             self.waits.append(timeout)

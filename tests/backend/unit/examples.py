@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from backend.core.records import Identity
-from backend.core.topology import Candidate, Epoch, Member
-from backend.core.views import View
+from model.records import StoreMetadata
+from model.topology import Epoch, Member, MemberMetadata
+from model.views import View
 
 ORDERS = View("orders", "orders", "/orders", "string", "json", "murmur2")
 
@@ -15,8 +15,8 @@ def view(name: str = "orders", **fields: str | None) -> View:
     return replace(ORDERS, **{"name": name, "topic": name, "path": None, **fields})
 
 
-def identity(of: View = ORDERS, **fields: object) -> Identity:
-    plain = Identity(
+def identity(of: View = ORDERS, **fields: object) -> StoreMetadata:
+    plain = StoreMetadata(
         view_hash=of.hash,
         topic_id="topic-1",
         partitions=1,
@@ -41,10 +41,10 @@ def candidate(
     ready: Mapping[str, Iterable[int]] | None = None,
     standby: Mapping[str, Iterable[int]] | None = None,
     rack: str = "",
-) -> Candidate:
-    return Candidate(
+) -> MemberMetadata:
+    return MemberMetadata(
         member=Member(id_, "127.0.0.1", 8081, rack),
-        views=Candidate.views_of(tuple(views)),
+        views=MemberMetadata.views_of(tuple(views)),
         positions=positions or {},
         active={name: tuple(held) for name, held in (active or {}).items()},
         epoch=epoch,

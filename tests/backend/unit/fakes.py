@@ -8,19 +8,19 @@ from typing import Any, cast
 
 import pytest
 
-from backend.api.answer import Answer
-from backend.api.holders import ReadOptions
-from backend.api.reads import ViewReads
-from backend.api.serving import Serving
-from backend.core.errors import Unavailable
-from backend.core.progress import Progress
-from backend.core.records import ENTRY, Identity, entry_head
-from backend.core.topology import Epoch, Member, PlacedView, Topology
-from backend.core.views import View
-from backend.ingest.facts import TopicFacts
-from backend.ingest.held import Held, HeldPartition
+from backend.ingest.store_partitions import PartitionRegistry, StorePartition
+from backend.ingest.topic_metadata import TopicMetadata
+from backend.instance_context import InstanceContext
+from backend.queries.point import ViewReads
+from backend.queries.routing import ReadOptions
 from backend.settings import Settings
-from backend.storage.folder import DataFolder
+from backend.storage.data_directory import DataDirectory
+from backend.wire.answer import Answer
+from model.problems import Unavailable
+from model.progress import Progress
+from model.records import ENTRY, StoreMetadata, entry_head
+from model.topology import Epoch, Member, PlacedView, Topology
+from model.views import View
 from tests.backend.unit.examples import ORDERS, identity
 
 ME, OTHER = Member("b1", "127.0.0.1", 8081), Member("b2", "127.0.0.1", 8082)
@@ -32,9 +32,9 @@ class FakeWatcher:
     alive = True
 
     def __init__(self) -> None:
-        self.latest: dict[str, TopicFacts] = {}
+        self.latest: dict[str, TopicMetadata] = {}
 
-    def facts(self, topic: str) -> TopicFacts | None:
+    def facts(self, topic: str) -> TopicMetadata | None:
         return self.latest.get(topic)
 
 
@@ -57,16 +57,16 @@ class FakeMember:
     alive = True
 
 
-def serving(views: Iterable[View] = (ORDERS,), **settings: Any) -> Serving:
+def context(views: Iterable[View] = (ORDERS,), **settings: Any) -> InstanceContext:
     """An instance "b1" with nothing open and no map yet."""
     views = tuple(views)
-    return Serving(
+    return InstanceContext(
         settings=Settings(**{"instance_id": "b1", **settings}),
         views={view.name: view for view in views},
-        held=Held(views),
-        watcher=cast(Any, FakeWatcher()),
-        ingestor=cast(Any, FakeIngestor()),
-        copier=cast(Any, FakeCopier()),
+        held=PartitionRegistry(views),
+        metadata_poller=cast(Any, FakeWatcher()),
+        ingest_loop=cast(Any, FakeIngestor()),
+        snapshot_fetcher=cast(Any, FakeCopier()),
         member=cast(Any, FakeMember()),
         appender=cast(Any, None),
     )
@@ -75,18 +75,18 @@ def serving(views: Iterable[View] = (ORDERS,), **settings: Any) -> Serving:
 class Instance:
     """Instance b1 with one view, some of whose partitions it holds."""
 
-    def __init__(self, folder: DataFolder, of: View, **settings: Any) -> None:
+    def __init__(self, folder: DataDirectory, of: View, **settings: Any) -> None:
         self.folder = folder
         self.view = of
-        self.serving: Serving = serving([of], **settings)
-        self.reads = ViewReads(of, self.serving)
+        self.context: InstanceContext = context([of], **settings)
+        self.reads = ViewReads(of, self.context)
 
     def place(self, *active: int, **more: Any) -> None:
         """The map: who is active, 0 for b1, 1 for b2."""
         placed = PlacedView(self.view.description(), self.view.hash, active, **more)
-        self.serving.held.scattered = frozenset({self.view.name} if placed.mis_partitioned else ())
+        self.context.held.scattered = frozenset({self.view.name} if placed.mis_partitioned else ())
         views = {self.view.name: placed}
-        self.serving.take_topology(Topology(Epoch(5, 1), (ME, OTHER), views))
+        self.context.take_topology(Topology(Epoch(5, 1), (ME, OTHER), views))
 
     def hold(
         self,
@@ -94,8 +94,8 @@ class Instance:
         entries: dict[bytes, bytes] | None = None,
         goal: int = 0,
         answerable: bool = True,
-        made_from: Identity | None = None,
-    ) -> HeldPartition:
+        made_from: StoreMetadata | None = None,
+    ) -> StorePartition:
         """Open a partition with these records, at offsets 0, 1, 2, …"""
         store, _ = self.folder.open(self.view.name, number)
         made_from = made_from or identity(self.view)
@@ -104,8 +104,8 @@ class Instance:
             batch.put(ENTRY + self.view.key_codec.to_store(key), entry_head(7, offset) + value)
         store.write(batch, len(entries or {}), made_from)
         progress = Progress(store.position or 0, goal, answerable)
-        held = HeldPartition(self.view, number, store, progress, made_from, time.monotonic())
-        self.serving.held.add(held)
+        held = StorePartition(self.view, number, store, progress, made_from, time.monotonic())
+        self.context.held.add(held)
         return held
 
     def read(self, key: bytes, options: ReadOptions = ReadOptions()) -> Answer:  # noqa: B008
@@ -118,5 +118,5 @@ class Instance:
         return error.value
 
     def close(self) -> None:
-        for held in self.serving.held.all():
+        for held in self.context.held.all():
             held.store.close()

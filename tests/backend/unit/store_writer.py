@@ -9,7 +9,7 @@ import random
 import sys
 from pathlib import Path
 
-from backend.storage.folder import DataFolder
+from backend.storage.data_directory import DataDirectory
 from backend.storage.options import Tuning
 from tests.backend.unit.examples import identity
 
@@ -43,7 +43,7 @@ def entries_at(position: int) -> dict[bytes, bytes]:
 
 
 def write_forever(root: Path, load: bool) -> None:
-    store, anew = DataFolder(root, TUNING).open("orders", 0)
+    store, anew = DataDirectory(root, TUNING).open("orders", 0)
     assert anew is None
     if store.identity is None:
         store.initialise(0, identity())

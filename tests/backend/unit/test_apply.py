@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.core.partitioner import partition_of
-from backend.core.records import ENTRY, decode_entry
-from backend.core.views import View
-from backend.ingest.apply import count_mis_partitioned, fill
+from backend.ingest.batch import build_batch, count_mis_partitioned
+from model.partitioner import partition_of
+from model.records import ENTRY, decode_entry
+from model.views import View
 from tests.backend.unit.avro_examples import FakeSchemas, framed
 from tests.backend.unit.examples import ORDERS, view
 
@@ -52,7 +52,7 @@ def applied(
     of: View, records: list[Rec], position: int = 0, before: dict[bytes, bytes] | None = None
 ) -> tuple[DictBatch, list[bytes], list[tuple[int, str]]]:
     batch = DictBatch(before or {})
-    filled = fill(batch, of, records, position)
+    filled = build_batch(batch, of, records, position)
     return batch, filled.keys, [(letter.record.offset(), letter.reason) for letter in filled.dead]
 
 
@@ -190,7 +190,7 @@ def test_a_record_whose_schema_is_not_there_yet_ends_the_run(
         Rec(7, b"a", framed(7, "int", 5)),
     ]
     batch = DictBatch()
-    filled = fill(batch, of, records, position)
+    filled = build_batch(batch, of, records, position)
     assert filled.waiting is not None
     assert filled.waiting.schema_id == 8
     assert records[filled.stopped].offset() == 6
@@ -200,5 +200,5 @@ def test_a_record_whose_schema_is_not_there_yet_ends_the_run(
     assert not any(key.endswith(b"e") for key in batch)
     schemas.by_id[8] = "int"
     batch = DictBatch()
-    filled = fill(batch, of, records, 6)
+    filled = build_batch(batch, of, records, 6)
     assert (filled.waiting, filled.keys) == (None, [b"e", b"a"])

@@ -12,12 +12,13 @@ from typing import Any, cast
 
 import pytest
 
-from backend.api import asking, partition_scans
-from backend.api.answer import Answer as Sent
-from backend.api.asking import WHILE_OTHERS_ARE_LEFT, Asker, Rounds
-from backend.core.errors import RETRY_ELSEWHERE_NO, Unavailable
-from backend.core.topology import Member
+from backend.queries import partition_scan as partition_scans
+from backend.queries import retry as asking
+from backend.queries.retry import WHILE_OTHERS_ARE_LEFT, Asker, Rounds
 from backend.settings import Settings
+from backend.wire.answer import Answer as Sent
+from model.problems import RETRY_ELSEWHERE_NO, Unavailable
+from model.topology import Member
 from tests.backend.unit.cluster import Cluster
 from tests.backend.unit.examples import ORDERS
 from tests.questions import Answer
@@ -70,7 +71,7 @@ def ask(cluster: Cluster, what: str, anywhere: bool = False, query: str = "") ->
     cluster.mis_partitioned = anywhere
     cluster.place(cluster.active, cluster.standbys)
     for node in cluster.nodes.values():
-        node.serving.peers._suspected.clear()
+        node.context.peers._suspected.clear()
     cluster.waits.clear()
     key = next(key for key in KEYS if cluster.home(key.encode()) == 1)
     method, target, body, headers = QUESTIONS[what]
@@ -134,7 +135,7 @@ def test_once_suspected_it_is_not_waited_for(cluster: Cluster) -> None:
     for what, anywhere in asked_of(cluster):
         ask(cluster, what, anywhere)
         for node in cluster.nodes.values():
-            node.serving.peers.failed("b2")
+            node.context.peers.failed("b2")
         cluster.waits.clear()
         key = next(key for key in KEYS if cluster.home(key.encode()) == 1)
         cluster.ask("b1", "GET", f"/views/orders/keys/{key}")
@@ -240,15 +241,15 @@ def test_a_question_that_waits_is_not_taken_for_a_hung_instance(
     """With a long wait set, the asked one says within its time that it is not so far."""
     cluster.hung = set()
     for id_ in ("b2", "b3"):
-        serving = cluster.nodes[id_].serving
-        patient = Settings(instance_id=id_, port=serving.settings.port, wait_timeout=3600)
-        monkeypatch.setattr(serving, "settings", patient)
+        context = cluster.nodes[id_].context
+        patient = Settings(instance_id=id_, port=context.settings.port, wait_timeout=3600)
+        monkeypatch.setattr(context, "settings", patient)
     answer = ask(cluster, "point", query="min_offset=1:100000")
     assert (answer.status, answer.json()["code"]) == (503, "not-up-to-offset")
 
 
 class Streaming:
-    """A Forwarder of streams: what each instance does."""
+    """A PeerClient of streams: what each instance does."""
 
     def __init__(self, **does: str) -> None:
         self._does = does
@@ -293,29 +294,29 @@ def test_a_stream_begins_at_the_next_holder(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, first: str, second: str, found: str
 ) -> None:
     """A stream of changes, too, does not wait for one that hangs while another is left."""
-    serving = cluster.nodes["b1"].serving
-    monkeypatch.setattr(serving, "settings", Settings(instance_id="b1", wait_timeout=0))
-    forwarder = Streaming(b2=first, b3=second)
+    context = cluster.nodes["b1"].context
+    monkeypatch.setattr(context, "settings", Settings(instance_id="b1", wait_timeout=0))
+    peer_client = Streaming(b2=first, b3=second)
     members = [Member(id_, "127.0.0.1", 1) for id_ in ("b2", "b3")]
 
     async def begin() -> str:
-        asker = Asker(serving, cast(Any, forwarder))
+        asker = Asker(context, cast(Any, peer_client))
         async with AsyncExitStack() as stack:
             try:
                 answer, _ = await asker.begin_stream(stack, 0, members, b"/", [])
             except Unavailable as unavailable:
                 return unavailable.code
             began = dict(answer.headers)[b"served-by"].decode()
-            assert began not in forwarder.ended, "it goes on"
+            assert began not in peer_client.ended, "it goes on"
             return f"{answer.status} {began}"
 
     assert asyncio.run(begin()) == found
     refused = ["b2"] if first in ("refuses", "streams", "is hopeless") else []
     refused += ["b3"] if found.endswith("b3") else []
-    assert forwarder.ended == refused, "no connection is left"
+    assert peer_client.ended == refused, "no connection is left"
     both = {"b2": asking.WHILE_OTHERS_ARE_LEFT, "b3": None}
     only_first = first in ("streams", "is hopeless")
-    assert forwarder.waits == ({"b2": both["b2"]} if only_first else both)
+    assert peer_client.waits == ({"b2": both["b2"]} if only_first else both)
 
 
 def test_in_slices_all_is_the_same(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

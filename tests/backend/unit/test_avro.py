@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.core.avro import AvroSchema
-from backend.core.avro_codecs import (
+from model.formats.avro.codecs import (
     AvroCodec,
     ConfluentCodec,
     SchemaNotYet,
     avro_codec,
 )
-from backend.core.errors import Unavailable
+from model.formats.avro.schema import AvroSchema
+from model.problems import Unavailable
 from tests.backend.unit.avro_examples import ORDER, FakeSchemas, binary, framed
 
 TEXT = st.text('ab" \\\n\0é\uffff\U0010ffff', max_size=5)

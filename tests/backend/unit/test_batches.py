@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.api import batches
-from backend.api.versions import VersionedReads
-from backend.core.batch import parse_batch
-from backend.core.errors import StoreError
-from backend.core.limits import MOST_BATCH_BYTES
+from backend.queries import batch as batches
+from backend.queries.key_bodies import parse_batch
+from backend.queries.versions import VersionedReads
+from model.limits import MOST_BATCH_BYTES
+from model.problems import StoreError
 from tests.backend.unit.examples import ORDERS, view
 from tests.backend.unit.world import World, world
 
@@ -182,7 +182,7 @@ def test_each_key_is_counted_once(orders: World) -> None:
     orders.put_all({b"%d" % n: b"1" for n in range(30)})
     orders.held[3].progress.answerable = False
     orders.batch([*map(str, range(40)), 7])
-    counts = [instance.serving.counts["orders"] for instance in orders.instances.values()]
+    counts = [instance.context.counts["orders"] for instance in orders.instances.values()]
     catching_up = sum(orders.partition(b"%d" % n) == 3 for n in range(40))
     assert counts[0].forwarded == sum(orders.partition(b"%d" % n) % 2 for n in range(40))
     assert sum(each.found + each.missed for each in counts) == 40 - catching_up
@@ -235,7 +235,7 @@ def test_what_has_moved_is_asked_for_once_more(tmp_path: Path) -> None:
     with world(tmp_path, ORDERS, wait_timeout=5) as made:
         keys = [b"%d" % n for n in range(40)]
         made.put_all(dict.fromkeys(keys, b"1"))
-        made.instances["b2"].serving.held.remove(made.held[3])
+        made.instances["b2"].context.held.remove(made.held[3])
         made.instances["b2"].place(0, 1, 0, 0)
         body = orjson.dumps({"keys": [key.decode() for key in keys]})
 
@@ -243,7 +243,7 @@ def test_what_has_moved_is_asked_for_once_more(tmp_path: Path) -> None:
             asked = asyncio.ensure_future(made.request("b1", "POST", "/views/orders/batch", body))
             while not made.peers.asked:
                 await asyncio.sleep(0)
-            made.instances["b1"].serving.held.add(made.held[3])
+            made.instances["b1"].context.held.add(made.held[3])
             return await asked
 
         said = asyncio.run(ask())

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from backend.api.request_body import BodyBudget
+from backend.http.bodies import BodyBudget
 from tests.backend.unit.cluster import Cluster
 from tests.backend.unit.examples import ORDERS
 

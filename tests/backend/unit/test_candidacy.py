@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from backend.candidacy import Candidacy
-from backend.core.topology import Epoch, PlacedView, Topology
-from backend.ingest.facts import TopicFacts
+from backend.ingest.topic_metadata import TopicMetadata
+from backend.membership_reporter import MembershipReporter
+from model.topology import Epoch, PlacedView, Topology
 from tests.backend.unit.examples import ORDERS, view
-from tests.backend.unit.fakes import ME, OTHER, serving
+from tests.backend.unit.fakes import ME, OTHER, context
 
 USERS = view("users")
 
@@ -19,28 +19,28 @@ class Joined:
 
     def __init__(self) -> None:
         self.now = 100.0
-        self._serving = serving([ORDERS, USERS])
+        self._context = context([ORDERS, USERS])
         views = {
             each.name: PlacedView(each.description(), each.hash, (1, 1, 1))
             for each in (ORDERS, USERS)
         }
-        self._serving.take_topology(Topology(Epoch(5, 1), (ME, OTHER), views))
-        self.candidacy = Candidacy(
-            self._serving, (ORDERS, USERS), self._serving.held, dict, tuple, lambda: self.now
+        self._context.take_topology(Topology(Epoch(5, 1), (ME, OTHER), views))
+        self.membership_reporter = MembershipReporter(
+            self._context, (ORDERS, USERS), self._context.held, dict, tuple, lambda: self.now
         )
         self.tell()
 
     def tell(self) -> None:
         """The group hears of this instance, and makes the same map again."""
-        self.candidacy.now(Epoch(5, 1))
+        self.membership_reporter.now(Epoch(5, 1))
 
     def see(self, topic: str, partitions: int) -> None:
         """What the broker says."""
-        facts = TopicFacts("topic-1", partitions, {}, {}, None, self.now)
-        cast(Any, self._serving.watcher).latest[topic] = facts
+        facts = TopicMetadata("topic-1", partitions, {}, {}, None, self.now)
+        cast(Any, self._context.metadata_poller).latest[topic] = facts
 
     def asks(self) -> bool:
-        return self.candidacy.is_out_of_date()
+        return self.membership_reporter.is_out_of_date()
 
 
 def test_other_partitions_than_the_map_has_are_told_when_the_leader_does_not_act() -> None:

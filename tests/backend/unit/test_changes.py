@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.api import backlog
-from backend.api.backlog import Backlog, Room
-from backend.api.changes import Changes
-from backend.ingest.watches import Change
-from backend.storage.folder import DataFolder
+from backend.ingest.change_listeners import Change
+from backend.queries import change_backlog as backlog
+from backend.queries.change_backlog import Backlog, Room
+from backend.queries.changes import Changes
+from backend.storage.data_directory import DataDirectory
 from tests.backend.unit.examples import ORDERS
 from tests.backend.unit.fakes import Instance
 
@@ -128,7 +128,7 @@ def test_no_room_is_lost(done: list[tuple[int, str, int]]) -> None:
 
 @pytest.fixture
 def instance(tmp_path: Path) -> Iterator[Instance]:
-    folder = DataFolder(tmp_path)
+    folder = DataDirectory(tmp_path)
     made = Instance(folder, ORDERS)
     made.place(0)
     made.hold(0, {b"k": b'"old"'})
@@ -148,7 +148,7 @@ def test_a_stream_whose_client_is_slow_ends_and_resumes(instance: Instance) -> N
     room = Room()
 
     async def slow(stream: Changes) -> None:
-        held = instance.serving.held.get(ORDERS.name, 0)
+        held = instance.context.held.get(ORDERS.name, 0)
         assert held is not None
         events = stream.events()
         assert b'"old"' in await anext(events)

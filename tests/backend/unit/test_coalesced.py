@@ -17,11 +17,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.api.answer import Answer
-from backend.api.coalesced import PATH
-from backend.api.shell import Shell
-from backend.core.partitioner import partition_of
-from backend.core.reads_wire import (
+from backend.http.router import Router
+from backend.http.routes.point_batch import PATH
+from backend.storage.data_directory import DataDirectory
+from backend.wire.answer import Answer
+from backend.wire.point_batch import (
     ASK_ALONE,
     MOST_READS,
     Head,
@@ -29,9 +29,9 @@ from backend.core.reads_wire import (
     decode_answers,
     encode_paths,
 )
-from backend.core.records import ENTRY, deleted_entry
-from backend.core.views import View
-from backend.storage.folder import DataFolder
+from model.partitioner import partition_of
+from model.records import ENTRY, deleted_entry
+from model.views import View
 from tests.backend.unit.examples import ORDERS, identity, view
 from tests.backend.unit.fakes import Instance
 from tests.backend.unit.test_representations import asked
@@ -45,7 +45,7 @@ def holding(
     folder: Path, of: View, entries: dict[bytes, bytes], partitions: int = PARTITIONS
 ) -> Iterator[Instance]:
     """An instance that holds all of the view's partitions, and is at their ends."""
-    data = DataFolder(folder)
+    data = DataDirectory(folder)
     instance = Instance(data, of)
     instance.place(*[0] * partitions)
     for number in range(partitions):
@@ -59,7 +59,7 @@ def holding(
         data.close()
 
 
-def told(shell: Shell, paths: list[bytes]) -> list[Answer | None]:
+def told(shell: Router, paths: list[bytes]) -> list[Answer | None]:
     """What is said of each; None for those that are left to be asked alone."""
     answer = shell.reads_now(encode_paths(paths))
     assert answer.status == 200, answer.body
@@ -86,7 +86,7 @@ def ageless(answer: Answer) -> Answer:
     return replace(answer, headers=headers)
 
 
-def assert_as_alone(instance: Instance, shell: Shell, paths: list[bytes]) -> list[Answer | None]:
+def assert_as_alone(instance: Instance, shell: Router, paths: list[bytes]) -> list[Answer | None]:
     before = replace(instance.reads.counts)
     answers = told(shell, paths)
     counts = shell._reads[instance.view.name].counts
@@ -119,7 +119,7 @@ def test_each_is_answered_as_it_would_be_alone(
 ) -> None:
     stored = {key.encode(): b'{ "n":%d}' % n for key, n in entries.items()}
     with holding(tmp_path_factory.mktemp("data"), ORDERS, stored) as instance:
-        shell = Shell(instance.serving, None)  # type: ignore[arg-type]
+        shell = Router(instance.context, None)  # type: ignore[arg-type]
         paths = [(prefix + quote(key, safe="")).encode() for key in [*entries, *more]]
         odd = [b"/", b"//", b"/orders", b"/orders/a/b", b"/orders/a/changes", b"/x/y", b"/orders/%"]
         answers = assert_as_alone(instance, shell, [*paths, *odd])
@@ -143,7 +143,7 @@ def test_other_formats(
 ) -> None:
     of = view(key=key, value=value)
     with holding(tmp_path, of, entries) as instance:
-        shell = Shell(instance.serving, None)  # type: ignore[arg-type]
+        shell = Router(instance.context, None)  # type: ignore[arg-type]
         paths = [f"/views/orders/keys/{text}".encode() for text in texts]
         assert any(assert_as_alone(instance, shell, paths))
 
@@ -151,7 +151,7 @@ def test_other_formats(
 def test_large_values_travel_alone(tmp_path: Path) -> None:
     entries = {b"small": b'"%b"' % (b"x" * 65_000), b"large": b'"%b"' % (b"x" * 66_000)}
     with holding(tmp_path, ORDERS, entries) as instance:
-        shell = Shell(instance.serving, None)  # type: ignore[arg-type]
+        shell = Router(instance.context, None)  # type: ignore[arg-type]
         small, large = assert_as_alone(instance, shell, [b"/orders/small", b"/orders/large"])
         assert small is not None
         assert large is None
@@ -159,12 +159,12 @@ def test_large_values_travel_alone(tmp_path: Path) -> None:
 
 def test_what_is_for_others_or_not_yet_is_asked_alone(tmp_path: Path) -> None:
     with holding(tmp_path, ORDERS, {b"%d" % n: b"1" for n in range(40)}) as instance:
-        shell = Shell(instance.serving, None)  # type: ignore[arg-type]
+        shell = Router(instance.context, None)  # type: ignore[arg-type]
         paths = [b"/orders/%d" % n for n in range(40)]
         instance.place(1, 0, 0)
-        instance.serving.held.get("orders", 0).store.close()  # type: ignore[union-attr]
-        instance.serving.held.remove(instance.serving.held.get("orders", 0))  # type: ignore[arg-type]
-        instance.serving.held.get("orders", 1).progress.answerable = False  # type: ignore[union-attr]
+        instance.context.held.get("orders", 0).store.close()  # type: ignore[union-attr]
+        instance.context.held.remove(instance.context.held.get("orders", 0))  # type: ignore[arg-type]
+        instance.context.held.get("orders", 1).progress.answerable = False  # type: ignore[union-attr]
         answers = told(shell, paths)
         for n, answer in enumerate(answers):
             assert (answer is not None) == (place(b"%d" % n, PARTITIONS) == 2)
@@ -175,8 +175,8 @@ def test_what_is_for_others_or_not_yet_is_asked_alone(tmp_path: Path) -> None:
 
 def test_a_delete_and_a_damaged_store(tmp_path: Path) -> None:
     with holding(tmp_path, ORDERS, {b"a": b"1", b"b": b"2"}, partitions=1) as instance:
-        shell = Shell(instance.serving, None)  # type: ignore[arg-type]
-        held = instance.serving.held.get("orders", 0)
+        shell = Router(instance.context, None)  # type: ignore[arg-type]
+        held = instance.context.held.get("orders", 0)
         assert held is not None
         batch = held.store.new_batch()
         batch.put(ENTRY + b"b", deleted_entry(1, 9))
@@ -191,7 +191,7 @@ def test_a_delete_and_a_damaged_store(tmp_path: Path) -> None:
 
 def test_no_more_than_so_many(tmp_path: Path) -> None:
     with holding(tmp_path, ORDERS, {b"a": b"1"}) as instance:
-        shell = Shell(instance.serving, None)  # type: ignore[arg-type]
+        shell = Router(instance.context, None)  # type: ignore[arg-type]
         assert len(told(shell, [b"/orders/a"] * MOST_READS)) == MOST_READS
         refused = shell.reads_now(encode_paths([b"/orders/a"] * (MOST_READS + 1)))
         assert (refused.status, json.loads(refused.body)["code"]) == (400, "too-many-keys")
@@ -200,7 +200,7 @@ def test_no_more_than_so_many(tmp_path: Path) -> None:
 def test_the_route_gives_the_same(tmp_path: Path) -> None:
     """A body that did not come with its headers goes the ordinary way of all requests."""
     with holding(tmp_path, ORDERS, {b"a": b"1"}) as instance:
-        shell = Shell(instance.serving, None)  # type: ignore[arg-type]
+        shell = Router(instance.context, None)  # type: ignore[arg-type]
         body = encode_paths([b"/orders/a", b"/orders/b"])
         sent = []
 

@@ -12,28 +12,30 @@ from typing import Any
 import orjson
 import pytest
 
-from backend.core.copying import PATH, file_header
-from backend.core.records import ENTRY
-from backend.core.signing import sign, verified
-from backend.core.topology import Member
-from backend.core.views import View
-from backend.ingest.copier import Copier
-from backend.ingest.facts import TopicFacts
-from backend.storage.folder import DataFolder
+from backend.ingest.snapshot_fetcher import SnapshotFetcher
+from backend.ingest.topic_metadata import TopicMetadata
+from backend.storage.data_directory import DataDirectory
+from backend.wire.signing import sign, verified
+from backend.wire.snapshot import PATH, file_header
 from local.ports import free_ports
 from local.waiting import wait_until
+from model.records import ENTRY
+from model.topology import Member
+from model.views import View
 from tests.backend.unit.examples import ORDERS, view
 from tests.backend.unit.test_copying import asked, member_of_a_group, question, stream_of
 
 ENTRIES = {b"key %d" % n: b"%d" % n for n in range(50)}
-FACTS = TopicFacts("topic-1", 3, dict.fromkeys(range(3), 0), dict.fromkeys(range(3), 50), None, 0.0)
+FACTS = TopicMetadata(
+    "topic-1", 3, dict.fromkeys(range(3), 0), dict.fromkeys(range(3), 50), None, 0.0
+)
 SILENCE = 0.5  # s; long enough for what does come
 
 
 @pytest.fixture(scope="module")
 def stream(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """A whole copy, as an instance sends it."""
-    folder = DataFolder(tmp_path_factory.mktemp("giver"))
+    folder = DataDirectory(tmp_path_factory.mktemp("giver"))
     giver = member_of_a_group(folder)
     giver.hold(0, ENTRIES)
     sent, problem = asked(giver, sign(question(), "s"))
@@ -137,16 +139,18 @@ def endless(send: Any, stream: bytes) -> None:
 
 
 @dataclass
-class Copies:
+class SnapshotSender:
     """A copier, its folder, and those it may ask."""
 
-    folder: DataFolder
-    copier: Copier
-    givers: list[Member]
+    folder: DataDirectory
+    snapshot_fetcher: SnapshotFetcher
+    snapshot_sources: list[Member]
 
     def wait(self, of: View = ORDERS, partition: int = 0) -> None:
         """Until a copy that was asked for is there, or cannot be had."""
-        wait_until(lambda: self.copier.has_ended(of, partition, FACTS), 20, "its end", 0.01)
+        wait_until(
+            lambda: self.snapshot_fetcher.has_ended(of, partition, FACTS), 20, "its end", 0.01
+        )
 
     def left(self) -> list[str]:
         """What is in the view's folder."""
@@ -154,12 +158,14 @@ class Copies:
 
 
 @pytest.fixture
-def copies(tmp_path: Path) -> Iterator[Copies]:
-    folder, givers = DataFolder(tmp_path), list[Member]()
-    copier = Copier(folder, lambda view, partition: givers, lambda: "s", 50, SILENCE)
-    copier.start()
-    yield Copies(folder, copier, givers)
-    copier.stop(20)
+def copies(tmp_path: Path) -> Iterator[SnapshotSender]:
+    folder, snapshot_sources = DataDirectory(tmp_path), list[Member]()
+    snapshot_fetcher = SnapshotFetcher(
+        folder, lambda view, partition: snapshot_sources, lambda: "s", 50, SILENCE
+    )
+    snapshot_fetcher.start()
+    yield SnapshotSender(folder, snapshot_fetcher, snapshot_sources)
+    snapshot_fetcher.stop(20)
     folder.close()
 
 
@@ -167,13 +173,13 @@ Give = Callable[..., Giver]
 
 
 @pytest.fixture
-def give(copies: Copies, stream: bytes) -> Iterator[Give]:
+def give(copies: SnapshotSender, stream: bytes) -> Iterator[Give]:
     """`give(tell)`: one more giver, asked after those before it."""
     made: list[Giver] = []
 
     def start(tell: Callable[[Any, bytes], None]) -> Giver:
         made.append(Giver(f"b{len(made) + 2}", stream, tell))
-        copies.givers.append(made[-1].member)
+        copies.snapshot_sources.append(made[-1].member)
         return made[-1]
 
     yield start
@@ -182,16 +188,16 @@ def give(copies: Copies, stream: bytes) -> Iterator[Give]:
 
 
 def test_the_first_one_that_gives_a_whole_copy_is_the_last_to_be_asked(
-    copies: Copies, give: Give
+    copies: SnapshotSender, give: Give
 ) -> None:
     first, second = give(whole), give(whole)
-    assert not copies.copier.has_ended(ORDERS, 0, FACTS)
+    assert not copies.snapshot_fetcher.has_ended(ORDERS, 0, FACTS)
     copies.wait()
     assert (first.asked, second.asked) == ([0], [])
     check_adopted(copies)
 
 
-def check_adopted(copies: Copies) -> None:
+def check_adopted(copies: SnapshotSender) -> None:
     assert copies.left() == ["0"]
     store, rebuilt = copies.folder.open("orders", 0)
     assert rebuilt is None
@@ -204,21 +210,25 @@ def check_adopted(copies: Copies) -> None:
 
 
 @pytest.mark.parametrize("fault", [cut, half, changed, no_store])
-def test_after_one_that_fails_the_next_is_asked(copies: Copies, give: Give, fault: Any) -> None:
+def test_after_one_that_fails_the_next_is_asked(
+    copies: SnapshotSender, give: Give, fault: Any
+) -> None:
     first, second, third = give(fault), give(whole), give(whole)
     copies.wait()
     assert (first.asked, second.asked, third.asked) == ([0], [0], [])
     check_adopted(copies)
 
 
-def test_after_one_that_refuses_or_is_silent_the_next_is_asked(copies: Copies, give: Give) -> None:
+def test_after_one_that_refuses_or_is_silent_the_next_is_asked(
+    copies: SnapshotSender, give: Give
+) -> None:
     gone = threading.Event()
 
     def silent(send: Any, stream: bytes) -> None:
         send(stream[: len(stream) // 2])
         gone.wait(20)
 
-    copies.givers.append(Member("nobody", "127.0.0.1", *free_ports(1)))
+    copies.snapshot_sources.append(Member("nobody", "127.0.0.1", *free_ports(1)))
     first, second = give(silent), give(whole)
     copies.wait()
     gone.set()
@@ -226,22 +236,24 @@ def test_after_one_that_refuses_or_is_silent_the_next_is_asked(copies: Copies, g
     check_adopted(copies)
 
 
-def test_when_nobody_gives_one_it_is_read_from_the_log(copies: Copies, give: Give) -> None:
-    givers = [give(fault) for fault in (cut, half, changed, no_store)]
+def test_when_nobody_gives_one_it_is_read_from_the_log(copies: SnapshotSender, give: Give) -> None:
+    snapshot_sources = [give(fault) for fault in (cut, half, changed, no_store)]
     copies.wait()
-    assert [giver.asked for giver in givers] == [[0]] * 4
+    assert [giver.asked for giver in snapshot_sources] == [[0]] * 4
     assert copies.left() == []
-    assert copies.copier.under_way() == {}
+    assert copies.snapshot_fetcher.under_way() == {}
     copies.wait()
-    assert [giver.asked for giver in givers] == [[0]] * 4, "nobody is asked again"
+    assert [giver.asked for giver in snapshot_sources] == [[0]] * 4, "nobody is asked again"
     # once it is no longer wanted, a new one is worth another try
-    copies.copier.keep(set())
+    copies.snapshot_fetcher.keep(set())
     give(whole)
     copies.wait()
     check_adopted(copies)
 
 
-def test_a_folder_that_cannot_be_written_to_ends_no_thread(copies: Copies, give: Give) -> None:
+def test_a_folder_that_cannot_be_written_to_ends_no_thread(
+    copies: SnapshotSender, give: Give
+) -> None:
     give(whole)
     of = view("other")
     in_the_way = copies.folder.root / of.name
@@ -252,10 +264,10 @@ def test_a_folder_that_cannot_be_written_to_ends_no_thread(copies: Copies, give:
     check_adopted(copies)
 
 
-def test_one_copy_at_a_time(copies: Copies, give: Give) -> None:
+def test_one_copy_at_a_time(copies: SnapshotSender, give: Give) -> None:
     giver = give(whole)
     for partition in range(3):
-        assert not copies.copier.has_ended(ORDERS, partition, FACTS)
+        assert not copies.snapshot_fetcher.has_ended(ORDERS, partition, FACTS)
     for partition in range(3):
         copies.wait(partition=partition)
     assert giver.asked == [0, 1, 2]
@@ -263,24 +275,24 @@ def test_one_copy_at_a_time(copies: Copies, give: Give) -> None:
     assert copies.left() == ["0", "1", "2"]
 
 
-def test_a_copy_under_way_ends_with_the_instance(copies: Copies, give: Give) -> None:
+def test_a_copy_under_way_ends_with_the_instance(copies: SnapshotSender, give: Give) -> None:
     give(endless)
     other = give(whole)
-    assert not copies.copier.has_ended(ORDERS, 0, FACTS)
+    assert not copies.snapshot_fetcher.has_ended(ORDERS, 0, FACTS)
 
     def comes() -> bool:
-        copying = copies.copier.under_way().get(("orders", 0))
+        copying = copies.snapshot_fetcher.under_way().get(("orders", 0))
         return copying is not None and copying.received > 0
 
     wait_until(comes, 20, "its first bytes", 0.01)
-    copies.copier.stop(20)
+    copies.snapshot_fetcher.stop(20)
     assert other.asked == []
     assert copies.left() == []
 
 
-def test_what_is_not_worth_a_copy(copies: Copies, give: Give) -> None:
-    def none_is_made(of: View = ORDERS, partition: int = 0, facts: TopicFacts = FACTS) -> bool:
-        return copies.copier.has_ended(of, partition, facts)
+def test_what_is_not_worth_a_copy(copies: SnapshotSender, give: Give) -> None:
+    def none_is_made(of: View = ORDERS, partition: int = 0, facts: TopicMetadata = FACTS) -> bool:
+        return copies.snapshot_fetcher.has_ended(of, partition, facts)
 
     assert none_is_made(), "there is nobody to ask"
     giver = give(whole)
@@ -295,20 +307,20 @@ def test_what_is_not_worth_a_copy(copies: Copies, give: Give) -> None:
 
 def test_whom_to_ask(tmp_path: Path) -> None:
     """Standbys have time for it; who seems to be dead may be alive all the same."""
-    folder = DataFolder(tmp_path)
-    serving = member_of_a_group(folder).serving
+    folder = DataDirectory(tmp_path)
+    context = member_of_a_group(folder).context
     members = tuple(Member(f"b{n}", "127.0.0.1", 8080 + n) for n in range(1, 5))
-    placed = replace(serving.topology.views["orders"], active=(1,), standbys=((0, 2, 3),))
-    serving.topology = replace(serving.topology, members=members, views={"orders": placed})
-    serving.peers.keep(member.id for member in members)
+    placed = replace(context.topology.views["orders"], active=(1,), standbys=((0, 2, 3),))
+    context.topology = replace(context.topology, members=members, views={"orders": placed})
+    context.peers.keep(member.id for member in members)
 
     def order() -> list[str]:
-        return [member.id for member in serving.givers("orders", 0)]
+        return [member.id for member in context.snapshot_sources("orders", 0)]
 
     assert order() == ["b3", "b4", "b2"]
-    serving.peers.failed("b3")
+    context.peers.failed("b3")
     assert order() == ["b4", "b2", "b3"]
-    serving.peers.failed("b2")
+    context.peers.failed("b2")
     assert order() == ["b4", "b3", "b2"]
-    assert serving.givers("orders", 7) == []
+    assert context.snapshot_sources("orders", 7) == []
     folder.close()

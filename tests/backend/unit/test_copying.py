@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.api.copies import Copies
-from backend.core.copying import CopyError, end_line, file_header, receive
-from backend.core.records import ENTRY, entry_head
-from backend.core.signing import sign
-from backend.storage.folder import DataFolder
+from backend.http.routes.snapshots import SnapshotSender
+from backend.storage.data_directory import DataDirectory
+from backend.wire.signing import sign
+from backend.wire.snapshot import CopyError, end_line, file_header, receive
+from model.records import ENTRY, entry_head
 from tests.backend.unit.examples import ORDERS
 from tests.backend.unit.fakes import Instance
 
@@ -81,17 +81,17 @@ def test_a_file_goes_nowhere_else(name: str) -> None:
         received(file_header(name, 0) + bytes(32) + end_line(1, 0))
 
 
-def member_of_a_group(folder: DataFolder, copy_bandwidth: float = 1e12) -> Instance:
+def member_of_a_group(folder: DataDirectory, copy_bandwidth: float = 1e12) -> Instance:
     """Instance b1, active for partition 0 of orders, in a group whose secret is "s"."""
     made = Instance(folder, ORDERS, copy_bandwidth=copy_bandwidth)
     made.place(0)
-    made.serving.topology = replace(made.serving.topology, secret="s")
+    made.context.topology = replace(made.context.topology, secret="s")
     return made
 
 
 @pytest.fixture
 def instance(tmp_path: Path) -> Any:
-    folder = DataFolder(tmp_path / "b1")
+    folder = DataDirectory(tmp_path / "b1")
     yield member_of_a_group(folder)
     folder.close()
 
@@ -102,7 +102,7 @@ def asked(instance: Instance, body: bytes) -> tuple[list[dict[str, Any]], Any]:
     async def send(message: Any) -> None:
         sent.append(dict(message))
 
-    problem = asyncio.run(Copies(instance.serving).answer(body, cast(Any, send)))
+    problem = asyncio.run(SnapshotSender(instance.context).answer(body, cast(Any, send)))
     return sent, problem
 
 
@@ -118,7 +118,7 @@ def test_from_one_instance_to_another(instance: Instance, tmp_path: Path) -> Non
     stream = b"".join(message.get("body", b"") for message in sent)
     assert [message.get("more_body") for message in sent[1:]].count(False) == 1
 
-    other = DataFolder(tmp_path / "b2")
+    other = DataDirectory(tmp_path / "b2")
     copy = other.new_copy("orders", 0)
     source = io.BytesIO(stream)
     receive(source.read, source.readline, lambda name: (copy / name).open("xb"))
@@ -152,7 +152,7 @@ def test_a_copy_takes_no_more_than_its_bandwidth(tmp_path: Path) -> None:
     """At no moment has more been sent than may have been; however little that is, some of it comes
     every second."""
     bandwidth = 100_000
-    folder = DataFolder(tmp_path)
+    folder = DataDirectory(tmp_path)
     giver = member_of_a_group(folder, bandwidth)
     giver.hold(0, {b"a": random.Random(1).randbytes(120_000)})
     sent: list[tuple[float, int]] = []  # s since the beginning, bytes
@@ -161,7 +161,10 @@ def test_a_copy_takes_no_more_than_its_bandwidth(tmp_path: Path) -> None:
         sent.append((time.monotonic() - began, len(message.get("body", b""))))
 
     began = time.monotonic()
-    assert asyncio.run(Copies(giver.serving).answer(sign(question(), "s"), cast(Any, send))) is None
+    assert (
+        asyncio.run(SnapshotSender(giver.context).answer(sign(question(), "s"), cast(Any, send)))
+        is None
+    )
     pieces = [(at, size) for at, size in sent if size > 1000]  # the rest says which files they are
     assert sum(size for _, size in pieces) > 120_000
     assert max(size for _, size in pieces) <= bandwidth
@@ -173,7 +176,7 @@ def test_a_copy_takes_no_more_than_its_bandwidth(tmp_path: Path) -> None:
 
 def test_no_more_than_two_copies_are_given_at_once(instance: Instance) -> None:
     instance.hold(0, {b"a": b"1"})
-    copies = Copies(instance.serving)
+    copies = SnapshotSender(instance.context)
 
     async def ask(send: Any) -> str:
         problem = await copies.answer(sign(question(), "s"), send)
@@ -209,7 +212,7 @@ def test_no_more_than_two_copies_are_given_at_once(instance: Instance) -> None:
 
 
 def test_what_is_no_store_is_not_adopted(tmp_path: Path) -> None:
-    folder = DataFolder(tmp_path)
+    folder = DataDirectory(tmp_path)
     copy = folder.new_copy("orders", 0)
     with pytest.raises(ValueError, match="no identity"):
         folder.adopt(copy, "orders", 0)
@@ -217,6 +220,6 @@ def test_what_is_no_store_is_not_adopted(tmp_path: Path) -> None:
     folder.discard(copy)
     left = folder.new_copy("orders", 1)
     folder.close()
-    folder = DataFolder(tmp_path)
+    folder = DataDirectory(tmp_path)
     assert not left.exists(), "what a crash left is deleted at the next start"
     folder.close()

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.core.cursor import Question, decode_cursor, encode_cursor
-from backend.core.errors import BadRequest
+from backend.wire.cursor import Question, decode_cursor, encode_cursor
+from model.problems import BadRequest
 
 questions = st.lists(
     st.none() | st.booleans() | st.text(max_size=8) | st.integers(-(2**63), 2**63 - 1), max_size=5

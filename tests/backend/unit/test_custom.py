@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.api.custom_reads import CustomReads
-from backend.core.errors import ConfigurationError, Problem, StoreError
-from backend.ingest.apply import fill
-from backend.storage.bloom import BloomMembership
+from backend.ingest.batch import build_batch
+from backend.queries.custom_point import CustomReads
+from backend.storage.bloom_filter import BloomFilter
 from backend.storage.custom import CustomPartition, load_store
-from backend.storage.folder import DataFolder
+from backend.storage.data_directory import DataDirectory
+from model.problems import ConfigurationError, Problem, StoreError
 from tests.backend.unit.examples import identity, view
 from tests.backend.unit.fakes import Instance
 from tests.backend.unit.test_apply import Rec
@@ -49,10 +49,10 @@ LENGTHS = view(store=f"{__name__}:Lengths", persistence="memory")
 
 @pytest.fixture
 def instance(tmp_path: Path) -> Any:
-    folder = DataFolder(tmp_path / "data")
+    folder = DataDirectory(tmp_path / "data")
     folder.use("orders", load_store(LENGTHS.store))
     instance = Instance(folder, LENGTHS)
-    instance.reads = CustomReads(LENGTHS, instance.serving)
+    instance.reads = CustomReads(LENGTHS, instance.context)
     instance.place(0)
     yield instance
     instance.close()
@@ -60,10 +60,10 @@ def instance(tmp_path: Path) -> Any:
 
 
 def feed(instance: Instance, *records: Rec) -> list[str]:
-    held = instance.serving.held.get("orders", 0)
+    held = instance.context.held.get("orders", 0)
     assert held is not None
     batch = held.store.new_batch()
-    filled = fill(batch, LENGTHS, records, 0)
+    filled = build_batch(batch, LENGTHS, records, 0)
     held.store.write(batch, records[-1].offset() + 1, identity(LENGTHS))
     return [letter.reason for letter in filled.dead]
 
@@ -98,7 +98,7 @@ def test_a_class_that_fails_is_no_damage(instance: Instance) -> None:
     [
         ("no.such.module:Class", "cannot be imported"),
         (f"{__name__}:NoSuchClass", "cannot be imported"),
-        ("backend.storage.folder:DataFolder", "has no apply, query, size"),
+        ("backend.storage.data_directory:DataDirectory", "has no apply, query, size"),
     ],
 )
 def test_a_class_that_is_not_one_is_refused(path: str, said: str) -> None:
@@ -109,7 +109,7 @@ def test_a_class_that_is_not_one_is_refused(path: str, said: str) -> None:
 @given(st.sets(st.binary(max_size=8), min_size=1, max_size=200))
 @settings(max_examples=50, deadline=None)
 def test_a_bloom_filter_never_says_no_to_what_was_there(keys: set[bytes]) -> None:
-    store = CustomPartition("v/0", BloomMembership(capacity=16))
+    store = CustomPartition("v/0", BloomFilter(capacity=16))
     batch = store.new_batch()
     for offset, key in enumerate(sorted(keys)):
         batch.apply(key, b"", 0, offset)
@@ -118,7 +118,7 @@ def test_a_bloom_filter_never_says_no_to_what_was_there(keys: set[bytes]) -> Non
 
 
 def test_a_bloom_filter_that_grows_is_seldom_wrong() -> None:
-    store = BloomMembership(capacity=1000)
+    store = BloomFilter(capacity=1000)
     for number in range(20_000):
         store.apply(b"%d" % number, b"", 0, number)
     wrong = sum(store.query(b"other %d" % number) for number in range(20_000))

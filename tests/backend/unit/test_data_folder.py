@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from backend.core.errors import ConfigurationError
-from backend.ingest.leftovers import Leftovers
-from backend.storage import folder as folders
-from backend.storage.folder import DataFolder
+from backend.ingest.orphan_cleanup import OrphanCleanup
+from backend.storage import data_directory as folders
+from backend.storage.data_directory import DataDirectory
 from backend.storage.ownership import MARK
+from model.problems import ConfigurationError
 from tests.backend.unit.examples import identity
 
 LEFTOVERS = ("0.copy-1", "0.deleted-1", "0.checkpoint-1", "0.aside-1")
@@ -34,7 +34,7 @@ def tree(root: Path) -> dict[str, Any]:
     return found
 
 
-def filled(data: DataFolder, view: str = "orders", partition: int = 0, records: int = 3) -> None:
+def filled(data: DataDirectory, view: str = "orders", partition: int = 0, records: int = 3) -> None:
     store, _ = data.open(view, partition)
     batch = store.new_batch()
     for i in range(records):
@@ -68,7 +68,7 @@ def test_a_folder_of_other_programs_is_refused_and_untouched(tmp_path: Path, loc
         (tmp_path / "~lock").touch()
     before = tree(tmp_path)
     with pytest.raises(ConfigurationError) as error:
-        DataFolder(tmp_path)
+        DataDirectory(tmp_path)
     assert tree(tmp_path) == before
     said = str(error.value)
     assert str(tmp_path) in said
@@ -96,39 +96,39 @@ STRANGERS: dict[str, Callable[[Path], object]] = {
 def test_one_of_ours_with_something_else_in_it_is_not_recognised(
     tmp_path: Path, stranger: Callable[[Path], object]
 ) -> None:
-    data = DataFolder(tmp_path)
+    data = DataDirectory(tmp_path)
     filled(data)
     data.close()
     unmarked(tmp_path)
     stranger(tmp_path)
     before = tree(tmp_path)
     with pytest.raises(ConfigurationError, match="is not a store"):
-        DataFolder(tmp_path)
+        DataDirectory(tmp_path)
     assert tree(tmp_path) == before
 
 
 def test_a_database_of_somebody_else_is_not_recognised(tmp_path: Path) -> None:
     """Made with the same library, with none of our notes in it."""
-    data = DataFolder(tmp_path)
+    data = DataDirectory(tmp_path)
     data.open("orders", 0)[0].close()
     data.close()
     unmarked(tmp_path)
     before = tree(tmp_path)
     with pytest.raises(ConfigurationError, match="orders/0 is not a store"):
-        DataFolder(tmp_path)
+        DataDirectory(tmp_path)
     assert tree(tmp_path) == before
 
 
 def test_a_folder_of_another_application_is_refused_and_untouched(tmp_path: Path) -> None:
-    data = DataFolder(tmp_path, application="theirs")
+    data = DataDirectory(tmp_path, application="theirs")
     filled(data)
     data.close()
     before = tree(tmp_path)
     with pytest.raises(ConfigurationError, match="belongs to application 'theirs'") as error:
-        DataFolder(tmp_path, application="ours")
+        DataDirectory(tmp_path, application="ours")
     assert tree(tmp_path) == before
     assert "QUERYABLE_APPLICATION_ID" in str(error.value)
-    DataFolder(tmp_path, application="theirs").close()
+    DataDirectory(tmp_path, application="theirs").close()
 
 
 NO_MARKS = [
@@ -139,25 +139,25 @@ NO_MARKS = [
 
 @pytest.mark.parametrize("mark", NO_MARKS)
 def test_a_mark_that_is_not_understood_is_no_mark(tmp_path: Path, mark: bytes) -> None:
-    data = DataFolder(tmp_path)
+    data = DataDirectory(tmp_path)
     filled(data)
     data.close()
     (tmp_path / "orders" / "0" / MARK).write_bytes(mark)
-    data = DataFolder(tmp_path)
+    data = DataDirectory(tmp_path)
     assert data.held() == {}
     data.delete("orders", 0)
     assert (tmp_path / "orders" / "0").exists()
     data.close()
     (tmp_path / MARK).write_bytes(mark)
     with pytest.raises(ConfigurationError, match="cannot be understood"):
-        DataFolder(tmp_path)
+        DataDirectory(tmp_path)
 
 
 # Within a folder of ours
 
 
 def test_only_what_carries_the_mark_is_ever_deleted(tmp_path: Path) -> None:
-    data = DataFolder(tmp_path)
+    data = DataDirectory(tmp_path)
     filled(data)
     filled(data, partition=1)
     some_bodys(tmp_path)
@@ -167,9 +167,9 @@ def test_only_what_carries_the_mark_is_ever_deleted(tmp_path: Path) -> None:
     ours, theirs = tmp_path / "orders", {str(p) for p in tmp_path.rglob("*")}
     ours_of_before = {str(p) for n in "01" for p in [ours / n, *(ours / n).rglob("*")]}
     data.close()
-    data = DataFolder(tmp_path)  # deletes what a crash has left
+    data = DataDirectory(tmp_path)  # deletes what a crash has left
     assert {view: sorted(found) for view, found in data.held().items()} == {"orders": [0, 1]}
-    leftovers = Leftovers(data, delay=0.0)
+    leftovers = OrphanCleanup(data, delay=0.0)
     leftovers.clean_up(set(), 1.0)
     for view, partition in (("postgresql", 15), ("photos", 2013), ("orders", 0)):
         data.delete(view, partition)
@@ -179,28 +179,28 @@ def test_only_what_carries_the_mark_is_ever_deleted(tmp_path: Path) -> None:
 
 
 def test_leftovers_of_ours_are_deleted_at_the_start(tmp_path: Path) -> None:
-    data = DataFolder(tmp_path)
+    data = DataDirectory(tmp_path)
     for partition, name in enumerate(LEFTOVERS):
         filled(data, partition=partition)
         data.path("orders", partition).rename(tmp_path / "orders" / name)
     data.new_copy("orders", 5)
     data.close()
-    DataFolder(tmp_path).close()
+    DataDirectory(tmp_path).close()
     assert [path.name for path in (tmp_path / "orders").iterdir()] == ["0.aside-1"]
 
 
 def test_links_are_never_followed(tmp_path: Path) -> None:
-    elsewhere = DataFolder(tmp_path / "elsewhere")
+    elsewhere = DataDirectory(tmp_path / "elsewhere")
     filled(elsewhere)
     elsewhere.close()
     before = tree(tmp_path / "elsewhere")
-    data = DataFolder(tmp_path / "data")
+    data = DataDirectory(tmp_path / "data")
     (data.root / "orders").symlink_to(tmp_path / "elsewhere" / "orders")
     (data.root / "other").mkdir()
     for name in ("0", "0.deleted-1", "0.aside-1"):
         (data.root / "other" / name).symlink_to(tmp_path / "elsewhere" / "orders" / "0")
     data.close()
-    data = DataFolder(tmp_path / "data")
+    data = DataDirectory(tmp_path / "data")
     assert data.held() == {}
     for view in ("orders", "other"):
         data.delete(view, 0)
@@ -215,14 +215,14 @@ def test_links_are_never_followed(tmp_path: Path) -> None:
 def test_a_link_to_the_folder_itself_is_the_operators_choice(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     (tmp_path / "data").symlink_to(tmp_path / "disk")
-    data = DataFolder(tmp_path / "data")
+    data = DataDirectory(tmp_path / "data")
     filled(data)
     assert data.held() == {"orders": [0]}
     data.close()
 
 
 def test_a_partition_that_is_somebody_elses_is_neither_opened_nor_moved(tmp_path: Path) -> None:
-    data = DataFolder(tmp_path)
+    data = DataDirectory(tmp_path)
     theirs = tmp_path / "orders" / "0" / "base"
     theirs.parent.mkdir(parents=True)
     theirs.write_text("precious")
@@ -238,7 +238,7 @@ def test_folders_that_cannot_be_read_are_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As root alone can read lost+found."""
-    data = DataFolder(tmp_path)
+    data = DataDirectory(tmp_path)
     filled(data)
     closed = tmp_path / "lost+found"
     closed.mkdir()
@@ -252,7 +252,7 @@ def test_folders_that_cannot_be_read_are_passed_over(
     monkeypatch.setattr(Path, "iterdir", look)
     assert data.held() == {"orders": [0]}
     data.close()
-    again = DataFolder(tmp_path)
+    again = DataDirectory(tmp_path)
     assert again.held() == {"orders": [0]}
     again.close()
 
@@ -261,7 +261,7 @@ def test_folders_that_cannot_be_read_are_passed_over(
 
 
 def test_a_folder_from_before_is_recognised_once(tmp_path: Path) -> None:
-    data = DataFolder(tmp_path)
+    data = DataDirectory(tmp_path)
     filled(data)
     filled(data, "by.host", 11)
     filled(data, partition=1)
@@ -276,7 +276,7 @@ def test_a_folder_from_before_is_recognised_once(tmp_path: Path) -> None:
     for path in tmp_path.rglob("*"):
         path.chmod(0o755 if path.is_dir() else 0o644)
 
-    data = DataFolder(tmp_path, application="ours")
+    data = DataDirectory(tmp_path, application="ours")
     assert data.held() == {"orders": [0], "by.host": [11], "memory": [0]}
     assert json.loads((tmp_path / MARK).read_text()) == {"application": "ours", "format": 1}
     assert not (tmp_path / "orders" / "1.copy-5").exists(), "a leftover of ours"
@@ -288,7 +288,7 @@ def test_a_folder_from_before_is_recognised_once(tmp_path: Path) -> None:
     data.close()
     # from now on nothing else is recognised
     (tmp_path / "notes.txt").touch()
-    again = DataFolder(tmp_path, application="ours")
+    again = DataDirectory(tmp_path, application="ours")
     assert again.held() == {"orders": [0], "by.host": [11], "memory": [0]}
     again.close()
 
@@ -296,7 +296,7 @@ def test_a_folder_from_before_is_recognised_once(tmp_path: Path) -> None:
 def test_recognition_that_was_cut_off_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = DataFolder(tmp_path)
+    data = DataDirectory(tmp_path)
     for partition in range(3):
         filled(data, partition=partition)
     data.close()
@@ -311,15 +311,15 @@ def test_recognition_that_was_cut_off_is_made_again(
 
     monkeypatch.setattr(folders.Mark, "put", put_two)
     with pytest.raises(ConfigurationError, match="No space left"):
-        DataFolder(tmp_path)
+        DataDirectory(tmp_path)
     monkeypatch.undo()
-    data = DataFolder(tmp_path)
+    data = DataDirectory(tmp_path)
     assert sorted(data.held()["orders"]) == [0, 1, 2]
     data.close()
 
 
 def test_what_an_older_version_has_added_since_is_used(tmp_path: Path) -> None:
-    data = DataFolder(tmp_path)
+    data = DataDirectory(tmp_path)
     filled(data)
     (tmp_path / "orders" / "0" / MARK).unlink()
     assert data.held() == {}
@@ -342,7 +342,7 @@ def test_a_new_folder_is_marked_and_private(tmp_path: Path, there: str) -> None:
         (root / "lost+found").mkdir()
     umask = os.umask(0)
     try:
-        data = DataFolder(root, application="ours")
+        data = DataDirectory(root, application="ours")
         filled(data)
         store, _ = data.open("orders", 0)
         files = store.checkpoint()
@@ -363,7 +363,7 @@ def test_a_new_folder_is_marked_and_private(tmp_path: Path, there: str) -> None:
 
 def test_a_folder_that_was_made_and_not_yet_marked_can_be_used(tmp_path: Path) -> None:
     """Where a crash was between the two."""
-    data = DataFolder(tmp_path)
+    data = DataDirectory(tmp_path)
     (tmp_path / "orders" / "0").mkdir(parents=True)
     (tmp_path / "orders" / "1").mkdir()
     (tmp_path / "orders" / "1" / f"{MARK}.new").write_bytes(b"{")
@@ -376,7 +376,7 @@ def test_a_folder_that_was_made_and_not_yet_marked_can_be_used(tmp_path: Path) -
 def test_a_deletion_that_was_cut_off_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = DataFolder(tmp_path)
+    data = DataDirectory(tmp_path)
     filled(data)
     unlink, left = os.unlink, 2
 
@@ -392,15 +392,15 @@ def test_a_deletion_that_was_cut_off_goes_on(
     [half] = (tmp_path / "orders").iterdir()
     assert len(list(half.iterdir())) > 1
     data.close()
-    DataFolder(tmp_path).close()
+    DataDirectory(tmp_path).close()
     assert list((tmp_path / "orders").iterdir()) == []
 
 
 def test_a_checkpoint_that_a_kill_leaves_is_deleted(tmp_path: Path) -> None:
     script = (
         "import os, sys, pathlib\n"
-        "from backend.storage.folder import DataFolder\n"
-        "store, _ = DataFolder(pathlib.Path(sys.argv[1])).open('orders', 0)\n"
+        "from backend.storage.data_directory import DataDirectory\n"
+        "store, _ = DataDirectory(pathlib.Path(sys.argv[1])).open('orders', 0)\n"
         "print(store.checkpoint(), flush=True)\n"
         "os.kill(os.getpid(), 9)\n"
     )
@@ -408,16 +408,16 @@ def test_a_checkpoint_that_a_kill_leaves_is_deleted(tmp_path: Path) -> None:
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
     files = Path(ended.stdout.strip())
     assert (files / "CURRENT").exists()
-    DataFolder(tmp_path).close()
+    DataDirectory(tmp_path).close()
     assert [path.name for path in (tmp_path / "orders").iterdir()] == ["0"]
 
 
 def test_a_copy_is_on_disk_before_it_has_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    giver = DataFolder(tmp_path / "giver")
+    giver = DataDirectory(tmp_path / "giver")
     filled(giver)
-    data = DataFolder(tmp_path / "data")
+    data = DataDirectory(tmp_path / "data")
     copy = data.new_copy("orders", 0)
     for file in giver.path("orders", 0).iterdir():
         if file.name != MARK:

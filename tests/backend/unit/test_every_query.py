@@ -21,8 +21,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from backend.core.topology import NOBODY
-from backend.core.views import View
+from model.topology import NOBODY
+from model.views import View
 from tests.backend.unit.cluster import Cluster
 from tests.backend.unit.examples import view
 from tests.questions import HISTORY, Answer, Listed, Question, Walk, any_question

@@ -2,21 +2,21 @@
 
 import pytest
 
-from backend.core.records import Identity
-from backend.ingest.facts import TopicFacts, why_rebuild
+from backend.ingest.topic_metadata import TopicMetadata, why_rebuild
+from model.records import StoreMetadata
 from tests.backend.unit.examples import ORDERS, identity, view
 
 HOUR = 3_600_000
 
 
-def facts(start: int = 10, end: int = 100, delete_retention: int | None = None) -> TopicFacts:
-    return TopicFacts("topic-1", 1, {0: start}, {0: end}, delete_retention, 0.0)
+def facts(start: int = 10, end: int = 100, delete_retention: int | None = None) -> TopicMetadata:
+    return TopicMetadata("topic-1", 1, {0: start}, {0: end}, delete_retention, 0.0)
 
 
 def why(
     position: int | None = 50,
-    kept: Identity | None = identity(),  # noqa: B008
-    said: TopicFacts = facts(),  # noqa: B008
+    kept: StoreMetadata | None = identity(),  # noqa: B008
+    said: TopicMetadata = facts(),  # noqa: B008
     now_ms: int = 0,
 ) -> str | None:
     return why_rebuild(ORDERS, 0, position, kept, said, now_ms)
@@ -42,7 +42,7 @@ def test_added_partitions_are_no_reason() -> None:
         (9, identity(), "starts at 10, after the position 9"),
     ],
 )
-def test_what_cannot_go_on(position: int | None, kept: Identity | None, reason: str) -> None:
+def test_what_cannot_go_on(position: int | None, kept: StoreMetadata | None, reason: str) -> None:
     assert reason in (why(position, kept) or "")
 
 

@@ -9,17 +9,17 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 import pytest
 from aiohttp import web
 
-from backend.api import forwarding
-from backend.api.forwarding import Forwarder
-from backend.api.heartbeats import PATH as HEARTBEAT
-from backend.api.parameters import changes_parameters, point_parameters, span_parameters
-from backend.api.peers import DEAD, RUNNING, Heartbeat
-from backend.api.shell import Shell
-from backend.api.streams import Streams
-from backend.core.errors import BadRequest, Unavailable
-from backend.core.topology import Epoch, Member, PlacedView, Topology
+from backend.cluster import peer_client as forwarding
+from backend.cluster.heartbeats import PATH as HEARTBEAT
+from backend.cluster.liveness import DEAD, RUNNING, Heartbeat
+from backend.cluster.peer_client import PeerClient
+from backend.http.parameters import changes_parameters, point_parameters, span_parameters
+from backend.http.router import Router
+from backend.http.streams import Streams
+from model.problems import BadRequest, Unavailable
+from model.topology import Epoch, Member, PlacedView, Topology
 from tests.backend.unit.examples import ORDERS
-from tests.backend.unit.fakes import ME, serving
+from tests.backend.unit.fakes import ME, context
 
 SECRET = "secret"
 
@@ -87,15 +87,15 @@ def test_forwards_do_not_wait_for_streams() -> None:
     """As many streams as there may be connections: each forward was 503 then."""
 
     async def test(member: Member) -> None:
-        forwarder = Forwarder("b1", timeout=5.0, connections=2, streams=3)
+        peer_client = PeerClient("b1", timeout=5.0, connections=2, streams=3)
         async with AsyncExitStack() as stack:
-            stack.push_async_callback(forwarder.close)
+            stack.push_async_callback(peer_client.close)
             for _ in range(3):
                 of, chunks = await stack.enter_async_context(
-                    forwarder.stream(member, b"/stream", [])
+                    peer_client.stream(member, b"/stream", [])
                 )
                 assert (of.status, await anext(chunks)) == (200, b": open\n\n")
-            assert (await forwarder.forward(member, "GET", b"/", [])).body == b"here"
+            assert (await peer_client.forward(member, "GET", b"/", [])).body == b"here"
 
     run(test)
 
@@ -108,14 +108,14 @@ def test_a_stream_that_does_not_begin_in_time_is_refused(
     """Whether the owner is silent, or there is no connection left."""
 
     async def test(member: Member) -> None:
-        forwarder = Forwarder("b1", timeout=of_all, streams=1)
+        peer_client = PeerClient("b1", timeout=of_all, streams=1)
         async with AsyncExitStack() as stack:
-            stack.push_async_callback(forwarder.close)
+            stack.push_async_callback(peer_client.close)
             if path == b"/stream":
-                await stack.enter_async_context(forwarder.stream(member, path, []))
+                await stack.enter_async_context(peer_client.stream(member, path, []))
             with pytest.raises(Unavailable) as error:
                 async with asyncio.timeout(10):
-                    await stack.enter_async_context(forwarder.stream(member, path, [], of_this))
+                    await stack.enter_async_context(peer_client.stream(member, path, [], of_this))
             assert error.value.code == "owner-unreachable"
 
     run(test)
@@ -126,15 +126,15 @@ def test_an_answer_that_is_too_large_is_none(
     target: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test(member: Member) -> None:
-        forwarder = Forwarder("b1", timeout=5.0)
+        peer_client = PeerClient("b1", timeout=5.0)
         try:
-            assert len((await forwarder.forward(member, "GET", target, [])).body) == 5000
+            assert len((await peer_client.forward(member, "GET", target, [])).body) == 5000
             monkeypatch.setattr(forwarding, "MOST_ANSWER", 4999)
             with pytest.raises(Unavailable):
-                await forwarder.forward(member, "GET", target, [])
-            assert (await forwarder.forward(member, "HEAD", target, [])).status == 200
+                await peer_client.forward(member, "GET", target, [])
+            assert (await peer_client.forward(member, "HEAD", target, [])).status == 200
         finally:
-            await forwarder.close()
+            await peer_client.close()
 
     run(test)
 
@@ -151,20 +151,20 @@ def test_heartbeats_do_not_wait_for_forwards() -> None:
     async def test() -> None:
         connected = asyncio.Semaphore(0)
         async with peer(answered, connected.release) as member:
-            here = serving(forward_timeout=60)
-            shell = Shell(here, None)  # type: ignore[arg-type]
+            here = context(forward_timeout=60)
+            shell = Router(here, None)  # type: ignore[arg-type]
             shell.start()
-            assert shell._forwarder is not None
+            assert shell._peer_client is not None
             placed = PlacedView(ORDERS.description(), ORDERS.hash, (0,), standbys=((1,),))
             views = {ORDERS.name: placed}
             here.take_topology(Topology(Epoch(5, 1), (ME, member), views, secret=SECRET))
 
-            async def hang(forwarder: Forwarder) -> None:
+            async def hang(peer_client: PeerClient) -> None:
                 while True:
                     with suppress(Unavailable):  # a loaded machine connects late
-                        await forwarder.forward(member, "GET", b"/hung", [])
+                        await peer_client.forward(member, "GET", b"/hung", [])
 
-            hung = [asyncio.create_task(hang(shell._forwarder)) for _ in range(300)]
+            hung = [asyncio.create_task(hang(shell._peer_client)) for _ in range(300)]
             assert shell._heartbeats is not None
             try:
                 for _ in range(256):  # all of the pool

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from backend.api.holders import Elsewhere, ReadOptions
-from backend.core import scan
-from backend.core.errors import Unavailable
-from backend.core.topology import ACTIVE, STANDBY, Epoch, Member, PlacedView, Topology
-from backend.ingest.apply import DeadLetter
+from backend.ingest.batch import DeadLetter
 from backend.ingest.dead_letters import DeadLetters
-from backend.storage.folder import DataFolder
+from backend.queries.routing import NotOwner, ReadOptions
+from backend.storage.data_directory import DataDirectory
+from backend.wire import scan
+from model.problems import Unavailable
+from model.topology import ACTIVE, STANDBY, Epoch, Member, PlacedView, Topology
 from tests.backend.unit.examples import ORDERS
 from tests.backend.unit.fakes import Instance
 from tests.backend.unit.test_apply import Rec
@@ -23,14 +23,14 @@ NEVER, STALE = ReadOptions(stale=scan.NEVER), ReadOptions(stale=scan.ALLOW)
 
 @pytest.fixture
 def instance(tmp_path: Path) -> Any:
-    folder = DataFolder(tmp_path)
+    folder = DataDirectory(tmp_path)
     yield Instance(folder, ORDERS)
     folder.close()
 
 
 def elsewhere(instance: Instance, options: ReadOptions) -> tuple[list[str], str]:
     """Whom to ask, and what is said if they do not answer."""
-    with pytest.raises(Elsewhere) as found:
+    with pytest.raises(NotOwner) as found:
         instance.reads.read(b"a", options)
     return [member.id for member in found.value.members], found.value.why.code
 
@@ -64,12 +64,12 @@ def test_the_active_that_is_catching_up_sends_to_its_standby(instance: Instance)
 def test_who_holds_nothing_asks_all_holders_or_the_active_alone(instance: Instance) -> None:
     others = (Member("b2", "127.0.0.1", 8082), Member("b3", "127.0.0.1", 8083))
     placed = PlacedView(ORDERS.description(), ORDERS.hash, (1,), standbys=((0,),))
-    serving = instance.serving
-    serving.take_topology(Topology(Epoch(5, 1), others, {"orders": placed}))
+    context = instance.context
+    context.take_topology(Topology(Epoch(5, 1), others, {"orders": placed}))
     assert elsewhere(instance, ReadOptions()) == (["b3", "b2"], "not-here")
     assert elsewhere(instance, NEVER) == (["b3"], "not-here")
-    serving.peers.keep(["b2", "b3"])
-    serving.peers.failed("b3")
+    context.peers.keep(["b2", "b3"])
+    context.peers.failed("b3")
     assert elsewhere(instance, ReadOptions()) == (["b2", "b3"], "not-here"), "it seems to be dead"
     assert elsewhere(instance, NEVER) == (["b3"], "not-here"), "nobody else will do"
 
@@ -88,8 +88,8 @@ def test_bounds_that_a_standby_misses_may_be_kept_by_the_active(instance: Instan
 
 def test_one_that_warms_up_is_asked_by_nobody(instance: Instance) -> None:
     instance.place(1, standbys=((),), warming=((0, 0),))
-    assert [m.id for m in instance.serving.topology.holders_of("orders", 0)] == ["b2"]
-    with pytest.raises(Elsewhere) as found:
+    assert [m.id for m in instance.context.topology.holders_of("orders", 0)] == ["b2"]
+    with pytest.raises(NotOwner) as found:
         instance.reads.read(b"a")
     assert isinstance(found.value.why, Unavailable)
 

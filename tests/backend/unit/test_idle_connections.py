@@ -6,7 +6,7 @@ import asyncio
 import re
 from pathlib import Path
 
-from backend.api.forwarding import Forwarder
+from backend.cluster.peer_client import PeerClient
 
 ROOT = Path(__file__).parents[3]
 
@@ -22,10 +22,10 @@ def test_nginx_and_other_instances_close_idle_connections_before_a_backend_does(
     assert seconds("nginx.conf", upstream) + 10 <= backend
 
     async def peers() -> list[float]:
-        forwarder = Forwarder("b1", 1.0)
-        sessions = (forwarder._session, forwarder._streams)
+        peer_client = PeerClient("b1", 1.0)
+        sessions = (peer_client._session, peer_client._streams)
         found = [float(session.connector._keepalive_timeout) for session in sessions]  # type: ignore[union-attr]
-        await forwarder.close()
+        await peer_client.close()
         return found
 
     assert max(asyncio.run(peers())) + 10 <= backend

@@ -2,8 +2,8 @@
 
 import pytest
 
-from backend.core.errors import ConfigurationError
-from backend.core.kafka_settings import for_java, for_kafka_python, for_librdkafka
+from model.kafka_config import for_java, for_kafka_python, for_librdkafka
+from model.problems import ConfigurationError
 
 SASL = {
     "security.protocol": "sasl_plaintext",

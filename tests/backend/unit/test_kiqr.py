@@ -13,15 +13,15 @@ from typing import Any, cast
 import pytest
 from flask.testing import FlaskClient
 
-from backend.api import raw_reads
-from backend.api.gathering import Gatherer
-from backend.api.kiqr import FITS, KAFKA
-from backend.api.pages import create_pages
-from backend.api.partition_scans import PartitionScans
-from backend.api.raw_reads import RawReads
-from backend.core.views import View
+from backend.http.flask_app import create_flask_app
+from backend.http.kiqr import raw_reads
+from backend.http.kiqr.raw_reads import RawReads
+from backend.http.kiqr.routes import FITS, KAFKA
+from backend.queries.partition_scan import PartitionScans
+from backend.queries.scatter_gather import ScatterGather
+from model.views import View
 from tests.backend.unit.examples import ORDERS, view
-from tests.backend.unit.fakes import serving
+from tests.backend.unit.fakes import context
 from tests.backend.unit.world import World, world
 
 STRINGS = {"keySerde": f"{KAFKA}Serdes$StringSerde", "valueSerde": f"{KAFKA}Serdes$StringSerde"}
@@ -34,7 +34,7 @@ def b64(raw: bytes) -> str:
 @contextmanager
 def asking(made: World) -> Iterator[FlaskClient]:
     """A client of b1, whose event loop is another thread's."""
-    served = made.instances["b1"].serving
+    served = made.instances["b1"].context
     reads = RawReads(served)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
@@ -42,11 +42,11 @@ def asking(made: World) -> Iterator[FlaskClient]:
 
     async def start() -> None:
         scans = PartitionScans(served)
-        reads.start(Gatherer(served, scans, cast(Any, made.peers)))
+        reads.start(ScatterGather(served, scans, cast(Any, made.peers)))
 
     try:
         asyncio.run_coroutine_threadsafe(start(), loop).result(5)
-        with create_pages(served, reads).test_client() as client:
+        with create_flask_app(served, reads).test_client() as client:
             yield client
     finally:
         asyncio.run_coroutine_threadsafe(_settled(), loop).result(5)
@@ -74,7 +74,7 @@ def test_a_key_is_asked_of_its_owner_alone(tmp_path: Path) -> None:
             assert value(client, key).json == {"value": b64(b'"%b"' % key)}
             elsewhere = made.partition(key) % 2
             assert [id_ for id_, _ in made.peers.asked] == ["b2"] * elsewhere
-        counts = made.instances["b1"].serving.counts["orders"]
+        counts = made.instances["b1"].context.counts["orders"]
         assert (counts.found, counts.missed) == (20, 0)
         assert value(client, b"x").status_code == 404
         assert counts.missed == 1
@@ -103,8 +103,8 @@ def test_whoever_does_not_answer_makes_it_unavailable(tmp_path: Path) -> None:
 
 
 def test_before_the_event_loop_runs_it_is_unavailable() -> None:
-    served = serving()
-    with create_pages(served, RawReads(served)).test_client() as client:
+    served = context()
+    with create_flask_app(served, RawReads(served)).test_client() as client:
         answer = value(client, b"k")
         assert (answer.status_code, answer.json["code"]) == (503, "no-topology")
 

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import pytest
 from flask.testing import FlaskClient
 
-from backend.api import raw_reads
-from backend.api.kiqr import FITS, KAFKA
+from backend.http.kiqr import raw_reads
+from backend.http.kiqr.routes import FITS, KAFKA
 from tests.backend.unit.examples import ORDERS, view
 from tests.backend.unit.test_kiqr import asking
 from tests.backend.unit.world import World, world

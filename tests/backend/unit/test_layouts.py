@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.core.codecs import KEY_CODECS, Codec
-from backend.core.layouts import (
+from model.formats.codecs import KEY_CODECS, Codec
+from model.layouts import (
     ALL,
     EntryKey,
     KeyValueLayout,

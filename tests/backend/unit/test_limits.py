@@ -13,16 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.api import partition_runs, partition_scans
-from backend.api.parameters import point_parameters, span_parameters
-from backend.api.representations import chosen
-from backend.core import batch, limits
-from backend.core.batch import parse_batch, parse_members, parse_search
-from backend.core.codecs import KEY_CODECS
-from backend.core.errors import BadRequest
-from backend.core.ranking import Ranking
-from backend.core.scan import PARAMETERS, parse_page, parse_parameters, slices
-from backend.core.times import parse_time
+from backend.http.negotiation import chosen
+from backend.http.parameters import point_parameters, span_parameters
+from backend.queries import key_bodies as batch
+from backend.queries import partition_run as partition_runs
+from backend.queries import partition_scan as partition_scans
+from backend.queries.key_bodies import parse_batch, parse_members, parse_search
+from backend.queries.ranking import Ranking
+from backend.wire.scan import PARAMETERS, parse_page, parse_parameters, slices
+from model import limits
+from model.formats.codecs import KEY_CODECS
+from model.problems import BadRequest
+from model.times import parse_time
 from tests.backend.unit.examples import ORDERS
 from tests.backend.unit.world import World, world
 

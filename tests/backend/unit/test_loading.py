@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from backend.core.errors import StoreClosedError, StoreError
-from backend.core.views import View
-from backend.ingest.facts import TopicFacts
-from backend.ingest.held import Held
-from backend.ingest.opening import open_partition
-from backend.storage.folder import DataFolder
-from backend.storage.partition import StorePartition
+from backend.ingest.recovery import open_partition
+from backend.ingest.store_partitions import PartitionRegistry
+from backend.ingest.topic_metadata import TopicMetadata
+from backend.storage.data_directory import DataDirectory
+from backend.storage.rocksdb_store import RocksDBStore
+from model.problems import StoreClosedError, StoreError
+from model.views import View
 from tests.backend.unit.examples import identity, view
 from tests.backend.unit.store_writer import TUNING
 from tests.backend.unit.test_failing_stores import ingestor_of
@@ -23,15 +23,15 @@ FAR = 1_000_000
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[DataFolder]:
-    folder = DataFolder(tmp_path, TUNING)
+def folder(tmp_path: Path) -> Iterator[DataDirectory]:
+    folder = DataDirectory(tmp_path, TUNING)
     yield folder
     folder.close()
 
 
-def new_store(folder: DataFolder) -> StorePartition:
+def new_store(folder: DataDirectory) -> RocksDBStore:
     store, _ = folder.open("orders", 0)
-    assert isinstance(store, StorePartition)
+    assert isinstance(store, RocksDBStore)
     store.initialise(0, identity(view()))
     return store
 
@@ -40,7 +40,7 @@ def key(n: int) -> bytes:
     return b"\x01key %d" % (n % 700)
 
 
-def write(store: StorePartition, end: int) -> None:
+def write(store: RocksDBStore, end: int) -> None:
     """Each key again and again, every fifth time a delete, up to the position `end`."""
     assert store.position is not None
     while store.position < end:
@@ -59,17 +59,17 @@ def written(end: int) -> dict[bytes, bytes]:
     return {of: b"%d" % n * 40 for of, n in latest.items() if n % 5}
 
 
-def entries(store: StorePartition) -> dict[bytes, bytes]:
+def entries(store: RocksDBStore) -> dict[bytes, bytes]:
     return dict(store.scan(b"\x01", b"\x02"))
 
 
-def lists(store: StorePartition) -> bool:
+def lists(store: RocksDBStore) -> bool:
     """Whether its memtables are lists now, as RocksDB's own log says."""
     said = (store.path / "LOG").read_text()
     return "memtable_factory: VectorRepFactory" in said
 
 
-def test_it_ends_at_the_position(folder: DataFolder) -> None:
+def test_it_ends_at_the_position(folder: DataDirectory) -> None:
     store = new_store(folder)
     store.load(until=20_000)
     write(store, 19_999)
@@ -82,7 +82,7 @@ def test_it_ends_at_the_position(folder: DataFolder) -> None:
     store.close()
 
 
-def test_what_was_there_before_stays(folder: DataFolder) -> None:
+def test_what_was_there_before_stays(folder: DataDirectory) -> None:
     store = new_store(folder)
     write(store, 1_000)
     store.load(until=FAR)
@@ -91,7 +91,7 @@ def test_what_was_there_before_stays(folder: DataFolder) -> None:
 
 
 @pytest.mark.parametrize("how", ["get", "get_many", "scan"])
-def test_a_read_is_right_and_ends_it(folder: DataFolder, how: str) -> None:
+def test_a_read_is_right_and_ends_it(folder: DataDirectory, how: str) -> None:
     store = new_store(folder)
     store.load(until=FAR)
     write(store, 3_500)
@@ -112,7 +112,7 @@ def test_a_read_is_right_and_ends_it(folder: DataFolder, how: str) -> None:
     store.close()
 
 
-def test_closed_while_loading_nothing_is_lost(folder: DataFolder) -> None:
+def test_closed_while_loading_nothing_is_lost(folder: DataDirectory) -> None:
     store = new_store(folder)
     store.load(until=FAR)
     write(store, 3_500)
@@ -128,7 +128,7 @@ def test_closed_while_loading_nothing_is_lost(folder: DataFolder) -> None:
     store.close()
 
 
-def test_a_reader_meanwhile_is_told_and_reads_on(folder: DataFolder) -> None:
+def test_a_reader_meanwhile_is_told_and_reads_on(folder: DataDirectory) -> None:
     """Values that are right, or "closed" while it is opened again; never damage, which is mended
     by a rebuild."""
     store = new_store(folder)
@@ -163,7 +163,7 @@ def test_a_reader_meanwhile_is_told_and_reads_on(folder: DataFolder) -> None:
     store.close()
 
 
-def test_a_read_that_was_cut_off_is_no_damage(folder: DataFolder) -> None:
+def test_a_read_that_was_cut_off_is_no_damage(folder: DataDirectory) -> None:
     """It fails for what was closed, and looks why when all is open again."""
     store = new_store(folder)
     write(store, BATCH)
@@ -176,7 +176,7 @@ def test_a_read_that_was_cut_off_is_no_damage(folder: DataFolder) -> None:
         list(scan)
 
 
-def test_a_scan_under_way_does_no_harm(folder: DataFolder) -> None:
+def test_a_scan_under_way_does_no_harm(folder: DataDirectory) -> None:
     """The database is open as long as somebody iterates: ingest opens the partition later."""
     store = new_store(folder)
     store.load(until=FAR)
@@ -208,12 +208,12 @@ def test_a_scan_under_way_does_no_harm(folder: DataFolder) -> None:
     ids=["far behind", "near", "retention", "memory"],
 )
 def test_one_that_is_far_behind_is_loaded(
-    folder: DataFolder, of: View, end: int, loads: bool
+    folder: DataDirectory, of: View, end: int, loads: bool
 ) -> None:
-    facts = TopicFacts("topic-1", 1, {0: 0}, {0: end}, None, 0.0)
+    facts = TopicMetadata("topic-1", 1, {0: 0}, {0: end}, None, 0.0)
     held, _ = open_partition(folder, of, 0, facts, 10_000)
     store = held.store
-    assert isinstance(store, StorePartition)
+    assert isinstance(store, RocksDBStore)
     in_memory = of.persistence == "memory"
     assert (not in_memory and lists(store)) is loads
     write(store, end)
@@ -222,30 +222,33 @@ def test_one_that_is_far_behind_is_loaded(
     store.close()
 
 
-def test_ingest_settles_what_is_read_also_while_nothing_comes(folder: DataFolder) -> None:
+def test_ingest_settles_what_is_read_also_while_nothing_comes(folder: DataDirectory) -> None:
     of = view()
-    facts, all_held = TopicFacts("topic-1", 1, {0: 0}, {0: FAR}, None, 0.0), Held((of,))
+    facts, all_held = (
+        TopicMetadata("topic-1", 1, {0: 0}, {0: FAR}, None, 0.0),
+        PartitionRegistry((of,)),
+    )
     held, _ = open_partition(folder, of, 0, facts, 10_000)
     all_held.add(held)
     store = held.store
-    assert isinstance(store, StorePartition)
+    assert isinstance(store, RocksDBStore)
     write(store, 1_000)
-    ingestor = ingestor_of(of, folder, all_held)
-    ingestor._expire()
+    ingest_loop = ingestor_of(of, folder, all_held)
+    ingest_loop._expire()
     assert lists(store)
     store.get(key(4))
-    ingestor._expire()
+    ingest_loop._expire()
     assert not lists(store)
     store.close()
 
 
-def test_one_that_answers_already_is_not_loaded(folder: DataFolder) -> None:
+def test_one_that_answers_already_is_not_loaded(folder: DataDirectory) -> None:
     store = new_store(folder)
     write(store, 90_000)
     store.close()
-    facts = TopicFacts("topic-1", 1, {0: 0}, {0: 110_000}, None, 0.0)
+    facts = TopicMetadata("topic-1", 1, {0: 0}, {0: 110_000}, None, 0.0)
     held, reason = open_partition(folder, view("orders"), 0, facts, acceptable_recovery_lag=20_000)
     assert (reason, held.progress.answerable) == (None, True)
-    assert isinstance(held.store, StorePartition)
+    assert isinstance(held.store, RocksDBStore)
     assert not lists(held.store)
     held.store.close()

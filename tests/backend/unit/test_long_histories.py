@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from backend.api import histories
-from backend.api.histories import HISTORIES, Span
-from backend.api.holders import ReadOptions
+from backend.queries import history as histories
+from backend.queries.history import HISTORIES, Span
+from backend.queries.routing import ReadOptions
 from tests.backend.unit.examples import view
 from tests.backend.unit.test_timed_stores import Kept, kept, record
 

@@ -11,18 +11,18 @@ from typing import Any
 import orjson
 import pytest
 
-from backend.api import parameters as known
-from backend.api.histories import HISTORIES
 from backend.api.openapi import openapi
 from backend.api.openapi_parts import CODES
-from backend.api.pages import create_pages
-from backend.api.raw_reads import RawReads
-from backend.core.paths import RESOURCES, Paths
-from backend.core.scan import PARAMETERS
-from backend.core.views import View
-from backend.core.views_toml import RESERVED_SEGMENTS
+from backend.http import parameters as known
+from backend.http.flask_app import create_flask_app
+from backend.http.kiqr.raw_reads import RawReads
+from backend.http.paths import RESOURCES, Paths
+from backend.queries.history import HISTORIES
+from backend.wire.scan import PARAMETERS
+from model.views import View
+from model.views_file import RESERVED_SEGMENTS
 from tests.backend.unit.examples import ORDERS, view
-from tests.backend.unit.fakes import serving
+from tests.backend.unit.fakes import context
 
 BACKEND = Path(__file__).parents[3] / "backend"
 VIEWS = (
@@ -54,8 +54,8 @@ def shape(path: str) -> str:
 
 @pytest.mark.parametrize("kiqr", [True, False])
 def test_every_route_of_flask_is_in_it_and_the_reverse(kiqr: bool) -> None:
-    served = serving(VIEWS)
-    pages = create_pages(served, RawReads(served) if kiqr else None)
+    served = context(VIEWS)
+    pages = create_flask_app(served, RawReads(served) if kiqr else None)
     rules = {
         (shape(rule.rule), method.lower())
         for rule in pages.url_map.iter_rules()

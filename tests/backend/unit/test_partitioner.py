@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from backend.core.partitioner import PARTITIONERS, murmur2, partition_of
-from backend.core.partitioner_batch import murmur2_batch, partitions_of_batch
+from model.partitioner import PARTITIONERS, murmur2, partition_of
+from model.partitioner_numpy import murmur2_batch, partitions_of_batch
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 

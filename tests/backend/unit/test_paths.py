@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.core.errors import BadRequest
-from backend.core.paths import KeyPath, Paths
+from backend.http.paths import KeyPath, Paths
+from model.problems import BadRequest
 from tests.backend.unit.examples import view
 
 VIEWS = {

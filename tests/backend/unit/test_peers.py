@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.api import heartbeats as heartbeats_module
-from backend.api.answer import Answer
-from backend.api.heartbeats import Heartbeats
-from backend.api.peers import MISSED_BY_THE_DEAD, Heartbeat, Peers
-from backend.core.errors import Unavailable
-from backend.core.topology import Epoch, Member, PlacedView, Topology
+from backend.cluster import heartbeats as heartbeats_module
+from backend.cluster.heartbeats import Heartbeats
+from backend.cluster.liveness import MISSED_BY_THE_DEAD, Heartbeat, Peers
+from backend.wire.answer import Answer
+from model.problems import Unavailable
+from model.topology import Epoch, Member, PlacedView, Topology
 from tests.backend.unit.examples import ORDERS
-from tests.backend.unit.fakes import ME, OTHER, serving
+from tests.backend.unit.fakes import ME, OTHER, context
 
 SECRET = "known to the group"
 TEXT = st.text("ab-1é", min_size=1, max_size=5)
@@ -101,7 +101,7 @@ def placed(*holders: tuple[int, ...]) -> Topology:
 
 
 async def beats(line: Line, instance: Any, rounds: int) -> None:
-    await beat(Heartbeats(instance, cast(Any, line)), rounds)
+    await beat(Heartbeats(instance, cast(Any, line), 60.0), rounds)
 
 
 async def beat(heartbeats: Heartbeats, rounds: int = 1) -> None:
@@ -115,7 +115,7 @@ async def beat(heartbeats: Heartbeats, rounds: int = 1) -> None:
 
 
 def test_heartbeats_go_to_holders_of_the_same_partitions_alone() -> None:
-    line, instance = Line(), serving(heartbeat_interval=60)
+    line, instance = Line(), context(heartbeat_interval=60)
     instance.take_topology(placed((0, 1), (2, 1)))
     asyncio.run(beats(line, instance, 1))
     assert line.asked == ["b2"]
@@ -129,14 +129,14 @@ def test_what_is_answered_counts_only_if_it_is_that_members_own(
 ) -> None:
     # all heartbeats within one millisecond: an answer still belongs to one of them
     monkeypatch.setattr(heartbeats_module.time, "time_ns", lambda: 1_800_000_000_000_000_000)
-    line, instance = Line(), serving(heartbeat_interval=60)
+    line, instance = Line(), context(heartbeat_interval=60)
     instance.take_topology(placed((0, 1)))
-    there = serving(instance_id="b2", heartbeat_interval=60)
+    there = context(instance_id="b2", heartbeat_interval=60)
     there.take_topology(placed((0, 1)))
     there.set_state("draining")
 
     async def other(body: bytes) -> Answer:
-        heartbeats = Heartbeats(there, cast(Any, Line()))
+        heartbeats = Heartbeats(there, cast(Any, Line()), 60.0)
         try:
             return heartbeats.answer(body)
         finally:
@@ -153,7 +153,7 @@ def test_what_is_answered_counts_only_if_it_is_that_members_own(
     thread.start()
     try:
         line.answers["b2"] = answered
-        ours = Heartbeats(instance, cast(Any, line))
+        ours = Heartbeats(instance, cast(Any, line), 60.0)
         asyncio.run(beat(ours))
         assert instance.peers.states() == {"b2": "draining"}
         assert there.peers.states() in ({}, {"b1": "starting"}, {"b1": "running"})
@@ -179,7 +179,7 @@ def other_status(loop: asyncio.AbstractEventLoop, other: Any, body: bytes) -> in
 
 @pytest.mark.parametrize("dead", [True, False])
 def test_the_dead_are_asked_last(dead: bool) -> None:
-    instance = serving()
+    instance = context()
     instance.take_topology(placed((1, 2)))
     instance.peers.keep(["b2", "b3"])
     if dead:

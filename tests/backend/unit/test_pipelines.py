@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from backend.core.pipelines import (
+from model.pipelines import (
     FAILED,
     RUNNING,
     STARTING,

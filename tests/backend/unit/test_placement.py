@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from backend.core.topology import NOBODY, Candidate, Epoch, Topology
-from backend.core.views import View
-from backend.membership.placement import place
+from backend.cluster.placement import place
+from model.topology import NOBODY, Epoch, MemberMetadata, Topology
+from model.views import View
 from tests.backend.unit.examples import ORDERS, candidate, view
 
 A, B, C = view("a"), view("b"), view("c")
@@ -191,7 +191,7 @@ COUNTS = st.fixed_dictionaries({v.topic: st.integers(0, 12) for v in VIEWS})
 MEMBERS = st.frozensets(st.sampled_from([f"b{i}" for i in range(6)]), min_size=1)
 
 
-def rejoined(topology: Topology, members: frozenset[str]) -> list[Candidate]:
+def rejoined(topology: Topology, members: frozenset[str]) -> list[MemberMetadata]:
     """These members, each with what the map gave it."""
     return [
         candidate(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.core.progress import ANSWERABLE, CATCHING_UP, Progress
+from model.progress import ANSWERABLE, CATCHING_UP, Progress
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from backend.api import partition_scans, queries
-from backend.core import ranking
-from backend.core.ranking import Best, Ranked, Ranking
+from backend.http.routes import views as queries
+from backend.queries import partition_scan as partition_scans
+from backend.queries import ranking
+from backend.queries.ranking import Best, Ranked, Ranking
 from tests.backend.unit.examples import ORDERS
 from tests.backend.unit.world import World, world
 
@@ -129,7 +130,7 @@ def test_scans_are_counted(tmp_path: Path) -> None:
         for target, kind in (
             ("keys", "page"), ("count", "count"), ("count?exact=true", "count"), ("top?by=n", "top")
         ):  # fmt: skip
-            counts = [each.serving.scans["orders"] for each in made.instances.values()]
+            counts = [each.context.scans["orders"] for each in made.instances.values()]
             looked_at = sum(each.entries for each in counts)
             before = counts[0].asked[kind], counts[0].seconds[kind]
             made.ask(target)
@@ -139,7 +140,7 @@ def test_scans_are_counted(tmp_path: Path) -> None:
             entries = sum(each.entries for each in counts) - looked_at
             assert entries == (0 if target == "count" else 60)
         made.ask("keys", accept="application/x-ndjson")
-        assert made.instances["b1"].serving.scans["orders"].asked["stream"] == 1
+        assert made.instances["b1"].context.scans["orders"].asked["stream"] == 1
 
 
 def test_values_nested_as_deep_as_may_be() -> None:

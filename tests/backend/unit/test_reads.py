@@ -11,18 +11,18 @@ from typing import Any
 import orjson
 import pytest
 
-from backend.api.holders import Elsewhere, Everywhere, ReadOptions
-from backend.api.reads import count_refusal
-from backend.api.serving import ReadCounts
-from backend.core.errors import BadRequest, KeyTooLong, Problem, Unavailable
-from backend.core.partitioner import partition_of
-from backend.core.progress import Progress
-from backend.core.records import ENTRY, entry_head
-from backend.core.topology import NOBODY, Epoch, Topology
-from backend.ingest.facts import TopicFacts
-from backend.ingest.held import HeldPartition
-from backend.storage.folder import DataFolder
-from backend.storage.partition import StorePartition
+from backend.ingest.store_partitions import StorePartition
+from backend.ingest.topic_metadata import TopicMetadata
+from backend.instance_context import ReadCounts
+from backend.queries.point import count_refusal
+from backend.queries.routing import NotOwner, PartitionUnknown, ReadOptions
+from backend.storage.data_directory import DataDirectory
+from backend.storage.rocksdb_store import RocksDBStore
+from model.partitioner import partition_of
+from model.problems import BadRequest, KeyTooLong, Problem, Unavailable
+from model.progress import Progress
+from model.records import ENTRY, entry_head
+from model.topology import NOBODY, Epoch, Topology
 from tests.backend.unit.examples import ORDERS, identity, view
 from tests.backend.unit.fakes import ME, OTHER, Instance
 
@@ -31,14 +31,14 @@ partition = partition_of("murmur2")
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[DataFolder]:
-    folder = DataFolder(tmp_path)
+def folder(tmp_path: Path) -> Iterator[DataDirectory]:
+    folder = DataDirectory(tmp_path)
     yield folder
     folder.close()
 
 
 @pytest.fixture
-def instance(folder: DataFolder) -> Iterator[Instance]:
+def instance(folder: DataDirectory) -> Iterator[Instance]:
     """One partition, held and answerable, of the map's one."""
     instance = Instance(folder, ORDERS)
     instance.place(0)
@@ -121,7 +121,7 @@ def test_how_far_it_is_behind_may_be_unknown(instance: Instance) -> None:
     ],
 )  # fmt: skip
 def test_formats(
-    folder: DataFolder, fields: dict[str, str], key: bytes, value: bytes, body: bytes
+    folder: DataDirectory, fields: dict[str, str], key: bytes, value: bytes, body: bytes
 ) -> None:
     instance = Instance(folder, view(**fields))
     instance.place(0)
@@ -185,12 +185,12 @@ def test_hit_or_miss_nothing_is_said_while_catching_up(instance: Instance, key: 
     assert instance.read(key).status == (200 if key == b"a" else 404)
 
 
-def test_before_there_is_a_map(folder: DataFolder) -> None:
+def test_before_there_is_a_map(folder: DataDirectory) -> None:
     assert Instance(folder, ORDERS).refusal(b"a").code == "no-topology"
 
 
 def test_a_map_without_the_view(instance: Instance) -> None:
-    instance.serving.take_topology(Topology(Epoch(5, 1), (ME,), {}))
+    instance.context.take_topology(Topology(Epoch(5, 1), (ME,), {}))
     assert instance.refusal(b"a").code == "nobody"
 
 
@@ -211,7 +211,7 @@ def test_a_partition_that_is_being_opened(instance: Instance) -> None:
 
 def test_another_instances_partition(instance: Instance) -> None:
     instance.place(1)
-    with pytest.raises(Elsewhere) as elsewhere:
+    with pytest.raises(NotOwner) as elsewhere:
         instance.read(b"a")
     assert elsewhere.value.member == OTHER
 
@@ -230,7 +230,7 @@ def test_each_key_is_looked_for_in_its_own_partition(instance: Instance) -> None
         instance.hold(number, {key: b"1" for key in keys if partition(key, 3) == number})
     for key in keys:
         if partition(key, 3) == 1:
-            with pytest.raises(Elsewhere):
+            with pytest.raises(NotOwner):
                 instance.read(key)
         else:
             answer = instance.read(key)
@@ -255,9 +255,9 @@ def test_a_store_that_cannot_be_read(instance: Instance) -> None:
     store, anew = instance.folder.open("orders", 0)
     assert anew is None
     progress = Progress(3000, 0, True)
-    held = HeldPartition(ORDERS, 0, store, progress, identity(), time.monotonic())
-    instance.serving.held.add(held)
-    assert isinstance(store, StorePartition)
+    held = StorePartition(ORDERS, 0, store, progress, identity(), time.monotonic())
+    instance.context.held.add(held)
+    assert isinstance(store, RocksDBStore)
     codes, said = set(), set()
     for key in values:
         try:
@@ -296,7 +296,7 @@ def test_a_mis_partitioned_record_that_another_instance_saw(instance: Instance) 
     instance.place(0, mis_partitioned=True)
     # a newer record of a key that is here may be in another partition, too
     for key in (b"a", b"b"):
-        assert isinstance(instance.refusal(key), Everywhere)
+        assert isinstance(instance.refusal(key), PartitionUnknown)
 
 
 @pytest.mark.parametrize("told_by", ["map", "facts"])
@@ -307,7 +307,9 @@ def test_after_partitions_were_added(instance: Instance, told_by: str) -> None:
     else:
         instance.place(*[0] * 3, built_partitions=3)
         ends = dict.fromkeys(range(6), 0)
-        instance.serving.watcher.latest["orders"] = TopicFacts("topic-1", 6, ends, ends, None, 0)
+        instance.context.metadata_poller.latest["orders"] = TopicMetadata(
+            "topic-1", 6, ends, ends, None, 0
+        )
     for number in range(6):
         instance.hold(number)
     answered = refused = 0
@@ -327,7 +329,7 @@ def test_after_partitions_were_added(instance: Instance, told_by: str) -> None:
 # Keys
 
 
-def test_keys_that_are_too_long(folder: DataFolder) -> None:
+def test_keys_that_are_too_long(folder: DataDirectory) -> None:
     reads = Instance(folder, ORDERS, max_key_bytes=10).reads
     assert reads.parse_key(b"x" * 10) == b"x" * 10
     assert reads.parse_raw_key(b"x" * 10) == b"x" * 10
@@ -338,7 +340,7 @@ def test_keys_that_are_too_long(folder: DataFolder) -> None:
         assert "11 bytes" in error.value.detail
 
 
-def test_keys_that_are_none_of_the_views(folder: DataFolder) -> None:
+def test_keys_that_are_none_of_the_views(folder: DataDirectory) -> None:
     reads = Instance(folder, view(key="int32")).reads
     assert reads.parse_key(b"-1") == b"\xff" * 4
     assert reads.parse_raw_key(b"\xff" * 4) == b"\xff" * 4

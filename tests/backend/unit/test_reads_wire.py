@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.core.reads_wire import (
+from backend.wire.point_batch import (
     ASK_ALONE,
     Head,
     Item,

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from backend.api.holders import ReadOptions
-from backend.api.representations import chosen
-from backend.api.shell import Shell
-from backend.core.avro import AvroSchema
-from backend.core.errors import NotAcceptable, Unavailable
-from backend.core.views import View
-from backend.storage.folder import DataFolder
+from backend.http.negotiation import chosen
+from backend.http.router import Router
+from backend.queries.routing import ReadOptions
+from backend.storage.data_directory import DataDirectory
+from model.formats.avro.schema import AvroSchema
+from model.problems import NotAcceptable, Unavailable
+from model.views import View
 from tests.backend.unit.avro_examples import ORDER, FakeSchemas, binary, framed
 from tests.backend.unit.examples import view
 from tests.backend.unit.fakes import Instance
@@ -29,8 +29,8 @@ RECORD = {"id": 2**63 - 1, "price": math.nan, "note": None}
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[DataFolder]:
-    folder = DataFolder(tmp_path)
+def folder(tmp_path: Path) -> Iterator[DataDirectory]:
+    folder = DataDirectory(tmp_path)
     yield folder
     folder.close()
 
@@ -84,7 +84,7 @@ def test_avro_is_not_offered_by_others() -> None:
         chosen([(b"accept", b"application/avro")], ALL[:2])
 
 
-def held(folder: DataFolder, of: View, value: bytes, key: bytes = b"a") -> Instance:
+def held(folder: DataDirectory, of: View, value: bytes, key: bytes = b"a") -> Instance:
     instance = Instance(folder, of)
     instance.place(0)
     instance.hold(0, {key: value})
@@ -102,7 +102,7 @@ def held(folder: DataFolder, of: View, value: bytes, key: bytes = b"a") -> Insta
         ("none", b"", b""),
     ],
 )
-def test_the_very_bytes(folder: DataFolder, value: str, raw: bytes, body: bytes) -> None:
+def test_the_very_bytes(folder: DataDirectory, value: str, raw: bytes, body: bytes) -> None:
     instance = held(folder, view(value=value), raw)
     plain, answer = instance.read(b"a"), instance.read(b"a", OCTETS)
     assert (answer.status, answer.body) == (200, body)
@@ -117,7 +117,7 @@ def test_the_very_bytes(folder: DataFolder, value: str, raw: bytes, body: bytes)
     instance.close()
 
 
-def test_bare_avro(folder: DataFolder) -> None:
+def test_bare_avro(folder: DataDirectory) -> None:
     of = view(value="avro", value_schema=json.dumps(ORDER))
     raw = binary(ORDER, RECORD)
     instance = held(folder, of, raw)
@@ -135,7 +135,7 @@ def test_bare_avro(folder: DataFolder) -> None:
     instance.close()
 
 
-def test_framed_avro(folder: DataFolder) -> None:
+def test_framed_avro(folder: DataDirectory) -> None:
     schemas = FakeSchemas()
     of = replace(view(value="avro", value_schema="confluent"), schemas=schemas)
     raw = framed(7, ORDER, RECORD)
@@ -152,7 +152,7 @@ def test_framed_avro(folder: DataFolder) -> None:
     instance.close()
 
 
-def test_avro_keys(folder: DataFolder) -> None:
+def test_avro_keys(folder: DataDirectory) -> None:
     schema = {"type": "record", "name": "K", "fields": [{"name": "n", "type": "long"}]}
     of = view(key="avro", key_schema=json.dumps(schema))
     key = binary(schema, {"n": 2**60})
@@ -166,7 +166,7 @@ def test_avro_keys(folder: DataFolder) -> None:
 # through the shell
 
 
-def asked(shell: Shell, path: str, method: str = "GET", **headers: str) -> tuple[int, Any, bytes]:
+def asked(shell: Router, path: str, method: str = "GET", **headers: str) -> tuple[int, Any, bytes]:
     sent: list[Any] = []
     path, _, query = path.partition("?")
     scope = {
@@ -187,11 +187,11 @@ def asked(shell: Shell, path: str, method: str = "GET", **headers: str) -> tuple
     return sent[0]["status"], dict(sent[0]["headers"]), sent[1]["body"]
 
 
-def test_a_request(folder: DataFolder) -> None:
+def test_a_request(folder: DataDirectory) -> None:
     of = view(value="avro", value_schema=json.dumps(ORDER))
     raw = binary(ORDER, RECORD)
     instance = held(folder, of, raw)
-    shell = Shell(instance.serving, None)  # type: ignore[arg-type]
+    shell = Router(instance.context, None)  # type: ignore[arg-type]
     path = "/views/orders/keys/a"
     status, headers, body = asked(shell, path, accept="application/avro")
     assert (status, body, headers[b"content-length"]) == (200, raw, b"%d" % len(raw))
@@ -215,7 +215,7 @@ def test_a_request(folder: DataFolder) -> None:
     instance.close()
 
 
-def test_a_framed_key_is_given_by_its_bytes(folder: DataFolder) -> None:
+def test_a_framed_key_is_given_by_its_bytes(folder: DataDirectory) -> None:
     import base64
 
     of = replace(
@@ -223,7 +223,7 @@ def test_a_framed_key_is_given_by_its_bytes(folder: DataFolder) -> None:
     )
     key = framed(7, "long", 5)
     instance = held(folder, of, b"1", key)
-    shell = Shell(instance.serving, None)  # type: ignore[arg-type]
+    shell = Router(instance.context, None)  # type: ignore[arg-type]
 
     def status(raw: bytes) -> tuple[int, str]:
         text = base64.urlsafe_b64encode(raw).decode()
@@ -240,7 +240,7 @@ def test_a_framed_key_is_given_by_its_bytes(folder: DataFolder) -> None:
     instance.close()
 
 
-def test_a_schema_that_the_registry_has_lost(folder: DataFolder) -> None:
+def test_a_schema_that_the_registry_has_lost(folder: DataDirectory) -> None:
     of = replace(view(value="avro", value_schema="confluent"), schemas=FakeSchemas(id7=None))
     instance = held(folder, of, framed(7, ORDER, RECORD))
     with pytest.raises(Unavailable, match="knows no schema"):

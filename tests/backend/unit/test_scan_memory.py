@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
-from backend.api.queries import Queries
-from backend.core.paths import Paths
-from backend.core.records import ENTRY, entry_head
-from backend.storage.folder import DataFolder
+from backend.http.paths import Paths
+from backend.http.routes.views import ViewRoutes
+from backend.storage.data_directory import DataDirectory
 from backend.storage.options import Tuning
+from model.records import ENTRY, entry_head
 from tests.backend.unit.examples import ORDERS
 from tests.backend.unit.fakes import Instance
 
@@ -49,7 +49,7 @@ def _fill(instance: Instance) -> None:
             store.write(batch, ENTRIES)
 
 
-async def _stream(queries: Queries, query: bytes = b"") -> int:
+async def _stream(queries: ViewRoutes, query: bytes = b"") -> int:
     """How many lines came."""
     lines = 0
 
@@ -71,10 +71,10 @@ async def _stream(queries: Queries, query: bytes = b"") -> int:
 
 
 def _main(root: Path) -> None:
-    instance = Instance(DataFolder(root, TUNING), ORDERS)
+    instance = Instance(DataDirectory(root, TUNING), ORDERS)
     instance.place(*[0] * PARTITIONS)
     _fill(instance)
-    queries = Queries(instance.serving, Paths([ORDERS]), {"orders": instance.reads})
+    queries = ViewRoutes(instance.context, Paths([ORDERS]), {"orders": instance.reads})
     queries.start(cast(Any, None))
     asyncio.run(_stream(queries, b"to=customer-0020000"))  # what is needed once, and the caches
     Path("/proc/self/clear_refs").write_text("5")  # peaks begin anew; see proc(5)

@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.core.errors import BadRequest
-from backend.core.limits import MOST_JSON_PARTS
-from backend.core.scan import ALLOW, NEVER, Part, Query
-from backend.core.scan_wire import (
+from backend.wire.scan import ALLOW, NEVER, Query, ScanResponse
+from backend.wire.scan_codec import (
     COUNT,
     ENTRIES,
     ESTIMATE,
@@ -20,15 +18,17 @@ from backend.core.scan_wire import (
     RAW,
     ROWS,
     TOP,
-    Ask,
-    check_part,
-    decode_ask,
-    decode_part,
-    encode_ask,
-    encode_part,
+    ScanRequest,
+    check_response,
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
     pack,
     unpack,
 )
+from model.limits import MOST_JSON_PARTS
+from model.problems import BadRequest
 
 texts = st.text(max_size=5)
 numbers = st.none() | st.integers(-(2**63), 2**63 - 1)
@@ -40,7 +40,7 @@ queries = st.builds(
 
 
 @st.composite
-def questions(draw: st.DrawFn) -> tuple[Ask, list[int], bytes | None]:
+def questions(draw: st.DrawFn) -> tuple[ScanRequest, list[int], bytes | None]:
     """What instances ask: counts and rankings are of one partition."""
     total = draw(st.integers(1, 99))
     what = draw(st.sampled_from((ROWS, COUNT, ESTIMATE, TOP, RAW, ENTRIES)))
@@ -48,7 +48,7 @@ def questions(draw: st.DrawFn) -> tuple[Ask, list[int], bytes | None]:
     partitions = st.lists(st.integers(0, total - 1), min_size=1, max_size=most, unique=True)
     limit = draw(st.integers(0 if what in (COUNT, ESTIMATE) else 1, MOST_ROWS))
     of = draw(texts), draw(texts), total, what, draw(queries), limit
-    ask = Ask(*of, draw(st.none() | texts), draw(st.booleans()))
+    ask = ScanRequest(*of, draw(st.none() | texts), draw(st.booleans()))
     return ask, draw(partitions), draw(st.none() | stored_keys)
 
 
@@ -56,7 +56,7 @@ rows = st.lists(
     st.tuples(st.binary(max_size=9), st.binary(min_size=16, max_size=16), st.binary(max_size=9))
 )
 parts = st.builds(
-    Part,
+    ScanResponse,
     rows,
     st.none() | st.binary(max_size=9),
     st.integers(0, 2**40),
@@ -69,13 +69,13 @@ parts = st.builds(
 
 
 @given(questions())
-def test_questions(question: tuple[Ask, list[int], bytes | None]) -> None:
-    assert decode_ask(encode_ask(*question)) == question
+def test_questions(question: tuple[ScanRequest, list[int], bytes | None]) -> None:
+    assert decode_request(encode_request(*question)) == question
 
 
 def body_with(**changes: object) -> bytes:
     """A valid question with other values; those of `query` by the name `query_…`."""
-    fields = orjson.loads(encode_ask(Ask("v", "h", 4, ROWS, Query(), 10), [0, 3], None))
+    fields = orjson.loads(encode_request(ScanRequest("v", "h", 4, ROWS, Query(), 10), [0, 3], None))
     for name, value in changes.items():
         within, _, rest = name.partition("query_")
         if rest:
@@ -105,19 +105,21 @@ def body_with(**changes: object) -> bytes:
 )  # fmt: skip
 def test_what_no_instance_asks_is_refused(changes: dict[str, object]) -> None:
     with pytest.raises((ValueError, BadRequest)):
-        decode_ask(body_with(**changes))
+        decode_request(body_with(**changes))
 
 
 def test_a_question_is_refused_by_its_size_before_it_is_parsed() -> None:
     with pytest.raises(BadRequest) as error:
-        decode_ask(body_with(partitions=[[]] * 1_000_000))
+        decode_request(body_with(partitions=[[]] * 1_000_000))
     assert error.value.more["limit"] == MOST_JSON_PARTS
 
 
 def test_an_instance_from_before_stale_never_understands_all_other_questions() -> None:
     known = {"low", "high", "backwards", "first", "last", "stale_allowed"}
     told = {
-        stale: orjson.loads(encode_ask(Ask("v", "h", 1, ROWS, Query(stale=stale)), [0], None))
+        stale: orjson.loads(
+            encode_request(ScanRequest("v", "h", 1, ROWS, Query(stale=stale)), [0], None)
+        )
         for stale in (None, ALLOW, NEVER)
     }
     assert told[None]["query"].keys() == told[ALLOW]["query"].keys() == known
@@ -126,8 +128,8 @@ def test_an_instance_from_before_stale_never_understands_all_other_questions() -
 
 
 @given(parts)
-def test_answers(part: Part) -> None:
-    assert decode_part(encode_part(part)) == part
+def test_answers(part: ScanResponse) -> None:
+    assert decode_response(encode_response(part)) == part
 
 
 @given(st.lists(st.binary(max_size=9)))
@@ -136,17 +138,17 @@ def test_lists(strings: list[bytes]) -> None:
 
 
 @given(parts, st.data())
-def test_an_answer_that_was_cut_off(part: Part, data: st.DataObject) -> None:
-    body = encode_part(part)
+def test_an_answer_that_was_cut_off(part: ScanResponse, data: st.DataObject) -> None:
+    body = encode_response(part)
     with pytest.raises(ValueError):  # noqa: PT011
-        decode_part(body[: data.draw(st.integers(0, len(body) - 1))])
+        decode_response(body[: data.draw(st.integers(0, len(body) - 1))])
     with pytest.raises(ValueError):  # noqa: PT011
-        decode_part(body + b"x")
+        decode_response(body + b"x")
 
 
 @given(st.binary(max_size=40))
 def test_garbage(body: bytes) -> None:
-    for decode in (decode_ask, decode_part):
+    for decode in (decode_request, decode_response):
         with pytest.raises(ValueError):  # noqa: PT011
             decode(body)
     with suppress(ValueError):
@@ -161,19 +163,19 @@ def test_more_strings_than_were_asked_for_are_refused() -> None:
 
 
 def test_an_answer_must_be_one_to_the_question() -> None:
-    forwards = Ask("v", "h", 4, ROWS, Query(), 2)
-    backwards = Ask("v", "h", 4, ROWS, Query(backwards=True), 2)
+    forwards = ScanRequest("v", "h", 4, ROWS, Query(), 2)
+    backwards = ScanRequest("v", "h", 4, ROWS, Query(backwards=True), 2)
     row = (b"\x01k", bytes(16), b"1")
-    check_part(Part([row, row], b"\x01k"), forwards, [0], b"\x01j")
-    check_part(Part([row, row], b"\x01i"), backwards, [0], b"\x01j")
-    check_part(Part(missing={0: "not-here"}), forwards, [0], b"\x01j")
+    check_response(ScanResponse([row, row], b"\x01k"), forwards, [0], b"\x01j")
+    check_response(ScanResponse([row, row], b"\x01i"), backwards, [0], b"\x01j")
+    check_response(ScanResponse(missing={0: "not-here"}), forwards, [0], b"\x01j")
     for ask, part in (
-        (forwards, Part([row] * 3)),
-        (forwards, Part(reached=b"\x01j")),
-        (forwards, Part(reached=b"\x01i")),
-        (backwards, Part(reached=b"\x01k")),
-        (forwards, Part(missing={1: "not-here"})),
-        (Ask("v", "h", 4, COUNT), Part([row])),
+        (forwards, ScanResponse([row] * 3)),
+        (forwards, ScanResponse(reached=b"\x01j")),
+        (forwards, ScanResponse(reached=b"\x01i")),
+        (backwards, ScanResponse(reached=b"\x01k")),
+        (forwards, ScanResponse(missing={1: "not-here"})),
+        (ScanRequest("v", "h", 4, COUNT), ScanResponse([row])),
     ):
         with pytest.raises(ValueError, match="an answer"):
-            check_part(part, ask, [0], b"\x01j")
+            check_response(part, ask, [0], b"\x01j")

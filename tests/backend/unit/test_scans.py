@@ -16,9 +16,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from backend.api import partition_scans, queries
-from backend.core.scan import Query
-from backend.core.scan_wire import ROWS, Ask, encode_ask
+from backend.http.routes import views as queries
+from backend.queries import partition_scan as partition_scans
+from backend.wire.scan import Query
+from backend.wire.scan_codec import ROWS, ScanRequest, encode_request
 from tests.backend.unit.examples import ORDERS, view
 from tests.backend.unit.world import NDJSON, PARTITIONS, World, numbered, world
 
@@ -239,8 +240,8 @@ def test_large_values_make_short_pages(orders: World, monkeypatch: pytest.Monkey
 
 
 def _rows(made: World, partitions: list[int], limit: int) -> bytes:
-    ask = Ask(made.view.name, made.view.hash, PARTITIONS, ROWS, Query(), limit)
-    return encode_ask(ask, partitions, None)
+    ask = ScanRequest(made.view.name, made.view.hash, PARTITIONS, ROWS, Query(), limit)
+    return encode_request(ask, partitions, None)
 
 
 def test_a_key_in_two_partitions_is_its_newest_record(orders: World) -> None:
@@ -332,8 +333,8 @@ def test_a_partition_that_moves_under_a_stream(
         nonlocal moved
         if not moved:
             moved = True
-            orders.instances["b2"].serving.held.remove(orders.held[3])
-            orders.instances["b1"].serving.held.add(orders.held[3])
+            orders.instances["b2"].context.held.remove(orders.held[3])
+            orders.instances["b1"].context.held.add(orders.held[3])
             orders.place(0, 1, 0, 0)
 
     said = orders.ask("keys", "b2", accept=NDJSON, on_chunk=move)

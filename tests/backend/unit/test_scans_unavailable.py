@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from backend.core.errors import StoreError
-from backend.core.topology import NOBODY
-from backend.ingest.facts import TopicFacts
+from backend.ingest.topic_metadata import TopicMetadata
+from model.problems import StoreError
+from model.topology import NOBODY
 from tests.backend.unit.examples import ORDERS
 from tests.backend.unit.world import NDJSON, World, numbered, world
 
@@ -55,12 +55,12 @@ def test_only_what_failed_is_asked_again(tmp_path: Path) -> None:
 
 def test_a_partition_that_nobody_holds(orders: World) -> None:
     orders.place(0, 1, 0, NOBODY)
-    orders.instances["b2"].serving.held.remove(orders.held[3])
+    orders.instances["b2"].context.held.remove(orders.held[3])
     assert orders.code("keys", 503) == "nobody"
 
 
 def test_a_partition_that_moved_before_the_map_says_so(orders: World) -> None:
-    orders.instances["b2"].serving.held.remove(orders.held[3])
+    orders.instances["b2"].context.held.remove(orders.held[3])
     orders.place(0, 1, 0, 0)
     orders.instances["b2"].place(0, 1, 0, 1)
     assert orders.code("keys", 503) == "catching-up", "b1 opens it"
@@ -85,13 +85,13 @@ def test_a_store_that_is_let_go_under_the_scan(
 ) -> None:
     """What RocksDB still gives of it then may be old already."""
     orders.put_all(numbered(entries))
-    held, serving = orders.held[partition], orders.owner(partition).serving
+    held, context = orders.held[partition], orders.owner(partition).context
     store, scan = held.store, held.store.scan
 
     def scan_then_close(*bounds: Any) -> Any:
         for number, found in enumerate(scan(*bounds)):
             if number == 100:
-                serving.held.remove(held)
+                context.held.remove(held)
                 store.close()
             yield found
 
@@ -118,13 +118,13 @@ def test_after_partitions_were_added(orders: World, told_by: str) -> None:
         orders.place(0, 1, 0, 1, built_partitions=3)
     else:
         ends = dict.fromkeys(range(6), 0)
-        watcher = orders.instances[told_by[-2:]].serving.watcher
-        watcher.latest["orders"] = TopicFacts("topic-1", 6, ends, ends, None, 0)
+        metadata_poller = orders.instances[told_by[-2:]].context.metadata_poller
+        metadata_poller.latest["orders"] = TopicMetadata("topic-1", 6, ends, ends, None, 0)
     for target in ("keys", "count?exact=true", "top?by=n"):
         assert orders.code(target, 503) == "repartitioned"
 
 
 def test_another_definition_of_the_view(orders: World) -> None:
-    serving = orders.instances["b2"].serving
-    serving.views["orders"] = replace(ORDERS, retention=5)
+    context = orders.instances["b2"].context
+    context.views["orders"] = replace(ORDERS, retention=5)
     assert orders.code("keys", 503) == "not-here"

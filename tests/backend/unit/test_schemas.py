@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from backend.core.avro import AvroSchema
-from backend.core.avro_codecs import SchemaNotYet
-from backend.ingest import schemas as module
-from backend.ingest.schemas import Registry, SchemaFolder, Schemas, Unanswered
+from backend.ingest import schema_registry as module
+from backend.ingest.schema_registry import Registry, SchemaCache, SchemaFolder, Unanswered
 from local.ports import free_ports
 from local.waiting import wait_until
+from model.formats.avro.codecs import SchemaNotYet
+from model.formats.avro.schema import AvroSchema
 from tests.backend.unit.avro_examples import ORDER, FakeRegistry, binary, registry
 
 
@@ -32,10 +32,10 @@ class Started:
     """Schemas that are stopped with the test."""
 
     def __init__(self) -> None:
-        self.all: list[Schemas] = []
+        self.all: list[SchemaCache] = []
 
-    def __call__(self, source: Any) -> Schemas:
-        self.all.append(Schemas(source))
+    def __call__(self, source: Any) -> SchemaCache:
+        self.all.append(SchemaCache(source))
         self.all[-1].start()
         return self.all[-1]
 
@@ -48,7 +48,7 @@ def started(quick: None) -> Iterator[Started]:
         each.stop()
 
 
-def found(schemas: Schemas, schema_id: int) -> AvroSchema | str:
+def found(schemas: SchemaCache, schema_id: int) -> AvroSchema | str:
     """The schema, or why there is none, once it is told."""
 
     def ask() -> AvroSchema | str | None:
@@ -199,7 +199,7 @@ def test_more_are_asked_for_than_are_noted(
 ) -> None:
     """Whoever waits for one asks again: it is not forgotten."""
     monkeypatch.setattr(module, "_KEPT", 1)
-    schemas = Schemas(Registry(running.url))
+    schemas = SchemaCache(Registry(running.url))
     waiting = []
     for schema_id in (1, 2, 3):
         running.add(schema_id, "int")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.api.answerers import MOST_NAMED, Answerers, roles_said
+from backend.queries.served_by import MOST_NAMED, ServedBy, roles_said
 from tests.backend.unit.cluster import Cluster
 from tests.backend.unit.examples import ORDERS
 from tests.reference import Record
@@ -109,7 +109,7 @@ def test_of_a_history_that_may_be_anywhere_all(tmp_path: Path) -> None:
 
 
 def test_of_many_not_all_are_named_but_all_are_counted() -> None:
-    answerers = Answerers()
+    answerers = ServedBy()
     assert answerers.headers("b1") == []
     for n in range(40):
         answerers.add(f"b{n:02}", ["active"])
@@ -123,7 +123,7 @@ def test_of_many_not_all_are_named_but_all_are_counted() -> None:
 
 
 def test_what_another_instance_says_is_a_role_or_nothing() -> None:
-    answerers = Answerers()
+    answerers = ServedBy()
     answerers.add("b2", roles_said([(b"served-by", b"b2; active, b2;standby, b2; x\r\ny: z")]))
     answerers.add("b3", roles_said([(b"content-type", b"application/json")]))
     [(_, value)] = answerers.headers("b1")

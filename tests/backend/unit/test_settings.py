@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from backend.core.errors import ConfigurationError
 from backend.settings import Settings, load_settings
+from model.problems import ConfigurationError
 
 
 @pytest.fixture(autouse=True)

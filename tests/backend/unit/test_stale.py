@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from backend.api.answer import Answer
-from backend.core.errors import BadRequest
-from backend.core.topology import ACTIVE, STANDBY
+from backend.wire.answer import Answer
+from model.problems import BadRequest
+from model.topology import ACTIVE, STANDBY
 from tests.backend.unit.cluster import Cluster
 from tests.backend.unit.examples import ORDERS, view
 from tests.backend.unit.world import NDJSON, PARTITIONS, Said, World, numbered, world

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from backend.core.topology import NOBODY, Candidate, Epoch, Topology
-from backend.membership.placement import Policy, place
+from backend.cluster.placement import Policy, place
+from model.topology import NOBODY, Epoch, MemberMetadata, Topology
 from tests.backend.unit.examples import candidate, view
 
 ONE = Policy(standby_replicas=1, acceptable_recovery_lag=100)
@@ -37,7 +37,7 @@ def holding(
     behind: int = 0,
     ready: bool = True,
     rack: str = "",
-) -> Candidate:
+) -> MemberMetadata:
     """A member that holds these, each `behind` offset 1000."""
     both = (*active, *standby)
     return candidate(
@@ -176,7 +176,7 @@ class Simulation:
         self.topology = Topology()
         self.end = 1_000
 
-    def candidates(self) -> list[Candidate]:
+    def candidates(self) -> list[MemberMetadata]:
         found = []
         roles = self.roles()
         for id_, instance in self.instances.items():
@@ -217,7 +217,7 @@ class Simulation:
                 instance.positions[name] = {p: known.get(p, 0) for p in held}
                 instance.ready[name] = instance.ready.get(name, set()) & held
 
-    def check(self, before: Topology, after: Topology, members: list[Candidate]) -> None:
+    def check(self, before: Topology, after: Topology, members: list[MemberMetadata]) -> None:
         assert after.epoch > before.epoch
         by_id = {c.member.id: c for c in members}
         lag = self.policy.acceptable_recovery_lag

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from rocksdict import WriteBatch
 
-from backend.core.errors import ConfigurationError, StoreClosedError, StoreError
-from backend.core.records import IDENTITY_KEY, POSITION_KEY
-from backend.storage.folder import DataFolder
-from backend.storage.partition import StorePartition
+from backend.storage.data_directory import DataDirectory
+from backend.storage.rocksdb_store import RocksDBStore
+from model.problems import ConfigurationError, StoreClosedError, StoreError
+from model.records import IDENTITY_KEY, POSITION_KEY
 from tests.backend.unit.examples import identity
 from tests.backend.unit.store_writer import KEYS, TUNING, batch_end, entries_at
 
@@ -22,13 +22,13 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[DataFolder]:
-    folder = DataFolder(tmp_path / "data", TUNING)
+def folder(tmp_path: Path) -> Iterator[DataDirectory]:
+    folder = DataDirectory(tmp_path / "data", TUNING)
     yield folder
     folder.close()
 
 
-def opened(folder: DataFolder) -> StorePartition:
+def opened(folder: DataDirectory) -> RocksDBStore:
     store, anew = folder.open("orders", 0)
     assert anew is None
     return store
@@ -39,7 +39,7 @@ def value_of(i: int) -> bytes:
     return random.Random(i).randbytes(100)
 
 
-def filled(folder: DataFolder, entries: int = 3000) -> StorePartition:
+def filled(folder: DataDirectory, entries: int = 3000) -> RocksDBStore:
     store = opened(folder)
     store.initialise(0, identity())
     batch = store.new_batch()
@@ -49,13 +49,13 @@ def filled(folder: DataFolder, entries: int = 3000) -> StorePartition:
     return store
 
 
-def test_a_new_one_is_empty(folder: DataFolder) -> None:
+def test_a_new_one_is_empty(folder: DataDirectory) -> None:
     store = opened(folder)
     assert (store.position, store.identity, store.get(b"\x01a")) == (None, None, None)
     store.close()
 
 
-def test_a_batch_and_its_position(folder: DataFolder) -> None:
+def test_a_batch_and_its_position(folder: DataDirectory) -> None:
     store = opened(folder)
     store.initialise(7, identity())
     batch = store.new_batch()
@@ -78,7 +78,7 @@ def test_a_batch_and_its_position(folder: DataFolder) -> None:
 
 
 def test_the_position_is_in_the_batch_itself(
-    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+    folder: DataDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What RocksDB gets is one write: entries, position and identity."""
     store = filled(folder, 1)
@@ -97,7 +97,7 @@ def test_the_position_is_in_the_batch_itself(
     store.close()
 
 
-def test_a_write_that_fails_changes_nothing(folder: DataFolder) -> None:
+def test_a_write_that_fails_changes_nothing(folder: DataDirectory) -> None:
     store = filled(folder, 1)
     store.close()
     batch = store.new_batch()
@@ -107,7 +107,7 @@ def test_a_write_that_fails_changes_nothing(folder: DataFolder) -> None:
     assert (store.position, store.identity) == (1, identity())
 
 
-def test_touch_notes_the_time_and_nothing_else(folder: DataFolder) -> None:
+def test_touch_notes_the_time_and_nothing_else(folder: DataDirectory) -> None:
     store = filled(folder, 5)
     store.touch(777)
     store.close()
@@ -116,7 +116,7 @@ def test_touch_notes_the_time_and_nothing_else(folder: DataFolder) -> None:
     store.close()
 
 
-def test_one_that_was_there_already_is_opened_with_all_of_the_tuning(folder: DataFolder) -> None:
+def test_one_that_was_there_already_is_opened_with_all_of_the_tuning(folder: DataDirectory) -> None:
     filled(folder).close()
     store = opened(folder)
     cache = folder._memory.cache
@@ -134,7 +134,7 @@ def test_one_that_was_there_already_is_opened_with_all_of_the_tuning(folder: Dat
     store.close()
 
 
-def test_a_closed_one_says_so(folder: DataFolder) -> None:
+def test_a_closed_one_says_so(folder: DataDirectory) -> None:
     store = filled(folder, 3)
     assert store.get(b"\x011") is not None
     assert store.size() > 0
@@ -146,7 +146,7 @@ def test_a_closed_one_says_so(folder: DataFolder) -> None:
     assert (store.size(), store.entries()) == (0, 0)
 
 
-def test_readers_may_read_while_it_is_closed(folder: DataFolder) -> None:
+def test_readers_may_read_while_it_is_closed(folder: DataDirectory) -> None:
     store = filled(folder)
     ends: list[BaseException] = []
     reading = threading.Barrier(3)
@@ -184,7 +184,7 @@ def test_killed_in_the_middle_of_writing(tmp_path: Path, load: list[str]) -> Non
                 said = int(writer.stdout.readline())
             writer.kill()
             said = max([said, *map(int, writer.stdout.read().split())])
-        folder = DataFolder(root, TUNING)
+        folder = DataDirectory(root, TUNING)
         store, anew = folder.open("orders", 0)
         assert anew is None
         assert store.position is not None
@@ -230,7 +230,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 def test_a_damaged_one_is_kept_aside_and_begun_anew(
-    folder: DataFolder, damage: Callable[[Path], object]
+    folder: DataDirectory, damage: Callable[[Path], object]
 ) -> None:
     filled(folder).close()
     path = folder.path("orders", 0)
@@ -251,7 +251,7 @@ def test_a_damaged_one_is_kept_aside_and_begun_anew(
     assert folder.held() == {"orders": [0]}
 
 
-def test_without_its_name_file_it_is_empty(folder: DataFolder) -> None:
+def test_without_its_name_file_it_is_empty(folder: DataDirectory) -> None:
     """RocksDB begins anew by itself where there is no CURRENT: nothing old may shine through."""
     filled(folder).close()
     (folder.path("orders", 0) / "CURRENT").unlink()
@@ -270,7 +270,9 @@ def test_without_its_name_file_it_is_empty(folder: DataFolder) -> None:
         (IDENTITY_KEY, b'{"of": "another version"}'),
     ],
 )
-def test_notes_that_cannot_be_read_are_damage(folder: DataFolder, key: bytes, value: bytes) -> None:
+def test_notes_that_cannot_be_read_are_damage(
+    folder: DataDirectory, key: bytes, value: bytes
+) -> None:
     store = filled(folder)
     batch = store.new_batch()
     batch.put(key, value)
@@ -282,7 +284,7 @@ def test_notes_that_cannot_be_read_are_damage(folder: DataFolder, key: bytes, va
     store.close()
 
 
-def test_of_those_kept_aside_the_last_is_kept(folder: DataFolder) -> None:
+def test_of_those_kept_aside_the_last_is_kept(folder: DataDirectory) -> None:
     for round_ in range(3):
         store, anew = folder.open("orders", 0)
         assert (anew is not None) == (round_ > 0)
@@ -295,7 +297,7 @@ def test_of_those_kept_aside_the_last_is_kept(folder: DataFolder) -> None:
     assert (aside / "round-2").exists()
 
 
-def test_one_that_is_open_already_is_not_taken_for_damaged(folder: DataFolder) -> None:
+def test_one_that_is_open_already_is_not_taken_for_damaged(folder: DataDirectory) -> None:
     store = filled(folder)
     with pytest.raises(Exception, match=r"[Ll]ock"):
         folder.open("orders", 0)
@@ -304,7 +306,7 @@ def test_one_that_is_open_already_is_not_taken_for_damaged(folder: DataFolder) -
     store.close()
 
 
-def test_flipped_bytes_are_told_and_never_answered(folder: DataFolder) -> None:
+def test_flipped_bytes_are_told_and_never_answered(folder: DataDirectory) -> None:
     filled(folder).close()
     table = one(folder.path("orders", 0), "*.sst")
     for at in range(table.stat().st_size // 3, table.stat().st_size // 2, 3000):
@@ -324,7 +326,7 @@ def test_flipped_bytes_are_told_and_never_answered(folder: DataFolder) -> None:
 # The folder
 
 
-def test_delete(folder: DataFolder) -> None:
+def test_delete(folder: DataDirectory) -> None:
     filled(folder).close()
     other, _ = folder.open("orders", 1)
     other.close()
@@ -338,17 +340,17 @@ def test_delete(folder: DataFolder) -> None:
     store.close()
 
 
-def test_what_a_crash_left_half_deleted_is_deleted(folder: DataFolder) -> None:
+def test_what_a_crash_left_half_deleted_is_deleted(folder: DataDirectory) -> None:
     filled(folder).close()
     folder.path("orders", 0).rename(folder.root / "orders" / "0.deleted-123")
     folder.close()
-    again = DataFolder(folder.root)
+    again = DataDirectory(folder.root)
     assert list((folder.root / "orders").iterdir()) == []
     assert again.held() == {}
     folder._lock = again._lock
 
 
-def test_what_is_held(folder: DataFolder) -> None:
+def test_what_is_held(folder: DataDirectory) -> None:
     for view, partition in (("orders", 0), ("orders", 11), ("lock", 2)):
         folder.open(view, partition)[0].close()
     folder.set_aside("orders", 0)
@@ -356,12 +358,12 @@ def test_what_is_held(folder: DataFolder) -> None:
     assert held == {"orders": [11], "lock": [2]}
 
 
-def test_a_folder_is_one_processs(folder: DataFolder) -> None:
+def test_a_folder_is_one_processs(folder: DataDirectory) -> None:
     script = (
         "import sys, pathlib\n"
-        "from backend.core.errors import ConfigurationError\n"
-        "from backend.storage.folder import DataFolder\n"
-        "try: DataFolder(pathlib.Path(sys.argv[1]))\n"
+        "from model.problems import ConfigurationError\n"
+        "from backend.storage.data_directory import DataDirectory\n"
+        "try: DataDirectory(pathlib.Path(sys.argv[1]))\n"
         "except ConfigurationError as e: sys.exit(str(e))\n"
     )
     command = [sys.executable, "-c", script, str(folder.root)]
@@ -370,7 +372,7 @@ def test_a_folder_is_one_processs(folder: DataFolder) -> None:
     assert "is in use by another instance" in refused.stderr
     assert "QUERYABLE_DATA_DIR" in refused.stderr
     with pytest.raises(ConfigurationError, match="in use"):
-        DataFolder(folder.root)
+        DataDirectory(folder.root)
 
 
 @pytest.mark.parametrize(
@@ -385,7 +387,7 @@ def test_a_folder_is_one_processs(folder: DataFolder) -> None:
 def test_a_folder_that_cannot_be_written(tmp_path: Path, place: Callable[[Path], Path]) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigurationError) as error:
-        DataFolder(place(tmp_path))
+        DataDirectory(place(tmp_path))
     assert str(error.value).startswith(f"the data folder {place(tmp_path)} cannot be written: ")
     assert "QUERYABLE_DATA_DIR" in str(error.value)
 
@@ -393,7 +395,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, place: Callable[[Path],
 @pytest.mark.parametrize("where", [0.02, 0.5, 0.9])
 @pytest.mark.parametrize("backwards", [False, True])
 def test_a_scan_over_damage_fails_and_never_ends_early(
-    folder: DataFolder, where: float, backwards: bool
+    folder: DataDirectory, where: float, backwards: bool
 ) -> None:
     store = filled(folder)
     store.close()

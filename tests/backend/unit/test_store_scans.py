@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from backend.storage.folder import DataFolder
+from backend.storage.data_directory import DataDirectory
 
 _SCAN = """
 import os, sys
 from pathlib import Path
-from backend.storage.folder import DataFolder
-folder = DataFolder(Path(sys.argv[1]))
+from backend.storage.data_directory import DataDirectory
+folder = DataDirectory(Path(sys.argv[1]))
 store, _ = folder.open("v", 0)
 batch = store.new_batch()
 for number in range(3000):
@@ -35,7 +35,7 @@ def test_a_scan_is_whole_whatever_else_uses_memory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("backwards", [False, True])
 def test_a_scan_keeps_its_bounds(tmp_path: Path, backwards: bool) -> None:
-    folder = DataFolder(tmp_path)
+    folder = DataDirectory(tmp_path)
     store, _ = folder.open("v", 0)
     batch = store.new_batch()
     keys = [b"\x01%05d" % number for number in range(300)]

@@ -15,17 +15,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.core import expiry
-from backend.core.progress import Progress
-from backend.core.records import ENTRY, EXPIRY, decode_entry
-from backend.core.views import View
-from backend.ingest.apply import fill
-from backend.ingest.expired import expired
-from backend.ingest.facts import TopicFacts
-from backend.ingest.held import Held, HeldPartition
-from backend.ingest.opening import open_partition
+from backend.ingest.batch import build_batch
+from backend.ingest.expiry import expired
+from backend.ingest.recovery import open_partition
+from backend.ingest.store_partitions import PartitionRegistry, StorePartition
 from backend.ingest.stream_time import advance
-from backend.storage.folder import DataFolder
+from backend.ingest.topic_metadata import TopicMetadata
+from backend.kinds import expiry
+from backend.storage.data_directory import DataDirectory
+from model.progress import Progress
+from model.records import ENTRY, EXPIRY, decode_entry
+from model.views import View
 from tests.backend.unit.examples import identity, view
 from tests.backend.unit.fakes import FakeWatcher
 from tests.backend.unit.test_apply import Rec
@@ -53,17 +53,17 @@ def record(store: str, offset: int, key: str, at: int, value: Any = 1) -> Rec:
 class Partition:
     """One store partition, fed as ingest feeds it, at times of the clock that the test says."""
 
-    def __init__(self, folder: DataFolder, store: str) -> None:
+    def __init__(self, folder: DataDirectory, store: str) -> None:
         self.view = view_of(store)
         opened, _ = folder.open("orders", 0)
         opened.initialise(0, identity(self.view))
-        self.held = HeldPartition(self.view, 0, opened, Progress(0, 0, True), identity(), 0.0)
+        self.held = StorePartition(self.view, 0, opened, Progress(0, 0, True), identity(), 0.0)
 
     def feed(self, now: int, *records: Rec) -> None:
         held, reached = self.held, now + TOLERANCE
         if records:
             batch = held.store.new_batch()
-            filled = fill(batch, self.view, records, 0, held.store.stream_time, reached)
+            filled = build_batch(batch, self.view, records, 0, held.store.stream_time, reached)
             held.ahead = min(held.ahead, filled.ahead)
             held.store.write(batch, records[-1].offset() + 1, None, filled.stream_time)
         advance(held, reached)
@@ -72,8 +72,8 @@ class Partition:
 
     def restart(self) -> None:
         """What is not on disk is gone."""
-        self.held.ahead = HeldPartition.ahead
-        self.held.expired_until = HeldPartition.expired_until
+        self.held.ahead = StorePartition.ahead
+        self.held.expired_until = StorePartition.expired_until
 
     def alive(self) -> dict[tuple[str, int], bytes | None]:
         """What is not expired: (key, time) -> value."""
@@ -91,7 +91,7 @@ class Partition:
 @contextmanager
 def partition(store: str) -> Iterator[Partition]:
     with TemporaryDirectory() as name:
-        folder = DataFolder(Path(name) / "data")
+        folder = DataDirectory(Path(name) / "data")
         made = Partition(folder, store)
         yield made
         made.held.store.close()
@@ -166,8 +166,8 @@ def test_a_replay_comes_to_the_same(store: str, log: list[Any], more: int) -> No
 # From a version before
 
 
-def facts(records: int) -> TopicFacts:
-    return TopicFacts("topic-1", 1, {0: 0}, {0: records}, None, 0.0)
+def facts(records: int) -> TopicMetadata:
+    return TopicMetadata("topic-1", 1, {0: 0}, {0: records}, None, 0.0)
 
 
 @pytest.mark.parametrize("store", STORES)
@@ -175,7 +175,7 @@ def test_one_whose_stream_time_is_in_the_future_already_is_rebuilt(
     tmp_path: Path, store: str
 ) -> None:
     of, now = view_of(store), time.time_ns() // 1_000_000
-    folder = DataFolder(tmp_path)
+    folder = DataDirectory(tmp_path)
     opened, _ = folder.open("orders", 0)
     made_from = identity(of, alive_at=now)
     opened.write(opened.new_batch(), 5, made_from, FAR)  # and everything has expired
@@ -195,7 +195,7 @@ def test_one_whose_stream_time_is_in_the_future_already_is_rebuilt(
 def test_a_clock_that_was_set_back_is_no_reason_to_rebuild(tmp_path: Path) -> None:
     of, now = view_of("window"), time.time_ns() // 1_000_000
     hour = 3_600_000
-    folder = DataFolder(tmp_path)
+    folder = DataDirectory(tmp_path)
     opened, _ = folder.open("orders", 0)
     opened.write(opened.new_batch(), 5, identity(of, alive_at=now + hour), now + hour)
     opened.close()
@@ -212,18 +212,18 @@ def test_a_clock_that_was_set_back_is_no_reason_to_rebuild(tmp_path: Path) -> No
 def test_ingest_goes_by_this_machines_clock(tmp_path: Path, store: str) -> None:
     hour = 3_600_000
     of, now = view_of(store, retention=hour), time.time_ns() // 1_000_000
-    folder, held = DataFolder(tmp_path), Held((of,))
+    folder, held = DataDirectory(tmp_path), PartitionRegistry((of,))
     opened, _ = folder.open("orders", 0)
     opened.initialise(0, identity(of))
-    held.add(HeldPartition(of, 0, opened, Progress(0, 0, True), identity(of), 0.0))
-    ingestor = ingestor_of(of, folder, held)
-    ingestor._watcher = cast(Any, FakeWatcher())
+    held.add(StorePartition(of, 0, opened, Progress(0, 0, True), identity(of), 0.0))
+    ingest_loop = ingestor_of(of, folder, held)
+    ingest_loop._metadata_poller = cast(Any, FakeWatcher())
     this = held.get("orders", 0)
     assert this is not None
     log = [record(store, 0, "a", now - 10), record(store, 1, "b", FAR)]
     log += [record(store, 2, "c", now + hour), record(store, 3, "d", now)]
-    ingestor._apply_run(this, cast(Any, log))
-    ingestor._expire()
+    ingest_loop._apply_run(this, cast(Any, log))
+    ingest_loop._expire()
     assert this.store.stream_time == now
     assert len(list(this.store.scan(ENTRY, EXPIRY))) == 4
     assert this.ahead == now + hour

@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-PACKAGES = ("backend", "spark", "local", "bench")
+PACKAGES = ("model", "backend", "queryable", "spark", "local", "bench")
 MODULES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 MOST_LINES = 400
 

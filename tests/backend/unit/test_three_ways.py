@@ -16,13 +16,13 @@ from gunicorn_h1c import H1CProtocol
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from backend.api.answer import Answer
-from backend.api.shell import Shell
-from backend.core.partitioner import partition_of
-from backend.core.plain_requests import path_of_get
-from backend.core.reads_wire import ASK_ALONE, decode_answers, encode_paths
-from backend.core.views import View
-from backend.storage.folder import DataFolder
+from backend.http.router import Router
+from backend.server.plain_requests import path_of_get
+from backend.storage.data_directory import DataDirectory
+from backend.wire.answer import Answer
+from backend.wire.point_batch import ASK_ALONE, decode_answers, encode_paths
+from model.partitioner import partition_of
+from model.views import View
 from tests.backend.unit.examples import ORDERS, view
 from tests.backend.unit.fakes import Instance
 
@@ -39,9 +39,9 @@ async def no_page(scope: Any, receive: Any, send: Any) -> None:
 
 
 @contextmanager
-def serving(folder: Path, of: View) -> Iterator[Shell]:
+def context(folder: Path, of: View) -> Iterator[Router]:
     """All partitions, at their ends."""
-    data = DataFolder(folder)
+    data = DataDirectory(folder)
     instance = Instance(data, of)
     instance.place(0, 0)
     place = partition_of("murmur2")
@@ -50,7 +50,7 @@ def serving(folder: Path, of: View) -> Iterator[Shell]:
         theirs = {key: b'{"n":1}' for key in keys if place(key, 2) == number}
         instance.hold(number, theirs).progress.end_fetched(len(theirs), time.monotonic())
     try:
-        yield Shell(instance.serving, no_page)
+        yield Router(instance.context, no_page)
     finally:
         instance.close()
         data.close()
@@ -62,7 +62,7 @@ def ageless(status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> Tol
     return status, sorted((n, b"" if n in aging else v) for n, v in headers), body
 
 
-def parsed(shell: Shell, target: bytes) -> Told | int:
+def parsed(shell: Router, target: bytes) -> Told | int:
     """By gunicorn's parser and ASGI; 400 where that refuses it."""
     try:
         parser = H1CProtocol(limit_request_line=LIMIT)
@@ -90,13 +90,13 @@ def parsed(shell: Shell, target: bytes) -> Told | int:
     return ageless(sent[0]["status"], sent[0]["headers"], body)
 
 
-def at_once(shell: Shell, target: bytes) -> Told | None:
+def at_once(shell: Router, target: bytes) -> Told | None:
     path = path_of_get(b"GET %b HTTP/1.1\r\nHost: b\r\n\r\n" % target)
     answer: Answer | None = None if path is None else shell.answer_now(path)
     return None if answer is None else ageless(answer.status, answer.headers, answer.body)
 
 
-def together(shell: Shell, targets: list[bytes]) -> list[Told | None]:
+def together(shell: Router, targets: list[bytes]) -> list[Told | None]:
     epoch, heads, items = decode_answers(shell.reads_now(encode_paths(targets)).body)
     found: list[Told | None] = []
     for head, etag, body in items:
@@ -111,7 +111,7 @@ def together(shell: Shell, targets: list[bytes]) -> list[Told | None]:
     return found
 
 
-def assert_the_same(shell: Shell, targets: list[bytes]) -> None:
+def assert_the_same(shell: Router, targets: list[bytes]) -> None:
     in_batch = together(shell, targets)
     assert len(in_batch) == len(targets)
     for target, of_batch in zip(targets, in_batch, strict=True):
@@ -123,9 +123,9 @@ def assert_the_same(shell: Shell, targets: list[bytes]) -> None:
 @pytest.fixture(scope="module", params=["string", "bytes", "int64"])
 def shell(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Shell]:
+) -> Iterator[Router]:
     of = ORDERS if request.param == "string" else view(key=request.param, path="/orders")
-    with serving(tmp_path_factory.mktemp("data"), of) as made:
+    with context(tmp_path_factory.mktemp("data"), of) as made:
         yield made
 
 
@@ -188,7 +188,7 @@ ODD = [
 
 
 @pytest.mark.parametrize("target", ODD, ids=lambda target: repr(target)[:40])
-def test_odd_targets(shell: Shell, target: bytes) -> None:
+def test_odd_targets(shell: Router, target: bytes) -> None:
     assert_the_same(shell, [target])
     assert_the_same(shell, [b"/orders/a", target, b"/orders/nobody"])
 
@@ -207,13 +207,13 @@ _TARGETS = st.builds(
 @settings(max_examples=300)
 @given(st.lists(_TARGETS, max_size=6))
 @example([b"/orders/a?", b"/orders/a"])
-def test_the_same_on_each_way(shell: Shell, targets: list[bytes]) -> None:
+def test_the_same_on_each_way(shell: Router, targets: list[bytes]) -> None:
     assert_the_same(shell, [*targets, b"/orders/a"])
 
 
 def test_plain_reads_need_no_way_of_their_own(tmp_path: Path) -> None:
     """What is compared above is there: plain targets are answered on all three ways."""
-    with serving(tmp_path, ORDERS) as shell:
+    with context(tmp_path, ORDERS) as shell:
         for target, status in ((b"/orders/a", 200), (b"/orders/nobody", 404)):
             [of_batch] = together(shell, [target])
             by_parser = parsed(shell, target)
@@ -224,7 +224,7 @@ def test_plain_reads_need_no_way_of_their_own(tmp_path: Path) -> None:
 
 def test_the_absolute_form_is_that_of_a_proxy(tmp_path: Path) -> None:
     """RFC 9112, 3.2.2: a server accepts it."""
-    with serving(tmp_path, ORDERS) as shell:
+    with context(tmp_path, ORDERS) as shell:
         for scheme in (b"http", b"HTTP", b"https"):
             told = parsed(shell, scheme + b"://127.0.0.1:8081/orders/a")
             assert told == parsed(shell, b"/orders/a")
@@ -235,8 +235,8 @@ def test_the_absolute_form_is_that_of_a_proxy(tmp_path: Path) -> None:
 
 
 def test_a_hit_or_a_miss_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(tmp_path, ORDERS) as shell:
-        held = shell._serving.held.get("orders", 0)
+    with context(tmp_path, ORDERS) as shell:
+        held = shell._context.held.get("orders", 0)
         assert held is not None
         looked: list[bytes] = []
         of_store = type(held.store)
@@ -256,5 +256,5 @@ def test_a_hit_or_a_miss_is_read_once(tmp_path: Path, monkeypatch: pytest.Monkey
         told = together(shell, targets)
         assert [each and each[0] for each in told] == [200, *[404] * 9]
         assert len(looked) == len(set(looked)) == 10
-        counts = shell._serving.counts["orders"]
+        counts = shell._context.counts["orders"]
         assert (counts.found, counts.missed) == (1, 9)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from backend.core.times import parse_time
+from model.times import parse_time
 from tests.backend.unit.cluster import Cluster
 from tests.backend.unit.examples import view
 from tests.reference import Record

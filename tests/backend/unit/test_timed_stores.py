@@ -17,16 +17,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.api.histories import HISTORIES, Span
-from backend.api.holders import ReadOptions
-from backend.api.reads import ViewReads, WrongStoreReads
-from backend.api.versions import VersionedReads
-from backend.core.errors import BadRequest, Gone, Problem
-from backend.core.records import ENTRY, EXPIRY
-from backend.core.views import View
-from backend.ingest.apply import fill
-from backend.ingest.expired import expired
-from backend.storage.folder import DataFolder
+from backend.ingest.batch import build_batch
+from backend.ingest.expiry import expired
+from backend.queries.history import HISTORIES, Span
+from backend.queries.point import ViewReads, WrongStoreReads
+from backend.queries.routing import ReadOptions
+from backend.queries.versions import VersionedReads
+from backend.storage.data_directory import DataDirectory
+from model.problems import BadRequest, Gone, Problem
+from model.records import ENTRY, EXPIRY
+from model.views import View
 from tests.backend.unit.examples import view
 from tests.backend.unit.fakes import Instance
 from tests.backend.unit.test_apply import Rec
@@ -111,15 +111,15 @@ class Kept:
     offset: int = 0
 
     def feed(self, records: list[Rec]) -> None:
-        held = self.instance.serving.held.get("orders", 0)
+        held = self.instance.context.held.get("orders", 0)
         assert held is not None
         batch = held.store.new_batch()
-        filled = fill(batch, self.instance.view, records, 0, held.store.stream_time)
+        filled = build_batch(batch, self.instance.view, records, 0, held.store.stream_time)
         assert not filled.dead
         held.store.write(batch, records[-1].offset() + 1, None, filled.stream_time)
 
     def clean(self) -> int:
-        held = self.instance.serving.held.get("orders", 0)
+        held = self.instance.context.held.get("orders", 0)
         assert held is not None
         while (batch := expired(held)) is not None:
             held.store.write(batch, held.store.position or 0)
@@ -144,10 +144,10 @@ class Kept:
 @contextmanager
 def kept(of: View) -> Iterator[Kept]:
     with TemporaryDirectory() as folder:
-        data = DataFolder(Path(folder) / "data")
+        data = DataDirectory(Path(folder) / "data")
         instance = Instance(data, of)
         if of.store == "versioned":
-            instance.reads = VersionedReads(of, instance.serving)
+            instance.reads = VersionedReads(of, instance.context)
         instance.place(0)
         instance.hold(0)
         try:
@@ -281,7 +281,7 @@ def test_a_cursor_is_good_for_its_own_query_alone() -> None:
 @pytest.mark.parametrize("store", ["window", "session"])
 def test_there_is_no_one_value_of_a_key_with_many_entries(store: str) -> None:
     with kept(view(store=store)) as partition:
-        reads: ViewReads = WrongStoreReads(partition.instance.view, partition.instance.serving)
+        reads: ViewReads = WrongStoreReads(partition.instance.view, partition.instance.context)
         with pytest.raises(Problem, match=f"/{store}s") as error:
             reads.read(b"a")
         assert error.value.code == "wrong-store"

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.core.topology import (
+from model.topology import (
     MAX_BYTES,
     NOBODY,
-    Candidate,
     Epoch,
     Member,
+    MemberMetadata,
     PlacedView,
     Topology,
     TopologyError,
@@ -48,7 +48,7 @@ def topologies(draw: st.DrawFn) -> Topology:
 
 
 CANDIDATES = st.builds(
-    Candidate,
+    MemberMetadata,
     member=MEMBERS,
     views=st.dictionaries(NAMES, st.tuples(NAMES, DESCRIPTIONS), max_size=3),
     positions=st.dictionaries(NAMES, st.dictionaries(PARTITIONS, OFFSETS, max_size=4), max_size=3),
@@ -73,8 +73,8 @@ def test_a_topology_as_user_data(topology: Topology, generation: int) -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(CANDIDATES)
-def test_a_candidate_as_user_data(said: Candidate) -> None:
-    assert Candidate.decode(said.encode()) == said
+def test_a_candidate_as_user_data(said: MemberMetadata) -> None:
+    assert MemberMetadata.decode(said.encode()) == said
 
 
 def packed(document: object) -> bytes:
@@ -103,14 +103,14 @@ def test_user_data_of_others(user_data: bytes) -> None:
     with pytest.raises(TopologyError):
         Topology.decode(user_data, 1)
     with pytest.raises(TopologyError):
-        Candidate.decode(user_data)
+        MemberMetadata.decode(user_data)
 
 
 def test_the_version_is_named() -> None:
     with pytest.raises(TopologyError, match="version 9"):
         Topology.decode(FOREIGN["another version"], 1)
     with pytest.raises(TopologyError, match="version 9"):
-        Candidate.decode(FOREIGN["another version"])
+        MemberMetadata.decode(FOREIGN["another version"])
 
 
 @settings(deadline=None, max_examples=60)
@@ -121,7 +121,7 @@ def test_damaged_user_data(data: st.DataObject) -> None:
     flipped = sound[at] ^ data.draw(st.integers(1, 255))
     for damaged in (sound[:at], sound[:at] + bytes([flipped]) + sound[at + 1 :]):
         with pytest.raises(TopologyError):
-            Candidate.decode(damaged)
+            MemberMetadata.decode(damaged)
         with pytest.raises(TopologyError):
             Topology.decode(damaged, 1)
 

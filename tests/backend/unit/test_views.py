@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from backend.core.avro_codecs import AvroCodec, ConfluentCodec, NoSchemas
-from backend.core.errors import ConfigurationError
-from backend.core.views import View
-from backend.core.views_toml import RESERVED_SEGMENTS, parse_views
+from model.formats.avro.codecs import AvroCodec, ConfluentCodec, NoSchemas
+from model.problems import ConfigurationError
+from model.views import View
+from model.views_file import RESERVED_SEGMENTS, parse_views
 from tests.backend.unit.examples import ORDERS
 
 ROOT = Path(__file__).parents[3]
@@ -230,10 +230,10 @@ def test_a_path_that_would_hide_one_of_the_products_own(segment: str) -> None:
 def test_every_route_of_the_products_own_is_reserved() -> None:
     from flask import Flask
 
-    from backend.api.pages import create_pages
-    from tests.backend.unit.fakes import serving
+    from backend.http.flask_app import create_flask_app
+    from tests.backend.unit.fakes import context
 
-    pages: Flask = create_pages(serving())
+    pages: Flask = create_flask_app(context())
     firsts = {rule.rule.split("/")[1] for rule in pages.url_map.iter_rules()} - {"static"}
     assert firsts
     assert firsts <= RESERVED_SEGMENTS

@@ -4,13 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from backend.core.progress import Progress
-from backend.core.records import ENTRY, decode_entry
+from backend.ingest.consumer import Fetched
 from backend.ingest.dead_letters import DeadLetters
-from backend.ingest.fetcher import Fetched
-from backend.ingest.held import Held, HeldPartition
-from backend.ingest.ingestor import Ingestor
-from backend.storage.folder import DataFolder
+from backend.ingest.loop import IngestLoop
+from backend.ingest.store_partitions import PartitionRegistry, StorePartition
+from backend.storage.data_directory import DataDirectory
+from model.progress import Progress
+from model.records import ENTRY, decode_entry
 from tests.backend.unit.avro_examples import FakeSchemas, framed
 from tests.backend.unit.examples import identity, view
 from tests.backend.unit.fakes import FakeWatcher
@@ -47,17 +47,17 @@ def test_what_waits_is_not_skipped_and_does_not_hold_up_others(tmp_path: Path) -
         schemas=schemas,
     )
     views = (framed_view, view("other", topic="t", value="bytes", partitioner="none"))
-    folder, held, letters = DataFolder(tmp_path), Held(views), FakeLetters()
+    folder, held, letters = DataDirectory(tmp_path), PartitionRegistry(views), FakeLetters()
     for each in views:
         store, _ = folder.open(each.name, 0)
         store.initialise(0, identity(each))
-        held.add(HeldPartition(each, 0, store, Progress(0, 6, False), identity(each), 0.0))
-    ingestor = Ingestor(
+        held.add(StorePartition(each, 0, store, Progress(0, 6, False), identity(each), 0.0))
+    ingest_loop = IngestLoop(
         views, cast(Any, folder), held, cast(Any, FakeWatcher()), cast(Any, letters), {}, 0,
         lambda: 0, lambda: None, 0, cast(Any, None),
     )  # fmt: skip
     fetcher = FakeFetcher()
-    ingestor._fetcher = cast(Any, fetcher)
+    ingest_loop._fetcher = cast(Any, fetcher)
     waits, other = held.get("v", 0), held.get("other", 0)
     assert waits is not None
     assert other is not None
@@ -68,21 +68,23 @@ def test_what_waits_is_not_skipped_and_does_not_hold_up_others(tmp_path: Path) -
     ]
 
     # the end of the log comes with the records
-    ingestor._apply(Fetched({SOURCE: log}, {SOURCE: 6}))
+    ingest_loop._apply(Fetched({SOURCE: log}, {SOURCE: 6}))
     assert (waits.progress.position, waits.progress.answerable) == (2, False)
     assert waits.waiting_for is not None
     assert (other.progress.position, other.progress.answerable) == (6, True)
-    ingestor._assign(*SOURCE)
+    ingest_loop._assign(*SOURCE)
     assert fetcher.reads_from == 6, "the other goes on from where it is"
-    ingestor._apply(Fetched({SOURCE: [Rec(7, b"c", framed(7, "int", 4))]}, {SOURCE: 8}))
+    ingest_loop._apply(Fetched({SOURCE: [Rec(7, b"c", framed(7, "int", 4))]}, {SOURCE: 8}))
     assert (waits.progress.position, other.progress.position) == (2, 8)
     assert held.resume() == []
 
     schemas.by_id[8] = None
     assert held.resume() == [waits]
-    ingestor._assign(*SOURCE)
+    ingest_loop._assign(*SOURCE)
     assert fetcher.reads_from == 2
-    ingestor._apply(Fetched({SOURCE: [*log[1:], Rec(7, b"c", framed(7, "int", 4))]}, {SOURCE: 8}))
+    ingest_loop._apply(
+        Fetched({SOURCE: [*log[1:], Rec(7, b"c", framed(7, "int", 4))]}, {SOURCE: 8})
+    )
     assert (waits.progress.position, waits.progress.answerable) == (8, True)
     assert letters.offsets == [2]
     offsets = {key: decode_entry(stored).offset for key, stored in waits.store.scan(b"\1", b"\2")}

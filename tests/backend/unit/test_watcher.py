@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 
-from backend.ingest.watcher import Watcher
+from backend.ingest.metadata_poller import MetadataPoller
 
 
 class Admin:
@@ -36,6 +36,6 @@ class Admin:
     "said", [OFFSET_INVALID, KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))]
 )
 def test_an_offset_that_is_not_told_is_not_known(said: int | KafkaException) -> None:
-    watcher = Watcher({"bootstrap.servers": "127.0.0.1:1"}, 1.0, 1.0)
-    watcher._admin = Admin({0: 7, 1: said, 2: 0})  # type: ignore[assignment]
-    assert watcher._offsets({"orders": 3}, object()) == {"orders": {0: 7, 2: 0}}  # type: ignore[arg-type]
+    metadata_poller = MetadataPoller({"bootstrap.servers": "127.0.0.1:1"}, 1.0, 1.0)
+    metadata_poller._admin = Admin({0: 7, 1: said, 2: 0})  # type: ignore[assignment]
+    assert metadata_poller._offsets({"orders": 3}, object()) == {"orders": {0: 7, 2: 0}}  # type: ignore[arg-type]

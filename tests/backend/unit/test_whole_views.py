@@ -12,7 +12,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from backend.api import partition_runs, partition_scans, status
+from backend.http.routes import meta as status
+from backend.queries import partition_run as partition_runs
+from backend.queries import partition_scan as partition_scans
 from tests.backend.unit.examples import ORDERS, view
 from tests.backend.unit.world import World, world
 

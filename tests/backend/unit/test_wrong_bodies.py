@@ -11,16 +11,26 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from backend.api.copies import Copies
-from backend.api.heartbeats import Heartbeats
-from backend.api.peers import RUNNING, Heartbeat
-from backend.api.queries import BATCH_PATH
-from backend.api.shell import Shell
-from backend.core.scan import Query
-from backend.core.scan_wire import COUNT, ENTRIES, ESTIMATE, RAW, ROWS, TOP, Ask, encode_ask, pack
-from backend.core.signing import sign
+from backend.cluster.heartbeats import Heartbeats
+from backend.cluster.liveness import RUNNING, Heartbeat
+from backend.http.router import Router
+from backend.http.routes.snapshots import SnapshotSender
+from backend.http.routes.views import BATCH_PATH
+from backend.wire.scan import Query
+from backend.wire.scan_codec import (
+    COUNT,
+    ENTRIES,
+    ESTIMATE,
+    RAW,
+    ROWS,
+    TOP,
+    ScanRequest,
+    encode_request,
+    pack,
+)
+from backend.wire.signing import sign
 from tests.backend.unit.examples import ORDERS
-from tests.backend.unit.fakes import serving
+from tests.backend.unit.fakes import context
 from tests.backend.unit.world import World, numbered, world
 
 quick = settings(
@@ -54,8 +64,8 @@ def told(made: World, target: str, body: bytes) -> Any:
 @st.composite
 def changed_questions(draw: st.DrawFn) -> bytes:
     what = draw(st.sampled_from((ROWS, COUNT, ESTIMATE, TOP, RAW, ENTRIES)))
-    ask = Ask("orders", ORDERS.hash, 4, what, Query(), 7, "n" if what == TOP else None)
-    fields: dict[str, Any] = orjson.loads(encode_ask(ask, [0], None))
+    ask = ScanRequest("orders", ORDERS.hash, 4, what, Query(), 7, "n" if what == TOP else None)
+    fields: dict[str, Any] = orjson.loads(encode_request(ask, [0], None))
     of = draw(st.sampled_from((fields, fields["query"])))
     name = draw(st.sampled_from([*of, "more"]))
     if draw(st.booleans()):
@@ -69,8 +79,8 @@ def changed_questions(draw: st.DrawFn) -> bytes:
 
 
 def test_the_question_that_is_changed_is_answered(orders: World) -> None:
-    ask = Ask("orders", ORDERS.hash, 4, ROWS, Query(), 7)
-    assert told(orders, "/internal/scan", encode_ask(ask, [0], None)).status == 200
+    ask = ScanRequest("orders", ORDERS.hash, 4, ROWS, Query(), 7)
+    assert told(orders, "/internal/scan", encode_request(ask, [0], None)).status == 200
 
 
 @given(changed_questions())
@@ -82,8 +92,8 @@ def test_changed_questions(orders: World, body: bytes) -> None:
 @given(st.binary(max_size=60), st.data())
 @quick
 def test_questions_with_other_bytes(orders: World, extra: bytes, data: st.DataObject) -> None:
-    ask = Ask("orders", ORDERS.hash, 4, ROWS, Query(), 7)
-    whole = encode_ask(ask, [0], None)
+    ask = ScanRequest("orders", ORDERS.hash, 4, ROWS, Query(), 7)
+    whole = encode_request(ask, [0], None)
     at = data.draw(st.integers(0, len(whole)))
     body = whole[:at] + extra + whole[at + len(extra) // 2 :]
     assert told(orders, "/internal/scan", body).status in (200, 400), body
@@ -109,7 +119,7 @@ def test_a_batch_of_too_many_keys_is_refused(orders: World) -> None:
 
 @given(json_values)
 def test_signed_texts_that_no_member_writes(text: Any) -> None:
-    here = serving()
+    here = context()
     try:
         signed = sign(orjson.dumps(text), "secret")
     except TypeError:
@@ -119,10 +129,12 @@ def test_signed_texts_that_no_member_writes(text: Any) -> None:
     secret = here.topology.secret
     object.__setattr__(here.topology, "secret", "secret")
     try:
-        assert Heartbeats(here, None).answer(signed).status == 403  # type: ignore[arg-type]
+        assert Heartbeats(here, None, 1.0).answer(signed).status == 403  # type: ignore[arg-type]
         for more in (text, {"view": text, "hash": text, "partition": text},
                      {"view": "orders", "hash": ORDERS.hash, "partition": text}):  # fmt: skip
-            refused = asyncio.run(Copies(here).answer(sign(orjson.dumps(more), "secret"), None))  # type: ignore[arg-type]
+            refused = asyncio.run(
+                SnapshotSender(here).answer(sign(orjson.dumps(more), "secret"), None)
+            )  # type: ignore[arg-type]
             assert refused is not None
             assert refused.status in (400, 503)
     finally:
@@ -146,7 +158,7 @@ def test_a_signed_body_that_is_too_large_is_refused(path: bytes) -> None:
         sent.append(message)
 
     async def ask() -> None:
-        shell = Shell(serving(), None)  # type: ignore[arg-type]
+        shell = Router(context(), None)  # type: ignore[arg-type]
         shell.start()
         scope = {"type": "http", "raw_path": path, "method": "POST", "headers": []}
         try:

@@ -11,16 +11,16 @@ from typing import Any, cast
 
 import orjson
 
-from backend.api.answer import Answer, Header
-from backend.api.queries import Queries
-from backend.core.errors import Unavailable
-from backend.core.partitioner import partition_of
-from backend.core.paths import Paths
-from backend.core.records import deleted_entry, entry_head
-from backend.core.topology import Member
-from backend.core.views import ANY_PARTITION, View
-from backend.ingest.held import HeldPartition
-from backend.storage.folder import DataFolder
+from backend.http.paths import Paths
+from backend.http.routes.views import ViewRoutes
+from backend.ingest.store_partitions import StorePartition
+from backend.storage.data_directory import DataDirectory
+from backend.wire.answer import Answer, Header
+from model.partitioner import partition_of
+from model.problems import Unavailable
+from model.records import deleted_entry, entry_head
+from model.topology import Member
+from model.views import ANY_PARTITION, View
 from tests.backend.unit.fakes import Instance
 
 PARTITIONS = 4
@@ -29,7 +29,7 @@ NDJSON = "application/x-ndjson"
 
 
 class Peers:
-    """A Forwarder without a network: `down` are ids of those that do not answer."""
+    """A PeerClient without a network: `down` are ids of those that do not answer."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -74,15 +74,15 @@ class World:
         self.peers = Peers(self)
         self.offset = 0
         self.instances: dict[str, Instance] = {}
-        self._queries: dict[str, Queries] = {}
+        self._queries: dict[str, ViewRoutes] = {}
         for id_, port in (("b1", 8081), ("b2", 8082)):
             of = {"instance_id": id_, "port": port, "wait_timeout": 0, **settings}
-            instance = Instance(DataFolder(folder / id_), view, **of)
-            queries = Queries(instance.serving, Paths([view]), {view.name: instance.reads})
+            instance = Instance(DataDirectory(folder / id_), view, **of)
+            queries = ViewRoutes(instance.context, Paths([view]), {view.name: instance.reads})
             queries.start(cast(Any, self.peers))
             self.instances[id_], self._queries[id_] = instance, queries
         self.place(0, 1, 0, 1)
-        self.held: dict[int, HeldPartition] = {}
+        self.held: dict[int, StorePartition] = {}
         for partition in range(PARTITIONS):
             self.held[partition] = self.owner(partition).hold(partition)
         anywhere = view.partitioner == ANY_PARTITION

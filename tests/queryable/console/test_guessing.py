@@ -12,10 +12,10 @@ from random import Random
 
 import pytest
 
-from backend.core.codecs import KEY_CODECS
-from backend.core.times import parse_duration
-from backend.core.views import View
-from backend.core.views_toml import parse_views
+from model.formats.codecs import KEY_CODECS
+from model.times import parse_duration
+from model.views import View
+from model.views_file import parse_views
 from queryable.console.adopted import entry, nobody
 from queryable.console.changelog_checks import changelog, forgotten
 from queryable.console.forgotten import lost

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
-from backend.core.errors import ConfigurationError
-from backend.core.partitioner import partition_of
-from backend.core.views_toml import parse_views
-from backend.storage.folder import DataFolder
+from backend.storage.data_directory import DataDirectory
 from local.broker import Broker, quiet_admin
 from local.ports import free_ports
+from model.partitioner import partition_of
+from model.problems import ConfigurationError
+from model.views_file import parse_views
 from queryable.console import machine_checks
 from queryable.console.differences import DIFFERENT, ONLY_FIRST, ONLY_SECOND
 from tests.conftest import MakeTopic
@@ -230,11 +230,11 @@ def test_check_says_of_the_data_folder_what_an_instance_says(tmp_path: Path) -> 
     (theirs / "photos" / "2013").mkdir(parents=True)
     [refused] = machine_checks.folder(theirs, "ours")
     with pytest.raises(ConfigurationError) as error:
-        DataFolder(theirs, application="ours")
+        DataDirectory(theirs, application="ours")
     assert refused.status == "wrong"
     assert str(error.value) == f"{refused.says}. {refused.do}."
     # marked for another application, and for ours
-    DataFolder(tmp_path / "b1", application="theirs").close()
+    DataDirectory(tmp_path / "b1", application="theirs").close()
     before = sorted(tmp_path.rglob("*"))
     [refused] = machine_checks.folder(tmp_path / "b1", "ours")
     assert (refused.status, "belongs to application 'theirs'" in refused.says) == ("wrong", True)

@@ -1,0 +1,111 @@
+"""Kafka's group protocol around `placement`: what members tell the leader, and it tells them.
+
+kafka-python calls it: `metadata` at every join, `assign` on the leader, `on_assignment` on all.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from typing import Any
+
+from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+from kafka.protocol.consumer.metadata import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+)
+
+from backend.cluster.placement import Policy, place
+from model.topology import NOBODY, MemberMetadata, Topology, TopologyError
+
+log = logging.getLogger(__name__)
+
+_PROTOCOL_VERSION = 0  # of the envelope: topics or partitions, and user data
+
+
+class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
+    """Gives every member the whole map."""
+
+    name = "queryable-topology"
+
+    def __init__(
+        self,
+        candidate: Callable[[], MemberMetadata],
+        on_topology: Callable[[Topology], None],
+        policy: Policy,
+    ) -> None:
+        """`candidate()` is this instance as it is now; `on_topology` gets each new map."""
+        self._candidate = candidate
+        self._on_topology = on_topology
+        self._policy = policy
+
+    def metadata(self, topics: set[str]) -> Any:
+        return ConsumerProtocolSubscription(
+            _PROTOCOL_VERSION,
+            topics=sorted(topics),
+            user_data=self._candidate().encode(),
+        )
+
+    def assign(self, cluster: Any, members: Any) -> dict[str, Any]:
+        candidates: dict[str, MemberMetadata] = {}
+        for member in members:
+            try:
+                candidates[member.member_id] = MemberMetadata.decode(
+                    member.metadata.user_data or b""
+                )
+            except TopologyError as e:
+                log.error("group member %s gets nothing: %s", member.member_id, e)
+        topics = {d["topic"] for c in candidates.values() for _, d in c.views.values()}
+        partitions = {topic: len(cluster.partitions_for_topic(topic) or ()) for topic in topics}
+        topology = place(
+            candidates.values(),
+            partitions,
+            time.time_ns() // 1_000_000,
+            self._policy,
+            secrets.token_hex(16),
+        )
+        user_data = topology.encode(copies=len(members))
+        log.info(
+            "placed %d partitions of %d views on %d instances; the map takes %d bytes",
+            sum(view.partitions for view in topology.views.values()),
+            len(topology.views), len(topology.members), len(user_data),
+        )  # fmt: skip
+        return {
+            member.member_id: ConsumerProtocolAssignment(
+                _PROTOCOL_VERSION,
+                assigned_partitions=self._as_kafka_sees_it(
+                    topology, candidates.get(member.member_id)
+                ),
+                user_data=user_data,
+            )
+            for member in members
+        }
+
+    def on_assignment(self, assignment: Any, generation: int) -> None:
+        try:
+            topology = Topology.decode(assignment.user_data or b"", generation)
+        except TopologyError as e:
+            log.error("the assignment of generation %d is no map: %s", generation, e)
+            return
+        self._on_topology(topology)
+
+    @staticmethod
+    def _as_kafka_sees_it(
+        topology: Topology, candidate: MemberMetadata | None
+    ) -> list[tuple[str, list[int]]]:
+        """Topic partitions for Kafka's own tools. One that feeds two views goes to the first."""
+        if candidate is None:
+            return []
+        taken: set[tuple[str, int]] = set()
+        mine: dict[str, list[int]] = {}
+        for view in topology.views.values():
+            topic = view.description["topic"]
+            for partition, index in enumerate(view.active):
+                if index == NOBODY or (topic, partition) in taken:
+                    continue
+                taken.add((topic, partition))
+                if topology.members[index] == candidate.member:
+                    mine.setdefault(topic, []).append(partition)
+        return sorted(mine.items())

@@ -1,0 +1,170 @@
+"""The membership thread: this instance's place in the deployment's consumer group.
+
+Reads and ingest go on whatever happens here: only a newer map changes what is held.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kafka import ConsumerRebalanceListener, KafkaConsumer
+from kafka.errors import KafkaError
+
+from backend.cluster.assignor import TopologyAssignor
+from backend.cluster.placement import Policy
+from model.topology import MemberMetadata, Topology
+
+log = logging.getLogger(__name__)
+
+_POLL_MS = 200
+_LOG_EVERY = 30.0
+
+
+class _Pause(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Pauses whatever is assigned: records come by the data plane."""
+
+    def __init__(self) -> None:
+        self.consumer: KafkaConsumer | None = None
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        if self.consumer is not None and assigned:
+            self.consumer.pause(*assigned)
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        """Changes nothing: a partition is let go only when a newer map says so."""
+
+
+class GroupMember:
+    """Joins the group, stays in it, and joins again when the map is wrong about this instance."""
+
+    def __init__(
+        self,
+        topics: frozenset[str],
+        group_id: str,
+        client_settings: Mapping[str, Any],
+        session_timeout_ms: int,
+        metadata_max_age_ms: int,
+        candidate: Callable[[], MemberMetadata],
+        on_topology: Callable[[Topology], None],
+        policy: Policy,
+    ) -> None:
+        self._topics = topics
+        self._candidate = candidate
+        self._on_topology = on_topology
+        self._policy = policy
+        self._settings = {
+            **client_settings,
+            "group_id": group_id,
+            "client_id": "queryable-member",
+            "enable_auto_commit": False,
+            "auto_offset_reset": "latest",
+            "allow_auto_create_topics": False,
+            "session_timeout_ms": session_timeout_ms,
+            "heartbeat_interval_ms": max(100, session_timeout_ms // 5),
+            # how long a rebalance waits for members that are alive but do not join
+            "max_poll_interval_ms": max(2 * session_timeout_ms, 10_000),
+            "metadata_max_age_ms": metadata_max_age_ms,
+            "reconnect_backoff_max_ms": 1_000,
+            "request_timeout_ms": max(2 * session_timeout_ms, 10_000) + 5_000,
+            "metrics_enabled": False,
+        }
+        self._rejoin = threading.Event()
+        self._stop = threading.Event()
+        self._polled_at = time.monotonic()
+        self._thread = threading.Thread(target=self._run, name="member", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, timeout: float) -> None:
+        """Leaves the group at once, so that the others need not wait for the session to end."""
+        self._stop.set()
+        self._thread.join(timeout)
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def rejoin(self) -> None:
+        """Ask for a new map, with what this instance has to say now."""
+        self._rejoin.set()
+
+    def _run(self) -> None:
+        said = 0.0
+        while not self._stop.is_set():
+            try:
+                self._stay()
+            except Exception as e:  # the thread must outlive whatever the broker does
+                if time.monotonic() - said > _LOG_EVERY:
+                    said = time.monotonic()
+                    known = isinstance(e, KafkaError)
+                    log.warning("group membership: %s", e, exc_info=None if known else e)
+                self._stop.wait(1.0)
+
+    def _stay(self) -> None:
+        listener = _Pause()
+        consumer = KafkaConsumer(
+            partition_assignment_strategy=[
+                TopologyAssignor(self._candidate, self._topology, self._policy)
+            ],
+            **self._settings,
+        )
+        listener.consumer = consumer
+        create_no_topics(consumer)
+        try:
+            # a leader that does not know a topic's partitions yet would place none of them
+            for topic in self._topics:
+                consumer.partitions_for_topic(topic)
+            consumer.subscribe(topics=sorted(self._topics), listener=listener)
+            while not self._stop.is_set():
+                consumer.poll(timeout_ms=_POLL_MS)
+                self._polled_at = time.monotonic()
+                if self._rejoin.is_set() or is_joining(consumer):
+                    self._rejoin.clear()
+                    request_rejoin(consumer)
+        finally:
+            consumer.close(autocommit=False, timeout_ms=2_000)
+
+    def _topology(self, topology: Topology) -> None:
+        self._on_topology(topology)
+        me = self._candidate().member
+        if me not in topology.members:
+            namesake = next((m for m in topology.members if m.id == me.id), None)
+            log.error(
+                "instance %s (%s:%d) is not in the map of epoch %s: another with the same id, at "
+                "%s, has started later. This one gets nothing; give each instance an id of its own "
+                "(QUERYABLE_INSTANCE_ID)",
+                me.id, me.host, me.port, topology.epoch,
+                f"{namesake.host}:{namesake.port}" if namesake else "an unknown address",
+            )  # fmt: skip
+
+
+def request_rejoin(consumer: KafkaConsumer) -> None:
+    """Make the consumer join its group again with the next poll.
+
+    kafka-python has no public way to ask for it (Java: `enforceRebalance`, KIP-568): this is the
+    only place that knows its private name.
+    """
+    consumer._coordinator.request_rejoin()
+
+
+def create_no_topics(consumer: KafkaConsumer) -> None:
+    """A topic that is not there is not created because it is asked for.
+
+    kafka-python (3.0) does not hand `allow_auto_create_topics` on to who asks.
+    """
+    consumer._cluster.config["allow_auto_create_topics"] = False
+
+
+def is_joining(consumer: KafkaConsumer) -> bool:
+    """Whether a join that was begun has not ended: the next poll must go on with it.
+
+    kafka-python (3.0) forgets one that a change of the topics began, when it lasts longer than a
+    poll: the heartbeat stays off, and the member falls out of its group without a word (Java asks
+    for this too: `AbstractCoordinator.rejoinNeededOrPending`).
+    """
+    return bool(consumer._coordinator.rejoining)

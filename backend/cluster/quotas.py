@@ -1,0 +1,55 @@
+"""An even share for each member: how many more it takes, and who has most room left."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+
+
+class Quotas:
+    """`count` things spread over members within one; whoever has least so far gets one more."""
+
+    def __init__(
+        self,
+        count: int,
+        members: list[int],
+        load: list[int],
+        prefer: Callable[[int], int] = lambda _: 0,
+    ) -> None:
+        """`load` (things by member, of all that was shared out before) is added to."""
+        self._load = load
+        base, extra = divmod(count, len(members))
+        by_load = sorted(members, key=lambda i: (load[i], prefer(i), i))
+        self.room = {i: base + (rank < extra) for rank, i in enumerate(by_load)}
+        self._heap = [(-room, i) for i, room in self.room.items()]
+        heapq.heapify(self._heap)
+
+    def take(self, member: int) -> None:
+        self.room[member] -= 1
+        self._load[member] += 1
+
+    def give_back(self, member: int) -> None:
+        self.room[member] += 1
+        self._load[member] -= 1
+        heapq.heappush(self._heap, (-self.room[member], member))
+
+    def emptiest(self, fits: Callable[[int], bool] = lambda _: True) -> int | None:
+        """The member with most room of those that fit; None if none has room."""
+        passed = []
+        found = None
+        while self._heap:
+            negative, member = heapq.heappop(self._heap)
+            if -negative != self.room[member]:
+                # it has changed since: back with what is true, unless that is in already
+                if 0 < self.room[member] < -negative:
+                    heapq.heappush(self._heap, (-self.room[member], member))
+                continue
+            if self.room[member] <= 0:
+                continue
+            passed.append((negative, member))
+            if fits(member):
+                found = member
+                break
+        for entry in passed:
+            heapq.heappush(self._heap, entry)
+        return found

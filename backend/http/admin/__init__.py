@@ -1,0 +1,1 @@
+"""The admin page and the document behind it."""

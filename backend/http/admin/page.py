@@ -1,0 +1,108 @@
+"""The admin page: who holds what and how far it is, from all instances; and where a key is."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import orjson
+from flask import Blueprint, Response, redirect, render_template
+
+from backend.http.admin.topology import Peers, topology_document
+from backend.instance_context import InstanceContext
+
+# Nothing but this instance's own files and answers, and nothing inline: a key or a value that
+# looks like markup could do nothing even if it became some.
+_CONTENT_SECURITY_POLICY = "; ".join((
+    "default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self'",
+    "connect-src 'self'", "form-action 'self'", "base-uri 'none'", "frame-ancestors 'none'",
+))  # fmt: skip
+_FRESH_FOR = 1.0  # s for which the document is given to everybody who asks
+_TOO_OLD = 5.0  # s after which it is waited for
+
+Made = TypeVar("Made")
+
+
+def recent_topology(context: InstanceContext) -> Recent[dict[str, Any]]:
+    """The document of `/admin/topology.json`, made once a second at most."""
+    peers = Peers()
+    return Recent(lambda: topology_document(context, peers.ask), _FRESH_FOR)
+
+
+def admin_blueprint(context: InstanceContext, document: Recent[dict[str, Any]]) -> Blueprint:
+    """`/admin`, and the document that it refreshes itself from, `/admin/topology.json`."""
+    admin = Blueprint("admin", __name__, template_folder="templates", static_folder="static",
+                      static_url_path="/admin/static")  # fmt: skip
+
+    @admin.get("/admin")
+    def page() -> Response:
+        text = render_template(
+            "admin.html",
+            views=list(context.views.values()),
+            instance=context.settings.instance_id,
+            max_key_bytes=context.settings.max_key_bytes,
+        )
+        answer = Response(text, content_type="text/html; charset=utf-8")
+        answer.headers["Content-Security-Policy"] = _CONTENT_SECURITY_POLICY
+        answer.headers["Referrer-Policy"] = "no-referrer"
+        answer.headers["Cache-Control"] = "no-cache"
+        return answer
+
+    @admin.get("/admin/")
+    def page_with_slash() -> Any:
+        # the page's own links are relative, so that it also works below a prefix
+        return redirect("../admin")
+
+    @admin.get("/admin/topology.json")
+    def topology() -> Response:
+        answer = Response(orjson.dumps(document.get()), content_type="application/json")
+        answer.headers["Cache-Control"] = "no-store"
+        return answer
+
+    @admin.after_request
+    def no_sniffing(answer: Response) -> Response:
+        answer.headers["X-Content-Type-Options"] = "nosniff"
+        return answer
+
+    return admin
+
+
+class Recent(Generic[Made]):
+    """What `make` returned less than `fresh_for` s ago; one thread at a time makes it anew.
+
+    While one does, the others get the one before, if it is not `too_old` (s), instead of waiting:
+    many open pages cost an instance no more than one does, and do not hold up its threads.
+    """
+
+    def __init__(
+        self, make: Callable[[], Made], fresh_for: float, too_old: float = _TOO_OLD
+    ) -> None:
+        self._make = make
+        self._fresh_for = fresh_for
+        self._too_old = too_old
+        self._lock = threading.Lock()
+        self._made: tuple[float, Made] | None = None
+
+    def get(self) -> Made:
+        found = self._younger_than(self._fresh_for)
+        if found is not None:
+            return found[1]
+        usable = self._younger_than(self._too_old)
+        if not self._lock.acquire(blocking=usable is None):
+            assert usable is not None
+            return usable[1]
+        try:
+            # whoever had the lock before may have made it
+            found = self._younger_than(self._fresh_for)
+            if found is None:
+                result = self._make()
+                found = self._made = (time.monotonic(), result)
+            return found[1]
+        finally:
+            self._lock.release()
+
+    def _younger_than(self, seconds: float) -> tuple[float, Made] | None:
+        made = self._made
+        return made if made is not None and time.monotonic() - made[0] < seconds else None

@@ -1,0 +1,320 @@
+"""What the admin page shows, as one document: the map, joined with what each instance says."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import Any
+
+from backend.http.routes.meta import instance_document, pipeline_document
+from backend.instance_context import InstanceContext
+from model.pipelines import FAILED, STOPPED
+from model.progress import ANSWERABLE
+from model.topology import Member
+from model.views import CHANGELOG
+
+_TIMEOUT = 1.0  # s without a byte from an instance
+_DEADLINE = 2.0  # s for all of them
+_AT_ONCE = 16
+_MAX_BYTES = 8 << 20
+
+UNREACHABLE = "unreachable"
+LOST = "lost"
+_ROLES = {"active": "topicPartitions", "standby": "standbyPartitions"}
+
+Statement = dict[str, Any]
+Ask = Callable[[list[Member]], list[Statement]]
+
+
+class Peers:
+    """Asks other instances for their /instance: at most 16 at once, for `deadline` s in all."""
+
+    def __init__(self, timeout: float = _TIMEOUT, deadline: float = _DEADLINE) -> None:
+        self._timeout = timeout
+        self._deadline = deadline
+        self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="admin")
+
+    def ask(self, members: list[Member]) -> list[Statement]:
+        """One statement a member, in their order; of one that does not answer, only its state.
+
+        Such a one is `{"state": "unreachable", "error": why}`.
+        """
+        asked = [self._pool.submit(_ask, member, self._timeout) for member in members]
+        wait(asked, self._deadline)
+        # those cancelled never began: they must not pile up behind instances that hang
+        return [
+            {"state": UNREACHABLE, "error": "no answer in time"}
+            if future.cancel() or not future.done()
+            else future.result()
+            for future in asked
+        ]
+
+
+def _ask(member: Member, timeout: float) -> Statement:
+    connection = http.client.HTTPConnection(member.host, member.port, timeout=timeout)
+    try:
+        connection.request("GET", "/instance")
+        answer = connection.getresponse()
+        if answer.status != 200:
+            raise ValueError(f"it answers with status {answer.status}")
+        statement = json.loads(answer.read(_MAX_BYTES))
+        if not isinstance(statement, dict) or statement.get("id") != member.id:
+            raise ValueError("another instance or program answers there")
+        return statement
+    except (OSError, http.client.HTTPException, ValueError) as e:
+        why = getattr(e, "strerror", None) or str(e) or type(e).__name__
+        return {"state": UNREACHABLE, "error": why}
+    finally:
+        connection.close()
+
+
+def topology_document(context: InstanceContext, ask: Ask) -> dict[str, Any]:
+    """The map and how far each of its store partitions is, as their holders say it.
+
+        {"known", "epoch", "asked": id, "made_at": ms, "replicas": instances a partition shall have,
+         "instances": [{"id", "host", "port", "state", "error", "epoch", "in_topology", "lost_at",
+                        "partitions", "answerable", "lag", "lag_unknown", "size_bytes", …}],
+         "views": [{name, topic, path, key, value, partitioner, store, "partitions", "warnings",
+                    "pipeline": as in /views/{view}, or missing,
+                    "placement": [{"partition", "active": id or null, "standby": [id], "state",
+                                   "answered_by": [id], "position", "goal", "lag",
+                                   "staleness": ms, "size_bytes", …}]}]}
+
+    A placement's state is what its readers get: "answerable" while one of its holders answers, the
+    active or a standby, and its numbers are those of the first that does. Else it is the active's
+    word, or "nobody" (it has no owner) or "unknown" (its owner does not answer, or does not know of
+    it yet). Instances that went without a word have the state "lost", also when the map has
+    forgotten them.
+    """
+    me = context.me
+    topology = context.topology
+    members = list(topology.members)
+    if all(member.id != me.id for member in members):
+        members.append(me)  # it is on its way into the group, or out of it
+    others = [member for member in members if member.id != me.id]
+    statements = dict(zip((m.id for m in others), ask(others), strict=True))
+    statements[me.id] = instance_document(context)
+
+    lost = _lost(context, statements)
+    for id_, told in lost.items():
+        if all(member.id != id_ for member in members):
+            members.append(Member(id_, told["host"], told["port"]))
+            statements[id_] = {"state": UNREACHABLE}
+
+    processors = topology.processors({})
+    listed = {processor["id"] for processor in processors["processors"]}
+    held = {id_: _by_unit(statement) for id_, statement in statements.items()}
+    views = [
+        _view(context, name, processors, held)
+        for name in dict.fromkeys((*context.views, *processors["views"]))
+    ]
+    return {
+        "known": context.known,
+        "epoch": processors["epoch"],
+        "asked": me.id,
+        "made_at": time.time_ns() // 1_000_000,
+        "replicas": 1 + context.settings.standby_replicas,
+        "instances": [
+            {
+                "id": member.id,
+                "host": member.host,
+                "port": member.port,
+                "in_topology": member.id in listed,
+                **_instance(statements[member.id]),
+                **({"state": LOST} if member.id in lost else {}),
+                "lost_at": lost[member.id]["lost_at"] if member.id in lost else None,
+                **_sums(_active(processors, held, member.id)),
+            }
+            for member in members
+        ],
+        "views": views,
+    }
+
+
+def redundancy_of(document: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    """Of a topology document, by view: how many partitions there are, how many are answered by
+    somebody, by a standby alone, and by fewer instances than they shall have."""
+    return {
+        view["name"]: {
+            "partitions": len(view["placement"]),
+            "answerable": sum(bool(p["answered_by"]) for p in view["placement"]),
+            "standby_only": sum(
+                bool(p["answered_by"]) and p["active"] not in p["answered_by"]
+                for p in view["placement"]
+            ),
+            "below_replicas": sum(
+                len(p["answered_by"]) < document["replicas"] for p in view["placement"]
+            ),
+        }
+        for view in document["views"]
+    }
+
+
+def _lost(
+    context: InstanceContext, statements: Mapping[str, Statement]
+) -> dict[str, dict[str, Any]]:
+    """What any instance has noticed, by id; who answers is not lost. Of several times the first."""
+    found: dict[str, dict[str, Any]] = {}
+    for statement in statements.values():
+        for each in statement.get("lost") or ():
+            before = found.get(each["id"])
+            if before is None or each["lost_at"] < before["lost_at"]:
+                found[each["id"]] = each
+    return {
+        id_: each
+        for id_, each in found.items()
+        if statements.get(id_, {}).get("state", UNREACHABLE) == UNREACHABLE
+    }
+
+
+def _active(
+    processors: Mapping[str, Any],
+    held: Mapping[str, Mapping[tuple[str, int], dict[str, Any]]],
+    id_: str,
+) -> list[dict[str, Any]]:
+    """What an instance says of the partitions that it is active for."""
+    return [
+        held[id_].get((view, partition), {"state": "unknown"})
+        for processor in processors["processors"]
+        if processor["id"] == id_
+        for view, partitions in processor[_ROLES["active"]].items()
+        for partition in partitions
+    ]
+
+
+def _by_unit(statement: Statement) -> dict[tuple[str, int], dict[str, Any]]:
+    return {(p["view"], p["partition"]): p for p in statement.get("partitions", ())}
+
+
+def _instance(statement: Statement) -> dict[str, Any]:
+    return {key: statement.get(key) for key in ("state", "error", "epoch", "rebuilds")}
+
+
+def _sums(placements: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """Of what one instance is active for; what is unknown counts as nothing, and is counted."""
+    mine = list(placements)
+    return {
+        "partitions": len(mine),
+        "answerable": sum(p["state"] == "answerable" for p in mine),
+        "lag": sum(p.get("lag") or 0 for p in mine),
+        "lag_unknown": sum(p.get("lag") is None for p in mine),
+        "size_bytes": sum(p.get("size_bytes") or 0 for p in mine),
+        "dead_letters": sum(p.get("dead_letters") or 0 for p in mine),
+    }
+
+
+def _view(
+    context: InstanceContext,
+    name: str,
+    processors: Mapping[str, Any],
+    held: Mapping[str, Mapping[tuple[str, int], dict[str, Any]]],
+) -> dict[str, Any]:
+    placed = processors["views"].get(name)
+    description = placed or {**context.views[name].description(), "partitions": 0}
+    holders: list[dict[str, list[str]]] = [
+        {role: [] for role in _ROLES} for _ in range(description["partitions"])
+    ]
+    for processor in processors["processors"]:
+        for role, field in _ROLES.items():
+            for partition in processor[field].get(name, ()):
+                holders[partition][role].append(processor["id"])
+    placement = [
+        _placement(partition, of["active"], of["standby"], name, held)
+        for partition, of in enumerate(holders)
+    ]
+    return {
+        **description,
+        "name": name,
+        **pipeline_document(context, name),
+        "placement": placement,
+        "warnings": _warnings(context, name, placement),
+    }
+
+
+def _placement(
+    partition: int,
+    active: list[str],
+    standby: list[str],
+    view: str,
+    held: Mapping[str, Mapping[tuple[str, int], dict[str, Any]]],
+) -> dict[str, Any]:
+    holders = [*active, *standby]
+    told = {id_: held[id_][view, partition] for id_ in holders if (view, partition) in held[id_]}
+    answered_by = [id_ for id_ in told if told[id_]["state"] == ANSWERABLE]
+    if answered_by:
+        said: dict[str, Any] = told[answered_by[0]]
+    elif not active:
+        said = {"state": "nobody"}
+    else:
+        said = told.get(active[0], {"state": "unknown"})
+    return {
+        **{key: value for key, value in said.items() if key not in ("view", "role")},
+        "partition": partition,
+        "active": active[0] if active else None,
+        "standby": standby,
+        "answered_by": answered_by,
+    }
+
+
+def _warnings(
+    context: InstanceContext, name: str, placement: list[dict[str, Any]]
+) -> list[dict[str, str]]:
+    """What a person should know of a view before relying on it: `{"code", "text"}` each."""
+    warnings = []
+
+    def warn(code: str, text: str) -> None:
+        warnings.append({"code": code, "text": text})
+
+    placed = context.topology.views.get(name)
+    count = placed.partitions if placed else 0
+    declared = context.views.get(name)
+    topic = placed.description["topic"] if placed else context.views[name].topic
+    if context.known and not count:
+        warn("topic-missing", f"Topic {topic} is not there yet, or the group has not placed it.")
+    if context.known and (
+        declared is None or (placed is not None and declared.hash != placed.hash)
+    ):
+        warn(
+            "definition-differs",
+            f"{context.settings.instance_id} has another definition of this view than the group's "
+            f"leader: give all instances the same views.toml.",
+        )
+    misplaced = sum(p.get("mis_partitioned") or 0 for p in placement)
+    if misplaced or (placed is not None and placed.mis_partitioned):
+        producers = "" if topic.endswith(CHANGELOG) else " or of the topic's producers"
+        warn(
+            "mis-partitioned",
+            f"{_records(misplaced) if misplaced else 'Some records are'} not where the view's "
+            f"partitioner would put them: all partitions are asked for each key. Correct the "
+            f"partitioner of the view{producers}.",
+        )
+    facts = context.metadata_poller.facts(topic)
+    counts = {placed.built_partitions if placed else 0, facts.partitions if facts else 0, count}
+    if count and len(counts - {0}) > 1:
+        warn(
+            "repartitioned",
+            f"The topic has had {' and '.join(map(str, sorted(counts - {0})))} partitions: keys "
+            f"whose partition has changed are answered with 503 until the view is rebuilt.",
+        )
+    pipeline = context.pipelines.get(name)
+    if pipeline is not None:
+        status = pipeline.status(time.monotonic())
+        if status.state in (FAILED, STOPPED):
+            why = f": {status.error}" if status.error else ""
+            behind = "" if status.lag is None else f", {status.lag:,} records behind its sources"
+            warn(
+                f"pipeline-{status.state}",
+                f"What derives topic {topic} (consumer group {pipeline.group}) has "
+                f"{status.state}{behind}{why}.",
+            )
+    dead = sum(p.get("dead_letters") or 0 for p in placement)
+    if dead:
+        warn("dead-letters", f"{_records(dead)} not decodable: see {topic}.dead-letter.")
+    return warnings
+
+
+def _records(number: int) -> str:
+    return "1 record is" if number == 1 else f"{number:,} records are"

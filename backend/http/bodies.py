@@ -1,0 +1,55 @@
+"""Reading the bodies of requests: each within a bound, and all that are in flight together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from backend.http.asgi import Message, Receive
+from model.problems import BadRequest, Unavailable
+
+MOST_BYTES = 64 << 20  # of the bodies of requests in flight
+
+
+class BodyBudget:
+    """Bytes that the bodies of requests in flight may have together. Used in the event loop."""
+
+    def __init__(self, size: int = MOST_BYTES) -> None:
+        self.left = size
+
+    @contextmanager
+    def counted(self, receive: Receive) -> Iterator[Receive]:
+        """For one request: its `receive`, which raises Unavailable where a part of the body exceeds
+        the budget. The parts count until the request is over."""
+        held = 0
+
+        async def receive_counted() -> Message:
+            nonlocal held
+            message = await receive()
+            size = len(message.get("body", b""))
+            if size > self.left:
+                raise Unavailable("overloaded", "The bodies of requests in flight are too large.")
+            self.left -= size
+            held += size
+            return message
+
+        try:
+            yield receive_counted
+        finally:
+            self.left += held
+
+
+async def read_body(receive: Receive, most: int) -> bytes:
+    """The whole body; BadRequest if it is too large or does not come."""
+    parts, size = [], 0
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise BadRequest("bad-request", "The body has not come to its end.")
+        part = message.get("body", b"")
+        parts.append(part)
+        size += len(part)
+        if size > most:
+            raise BadRequest("body-too-large", f"A body has {most} bytes at most.")
+        if not message.get("more_body"):
+            return b"".join(parts)

@@ -1,0 +1,166 @@
+"""The Flask part: short, bounded answers that no client asks for a thousand times a second."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Any
+
+import orjson
+from flask import Flask, Response, request
+from werkzeug.exceptions import HTTPException
+
+from backend.api.openapi import openapi
+from backend.http.admin.page import admin_blueprint, recent_topology
+from backend.http.kiqr.raw_reads import RawReads
+from backend.http.kiqr.routes import register_kiqr
+from backend.http.routes.meta import instance_document, liveness, pipeline_document, readiness
+from backend.http.routes.metrics import CONTENT_TYPE, Metrics
+from backend.instance_context import InstanceContext
+from model.formats.avro.codecs import AvroCodec
+from model.problems import BadRequest, MethodNotAllowed, NotFound, Problem, Unavailable
+from model.views import View
+
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+
+
+def create_flask_app(context: InstanceContext, raw_reads: RawReads | None = None) -> Flask:
+    """The Flask application of one instance; KIQR's dialect is left off without `raw_reads`."""
+    pages = Flask("backend.http", static_folder=None)
+    pages.url_map.merge_slashes = False  # an empty segment is one, here as in keys
+    topology = recent_topology(context)
+    metrics = Metrics(context, topology.get)
+    described = orjson.dumps(
+        openapi(
+            context.views.values(),
+            version("queryable-topics"),
+            context.settings.max_key_bytes,
+            raw_reads is not None,
+        )
+    )
+    pages.register_blueprint(admin_blueprint(context, topology))
+    if raw_reads is not None:
+        register_kiqr(pages, context.views, raw_reads, context.settings.max_key_bytes)
+    pages.register_error_handler(Problem, _problem)
+    pages.register_error_handler(HTTPException, _http_exception)
+    pages.register_error_handler(Exception, _unexpected)
+
+    @pages.get("/views")
+    def views() -> Response:
+        return _json({"views": [_view(context, name) for name in context.views]})
+
+    @pages.get("/views/<name>")
+    def view(name: str) -> Response:
+        if name not in context.views:
+            known = ", ".join(context.views)
+            raise NotFound("view-not-found", f"There is no view {name!r}; there are {known}.")
+        return _json({**_view(context, name), **_schemas(context.views[name])})
+
+    @pages.route("/views/<name>/<path:_rest>", methods=_METHODS)
+    def nothing_there(name: str, _rest: str) -> Response:
+        # what there is below views that exist is answered before Flask
+        if name in context.views:
+            raise NotFound("no-such-resource", f"Nothing is at {request.path!r}.")
+        return view(name)
+
+    @pages.get("/openapi.json")
+    def document() -> Response:
+        return Response(described, content_type="application/json")
+
+    @pages.get("/processors")
+    def processors() -> Response:
+        if not context.known:
+            raise Unavailable("no-topology", "This instance has not joined its group yet.")
+        etag = f"{context.topology.epoch}.{context.revision}"
+        if request.if_none_match.contains(etag):
+            answer = Response(status=304)
+        else:
+            states = {**context.peers.states(), context.settings.instance_id: context.state}
+            # for proxies: what is longer need not be parsed to know its partition
+            limit = {"max_key_bytes": context.settings.max_key_bytes}
+            answer = _json({**context.topology.processors(states), **limit})
+        answer.set_etag(etag)
+        return answer
+
+    @pages.get("/instance")
+    def instance() -> Response:
+        return _json(instance_document(context))
+
+    @pages.get("/health/live")
+    def live() -> Response:
+        alive, document = liveness(context)
+        return _health(alive, document)
+
+    @pages.get("/health/ready")
+    def ready() -> Response:
+        is_ready, document = readiness(context)
+        return _health(is_ready, document)
+
+    @pages.get("/metrics")
+    def metrics_text() -> Response:
+        return Response(metrics.render(), content_type=CONTENT_TYPE)
+
+    return pages
+
+
+def _view(context: InstanceContext, name: str) -> dict[str, Any]:
+    placed = context.topology.views.get(name)
+    return {
+        **context.views[name].description(),
+        "partitions": placed.partitions if placed else None,
+        "hash": context.views[name].hash,
+        **pipeline_document(context, name),
+    }
+
+
+def _schemas(view: View) -> dict[str, Any]:
+    """The schemas of one view, in full; of framed records the registry tells them."""
+    codecs = {"key": view.key_codec, "value": view.value_codec}
+    schemas = {
+        of: codec.schema.definition for of, codec in codecs.items() if isinstance(codec, AvroCodec)
+    }
+    return {"schemas": schemas} if schemas else {}
+
+
+def _json(document: Any, status: int = 200) -> Response:
+    return Response(orjson.dumps(document), status, content_type="application/json")
+
+
+def _health(good: bool, document: dict[str, Any]) -> Response:
+    answer = _json(document, 200 if good else 503)
+    if not good:
+        answer.headers["Retry-After"] = "1"
+    return answer
+
+
+def _problem(problem: Problem) -> Response:
+    answer = Response(problem.body(), problem.status)
+    for name, value in problem.headers():
+        answer.headers[name.decode()] = value.decode()
+    return answer
+
+
+def _http_exception(error: HTTPException) -> Response:
+    if error.code == 404:
+        return _problem(
+            NotFound(
+                "no-such-resource",
+                f"Nothing is at {request.path!r}. GET /views lists the views and their paths.",
+            )
+        )
+    if error.code == 405:
+        allowed = sorted(getattr(error, "valid_methods", None) or ["GET"])
+        return _problem(MethodNotAllowed(request.method, ", ".join(allowed)))
+    if error.code is not None and error.code < 500:
+        problem = BadRequest("bad-request", error.description or error.name)
+        problem.status = error.code
+        return _problem(problem)
+    return _unexpected(error)
+
+
+def _unexpected(_: Exception) -> Response:
+    from flask import current_app
+
+    current_app.logger.exception("%s %s", request.method, request.path)
+    return _problem(
+        Problem("internal-error", "This should not happen; the instance's log says more.")
+    )

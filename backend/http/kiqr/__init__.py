@@ -1,0 +1,1 @@
+"""KIQR's generic REST dialect, for the clients that it has."""

@@ -1,0 +1,73 @@
+"""Content negotiation: which of the offered representations `Accept` asks for (RFC 9110)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from backend.wire.answer import Header
+from model.limits import MOST_ACCEPT_BYTES
+from model.problems import BadRequest, NotAcceptable
+
+NDJSON = b"application/x-ndjson"
+
+_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_RANGE = re.compile(rf"\s*({_TOKEN})/({_TOKEN})\s*((?:;[^,]*)?)", re.ASCII)
+_QUALITY = re.compile(r";\s*q=([01](?:\.[0-9]{0,3})?)\s*(?:;|$)", re.ASCII | re.IGNORECASE)
+
+
+def accept_of(headers: Sequence[Header]) -> bytes:
+    """The request's Accept, all of it in one line; BadRequest if it is too long."""
+    given = b",".join(value for name, value in headers if name == b"accept")
+    if len(given) > MOST_ACCEPT_BYTES:
+        raise BadRequest(
+            "bad-request",
+            f"Accept has {len(given)} bytes; at most {MOST_ACCEPT_BYTES} are allowed.",
+            header="accept",
+            limit=MOST_ACCEPT_BYTES,
+        )
+    return given
+
+
+def wants_lines(headers: Sequence[Header]) -> bool:
+    """Whether the reader accepts NDJSON; BadRequest."""
+    accepted = accept_of(headers).lower()
+    return any(each.split(b";")[0].strip() == NDJSON for each in accepted.split(b","))
+
+
+def chosen(headers: Sequence[Header], of: Sequence[str]) -> str:
+    """One of `of`, by the request's Accept (RFC 9110, 12.5.1); NotAcceptable, BadRequest.
+
+    A header that says nothing that can be read is none.
+    """
+    given = accept_of(headers)
+    if not given or given == b"*/*":
+        return of[0]
+    ranges = _ranges(given.decode("latin-1"))
+    if not ranges:
+        return of[0]
+    best = max(of, key=lambda name: _quality(name, ranges))  # the first of equals
+    if _quality(best, ranges) <= 0:
+        types = ", ".join(f"application/{name}" for name in of)
+        raise NotAcceptable("not-acceptable", f"This is to be had as {types}.")
+    return best
+
+
+def _ranges(accept: str) -> dict[tuple[str, str], float]:
+    """(type, subtype) -> quality; `*` stands for any."""
+    ranges = {}
+    for part in accept.split(","):
+        found = _RANGE.fullmatch(part)
+        if found is None:
+            continue
+        quality = _QUALITY.search(found[3])
+        ranges[(found[1].lower(), found[2].lower())] = float(quality[1]) if quality else 1.0
+    return ranges
+
+
+def _quality(name: str, ranges: dict[tuple[str, str], float]) -> float:
+    """By the range that is closest to it."""
+    for accepted in (("application", name), ("application", "*"), ("*", "*")):
+        if accepted in ranges:
+            return ranges[accepted]
+    return 0.0

@@ -1,0 +1,107 @@
+"""From a request's raw path to the view and the key that it asks for.
+
+The path is split first and each part percent-decoded once, so `a%2Fb` is one key and `%2561` is
+the key `%61`. The proxy does the same in Lua (proxy/query.lua).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from urllib.parse import unquote_to_bytes
+
+from model.problems import BadRequest
+from model.views import View
+
+_ABSOLUTE_FORM = re.compile(rb"(?i:https?)://[^/]+(/.*)?", re.DOTALL)
+_BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPath:
+    """A path that names a key: the view, the key's percent-decoded bytes, and what follows it."""
+
+    view: View
+    text: bytes
+    rest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ViewPath:
+    """A path that asks for something of a whole view."""
+
+    view: View
+    resource: str
+
+
+RESOURCES = ("batch", "count", "keys", "search", "sessions", "top", "windows")
+
+
+class Paths:
+    """Where keys are: `{path}/{key}` of each view that has a path, `/views/{view}/keys/{key}`."""
+
+    def __init__(self, views: Iterable[View]) -> None:
+        self._by_prefix: dict[bytes, View] = {}
+        self._of_views: dict[bytes, ViewPath] = {}
+        for view in views:
+            for resource in RESOURCES:
+                path = f"/views/{view.name}/{resource}".encode()
+                self._of_views[path] = ViewPath(view, resource)
+            self._by_prefix[f"/views/{view.name}/keys/".encode()] = view
+            if view.path is not None:
+                self._by_prefix[f"{view.path}/".encode()] = view
+        # most have one or two segments: the longest prefix that is known wins by being tried first
+        self._depths = sorted({p.count(b"/") for p in self._by_prefix}, reverse=True)
+
+    @property
+    def prefixes(self) -> dict[bytes, View]:
+        """What stands before the last slash of a key's path, if none of it is encoded."""
+        return {prefix[:-1]: view for prefix, view in self._by_prefix.items()}
+
+    def key_path(self, raw_path: bytes) -> KeyPath | None:
+        """What `raw_path` (still encoded, without the query) names; None if it is no key's path.
+
+        BadRequest if the key has a percent sign that is not followed by two hexadecimal digits.
+        """
+        for depth in self._depths:
+            parts = raw_path.split(b"/", depth)
+            if len(parts) <= depth:
+                continue
+            tail = parts.pop()
+            prefix = b"/".join(parts) + b"/"
+            if b"%" in prefix:
+                prefix = unquote_to_bytes(prefix)
+                if prefix.count(b"/") != depth:
+                    continue  # an encoded slash is part of a name, and no name has one
+            view = self._by_prefix.get(prefix)
+            if view is None:
+                continue
+            key, _, rest = tail.partition(b"/")
+            return KeyPath(view, _decoded(key) if b"%" in key else key, rest)
+        return None
+
+    def view_path(self, raw_path: bytes) -> ViewPath | None:
+        """What `/views/{view}/{resource}` names; None for all that is no such path."""
+        if b"%" not in raw_path:
+            return self._of_views.get(raw_path)
+        decoded = unquote_to_bytes(raw_path)
+        # an encoded slash is part of a name, and no name has one
+        return self._of_views.get(decoded) if decoded.count(b"/") == raw_path.count(b"/") else None
+
+
+def of_absolute_form(target: bytes) -> bytes | None:
+    """The raw path of `http://host:port/path`, as a proxy may send it (RFC 9112, 3.2.2); None of
+    anything else."""
+    found = _ABSOLUTE_FORM.fullmatch(target)
+    return None if found is None else found[1] or b"/"
+
+
+def _decoded(key: bytes) -> bytes:
+    if bad := _BAD_ESCAPE.search(key):
+        raise BadRequest(
+            "path-undecodable",
+            f"The percent sign at byte {bad.start()} of the key is not followed by two hexadecimal "
+            f"digits; a percent sign itself is %25.",
+        )
+    return unquote_to_bytes(key)

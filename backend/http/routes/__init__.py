@@ -1,0 +1,1 @@
+"""The handlers of the routes: one module a group of paths."""

@@ -1,0 +1,102 @@
+"""`POST /topics/{topic}/records`: append a record to a topic that a view has opened for that."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import orjson
+
+from backend.ingest.appender import QueueFull
+from backend.instance_context import InstanceContext
+from backend.queries.batch import record_key
+from backend.queries.key_bodies import json_text, parse_members
+from backend.queries.point import ViewReads
+from backend.wire.answer import JSON, Answer
+from model.formats.codecs import from_base64url
+from model.partitioner import partition_of
+from model.problems import BadRequest, NotFound, Unavailable
+from model.views import ANY_PARTITION, View
+
+_PATH = re.compile(rb"/topics/([A-Za-z0-9._-]{1,249})/records")
+
+
+class Appends:
+    """The topics of the views that say `append = "on"`, in the formats of these views."""
+
+    def __init__(self, context: InstanceContext, reads: dict[str, ViewReads]) -> None:
+        self._context = context
+        self._reads = {reads[view.name].view.topic: reads[view.name]
+                       for view in context.views.values() if view.append}  # fmt: skip
+
+    def topic_of(self, raw_path: bytes) -> str | None:
+        """The topic that a path names; None if it is no such path."""
+        found = _PATH.fullmatch(raw_path)
+        return None if found is None else found[1].decode()
+
+    async def answer(self, topic: str, body: bytes) -> Answer:
+        """`{"partition": p, "offset": o}`, once the broker has it; BadRequest, NotFound,
+        Unavailable."""
+        reads = self._reads.get(topic)
+        if reads is None:
+            raise NotFound(
+                "no-such-resource",
+                f'Topic {topic} is not open for records: a view of it has to say append = "on".',
+            )
+        members = parse_members(body, required=("key",), optional=("value",))
+        key = record_key(reads, *members["key"])
+        value = None if "value" not in members else _record_value(reads.view, *members["value"])
+        partition = self._partition(reads.view, key)
+        offset = await self._append(topic, partition, key, value)
+        return Answer(200, [JSON], orjson.dumps({"partition": partition, "offset": offset}))
+
+    def _partition(self, view: View, key: bytes) -> int:
+        """The one where readers look for the key."""
+        facts = self._context.metadata_poller.latest.get(view.topic)
+        if facts is None or not facts.partitions:
+            raise Unavailable("topic-missing", f"Topic {view.topic} is not known yet.")
+        partitioner = "murmur2" if view.partitioner == ANY_PARTITION else view.partitioner
+        return partition_of(partitioner)(key, facts.partitions)
+
+    async def _append(self, topic: str, partition: int, key: bytes, value: bytes | None) -> int:
+        loop = asyncio.get_running_loop()
+        stored: asyncio.Future[int] = loop.create_future()
+
+        def settle(offset: int | None, why: str) -> None:
+            if stored.done():
+                return
+            if offset is None:
+                # the broker may have it all the same: it may only be the confirmation that is lost
+                stored.set_exception(
+                    Unavailable(
+                        "append-unconfirmed",
+                        f"The broker has not confirmed the record: {why}. It may be there.",
+                    )
+                )
+            else:
+                stored.set_result(offset)
+
+        def done(offset: int | None, why: str) -> None:
+            loop.call_soon_threadsafe(settle, offset, why)
+
+        try:
+            self._context.appender.append(topic, partition, key, value, done)
+        except QueueFull:
+            raise Unavailable(
+                "overloaded", "Too many records wait for the broker already."
+            ) from None
+        return await stored
+
+
+def _record_value(view: View, value: object, written: bytes) -> bytes:
+    """Record bytes of a value in JSON; BadRequest."""
+    codec = view.value_codec
+    try:
+        text, is_raw = json_text(view.value, value, written)
+        raw = from_base64url(text) if is_raw else codec.from_text(text)
+        codec.check(raw)
+    except ValueError as e:
+        raise BadRequest(
+            "value-undecodable", f"View {view.name} has {view.value} values, and this is {e}."
+        ) from None
+    return raw

@@ -1,0 +1,139 @@
+"""What an instance says of itself: its store partitions, and whether it is ready and alive."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from backend.ingest.store_partitions import StorePartition
+from backend.instance_context import RUNNING, STARTING, InstanceContext
+
+_STUCK_AFTER = 30.0  # s without a turn of the ingest loop
+
+
+def instance_document(context: InstanceContext) -> dict[str, Any]:
+    """The document of /instance."""
+    now = time.monotonic()
+    trusted_for = context.settings.ends_trusted_for
+    return {
+        "id": context.settings.instance_id,
+        "state": context.state,
+        "epoch": str(context.topology.epoch),
+        "partitions": [partition_document(held, now, trusted_for) for held in context.held.all()]
+        + [
+            {
+                "view": view,
+                "partition": partition,
+                "role": role,
+                **_opening(context, view, partition),
+            }
+            for (view, partition), role in context.ingest_loop.opening().items()
+        ],
+        "rebuilds": context.ingest_loop.rebuilds,
+        "lost": [each.document() for each in context.lost.all()],
+    }
+
+
+def pipeline_document(context: InstanceContext, view: str) -> dict[str, Any]:
+    """{"pipeline": how fresh what the view is derived from is}; nothing where it names none."""
+    pipeline = context.pipelines.get(view)
+    if pipeline is None:
+        return {}
+    return {"pipeline": pipeline.status(time.monotonic()).document(pipeline.group)}
+
+
+def _opening(context: InstanceContext, view: str, partition: int) -> dict[str, Any]:
+    copying = context.snapshot_fetcher.under_way().get((view, partition))
+    if copying is None:
+        return {"state": "opening"}
+    return {"state": "copying", "source": copying.source, "copied_bytes": copying.received}
+
+
+def partition_document(held: StorePartition, now: float, trusted_for: float) -> dict[str, Any]:
+    """Of one store partition; `estimates` names those of its numbers that are not exact."""
+    progress = held.progress
+    staleness = progress.staleness(now)
+    return {
+        "view": held.view.name,
+        "partition": held.partition,
+        "role": held.role,
+        "state": progress.state,
+        "waiting_for": None if held.waiting_for is None else held.waiting_for.state,
+        "started": progress.started_position,
+        "position": progress.position,
+        "goal": progress.goal,
+        "end": progress.end,
+        "lag": progress.lag(now, trusted_for),
+        "staleness": None if staleness is None else round(staleness * 1000),
+        "seconds_left": _seconds_left(held, now),
+        "size_bytes": held.store.size(),
+        "entries": held.store.entries(),
+        "estimates": [] if held.view.is_custom else ["size_bytes", "entries"],  # RocksDB's
+        "dead_letters": held.identity.dead_letters,
+        "mis_partitioned": held.identity.mis_partitioned,
+    }
+
+
+def _seconds_left(held: StorePartition, now: float) -> float | None:
+    """Until the goal, at the speed since it was opened; 0 once answerable, None if unknown."""
+    progress = held.progress
+    if progress.answerable:
+        return 0.0
+    done = progress.position - progress.started_position
+    if done <= 0:
+        return None
+    return round((progress.goal - progress.position) * (now - held.opened_at) / done, 1)
+
+
+def readiness(context: InstanceContext) -> tuple[bool, dict[str, Any]]:
+    """Whether each partition that this instance shall hold is answerable, and what is missing."""
+    document = instance_document(context)
+    waiting = [p for p in document["partitions"] if p["state"] != "answerable"]
+    listed = context.me in context.topology.members
+    ready = context.state == RUNNING and listed and not waiting
+    return ready, {
+        "ready": ready,
+        "state": context.state,
+        "in_topology": listed,
+        "answerable": len(document["partitions"]) - len(waiting),
+        "redundancy": redundancy(context),
+        "waiting": waiting,
+    }
+
+
+def redundancy(context: InstanceContext) -> dict[str, Any]:
+    """What the map and the heartbeats tell of the whole deployment; nobody is asked.
+
+    Readiness does not depend on it: an instance that answers stays in service when others are lost.
+    """
+    wanted = 1 + context.settings.standby_replicas
+    dead, topology = context.dead, context.topology
+    below = sum(
+        sum(member.id not in dead for member in topology.holders_of(name, partition)) < wanted
+        for name, placed in topology.views.items()
+        for partition in range(placed.partitions)
+    )
+    return {
+        "wanted": wanted,
+        "below": below,
+        "lost": [each.member.id for each in context.lost.all()],
+    }
+
+
+def liveness(context: InstanceContext) -> tuple[bool, dict[str, Any]]:
+    """Whether it makes progress: its threads run and the ingest loop turns."""
+    silent = time.monotonic() - context.ingest_loop.progress_at
+    threads = {
+        "member": context.member.alive,
+        "ingest": context.ingest_loop.alive,
+        "watcher": context.metadata_poller.alive,
+    }
+    # before the broker has answered for the first time there are no threads, and nothing is wrong
+    waiting = context.state == STARTING and not any(threads.values())
+    alive = waiting or (all(threads.values()) and silent < _STUCK_AFTER)
+    return alive, {
+        "alive": alive,
+        "threads": threads,
+        "ingest_silent_seconds": round(silent, 1),
+        "failure": context.ingest_loop.failure,
+    }

@@ -1,0 +1,176 @@
+"""Prometheus metrics, made when they are asked for: the hot path only adds to plain numbers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+
+from backend.http.admin.topology import LOST, redundancy_of
+from backend.instance_context import SCANS, InstanceContext
+from model.pipelines import RUNNING, STARTING, UNKNOWN
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class _Instance(Collector):
+    def __init__(self, context: InstanceContext, topology: Callable[[], Mapping[str, Any]]) -> None:
+        self._context = context
+        self._topology = topology
+
+    def collect(self) -> Iterator[Metric]:
+        context = self._context
+        reads = CounterMetricFamily(
+            "queryable_point_reads", "Point reads by outcome.", labels=["view", "outcome"]
+        )
+        for view, counts in context.counts.items():
+            for outcome in ("found", "missed", "unavailable", "forwarded", "refused"):
+                reads.add_metric([view, outcome], getattr(counts, outcome))
+        yield reads
+        yield from self._scans()
+        yield from self._partitions()
+        yield from self._pipelines()
+        yield from self._redundancy()
+        yield CounterMetricFamily(
+            "queryable_rebuilds",
+            "Store partitions that were started anew.",
+            value=context.ingest_loop.rebuilds,
+        )
+        yield GaugeMetricFamily(
+            "queryable_running", "1 while the instance is in its group.",
+            value=float(context.state == RUNNING),
+        )  # fmt: skip
+        epoch = context.topology.epoch
+        yield GaugeMetricFamily(
+            "queryable_topology_epoch_seconds", "The leader's clock in the epoch.",
+            value=epoch.ms / 1000,
+        )  # fmt: skip
+
+    def _scans(self) -> Iterator[Metric]:
+        labels = ["view", "kind"]
+        asked = CounterMetricFamily(
+            "queryable_scans", "Questions about whole views that clients asked.", labels=labels
+        )
+        seconds = CounterMetricFamily(
+            "queryable_scan_seconds", "What they took, from question to end.", labels=labels
+        )
+        entries = CounterMetricFamily(
+            "queryable_scan_entries", "Entries looked at here, whoever asked.", labels=["view"]
+        )
+        for view, counts in self._context.scans.items():
+            for kind in SCANS:
+                asked.add_metric([view, kind], counts.asked[kind])
+                seconds.add_metric([view, kind], counts.seconds[kind])
+            entries.add_metric([view], counts.entries)
+        yield from (asked, seconds, entries)
+
+    def _redundancy(self) -> Iterator[Metric]:
+        """Of the whole deployment, whichever instance says it."""
+        document = self._topology()
+        families = {
+            name: GaugeMetricFamily(f"queryable_view_partitions{suffix}", text, labels=["view"])
+            for name, suffix, text in (
+                ("partitions", "", "Partitions of the view."),
+                ("answerable", "_answerable", "Partitions that somebody answers for."),
+                ("standby_only", "_standby_only", "Partitions that standbys alone answer for."),
+                (
+                    "below_replicas",
+                    "_below_replicas",
+                    "Partitions that fewer instances answer for than shall.",
+                ),
+            )
+        }
+        for view, counts in redundancy_of(document).items():
+            for name, number in counts.items():
+                families[name].add_metric([view], number)
+        yield from families.values()
+        yield GaugeMetricFamily(
+            "queryable_lost_instances",
+            "Instances that went without a word within the last hour, and are not back.",
+            value=sum(instance["state"] == LOST for instance in document["instances"]),
+        )
+
+    def _pipelines(self) -> Iterator[Metric]:
+        labels = ["view", "group"]
+        lag = GaugeMetricFamily(
+            "queryable_pipeline_lag",
+            "Records in the view's source topics that its pipeline has not read.",
+            labels=labels,
+        )
+        staleness = GaugeMetricFamily(
+            "queryable_pipeline_staleness_seconds",
+            "Time since the pipeline had read all there was.",
+            labels=labels,
+        )
+        running = GaugeMetricFamily(
+            "queryable_pipeline_running",
+            "1 while the pipeline runs, 0 when it has failed or stopped.",
+            labels=labels,
+        )
+        now = time.monotonic()
+        for view, pipeline in self._context.pipelines.items():
+            status, at = pipeline.status(now), [view, pipeline.group]
+            if status.lag is not None:
+                lag.add_metric(at, status.lag)
+            if status.staleness is not None:
+                staleness.add_metric(at, status.staleness)
+            if status.state != UNKNOWN:
+                running.add_metric(at, float(status.state in (STARTING, RUNNING)))
+        yield from (lag, staleness, running)
+
+    def _partitions(self) -> Iterator[Metric]:
+        labels = ["view", "partition"]
+        families = {
+            name: GaugeMetricFamily(f"queryable_{name}", text, labels=labels)
+            for name, text in {
+                "position": "The next offset that the store partition will apply.",
+                "lag": "Records behind the end of the log, as last fetched.",
+                "staleness_seconds": "Time since it last was at a freshly fetched end.",
+                "answerable": "1 if the store partition may answer.",
+                "size_bytes": "Bytes on disk and in memtables, as RocksDB estimates them.",
+            }.items()
+        }
+        counters = {
+            name: CounterMetricFamily(f"queryable_{name}", text, labels=labels)
+            for name, text in {
+                "applied_records": "Records applied since the start.",
+                "dead_letters": "Records that could not be decoded, since the store began.",
+                "mis_partitioned_records": "Records that the partitioner puts elsewhere.",
+            }.items()
+        }
+        now = time.monotonic()
+        for held in self._context.held.all():
+            at = [held.view.name, str(held.partition)]
+            progress = held.progress
+            lag, staleness = progress.lag(now, float("inf")), progress.staleness(now)
+            families["position"].add_metric(at, progress.position)
+            families["answerable"].add_metric(at, float(progress.answerable))
+            families["size_bytes"].add_metric(at, held.store.size())
+            if lag is not None:
+                families["lag"].add_metric(at, lag)
+            if staleness is not None:
+                families["staleness_seconds"].add_metric(at, staleness)
+            counters["applied_records"].add_metric(at, held.applied_records)
+            counters["dead_letters"].add_metric(at, held.identity.dead_letters)
+            counters["mis_partitioned_records"].add_metric(at, held.identity.mis_partitioned)
+        yield from families.values()
+        yield from counters.values()
+
+
+class Metrics:
+    """The registry of one instance."""
+
+    def __init__(self, context: InstanceContext, topology: Callable[[], Mapping[str, Any]]) -> None:
+        """`topology()`: the document of /admin/topology.json."""
+        self._registry = CollectorRegistry()
+        self._registry.register(_Instance(context, topology))
+        ProcessCollector(registry=self._registry)
+
+    def render(self) -> bytes:
+        """The text exposition format."""
+        return generate_latest(self._registry)

@@ -1,0 +1,211 @@
+"""Avro schemas by id, from a registry over HTTP or from a folder; cached, for an id never changes
+its schema.
+
+Nobody waits for the network here: who needs a schema that is not there is told "not yet", and one
+thread fetches what was asked for, again and again while nobody answers.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import logging
+import threading
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import quote
+
+import orjson
+
+from model.formats.avro.codecs import SchemaNotYet
+from model.formats.avro.schema import AvroSchema
+
+log = logging.getLogger(__name__)
+
+_KEPT = 1000  # schemas, and as many ids that are asked for
+_UNKNOWN_FOR = 60.0  # s after which an id that there was not is asked for again
+_RETRY_AFTER = 0.5
+_TIMEOUT = 5.0
+_MAX_BYTES = 8 << 20
+_MAX_REFERENCES = 100
+_NOT_FOUND = 40403  # the registry's own word: a 404 alone may be that of a wrong URL
+
+
+class Unanswered(Exception):
+    """The source cannot be asked now; the message says why."""
+
+
+class Source(Protocol):
+    """Where the thread gets a schema from."""
+
+    name: str
+
+    def fetch(self, schema_id: int) -> AvroSchema:
+        """Unanswered; ValueError where there is no such schema, or none that can be served."""
+
+
+class SchemaCache:
+    """A cache in front of a source; fulfils `avro_codecs.SchemaSource`."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._known: dict[int, AvroSchema] = {}
+        self._refused: dict[int, tuple[str, float]] = {}  # id -> why, and until when
+        self._wanted: dict[int, None] = {}
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._trouble: str | None = None
+        self._thread = threading.Thread(target=self._run, name="schemas", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """The thread ends, after the request that is under way."""
+        self._stop.set()
+        self._wake.set()
+
+    @property
+    def state(self) -> str:
+        return self._trouble or f"it is asked for at {self._source.name}."
+
+    def schema(self, schema_id: int) -> AvroSchema:
+        known = self._known.get(schema_id)
+        if known is not None:
+            return known
+        refused = self._refused.get(schema_id)
+        if refused is not None and time.monotonic() < refused[1]:
+            raise ValueError(refused[0])
+        with self._lock:
+            if len(self._wanted) < _KEPT:
+                self._wanted[schema_id] = None
+        self._wake.set()
+        raise SchemaNotYet(schema_id, self)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._wake.wait()
+            self._wake.clear()
+            while self._wanted and not self._stop.is_set():
+                if not self._fetch(next(iter(self._wanted))):
+                    self._stop.wait(_RETRY_AFTER)
+
+    def _fetch(self, schema_id: int) -> bool:
+        """False if it has to be tried again."""
+        try:
+            self._keep(self._known, schema_id, self._source.fetch(schema_id))
+        except ValueError as e:
+            self._keep(self._refused, schema_id, (str(e), time.monotonic() + _UNKNOWN_FOR))
+            log.warning("schema %d of %s: %s", schema_id, self._source.name, e)
+        except Exception as e:  # the thread must outlive whatever a source does
+            if self._trouble is None:
+                log.warning(
+                    "schema %d cannot be had, and records that need it wait: %s", schema_id, e
+                )
+            self._trouble = str(e)
+            with self._lock:
+                # the others get their turn
+                self._wanted.pop(schema_id, None)
+                self._wanted[schema_id] = None
+            return False
+        if self._trouble is not None:
+            log.info("schemas are to be had again: %s answers", self._source.name)
+        self._trouble = None
+        with self._lock:
+            self._wanted.pop(schema_id, None)
+        return True
+
+    def _keep(self, kept: dict[int, Any], schema_id: int, what: object) -> None:
+        if len(kept) >= _KEPT:
+            kept.pop(next(iter(kept)))
+        kept.pop(schema_id, None)
+        kept[schema_id] = what
+
+
+class Registry:
+    """A schema registry that speaks Confluent's REST: Confluent's, Karapace, Apicurio, Redpanda."""
+
+    def __init__(self, url: str, auth: str = "") -> None:
+        """`auth`: user:password, or nothing."""
+        self.name = url
+        self._headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
+        if auth:
+            self._headers["Authorization"] = f"Basic {base64.b64encode(auth.encode()).decode()}"
+
+    def fetch(self, schema_id: int) -> AvroSchema:
+        found = self._get(f"/schemas/ids/{schema_id}")
+        kind = found.get("schemaType", "AVRO")
+        if kind != "AVRO":
+            raise ValueError(f"the schema is {kind}, not Avro")
+        references: dict[tuple[str, int], str] = {}
+        self._add_references(found, references)
+        return AvroSchema(_text(found), tuple(references.values()))
+
+    def _add_references(self, of: dict[str, Any], found: dict[tuple[str, int], str]) -> None:
+        """The schemas that a schema uses, each before who uses it."""
+        for reference in of.get("references") or ():
+            subject, version = str(reference["subject"]), int(reference["version"])
+            if (subject, version) in found:
+                continue
+            if len(found) >= _MAX_REFERENCES:
+                raise ValueError(f"the schema uses more than {_MAX_REFERENCES} others")
+            used = self._get(f"/subjects/{quote(subject, safe='')}/versions/{version}")
+            self._add_references(used, found)
+            found[(subject, version)] = _text(used)
+
+    def _get(self, path: str) -> dict[str, Any]:
+        request = urllib.request.Request(self.name + path, headers=self._headers)
+        try:
+            with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:
+                body = answer.read(_MAX_BYTES + 1)
+        except urllib.error.HTTPError as e:
+            with e:
+                self._refuse(e, path)
+        except (OSError, http.client.HTTPException) as e:
+            raise Unanswered(f"{self.name} does not answer: {e}") from None
+        if len(body) > _MAX_BYTES:
+            raise ValueError(f"the schema has more than {_MAX_BYTES} bytes")
+        try:
+            document = orjson.loads(body)
+        except orjson.JSONDecodeError:
+            document = None
+        if not isinstance(document, dict) or not isinstance(document.get("schema"), str):
+            raise Unanswered(f"{self.name}{path} answers something else than a registry does")
+        return document
+
+    def _refuse(self, error: urllib.error.HTTPError, path: str) -> None:
+        try:
+            document = orjson.loads(error.read(_MAX_BYTES))
+            code = document["error_code"]
+        except Exception:
+            code = None
+        if error.code == 404 and code == _NOT_FOUND:
+            raise ValueError("the registry knows no schema of this id")
+        raise Unanswered(f"{self.name}{path} answers {error.code} {error.reason}")
+
+
+def _text(found: dict[str, Any]) -> str:
+    return str(found["schema"])
+
+
+class SchemaFolder:
+    """Files `<id>.avsc`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.name = str(folder)
+        self._folder = folder
+
+    def fetch(self, schema_id: int) -> AvroSchema:
+        path = self._folder / f"{schema_id}.avsc"
+        try:
+            return AvroSchema(path.read_bytes())
+        except FileNotFoundError:
+            if not self._folder.is_dir():
+                raise Unanswered(f"there is no folder {self._folder}") from None
+            raise ValueError(f"there is no file {path}") from None
+        except OSError as e:
+            raise Unanswered(f"{path} cannot be read: {e.strerror}") from None

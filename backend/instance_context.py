@@ -1,0 +1,155 @@
+"""What the HTTP side knows of its instance: one object, put together by `backend.app`."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from backend.cluster.liveness import DEAD, DRAINING, RUNNING, STARTING, Peers
+from backend.cluster.lost_instances import LostInstances
+from backend.cluster.member import GroupMember
+from backend.ingest.appender import Appender
+from backend.ingest.loop import IngestLoop
+from backend.ingest.metadata_poller import MetadataPoller
+from backend.ingest.snapshot_fetcher import SnapshotFetcher
+from backend.ingest.store_partitions import PartitionRegistry
+from backend.settings import Settings
+from backend.wire.answer import Header
+from backend.wire.scan import NEVER
+from model.pipelines import Pipeline
+from model.problems import Unavailable
+from model.topology import Member, PlacedView, Topology
+from model.views import View
+
+__all__ = ["DRAINING", "RUNNING", "STARTING", "InstanceContext", "ReadCounts"]
+
+
+@dataclass
+class ReadCounts:
+    """Point reads by outcome since the start, of one view; written by the event loop alone."""
+
+    found: int = 0
+    missed: int = 0
+    unavailable: int = 0
+    forwarded: int = 0
+    refused: int = 0
+
+    @property
+    def served(self) -> int:
+        return self.found + self.missed
+
+
+SCANS = ("page", "stream", "count", "top")
+
+
+@dataclass
+class ScanCounts:
+    """Questions about the whole of one view since the start; written by the event loop alone.
+
+    By kind: what clients asked this instance, and how long it took (s, with the reader's own time).
+    `entries`: what was looked at in this instance's own partitions, whoever asked.
+    """
+
+    asked: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SCANS, 0))
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(SCANS, 0.0))
+    entries: int = 0
+
+
+@dataclass
+class InstanceContext:
+    """The instance as requests see it. `topology` and `state` are replaced, never changed."""
+
+    settings: Settings
+    views: dict[str, View]
+    held: PartitionRegistry
+    metadata_poller: MetadataPoller
+    ingest_loop: IngestLoop
+    snapshot_fetcher: SnapshotFetcher
+    member: GroupMember
+    appender: Appender
+    pipelines: Mapping[str, Pipeline] = field(default_factory=dict)  # by view; of some none
+    peers: Peers = field(default_factory=Peers)
+    lost: LostInstances = field(default_factory=LostInstances)
+    topology: Topology = field(default_factory=Topology)
+    state: str = STARTING
+    epoch_header: bytes = b"0-0"
+    counts: dict[str, ReadCounts] = field(default_factory=dict)
+    scans: dict[str, ScanCounts] = field(default_factory=dict)
+    _revisions: itertools.count[int] = field(default_factory=itertools.count)
+    revision: int = 0
+
+    def __post_init__(self) -> None:
+        self.peers.on_change = self.revise
+        self.counts = {name: ReadCounts() for name in self.views}
+        self.scans = {name: ScanCounts() for name in self.views}
+
+    def others(self, view: str, partition: int, stale: str | None = None) -> list[Member]:
+        """The partition's other holders whose answer will do (ALLOW, NEVER, None): the active
+        first, and last those that seem to be dead."""
+        me = self.me
+        if stale == NEVER:
+            active = self.topology.active_of(view, partition)
+            return [] if active in (None, me) else [active]
+        holders = [each for each in self.topology.holders_of(view, partition) if each != me]
+        if len(holders) > 1:
+            holders.sort(key=lambda each: self.peers.seems_dead(each.id))
+        return holders
+
+    def snapshot_sources(self, view: str, partition: int) -> list[Member]:
+        """Of whom to have a copy: of standbys first, who have time for it, and of those that seem
+        to be dead last."""
+        active = self.topology.active_of(view, partition)
+        others = self.others(view, partition)
+        return sorted(others, key=lambda m: (self.peers.seems_dead(m.id), m == active))
+
+    def pipeline_headers(self, view: View) -> tuple[Header, ...]:
+        """Of every answer from the view; none where it does not name its pipeline."""
+        pipeline = self.pipelines.get(view.name)
+        return () if pipeline is None else pipeline.headers(time.monotonic())
+
+    @property
+    def me(self) -> Member:
+        """This instance, as it advertises itself."""
+        settings = self.settings
+        return Member(
+            settings.instance_id, settings.advertised_host, settings.advertised_port, settings.rack
+        )
+
+    def take_topology(self, topology: Topology) -> None:
+        self.lost.take_topology(self.topology, topology, self.settings.instance_id, self.dead)
+        self.topology = topology
+        self.epoch_header = str(topology.epoch).encode()
+        if self.state == STARTING:
+            self.set_state(RUNNING)
+
+    @property
+    def dead(self) -> set[str]:
+        """Ids of instances that miss their heartbeats."""
+        return {id_ for id_, state in self.peers.states().items() if state == DEAD}
+
+    def set_state(self, state: str) -> None:
+        """The state belongs to /processors without being part of an epoch: it counts a revision."""
+        self.state = state
+        self.revise()
+
+    def revise(self) -> None:
+        """What /processors says has changed without an epoch."""
+        self.revision = next(self._revisions) + 1
+
+    def placed(self, view: View) -> PlacedView:
+        """The view in the map, with at least one partition; Unavailable."""
+        placed = self.topology.views.get(view.name)
+        if placed is None:
+            if self.known:
+                raise Unavailable("nobody", f"The group has not placed view {view.name} yet.")
+            raise Unavailable("no-topology", "This instance has not joined its group yet.")
+        if not placed.active:
+            raise Unavailable("topic-missing", f"Topic {view.topic} is not there yet.")
+        return placed
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a map yet."""
+        return self.topology.epoch.ms > 0

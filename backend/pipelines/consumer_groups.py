@@ -1,0 +1,62 @@
+"""What consumer groups have committed, with metadata, and whether they have members.
+
+By kafka-python: one request a coordinator for all groups (KIP-709). librdkafka's Python client
+reads metadata beyond its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
+
+from model.pipelines import Committed, Unit
+
+
+class ConsumerGroups:
+    """For one thread. A failed client is replaced: its coordinators may have moved."""
+
+    def __init__(self, client_settings: Mapping[str, Any], timeout: float) -> None:
+        """`timeout`: s for one request, and for the connection."""
+        ms = round(timeout * 1000)
+        self._settings = {
+            **client_settings,
+            "client_id": "queryable-pipelines",
+            "request_timeout_ms": ms,
+            "bootstrap_timeout_ms": ms,
+            "reconnect_backoff_max_ms": 1_000,
+        }
+        self._client: KafkaAdminClient | None = None
+
+    def committed(self, groups: list[str]) -> dict[str, dict[Unit, Committed]]:
+        """By group; KafkaError, OSError."""
+        found = self._ask("list_group_offsets", groups)
+        return {
+            group: {
+                (unit.topic, unit.partition): Committed(told.offset, told.metadata or "")
+                for unit, told in found.get(group, {}).items()
+                if told.offset >= 0
+            }
+            for group in groups
+        }
+
+    def have_members(self, groups: list[str]) -> dict[str, bool]:
+        """By group; KafkaError, OSError."""
+        found = self._ask("describe_groups", groups)
+        return {group: bool(told["members"]) for group, told in found.items()}
+
+    def _ask(self, method: str, groups: list[str]) -> Any:
+        try:
+            if self._client is None:
+                self._client = KafkaAdminClient(**self._settings)
+            return getattr(self._client, method)(groups)
+        except (KafkaError, OSError):
+            self.close()
+            raise
+
+    def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()

@@ -1,0 +1,315 @@
+"""Many point reads in one request: each key answered by whoever holds it, each owner asked once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+import orjson
+
+from backend.cluster.peer_client import PeerClient
+from backend.instance_context import InstanceContext
+from backend.queries.key_bodies import MAX_KEYS, json_text, needs_exact, parse_batch
+from backend.queries.multi_get import outcomes
+from backend.queries.point import ViewReads, count_refusal
+from backend.queries.retry import Asker, Holder, Rounds, Turn
+from backend.queries.routing import NotOwner, PartitionUnknown, ReadOptions
+from backend.queries.served_by import ServedBy, roles_said
+from backend.wire.answer import JSON, Answer
+from backend.wire.scan import KEYS, PARAMETERS, parse_parameters, refuse_store, stale_of
+from backend.wire.scan_codec import pack, unpack
+from model.formats.codecs import from_base64url
+from model.problems import BadRequest, NonRetryable, Problem, Unavailable
+from model.views import View
+
+MOST_ANSWER_BYTES = 32 << 20  # of the keys that one instance reads for one batch
+_TURN = 128  # keys between two turns of the event loop
+_CAUTIOUS = 16  # keys to begin with: their values may be large
+_CHUNK_BYTES = 1 << 18  # of the keys between two turns, if they are like those before
+_FINAL, _AGAIN, _ALL = b".", b"?", b"*"  # marks: it stands, ask again, ask all partitions
+_MARKS = {_FINAL, _AGAIN, _ALL}
+_AT_ONCE = 8  # keys that all partitions are asked for
+
+# of the keys beyond MOST_ANSWER_BYTES: the client asks for them again, in other requests
+_TOO_LARGE = Unavailable("overloaded", "The answer is large enough.")
+
+_T = TypeVar("_T")
+
+_Open = NotOwner | bytes
+"""Who holds the key; or the mark of its item."""
+
+
+class _Room:
+    """Bytes that an instance may still read for one batch, and how many keys at a time."""
+
+    def __init__(self) -> None:
+        self.left = MOST_ANSWER_BYTES
+        self.turn = _CAUTIOUS
+
+    def take(self, items: list[bytes]) -> None:
+        size = sum(map(len, items))
+        self.left -= size
+        average = size // len(items) + 1
+        self.turn = max(1, min(_TURN, _CHUNK_BYTES // average))
+
+
+class Batches:
+    """Batches of all views, on this instance's and others' part of the keys."""
+
+    def __init__(
+        self,
+        context: InstanceContext,
+        reads: dict[str, ViewReads],
+        peer_client: PeerClient,
+        path: bytes,
+        everywhere: Callable[[View, bytes, ReadOptions, ServedBy], Awaitable[Answer]],
+    ) -> None:
+        """`everywhere` asks all partitions for a key, and adds the instances that read; Problem."""
+        self._everywhere = everywhere
+        self._me = context.settings.instance_id
+        self._reads = reads
+        self._asker = Asker(context, peer_client)
+        self._path = path
+
+    async def answer(self, view: View, body: bytes, options: ReadOptions) -> Answer:
+        """The answer to a client's batch; BadRequest. Of the options `stale` alone is passed
+        on."""
+        reads = self._reads[view.name]
+        asked = parse_batch(body, needs_exact(view))
+        items = [b""] * len(asked)
+        keys = _text_keys(reads, asked)
+        if keys is None:
+            keys = {}
+            for number, (value, written) in enumerate(asked):
+                try:
+                    keys[number] = record_key(reads, value, written)
+                except Problem as problem:
+                    count_refusal(reads.counts, problem)
+                    items[number] = _problem_item(written or orjson.dumps(value), problem)
+        left, anywhere = list(keys), list[int]()
+        answerers = ServedBy()
+        rounds, room = self._asker.rounds(), _Room()
+        while left:
+            left = await self._round(
+                reads, keys, left, items, anywhere, rounds, options, answerers, room
+            )
+            if not left or not await rounds.again():
+                break
+        turn = asyncio.Semaphore(_AT_ONCE)
+
+        async def ask_all(number: int) -> None:
+            async with turn:
+                if room.left <= 0:
+                    items[number] = _problem_item(view.key_codec.to_json(keys[number]), _TOO_LARGE)
+                    return
+                items[number] = await self._anywhere(view, keys[number], options, answerers)
+                room.left -= len(items[number])
+
+        await asyncio.gather(*map(ask_all, anywhere))
+        served_by = answerers.headers(self._me)
+        return Answer(200, [JSON, *served_by], b'{"items":[%b]}' % b",".join(items))
+
+    async def _round(
+        self,
+        reads: ViewReads,
+        keys: dict[int, bytes],
+        left: list[int],
+        items: list[bytes],
+        anywhere: list[int],
+        rounds: Rounds[Holder],
+        options: ReadOptions,
+        answerers: ServedBy,
+        room: _Room,
+    ) -> list[int]:
+        """Writes an item for each key that is left; those for which asking again may help.
+
+        Keys that may be in any partition are added to `anywhere`. In each round the next of a key's
+        holders is asked.
+        """
+        again: list[int] = []
+        marked: list[tuple[int, bytes]] = []
+        elsewhere: dict[Turn[Holder], list[int]] = {}
+        roles = set[str]()
+        async for numbers in _turns(left, room):
+            read, open_ = _read(reads, [keys[number] for number in numbers], options, roles, room)
+            for number, item in zip(numbers, read, strict=True):
+                items[number] = item
+            for place, found in open_.items():
+                if isinstance(found, NotOwner):
+                    turn = rounds.turn(found.partition, found.members)
+                    elsewhere.setdefault(turn, []).append(numbers[place])
+                else:
+                    marked.append((numbers[place], found))
+        answerers.add(self._me, roles)
+        answers = await asyncio.gather(
+            *(
+                self._ask(turn, reads, [keys[number] for number in theirs], options, answerers)
+                for turn, theirs in elsewhere.items()
+            )
+        )
+        for theirs, of_member in zip(elsewhere.values(), answers, strict=True):
+            for number, item in zip(theirs, of_member, strict=True):
+                items[number] = item[1:]
+                marked.append((number, item[:1]))
+        for number, mark in marked:
+            if mark == _AGAIN:
+                again.append(number)
+            elif mark == _ALL:
+                anywhere.append(number)
+        return again
+
+    async def _ask(
+        self,
+        turn: Turn[Holder],
+        reads: ViewReads,
+        raw: list[bytes],
+        options: ReadOptions,
+        answerers: ServedBy,
+    ) -> list[bytes]:
+        """One item a key, with its mark before it."""
+        member, others_left = turn
+        assert member is not None
+        view = reads.view
+        body = pack([_asked_of(view, options), view.hash.encode(), *raw])
+        reads.counts.forwarded += len(raw)
+        try:
+            answer = await self._asker.ask(member, others_left, "POST", self._path, [], body)
+            items = unpack(answer.body, len(raw)) if answer.status == 200 else []
+            if len(items) == len(raw) and _MARKS.issuperset(item[:1] for item in items):
+                if any(item[:1] == _FINAL for item in items):
+                    answerers.add(member.id, roles_said(answer.headers))
+                return items
+            problem = Unavailable("owner-unreachable", "")
+        except ValueError:
+            problem = Unavailable("owner-unreachable", "")
+        except Unavailable as unavailable:
+            problem = unavailable
+        to_json = view.key_codec.to_json
+        return [_AGAIN + _problem_item(to_json(key), problem) for key in raw]
+
+    async def _anywhere(
+        self, view: View, key: bytes, options: ReadOptions, answerers: ServedBy
+    ) -> bytes:
+        try:
+            return _item(view, key, await self._everywhere(view, key, options, answerers))
+        except Problem as problem:
+            return _problem_item(view.key_codec.to_json(key), problem)
+
+    async def asked(self, body: bytes) -> Answer:
+        """The answer to another instance: of keys that should be held here; ValueError,
+        BadRequest."""
+        of, view_hash, *keys = unpack(body, 2 + MAX_KEYS)
+        name, _, query = of.partition(b"?")
+        options = batch_options(query)
+        reads = self._reads.get(name.decode())
+        if reads is None or reads.view.hash.encode() != view_hash:
+            raise ValueError("about a view that is not defined so here")
+        refuse_store(reads.view, KEYS)
+        for key in keys:
+            reads.parse_raw_key(key)
+        to_json = reads.view.key_codec.to_json
+        items: list[bytes] = []
+        roles, room = set[str](), _Room()
+        async for turn in _turns(keys, room):
+            read, open_ = _read(reads, turn, options, roles, room)
+            marks = [_FINAL] * len(read)
+            for place, found in open_.items():
+                if isinstance(found, NotOwner):
+                    why = _problem_item(to_json(turn[place]), found.why)
+                    marks[place], read[place] = _AGAIN, why
+                else:
+                    marks[place] = found
+            items += [mark + item for mark, item in zip(marks, read, strict=True)]
+        answerers = ServedBy()
+        answerers.add(self._me, roles)
+        return Answer(200, [JSON, *answerers.headers(self._me)], pack(items))
+
+
+def batch_options(query: bytes) -> ReadOptions:
+    """What stands behind the question mark of a batch; BadRequest."""
+    return ReadOptions(stale=stale_of(parse_parameters(query, PARAMETERS["batch"])))
+
+
+def _asked_of(view: View, options: ReadOptions) -> bytes:
+    """The view's name, and the query where there is one: an older instance has no such view, and
+    refuses, where it might answer as a standby what is asked of the active alone."""
+    query = "" if options.stale is None else f"?stale={options.stale}"
+    return f"{view.name}{query}".encode()
+
+
+async def _turns(of: Sequence[_T], room: _Room) -> AsyncIterator[Sequence[_T]]:
+    """Some at a time; between them others have their turn."""
+    start = 0
+    while start < len(of):
+        if start:
+            await asyncio.sleep(0)
+        end = start + room.turn
+        yield of[start:end]
+        start = end
+
+
+def _text_keys(reads: ViewReads, asked: list[tuple[Any, bytes]]) -> dict[int, bytes] | None:
+    """Record bytes of keys that are text; None where one of them has to be looked at alone."""
+    values = [value for value, _ in asked]
+    if reads.view.key != "string" or not {str}.issuperset(map(type, values)):
+        return None
+    keys = list(map(str.encode, values))
+    if max(map(len, keys), default=0) > reads.max_key_bytes:
+        return None
+    return dict(enumerate(keys))
+
+
+def _read(
+    reads: ViewReads, keys: Sequence[bytes], options: ReadOptions, roles: set[str], room: _Room
+) -> tuple[list[bytes], dict[int, _Open]]:
+    """An item a key; and by their places in the list, the keys for which it does not stand yet.
+    The roles in which they were read here are added to `roles`."""
+    to_json = reads.view.key_codec.to_json
+    items: list[bytes] = []
+    open_: dict[int, _Open] = {}
+    if room.left <= 0:
+        return [_problem_item(to_json(key), _TOO_LARGE) for key in keys], open_
+    for key, found in zip(keys, outcomes(reads, keys, options, roles), strict=True):
+        if isinstance(found, bytes):
+            items.append(b'{"key":%b,"status":200,"value":%b}' % (to_json(key), found))
+        elif found is None:
+            items.append(b'{"key":%b,"status":404}' % to_json(key))
+        elif isinstance(found, NotOwner):
+            open_[len(items)] = found
+            items.append(b"")
+        else:
+            if isinstance(found, PartitionUnknown):
+                open_[len(items)] = _ALL
+            else:
+                count_refusal(reads.counts, found)
+                if found.status == 503 and not isinstance(found, NonRetryable):
+                    open_[len(items)] = _AGAIN
+            items.append(_problem_item(to_json(key), found))
+    room.take(items)
+    return items, open_
+
+
+def _item(view: View, key: bytes, answer: Answer) -> bytes:
+    key_json = view.key_codec.to_json(key)
+    if answer.status == 200:
+        # the body is {"key":…,"value":…}
+        return b'{"key":%b,"status":200%b' % (key_json, answer.body[7 + len(key_json) :])
+    return b'{"key":%b,"status":%d}' % (key_json, answer.status)
+
+
+def record_key(reads: ViewReads, value: object, written: bytes) -> bytes:
+    """Record bytes of a key in JSON; BadRequest, KeyTooLong."""
+    try:
+        text, is_raw = json_text(reads.view.key, value, written)
+        if is_raw:
+            text = from_base64url(text)
+    except ValueError as e:
+        raise BadRequest("key-undecodable", f"The key is {e}.") from None
+    return reads.parse_raw_key(text) if is_raw else reads.parse_key(text)
+
+
+def _problem_item(key_json: bytes, problem: Problem) -> bytes:
+    return b'{"key":%b,"status":%d,"code":"%b"}' % (
+        key_json, problem.status, problem.code.encode()
+    )  # fmt: skip

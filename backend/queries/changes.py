@@ -1,0 +1,126 @@
+"""The changes of one key as server-sent events: what is there, then each change as it is applied.
+
+Source: the HTML standard, "Server-sent events". An event is `value` (`{"key", "value"}`) or
+`deleted` (`{"key"}`); its id is `partition:offset` of its record, or, where the key is not there,
+of the last record that was looked at. A stream ends when its partition moves, or when too much
+waits for its client or for all clients; a client that comes back with Last-Event-ID gets what is
+there if it is newer, then the changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Sequence
+
+from backend.ingest.change_listeners import Change
+from backend.ingest.store_partitions import StorePartition
+from backend.queries.change_backlog import Backlog, Room
+from backend.queries.point import ViewReads, unreadable
+from backend.queries.routing import ReadOptions
+from backend.wire.answer import Header
+from model.problems import BadRequest, StoreClosedError, StoreError, Unavailable
+from model.records import decode_entry
+
+_EVENT_ID = re.compile(rb"([0-9]{1,9}):(-?[0-9]{1,18})")
+_KEEP_ALIVE = 10.0  # s; shorter than what proxies wait for a silent server
+_NOTHING = -2  # less than -1, as of which a key is not there in an empty partition
+
+HEADERS: list[Header] = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),  # nginx: pass every event on at once
+]
+
+
+class Changes:
+    """One client's stream of one key. Made, iterated and closed in the event loop."""
+
+    def __init__(
+        self, reads: ViewReads, key: bytes, last_event_id: bytes | None, room: Room
+    ) -> None:
+        """Unavailable, NotOwner as a read; BadRequest where there is no one value of a key."""
+        view = reads.view
+        if view.store != "key-value":
+            raise BadRequest(
+                "wrong-store", f"View {view.name} is not key-value: its keys have no one value."
+            )
+        self._reads = reads
+        self._key = key
+        self._held: StorePartition = reads.holder(key, ReadOptions())
+        self.headers = [*HEADERS, *reads.state_headers(self._held)]
+        self._seen = self._offset_of(last_event_id)
+        self._loop = asyncio.get_running_loop()
+        self._backlog = Backlog(room)
+
+    def _offset_of(self, event_id: bytes | None) -> int:
+        """_NOTHING where the client has seen nothing of this partition."""
+        if event_id is None:
+            return _NOTHING
+        parsed = _EVENT_ID.fullmatch(event_id)
+        if parsed is None:
+            raise BadRequest("bad-parameter", "Last-Event-ID is partition:offset, as events give.")
+        return int(parsed[2]) if int(parsed[1]) == self._held.partition else _NOTHING
+
+    async def events(self) -> AsyncGenerator[bytes]:
+        """Until the partition is let go, or too much waits."""
+        watches = self._held.watches
+        watches.add(self._key, self._tell)
+        try:
+            # what is applied from here on is told; what was before is in the look-up
+            try:
+                present = self._present()
+            except Unavailable:
+                return
+            if not self._backlog.admit(len(present)):
+                return
+            yield present
+            while True:
+                try:
+                    change = await self._backlog.get(_KEEP_ALIVE)
+                except TimeoutError:
+                    yield b": still there\n\n"
+                    continue
+                if change is None:
+                    return
+                if change.offset > self._seen:
+                    self._seen = change.offset
+                    yield self._event(change.offset, change.value)
+        finally:
+            watches.remove(self._key, self._tell)
+            self._backlog.close()
+
+    def _tell(self, changes: Sequence[Change] | None) -> None:
+        """In the ingest thread."""
+        self._loop.call_soon_threadsafe(self._take, changes)
+
+    def _take(self, changes: Sequence[Change] | None) -> None:
+        if changes is None:
+            self._backlog.end()
+        elif not self._backlog.put(changes):
+            self._held.watches.remove(self._key, self._tell)
+
+    def _present(self) -> bytes:
+        position = self._held.progress.position
+        try:
+            stored = self._reads.look_up(self._held.store, self._key)
+        except (StoreClosedError, StoreError) as e:
+            raise unreadable(self._held, e) from None
+        if stored is None:
+            offset, value = position - 1, None
+        else:
+            _, offset, value = decode_entry(stored)
+        if offset <= self._seen:
+            return b": nothing new\n\n"
+        self._seen = offset
+        return self._event(offset, value)
+
+    def _event(self, offset: int, value: bytes | None) -> bytes:
+        view = self._reads.view
+        key = view.key_codec.to_json(self._key)
+        event_id = b"%d:%d" % (self._held.partition, offset)
+        if value is None:
+            return b'id: %b\nevent: deleted\ndata: {"key":%b}\n\n' % (event_id, key)
+        # a JSON document may hold line breaks between its tokens, where a space will do
+        document = re.sub(rb"[\r\n]+", b" ", view.value_codec.to_json(value))
+        return b'id: %b\nevent: value\ndata: {"key":%b,"value":%b}\n\n' % (event_id, key, document)

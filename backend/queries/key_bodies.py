@@ -1,0 +1,122 @@
+"""Keys in bodies of requests: JSON values of the view's key format."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import orjson
+
+from model.limits import check_json
+from model.problems import BadRequest
+from model.views import View
+
+MAX_KEYS = 1000
+
+_BEFORE_KEYS = re.compile(r'\s*\{\s*"keys"\s*:\s*\[\s*')
+_MEMBER = re.compile(r'\s*[{,]\s*"(\w+)"\s*:\s*')
+_BY_VALUE = ("string", "uuid", "bytes", "int32", "int64", "float64")
+_BETWEEN = re.compile(r"\s*,?\s*")
+
+
+def parse_batch(body: bytes, exact: bool = False) -> list[tuple[Any, bytes]]:
+    """Each key as it was read and, if `exact`, as it was written; BadRequest."""
+    check_json(body)
+    try:
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError as e:
+        raise BadRequest("bad-request", f"The body is not JSON: {e}.") from None
+    if not isinstance(document, dict) or list(document) != ["keys"]:
+        raise BadRequest("bad-request", 'The body is {"keys": […]}, and nothing else.')
+    keys = document["keys"]
+    if not isinstance(keys, list):
+        raise BadRequest("bad-request", "keys is not a list.")
+    if len(keys) > MAX_KEYS:
+        raise BadRequest("too-many-keys", f"{len(keys)} keys; a batch has {MAX_KEYS} at most.")
+    if exact or body.count(b"keys") != 1:  # given twice, or a key itself
+        return list(zip(keys, _texts(body.decode(), len(keys)), strict=True))
+    return [(key, b"") for key in keys]
+
+
+def needs_exact(view: View) -> bool:
+    """Whether every byte of a key in JSON matters."""
+    return view.key not in _BY_VALUE
+
+
+def parse_search(body: bytes) -> tuple[Any, bytes]:
+    """The key of `{"query": key}` as it was read and as it was written; BadRequest."""
+    return parse_members(body, required=("query",))["query"]
+
+
+def parse_members(
+    body: bytes, required: tuple[str, ...], optional: tuple[str, ...] = ()
+) -> dict[str, tuple[Any, bytes]]:
+    """The members of a JSON object, each as it was read and as it was written; BadRequest."""
+    check_json(body)
+    try:
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError as e:
+        raise BadRequest("bad-request", f"The body is not JSON: {e}.") from None
+    known = "{" + ", ".join(f'"{name}": …' for name in (*required, *optional)) + "}"
+    if not isinstance(document, dict) or not set(required) <= document.keys() <= {
+        *required,
+        *optional,
+    }:
+        raise BadRequest("bad-request", f"The body is {known}, and nothing else.")
+    text, at = body.decode(), 0
+    members: dict[str, tuple[Any, bytes]] = {}
+    scan = json.JSONDecoder().raw_decode
+    while name := _MEMBER.match(text, at):
+        try:
+            _, end = scan(text, name.end())
+        except (ValueError, RecursionError):
+            raise BadRequest("bad-request", f"{name[1]} is nested too deep.") from None
+        if name[1] not in document or name[1] in members:
+            break
+        members[name[1]] = document[name[1]], text[name.end() : end].encode()
+        at = end
+    if len(members) != len(document) or text[at:].strip() != "}":
+        raise BadRequest("bad-request", f"The body is {known}, each once and without escapes.")
+    return members
+
+
+def _texts(text: str, count: int) -> list[bytes]:
+    """The elements of the list as they stand there: of a JSON key every byte matters."""
+    start = _BEFORE_KEYS.match(text)
+    if start is None:
+        raise BadRequest("bad-request", 'Write "keys" without escapes, and once.')
+    at, found = start.end(), []
+    scan = json.JSONDecoder().raw_decode
+    try:
+        for _ in range(count):
+            _, end = scan(text, at)
+            found.append(text[at:end].encode())
+            between = _BETWEEN.match(text, end)
+            assert between is not None
+            at = between.end()
+    except (ValueError, RecursionError):
+        raise BadRequest("bad-request", "The keys are too deep, or given twice.") from None
+    if text[at:].strip() != "]}" and text[at:].split() != ["]", "}"]:
+        raise BadRequest("bad-request", 'The body is {"keys": […]}, with "keys" once.')
+    return found
+
+
+def json_text(kind: str, value: Any, written: bytes) -> tuple[bytes, bool]:
+    """A key or value of a format, in JSON, as text for its codec; and whether this is base64url of
+    record bytes; ValueError."""
+    if kind in ("int32", "int64"):
+        if type(value) is not int:
+            raise ValueError(f"no number: {kind} is a whole JSON number")
+        return b"%d" % value, False
+    if kind == "float64":
+        if type(value) in (int, float):
+            return repr(float(value)).encode(), False
+        if value not in ("NaN", "Infinity", "-Infinity"):
+            raise ValueError("no number: float64 is a JSON number, or NaN, Infinity as text")
+        return str(value).encode(), False
+    if kind in ("string", "uuid", "bytes"):
+        if not isinstance(value, str):
+            raise ValueError(f"no text: {kind} is a JSON string")
+        return value.encode(), kind == "bytes"
+    return written, False

@@ -1,0 +1,135 @@
+"""One partition's entries, read in the order asked for, a chunk at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import TypeVar
+
+from backend.ingest.store_partitions import StorePartition
+from backend.kinds import expiry
+from backend.kinds.items import Pair
+from backend.wire.scan import Query
+from model.problems import StoreClosedError, StoreError
+from model.records import ordered_time
+from model.views import View
+
+CHUNK_BYTES = 1 << 18  # after which a chunk ends
+_PIECE = 50  # entries that are read before their size is looked at
+
+_T = TypeVar("_T")
+
+
+class Lost(Exception):
+    """The partition cannot be answered for, once begun."""
+
+    def __init__(self, held: StorePartition, code: str) -> None:
+        super().__init__(code)
+        self.held = held
+        self.code = code
+
+
+class PartitionRun:
+    """One partition's entries in the order asked for, without what is expired or filtered out."""
+
+    def __init__(
+        self,
+        held: StorePartition,
+        query: Query,
+        low: bytes,
+        high: bytes,
+        once: bool = False,
+        with_deletes: bool = False,
+        all_versions: bool = False,
+    ) -> None:
+        self.held = held
+        self.reached: bytes | None = None  # everything up to here has been read
+        self.ended = False
+        self.got = 0  # entries of the last chunk, and their bytes
+        self.got_bytes = 0
+        self._backwards = query.backwards
+        self._found = self._guarded(lambda: held.store.scan(low, high, query.backwards, once))
+        self._keep = _filter(held.view, query, expiry.horizon(held.view, held.store.stream_time))
+        self._latest_only = held.view.store == "versioned" and not all_versions
+        self._with_deletes = with_deletes
+        self._carried: Pair | None = None
+
+    def read(self, count: int) -> list[Pair]:
+        """The next up to `count` entries, of those the ones that count."""
+        chunk = self._guarded(lambda: self._next(count))
+        if self._latest_only:
+            chunk = self._latest(chunk)
+        elif chunk:
+            self.reached = chunk[-1][0]
+        if self._keep is not None:
+            chunk = [pair for pair in chunk if self._keep(pair)]
+        # as `is_deleted`: this is the innermost loop
+        return chunk if self._with_deletes else [pair for pair in chunk if pair[1][8] < 0x80]
+
+    def _next(self, count: int) -> list[Pair]:
+        """Fewer than `count` at the end, and where they are large."""
+        chunk: list[Pair] = []
+        size = 0
+        while not self.ended and len(chunk) < count and size < CHUNK_BYTES:
+            wanted = min(count - len(chunk), _PIECE)
+            piece = list(islice(self._found, wanted))
+            self.ended = len(piece) < wanted
+            size += sum([len(stored) for _, stored in piece])
+            chunk += piece
+        self.got, self.got_bytes = len(chunk), size
+        return chunk
+
+    def _latest(self, chunk: list[Pair]) -> list[Pair]:
+        """Each key's last version, under the key without the time."""
+        latest: dict[bytes, bytes] = {}
+        if self._backwards:
+            for key, stored in chunk:
+                latest.setdefault(key[:-8], stored)
+            if self.reached is not None:
+                latest.pop(self.reached, None)  # older versions of the last chunk's last key
+            if chunk:
+                self.reached = chunk[-1][0][:-8]
+        else:
+            if self._carried is not None:
+                latest[self._carried[0]] = self._carried[1]
+                self._carried = None
+            for key, stored in chunk:
+                latest[key[:-8]] = stored
+            if latest and not self.ended:
+                self._carried = latest.popitem()  # its last version may be yet to come
+            if latest:
+                self.reached = next(reversed(latest))
+        return list(latest.items())
+
+    def _guarded(self, read: Callable[[], _T]) -> _T:
+        try:
+            return read()
+        except StoreClosedError:
+            raise Lost(self.held, "not-here") from None
+        except StoreError as e:
+            self.held.damaged = str(e)
+            raise Lost(self.held, "store-damaged") from None
+
+
+def _filter(view: View, query: Query, horizon: int) -> Callable[[Pair], bool] | None:
+    """Which entries are answered; None: all. Times are compared as they are stored."""
+    first = horizon if query.first is None else query.first
+    if view.store == "window":
+        if query.first is None and query.last is None and view.retention is None:
+            return None
+        least = ordered_time(max(horizon, first))
+        greatest = _most(query.last)
+        return lambda pair: least <= pair[0][-12:-4] <= greatest
+    if view.store == "session":
+        if query.first is None and query.last is None and view.retention is None:
+            return None
+        ends_from = ordered_time(max(horizon, first))
+        starts_to = _most(query.last)
+        return lambda pair: pair[0][-16:-8] >= ends_from and pair[0][-8:] <= starts_to
+    if view.retention is None or view.store == "versioned":
+        return None  # of versions, the one that is valid at the horizon is valid now
+    return lambda pair: int.from_bytes(pair[1][:8], "big", signed=True) >= horizon
+
+
+def _most(last: int | None) -> bytes:
+    return b"\xff" * 8 if last is None else ordered_time(last)

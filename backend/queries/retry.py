@@ -1,0 +1,167 @@
+"""The rule by which an instance asks others, for every kind of question.
+
+- Holders of a partition are asked one after the other: the active first, and last those that seem
+  dead or have just failed (`InstanceContext.others`). The asking instance may be one of the
+  holders (None).
+- A holder that is silent for `WHILE_OTHERS_ARE_LEFT` is passed over while another one is left to
+  ask. The last one has `QUERYABLE_FORWARD_TIMEOUT`. A holder that does not answer is suspected for
+  a while: other questions ask it last.
+- A holder says within `WHILE_OTHERS_ARE_LEFT` what it can say: a scan answers slice by slice, and a
+  marked request does not wait for long.
+- Once all holders have refused, they are asked again until `QUERYABLE_WAIT_TIMEOUT` is over since
+  the question began (for `not-up-to-offset` five times as long: a record that was written just now
+  is on its way). A refusal that neither waiting nor another instance can change ends the question
+  at once.
+- The error is then what was said last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Hashable, Sequence
+from contextlib import AsyncExitStack
+from typing import Generic, NamedTuple, TypeVar
+
+from backend.cluster.peer_client import PeerClient
+from backend.instance_context import InstanceContext
+from backend.wire.answer import Answer, Header
+from model.problems import RETRY_ELSEWHERE_NO, Unavailable
+from model.topology import Member
+
+WHILE_OTHERS_ARE_LEFT = 0.4  # s
+_MARKED_WAIT = WHILE_OTHERS_ARE_LEFT / 2  # s; the asker goes on asking
+_STEP = 0.02  # s between two rounds
+_MORE_PATIENCE = {"not-up-to-offset": 5}
+
+Stream = tuple[Answer, AsyncGenerator[bytes]]
+"""An answer without its body, and the body as it comes."""
+
+Holder = Member | None
+"""None: this instance itself."""
+
+_H = TypeVar("_H", bound=Hashable)
+
+
+class Turn(NamedTuple, Generic[_H]):
+    """The holder to ask now, and whether another one is left to ask after it."""
+
+    holder: _H
+    others_left: bool
+
+
+class Rounds(Generic[_H]):
+    """One question: in each round every partition that is still open is asked of one holder."""
+
+    def __init__(self, wait: float, marked: bool = False) -> None:
+        """`wait`: QUERYABLE_WAIT_TIMEOUT (s). `marked`: another instance asks, and asks again."""
+        self._began = time.monotonic()
+        self._wait = wait
+        self._marked = marked
+        self._patience = 1
+        self._tried: dict[int, set[_H]] = {}
+        self._turns: dict[int, Turn[_H]] = {}
+        self._all_asked: set[int] = set()  # partitions whose holders were all asked once
+
+    def turn(self, partition: int, holders: Sequence[_H]) -> Turn[_H]:
+        """The next of a partition's holders, the same one within a round; after the last the first
+        again."""
+        if partition in self._turns:
+            return self._turns[partition]
+        tried = self._tried.setdefault(partition, set())
+        if tried.issuperset(holders):
+            tried.clear()
+        holder = next(each for each in holders if each not in tried)
+        tried.add(holder)
+        turn = self._turns[partition] = Turn(holder, not tried.issuperset(holders))
+        if not turn.others_left:
+            self._all_asked.add(partition)
+        return turn
+
+    def refused(self, code: str) -> None:
+        """Some codes are worth a longer wait."""
+        self._patience = max(self._patience, _MORE_PATIENCE.get(code, 1))
+
+    async def again(self) -> bool:
+        """After a round in which something stayed open: True if there is another round. At once
+        while a holder has not been asked yet; then after a pause, until the wait is over."""
+        some_not_asked = not self._all_asked.issuperset(self._turns)
+        self._turns.clear()
+        if some_not_asked:
+            return True
+        wait = self._patience * self._wait
+        if time.monotonic() - self._began >= (min(wait, _MARKED_WAIT) if self._marked else wait):
+            return False
+        await asyncio.sleep(_STEP)
+        return True
+
+
+def may_change(answer: Answer) -> bool:
+    """Whether waiting, or another instance, may give another answer than this one."""
+    return answer.status == 503 and RETRY_ELSEWHERE_NO not in answer.headers
+
+
+def _timeout(others_left: bool) -> float | None:
+    """How long one instance may be silent (s); None: as long as is set."""
+    return WHILE_OTHERS_ARE_LEFT if others_left else None
+
+
+class Asker:
+    """Asks other instances, and notes which of them do not answer."""
+
+    def __init__(self, context: InstanceContext, peer_client: PeerClient) -> None:
+        self._context = context
+        self._peer_client = peer_client
+
+    def rounds(self) -> Rounds[Holder]:
+        """For one question."""
+        return Rounds(self._context.settings.wait_timeout)
+
+    async def ask(
+        self,
+        member: Member,
+        others_left: bool,
+        method: str,
+        target: bytes,
+        headers: list[Header],
+        body: bytes = b"",
+    ) -> Answer:
+        """Its answer, of any status; Unavailable if it is silent for too long."""
+        try:
+            return await self._peer_client.forward(
+                member, method, target, headers, body, timeout=_timeout(others_left)
+            )
+        except Unavailable:
+            self._context.peers.failed(member.id)
+            raise
+
+    async def begin_stream(
+        self,
+        stack: AsyncExitStack,
+        partition: int,
+        members: Sequence[Member],
+        target: bytes,
+        headers: list[Header],
+    ) -> Stream:
+        """The stream of the first holder that begins one, until `stack` ends; else the last one's
+        answer, or Unavailable."""
+        rounds: Rounds[Member] = Rounds(self._context.settings.wait_timeout)
+        while True:
+            member, others_left = rounds.turn(partition, members)
+            begun: Stream | None = None
+            try:
+                begun = await stack.enter_async_context(
+                    self._peer_client.stream(member, target, headers, _timeout(others_left))
+                )
+                if not may_change(begun[0]):
+                    return begun
+                unavailable = None
+            except Unavailable as e:
+                self._context.peers.failed(member.id)
+                unavailable = e
+            if not await rounds.again():
+                if begun is not None:
+                    return begun
+                assert unavailable is not None
+                raise unavailable
+            await stack.aclose()

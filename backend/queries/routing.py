@@ -1,0 +1,244 @@
+"""Of which partition a key is, and who may answer for it: this instance, others, or nobody now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from backend.ingest.store_partitions import StorePartition
+from backend.instance_context import InstanceContext
+from backend.queries.representation import JSON as AS_JSON
+from backend.wire.scan import ALLOW, NEVER
+from model.partitioner import partition_of
+from model.partitioner_numpy import partitions_of_batch
+from model.problems import NonRetryable, Unavailable
+from model.topology import ACTIVE, Member
+from model.views import ANY_PARTITION, View
+
+
+class NotOwner(Exception):
+    """Others hold the key's partition, and may answer better: `members`, in the order in which to
+    ask them. `why` is what this instance says itself, should none of them answer."""
+
+    def __init__(self, partition: int, members: Sequence[Member], why: Unavailable) -> None:
+        super().__init__(partition, members)
+        self.partition = partition
+        self.members = members
+        self.why = why
+
+    @property
+    def member(self) -> Member:
+        """The first to ask."""
+        return self.members[0]
+
+
+# Fewer keys are hashed faster one by one.
+_WORTH_A_MATRIX = 24
+
+
+class PartitionUnknown(NonRetryable):
+    """The key may be in any partition: only all of them together can answer for it.
+
+    Whoever cannot ask them says 503.
+    """
+
+    def __init__(self, view: View, key: bytes) -> None:
+        self.key = key
+        super().__init__(
+            "mis-partitioned",
+            f'Topic {view.topic} has records where partitioner "{view.partitioner}" would not put '
+            f"them: this key may be in another partition. Set the partitioner of view "
+            f'{view.name} to that of the producers, or to "none".',
+        )
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What a reader may ask for beside the key. Offsets by partition, the first that may be missing
+    is one more; staleness in s, `as_of` in ms. `stale` is ALLOW, NEVER or None."""
+
+    stale: str | None = None
+    min_offsets: Mapping[int, int] | None = None
+    max_lag: int | None = None
+    max_staleness: float | None = None
+    as_of: int | None = None
+    redirect: bool = False
+    partials: bool = False  # what each partition has of the key
+    representation: str = AS_JSON
+
+    @property
+    def bounded(self) -> bool:
+        return (
+            self.min_offsets is not None
+            or self.max_lag is not None
+            or self.max_staleness is not None
+        )
+
+
+PLAIN = ReadOptions()
+
+
+def refusal(held: StorePartition, stale: str | None) -> str | None:
+    """The code of why an open store partition may not answer; None if it may."""
+    if stale == NEVER and held.role != ACTIVE:
+        return "not-active"
+    if not held.progress.answerable and stale != ALLOW:
+        return "catching-up"
+    return None
+
+
+class KeyRouting:
+    """Who holds the keys of one view."""
+
+    def __init__(self, view: View, context: InstanceContext) -> None:
+        self.view = view
+        self._context = context
+        self._held = context.held.of_view(view.name)
+        self._facts = context.metadata_poller.latest
+        anywhere = view.partitioner == ANY_PARTITION
+        self._partition_of = None if anywhere else partition_of(view.partitioner)
+        self._trusted_for = context.settings.ends_trusted_for
+        self._is_partial = view.is_partial
+
+    def holder(self, key: bytes, options: ReadOptions) -> StorePartition:
+        """The open store partition of the key, if it may answer."""
+        return self.holder_of(self.partition(key), options)
+
+    def holder_of(self, partition: int, options: ReadOptions) -> StorePartition:
+        """The open store partition, if it may answer; else NotOwner or Unavailable."""
+        held = self._held.get(partition)
+        if held is None:
+            raise self._others(partition, self._not_held(partition), options)
+        code = refusal(held, options.stale)
+        if code is not None:
+            raise self._others(partition, self._refused(held, code), options)
+        if options.bounded:
+            why = self._beyond_bounds(held, options)
+            if why is not None:
+                # a standby is not ahead of the active
+                raise why if held.role == ACTIVE else self._others(partition, why, options)
+        return held
+
+    def _refused(self, held: StorePartition, code: str) -> Unavailable:
+        if code == "not-active":
+            return Unavailable(
+                code, f"This instance is {held.role} for partition {held.partition}, not active."
+            )
+        return Unavailable(
+            code,
+            f"Partition {held.partition} of view {self.view.name} is being read in: it is at "
+            f"offset {held.progress.position} of {held.progress.goal}.",
+            partition=held.partition,
+            position=held.progress.position,
+            goal=held.progress.goal,
+        )
+
+    def _not_held(self, partition: int) -> Unavailable:
+        name = self.view.name
+        holders = self._context.topology.holders_of(name, partition)
+        if not holders:
+            return Unavailable("nobody", f"No instance holds partition {partition} of view {name}.")
+        if self._context.me in holders:
+            return Unavailable(
+                "catching-up", f"Partition {partition} of view {name} is being opened."
+            )
+        return Unavailable(
+            "not-here",
+            f"{', '.join(each.id for each in holders)} hold partition {partition} of view {name} "
+            f"as of epoch {self._context.topology.epoch}.",
+        )
+
+    def _others(
+        self, partition: int, why: Unavailable, options: ReadOptions
+    ) -> NotOwner | Unavailable:
+        """To whom to go with a question that cannot be answered here; `why`, if to nobody."""
+        others = self._context.others(self.view.name, partition, options.stale)
+        return NotOwner(partition, others, why) if others else why
+
+    def _beyond_bounds(self, held: StorePartition, options: ReadOptions) -> Unavailable | None:
+        """Why the partition is farther behind than the reader can use; None if it is not."""
+        partition, position = held.partition, held.progress.position
+        wanted = (options.min_offsets or {}).get(partition, -1)
+        if position <= wanted:
+            return Unavailable(
+                "not-up-to-offset",
+                f"Partition {partition} is at offset {position}, and {wanted} is to be in the "
+                f"answer.",
+                partition=partition,
+                position=position,
+            )
+        now = time.monotonic()
+        if options.max_lag is not None:
+            lag = held.progress.lag(now, self._trusted_for)
+            if lag is None or lag > options.max_lag:
+                return Unavailable(
+                    "too-far-behind",
+                    f"Partition {partition} is {'unknown' if lag is None else lag} records behind; "
+                    f"max_lag is {options.max_lag}.",
+                )
+        if options.max_staleness is not None:
+            staleness = held.progress.staleness(now)
+            if staleness is None or staleness > options.max_staleness:
+                known = "of unknown age" if staleness is None else f"{staleness:.3f} s old"
+                return Unavailable(
+                    "too-stale",
+                    f"Partition {partition} is {known}; max_staleness is "
+                    f"{options.max_staleness} s.",
+                )
+        return None
+
+    def partition(self, key: bytes) -> int:
+        """Where the key belongs; Unavailable where that cannot be told."""
+        placed = self._context.placed(self.view)
+        count = len(placed.active)
+        if self._partition_of is None or placed.mis_partitioned or self._is_ambiguous():
+            raise PartitionUnknown(self.view, key)
+        partition = self._partition_of(key, count)
+        facts = self._facts.get(self.view.topic)
+        if placed.built_partitions not in (count, 0):
+            self._refuse_moved(key, partition, count, placed.built_partitions)
+        if facts is not None and facts.partitions != count:
+            self._refuse_moved(key, partition, count, facts.partitions)
+        return partition
+
+    def partitions(self, keys: Sequence[bytes]) -> list[int] | None:
+        """Where each key belongs; None where only `partition` can tell, key by key. Unavailable."""
+        placed = self._context.placed(self.view)
+        count = len(placed.active)
+        facts = self._facts.get(self.view.topic)
+        if (
+            self._partition_of is None
+            or placed.mis_partitioned
+            or self._is_ambiguous()
+            or placed.built_partitions not in (count, 0)
+            or (facts is not None and facts.partitions != count)
+        ):
+            return None
+        if len(keys) < _WORTH_A_MATRIX:
+            place = self._partition_of
+            return [place(key, count) for key in keys]
+        found: list[int] = partitions_of_batch(self.view.partitioner, keys, count).tolist()
+        return found
+
+    def _refuse_moved(self, key: bytes, partition: int, count: int, other: int) -> None:
+        """Partitions were added: a key has its place if it is the same one under both counts."""
+        assert self._partition_of is not None
+        if self._partition_of(key, other) != partition:
+            raise NonRetryable(
+                "repartitioned",
+                f"Topic {self.view.topic} has had {min(count, other)} and {max(count, other)} "
+                f"partitions, and the key belongs to different ones: it cannot be told which has "
+                f"its latest record. Rebuild view {self.view.name} (remove its data folder) once "
+                f"its producers have written the key again.",
+            )
+
+    def _is_ambiguous(self) -> bool:
+        """Whether what one partition has of a key may be a partial result, as is known here: the
+        map may not say so yet."""
+        return self._is_partial and self._context.held.is_scattered(self.view)
+
+    def refuse_doubtful(self, key: bytes) -> None:
+        """PartitionUnknown where a mispartitioned record makes every miss a guess."""
+        if self._context.held.is_scattered(self.view):
+            raise PartitionUnknown(self.view, key)

@@ -1,0 +1,372 @@
+"""Asking all partitions of a view: each of its owners once, all at the same time, until every
+partition has been answered for.
+
+Any instance does it. What it holds itself it reads itself. Only the partitions of those that failed
+are asked again, of whoever has them then, until the wait is over: then the whole is 503, for an
+answer that lacks a partition would be a wrong one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+
+from backend.cluster.peer_client import PeerClient
+from backend.instance_context import InstanceContext
+from backend.queries.history import MOST_PAGE_BYTES
+from backend.queries.partials import (
+    Bound,
+    Partial,
+    is_compared_by_partition,
+    partials_of,
+    rows_apart,
+)
+from backend.queries.partition_scan import PartitionScans, worst
+from backend.queries.retry import Asker, Holder, Turn
+from backend.queries.routing import refusal
+from backend.queries.served_by import ServedBy
+from backend.wire.answer import code_of
+from backend.wire.scan import NEVER, Page, Query, Row, ScanResponse, cut, distinct, first_of
+from backend.wire.scan_codec import (
+    ENTRIES,
+    RAW,
+    ROWS,
+    ScanRequest,
+    check_response,
+    decode_response,
+    encode_request,
+)
+from model.problems import NonRetryable, Unavailable
+from model.records import is_deleted
+from model.views import ANY_PARTITION, View
+
+SCAN_PATH = b"/internal/scan"
+
+# of an answer without pages: of one key that may be in any partition, or in KIQR's dialect
+MOST_ENTRIES = 10_000
+MOST_ENTRIES_BYTES = 16 << 20
+_ENTRIES_PAGE = 2_000
+
+_WHY = {
+    "catching-up": "is being read in",
+    "not-here": "is moving from one instance to another",
+    "nobody": "is held by no instance now",
+    "not-active": "has another active than the one that was asked",
+    "owner-unreachable": "is held by an instance that does not answer",
+    "overloaded": "is held by an instance that has too many scans under way",
+    "store-damaged": "cannot be read, and is being rebuilt",
+    "repartitioned": "has entries from before partitions were added: a key may be in two of them, "
+    "and it cannot be told which is its latest. Rebuild the view (remove its data folder) once its "
+    "producers have written the keys again",
+}
+
+
+@dataclass
+class Freshness:
+    """The worst of all partitions that were asked; None where one is unknown."""
+
+    lags: list[int | None] = field(default_factory=list)
+    ages: list[float | None] = field(default_factory=list)
+    scattered: bool = False  # a key may be in several partitions
+    stream_time: int | None = None  # ms; the latest of all
+    answerers: ServedBy = field(default_factory=ServedBy)
+    entries: int = 0  # that were read; of a key that is in two partitions two
+
+    def note(self, part: ScanResponse) -> None:
+        # of each kind the worst so far is all that is needed
+        self.lags = [worst([*self.lags, part.lag])]
+        self.ages = [worst([*self.ages, part.staleness])]
+        self.scattered = self.scattered or part.scattered
+        self.entries += part.counted
+        if part.stream_time is not None:
+            self.stream_time = max(part.stream_time, self.stream_time or part.stream_time)
+        if part.instance:
+            self.answerers.add(part.instance, part.roles)
+
+    @property
+    def lag(self) -> int | None:
+        return worst(self.lags)
+
+    @property
+    def staleness(self) -> float | None:
+        return worst(self.ages)
+
+
+class Enough(Exception):
+    """Ends a walk early; raised by what it hands its answers to, and by the walk."""
+
+
+@dataclass
+class _Group:
+    """Partitions that were asked together, read up to the same key."""
+
+    partitions: list[int]
+    reached: bytes | None = None
+    ended: bool = False
+
+
+class ScatterGather:
+    """The questions of one instance to all that hold a view."""
+
+    def __init__(
+        self, context: InstanceContext, scans: PartitionScans, peer_client: PeerClient
+    ) -> None:
+        self._context = context
+        self._scans = scans
+        self._asker = Asker(context, peer_client)
+
+    def total(self, view: View) -> int:
+        """The view's partition count; Unavailable where no scan of it can be right."""
+        placed = self._context.placed(view)
+        count = len(placed.active)
+        facts = self._context.metadata_poller.latest.get(view.topic)
+        known = count if facts is None else facts.partitions
+        moved = placed.built_partitions not in (count, 0) and view.partitioner != ANY_PARTITION
+        if moved or known != count:
+            raise NonRetryable("repartitioned", f"View {view.name} {_WHY['repartitioned']}.")
+        return count
+
+    async def ask(
+        self, ask: ScanRequest, partitions: list[int], after: bytes | None = None
+    ) -> list[tuple[list[int], ScanResponse]]:
+        """Answers that cover the partitions, each with those that it covers; Unavailable."""
+        answers: list[tuple[list[int], ScanResponse]] = []
+        left = list(partitions)
+        rounds = self._asker.rounds()
+        while True:
+            by_turn: dict[Turn[Holder], list[int]] = {}
+            missing: dict[int, str] = {}
+            for partition in left:
+                holders = self._holders(ask, partition)
+                if isinstance(holders, str):
+                    missing[partition] = holders
+                    continue
+                by_turn.setdefault(rounds.turn(partition, holders), []).append(partition)
+            parts = await asyncio.gather(
+                *(self._one(turn, ask, theirs, after) for turn, theirs in by_turn.items())
+            )
+            for theirs, part in zip(by_turn.values(), parts, strict=True):
+                missing.update(part.missing)
+                covered = [partition for partition in theirs if partition not in part.missing]
+                if covered:
+                    answers.append((covered, part))
+            if not missing:
+                return answers
+            if "repartitioned" in missing.values() or not await rounds.again():
+                raise _unavailable(ask.view, missing)
+            left = sorted(missing)
+
+    def _holders(self, ask: ScanRequest, partition: int) -> list[Holder] | str:
+        """Whom to ask, one after the other, None being this instance itself; or the code of why
+        nobody can be."""
+        context = self._context
+        placed = context.topology.views.get(ask.view)
+        if placed is None or len(placed.active) != ask.total:
+            return "repartitioned"
+        stale = ask.query.stale
+        others = context.others(ask.view, partition, stale)
+        holders: list[Holder] = [*others]
+        active = context.topology.active_of(ask.view, partition)
+        if stale == NEVER:
+            return [None] if active == context.me else holders or "nobody"
+        held = context.held.get(ask.view, partition)
+        if held is not None and refusal(held, stale) is None:
+            # the active first, so that the work is everybody's; then the shortest way
+            holders.insert(int(bool(others) and others[0] == active), None)
+        elif held is not None or context.me in context.topology.holders_of(ask.view, partition):
+            holders.append(None)  # it says best why not
+        return holders or "nobody"
+
+    async def _one(
+        self, turn: Turn[Holder], ask: ScanRequest, partitions: list[int], after: bytes | None
+    ) -> ScanResponse:
+        owner, others_left = turn
+        if owner is None:
+            part = await self._scans.answer(ask, partitions, after)
+            part.instance = self._context.settings.instance_id
+            return part
+        body = encode_request(ask, partitions, after)
+        try:
+            answer = await self._asker.ask(owner, others_left, "POST", SCAN_PATH, [], body)
+        except Unavailable as e:
+            return ScanResponse(missing=dict.fromkeys(partitions, e.code))
+        code = "owner-unreachable"  # also of an older one that does not understand the question
+        try:
+            if answer.status == 200:
+                part = decode_response(answer.body)
+                check_response(part, ask, partitions, after)
+                part.instance = owner.id
+                return part
+            if answer.status == 503:
+                code = code_of(answer)
+        except ValueError:
+            pass
+        return ScanResponse(missing=dict.fromkeys(partitions, code))
+
+    async def rows(
+        self,
+        view: View,
+        query: Query,
+        size: int,
+        after: bytes | None,
+        freshness: Freshness,
+        what: str = ROWS,
+        only: int | None = None,
+    ) -> AsyncGenerator[tuple[list[Row], bytes | None], None]:
+        """All rows behind `after` in order, some at a time; each with the key up to which all that
+        came so far is complete (None: to the end). Asks every owner for up to `size` at a time.
+
+        The first step yields only after all partitions were asked. Unavailable at any step.
+        `what` is ROWS, RAW, ENTRIES or BARE; `only` one partition is asked if the caller knows that
+        it has all.
+        """
+        if only is None:
+            total = self.total(view)
+        else:
+            total = len(self._context.topology.views[view.name].active)
+        ask = ScanRequest(view.name, view.hash, total, what, query, size)
+        groups = [_Group(list(range(total)) if only is None else [only], after)]
+        pending: list[Row] = []
+        frontier = after
+        while True:
+            behind = [g for g in groups if not g.ended and g.reached == frontier]
+            answered = await asyncio.gather(
+                *(self.ask(ask, group.partitions, group.reached) for group in behind)
+            )
+            parts = [each for answers in answered for each in answers]
+            groups = [group for group in groups if group not in behind]
+            for partitions, part in parts:
+                freshness.note(part)
+                pending += part.rows
+                groups.append(_Group(partitions, part.reached, part.reached is None))
+            reached = [g.reached for g in groups if g.reached is not None and not g.ended]
+            before, frontier = frontier, first_of(reached, query.backwards) if reached else None
+            pending.sort(reverse=query.backwards)
+            certain = cut(pending, frontier, query.backwards)
+            ready, pending = pending[:certain], pending[certain:]
+            rows = distinct(ready, _head)
+            if view.is_partial and only is None and freshness.scattered:
+                several = len(rows) < len(ready) or not all(part.complete for _, part in parts)
+                if several or is_compared_by_partition(view, what == ENTRIES):
+                    # what came so far stands
+                    steps = rows_apart(self.ask, view, ask, before, freshness.note)
+                    async with aclosing(steps):
+                        async for step in steps:
+                            yield step
+                    return
+            if what != ENTRIES:
+                # the newest of its key in all partitions, a delete has done its work
+                rows = [row for row in rows if not is_deleted(row[1])]
+            yield rows, frontier
+            if frontier is None:
+                return
+
+    async def partials(
+        self, view: View, query: Query, freshness: Freshness, what: str = RAW
+    ) -> list[Partial]:
+        """What each partition has of the one key that `query` asks for: RAW its value, ENTRIES all
+        that is stored, deletes too. Unavailable, BadRequest where it is too much."""
+        ask = ScanRequest(view.name, view.hash, self.total(view), what, query, _ENTRIES_PAGE)
+        return await partials_of(self.ask, ask, freshness.note, _bound())
+
+    async def page(
+        self, view: View, page: Page, freshness: Freshness, budget: float, what: str = ROWS
+    ) -> tuple[list[Row], bytes | None]:
+        """Up to `page.limit` rows, and the key behind which the next page begins (None: the end).
+
+        After `budget` s it has fewer rows, and there may be more.
+        """
+        assert page.limit is not None
+        deadline = time.monotonic() + budget
+        found: list[Row] = []
+        reached: bytes | None = None
+        size = 0
+        steps = self.rows(view, page.query, page.limit, page.after, freshness, what)
+        async with aclosing(steps):
+            async for rows, reached in steps:
+                for number, row in enumerate(rows, 1):
+                    found.append(row)
+                    size += len(row[2])
+                    if len(found) == page.limit or size > MOST_PAGE_BYTES:
+                        at_end = reached is None and number == len(rows)
+                        return found, None if at_end else row[0]
+                if time.monotonic() > deadline:
+                    break
+        return found, reached
+
+    async def of_key(
+        self, view: View, key: bytes, query: Query, freshness: Freshness
+    ) -> list[tuple[bytes, bytes]]:
+        """All that is stored of a key, deletes too, in whichever partitions it is: stored keys and
+        bytes, in order. `query`: its times, and whose answers will do; Unavailable, BadRequest
+        where it is too much."""
+        low, high = view.layout.key_range(key, key)
+        found: list[tuple[bytes, bytes]] = []
+        bound = _bound()
+        steps = self.rows(
+            view, replace(query, low=low, high=high), _ENTRIES_PAGE, None, freshness, ENTRIES
+        )
+        async with aclosing(steps):
+            async for rows, _ in steps:
+                found += [(stored_key, head + value) for stored_key, head, value in rows]
+                bound.add(rows)
+        return found
+
+    async def walk(
+        self, ask: ScanRequest, budget: float, take: Callable[[ScanResponse], Awaitable[None]]
+    ) -> None:
+        """Hands each partition's answers to `take`, slice by slice; for what needs no order.
+
+        All owners at once, and each one's partitions in turn: two at a time would be no faster
+        there, and others' reads would wait for both. Unavailable, also where it takes more than
+        `budget` s; Enough if `take` raises it.
+        """
+        deadline = time.monotonic() + budget
+        turns: defaultdict[object, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+        async def whole(partition: int) -> None:
+            after: bytes | None = None
+            async with turns[self._holders(ask, partition)[0]]:
+                while True:
+                    if time.monotonic() > deadline:
+                        raise Unavailable("took-too-long", f"It took more than {budget:.0f} s.")
+                    [(_, part)] = await self.ask(ask, [partition], after)
+                    await take(part)
+                    after = part.reached
+                    if after is None:
+                        return
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for partition in range(ask.total):
+                    group.create_task(whole(partition))
+        except BaseExceptionGroup as failed:
+            # of tasks of one level: a group of plain exceptions
+            for each in failed.exceptions:
+                if isinstance(each, Unavailable | Enough):
+                    raise each from None
+            raise
+
+
+def _bound() -> Bound:
+    return Bound(MOST_ENTRIES, MOST_ENTRIES_BYTES)
+
+
+def _head(row: Row) -> bytes:
+    return row[1]
+
+
+def _unavailable(view: str, missing: dict[int, str]) -> Unavailable:
+    partition = min(missing)
+    code = missing[partition]
+    why = _WHY.get(code, "cannot be answered for")
+    return Unavailable(code, f"Partition {partition} of view {view} {why}.", partition=partition)
+
+
+def for_view(view: View, total: int, what: str, query: Query, **more: object) -> ScanRequest:
+    """A question about all of a view."""
+    return replace(ScanRequest(view.name, view.hash, total, what, query), **more)  # type: ignore[arg-type]

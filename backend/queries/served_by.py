@@ -1,0 +1,47 @@
+"""`Served-By`: which instances read what an answer is made of, and in which role each did.
+
+    Served-By: b1; active, b2; active, b2; standby
+
+A list (RFC 9110, 5.6.1) of `instance; role`. The instance that was asked comes first if it has read
+anything itself; then those that read as a standby; then the others. After `MOST_NAMED` elements
+stands `+n`: so many more are not named. An element without a role is an instance of an older
+version, which does not say its role, or of a newer one with a role that is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from backend.wire.answer import Header
+from model.topology import ACTIVE, ROLES
+
+MOST_NAMED = 16
+
+_NAME = b"served-by"
+
+
+class ServedBy:
+    """Collects the instances that read for one answer."""
+
+    def __init__(self) -> None:
+        self._found: set[tuple[str, str]] = set()
+
+    def add(self, instance: str, roles: Iterable[str]) -> None:
+        """What is no role that is known here (a newer instance's) is left out."""
+        self._found.update((instance, role if role in ROLES else "") for role in roles)
+
+    def headers(self, me: str) -> list[Header]:
+        """The header; none where nobody has read anything. `me`: the instance that was asked."""
+        if not self._found:
+            return []
+        order = sorted(self._found, key=lambda each: (each[0] != me, each[1] == ACTIVE, each))
+        named = [f"{id_}; {role}" if role else id_ for id_, role in order[:MOST_NAMED]]
+        if len(order) > MOST_NAMED:
+            named.append(f"+{len(order) - MOST_NAMED}")
+        return [(_NAME, ", ".join(named).encode())]
+
+
+def roles_said(headers: Iterable[Header]) -> tuple[str, ...]:
+    """The roles in the answer of one instance that has read; an older one does not say them."""
+    value = next((value for name, value in headers if name == _NAME), b"").decode("latin-1")
+    return tuple(part.partition(";")[2].strip() for part in value.split(","))

@@ -1,0 +1,261 @@
+"""What instances say to one another when they scan: a question in JSON, an answer in columns.
+
+    header length (4 B) · header (JSON) · lengths of keys, items (4 B each) · keys · items · heads
+
+Numbers are little-endian. Columns, for then a row costs two slices and no call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from itertools import pairwise, starmap
+from typing import Annotated, Any, Literal, TypeVar
+
+import numpy as np
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from backend.wire.scan import ALLOW, NEVER, Query, ScanResponse
+from model import layouts
+from model.limits import check_json, check_path, shown
+from model.records import ENTRY_HEAD_SIZE
+
+MOST_PARTITIONS = 16_000  # of a view
+MOST_ROWS = 10_000  # that one question may ask for
+MOST_ASK_BYTES = 4 << 20  # of a question: two bounds and a key, in hexadecimal digits
+
+ROWS, COUNT, ESTIMATE, TOP = "rows", "count", "estimate", "top"
+RAW, ENTRIES, BARE = "raw", "entries", "bare"
+"""As ROWS, with record values in place of JSON items; and all that is stored: of versions not the
+latest alone, deletes too; and as ROWS with empty items, for those who only count them. An older
+instance answers BARE as RAW."""
+
+
+@dataclass(frozen=True)
+class ScanRequest:
+    """A question to one instance; `total` is the partition count that the asker knows."""
+
+    view: str
+    view_hash: str
+    total: int
+    what: str
+    query: Query = field(default_factory=Query)
+    limit: int = 0
+    by: str | None = None
+    descending: bool = False  # of a ranking; the scan itself goes as the query says
+
+
+_Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
+_Natural = Annotated[int, Field(ge=0, le=2**63 - 1)]
+_Partition = Annotated[int, Field(ge=0, lt=MOST_PARTITIONS)]
+_Role = Annotated[str, Field(max_length=20)]
+
+
+class _QueryFields(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    low: str
+    high: str
+    backwards: bool
+    first: _Int64 | None
+    last: _Int64 | None
+    stale_allowed: bool
+    active_only: bool = False
+
+
+class _Question(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    view: str
+    view_hash: str
+    total: Annotated[int, Field(ge=1, le=MOST_PARTITIONS)]
+    what: Literal["rows", "bare", "count", "estimate", "top", "raw", "entries"]
+    query: _QueryFields
+    limit: Annotated[int, Field(ge=0, le=MOST_ROWS)]
+    by: str | None
+    descending: bool
+    partitions: Annotated[list[_Partition], Field(min_length=1, max_length=MOST_PARTITIONS)]
+    after: str | None
+
+    def check(self) -> None:
+        """ValueError, BadRequest: what one field says of another."""
+        partitions = self.partitions
+        if len(set(partitions)) != len(partitions) or max(partitions) >= self.total:
+            raise ValueError(f"not a question: partitions are distinct, and less than {self.total}")
+        if self.what in (COUNT, TOP) and len(partitions) != 1:
+            raise ValueError(f"not a question: {self.what} is of one partition")
+        if self.what not in (COUNT, ESTIMATE) and self.limit < 1:
+            raise ValueError(f"not a question: {self.what} has a limit of 1 at least")
+        if self.by is not None:
+            check_path(self.by)
+
+
+class _PartFields(BaseModel):
+    # of an answer, what a newer instance adds does no harm
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+    rows: _Natural
+    reached: str | None
+    counted: _Natural
+    missing: list[tuple[_Partition, str]]
+    lag: _Natural | None
+    staleness: Annotated[float, Field(ge=0)] | None
+    misplaced: bool
+    complete: bool
+    stream_time: _Int64 | None
+    # an older instance does not say them
+    roles: Annotated[list[_Role], Field(max_length=4)] = Field(default_factory=lambda: [""])
+
+
+_PLAIN_FIELDS = tuple(each.name for each in fields(ScanRequest) if each.name != "query")
+_Fields = TypeVar("_Fields", bound=BaseModel)
+
+
+def _parsed(of: type[_Fields], body: bytes, what: str) -> _Fields:
+    try:
+        return of.model_validate_json(body)
+    except ValidationError as e:
+        wrong = e.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(map(str, wrong["loc"]))
+        raise ValueError(f"not a {what}: {shown(where)}: {wrong['msg']}") from None
+
+
+def _hex(text: str) -> bytes:
+    return bytes.fromhex(text)
+
+
+def encode_request(ask: ScanRequest, partitions: list[int], after: bytes | None) -> bytes:
+    return orjson.dumps(
+        {
+            **asdict(ask),
+            "query": _encode_query(ask.query),
+            "partitions": partitions,
+            "after": None if after is None else after.hex(),
+        }
+    )
+
+
+def decode_request(body: bytes) -> tuple[ScanRequest, list[int], bytes | None]:
+    """The inverse; ValueError for anything that no instance asks. Unknown fields are refused: they
+    may bound the question."""
+    check_json(body)
+    question = _parsed(_Question, body, "question")
+    asked = question.query
+    stale = ALLOW if asked.stale_allowed else NEVER if asked.active_only else None
+    query = Query(
+        _hex(asked.low), _hex(asked.high), asked.backwards, asked.first, asked.last, stale
+    )
+    fields = {name: getattr(question, name) for name in _PLAIN_FIELDS}
+    after = None if question.after is None else _hex(question.after)
+    least, end = layouts.ALL
+    for key in (query.low, query.high, *(() if after is None else (after,))):
+        if not least <= key <= end:
+            raise ValueError("not a question: it reaches beyond the entries of a store")
+    question.check()
+    return ScanRequest(**fields, query=query), question.partitions, after
+
+
+def _encode_query(query: Query) -> dict[str, Any]:
+    fields = asdict(query)
+    stale = fields.pop("stale")
+    fields.update(low=query.low.hex(), high=query.high.hex(), stale_allowed=stale == ALLOW)
+    if stale == NEVER:
+        # only then: an older instance refuses what it does not know, and a standby would answer
+        fields["active_only"] = True
+    return fields
+
+
+def encode_response(part: ScanResponse) -> bytes:
+    header = orjson.dumps(
+        {
+            "rows": len(part.rows),
+            "reached": None if part.reached is None else part.reached.hex(),
+            "counted": part.counted,
+            "missing": list(part.missing.items()),
+            "lag": part.lag,
+            "staleness": part.staleness,
+            "misplaced": part.scattered,  # its name on the wire
+            "complete": part.complete,
+            "stream_time": part.stream_time,
+            "roles": part.roles,
+        }
+    )
+    parts = [len(header).to_bytes(4, "little"), header]
+    if part.rows:
+        keys, heads, items = zip(*part.rows, strict=True)
+        parts += [_lengths(keys), _lengths(items), *keys, *items, *heads]
+    return b"".join(parts)
+
+
+def decode_response(body: bytes) -> ScanResponse:
+    """The inverse; ValueError for anything else."""
+    at = 4 + int.from_bytes(body[:4], "little")
+    header = _parsed(_PartFields, body[4:at], "part")
+    count = header.rows
+    part = ScanResponse(
+        reached=None if header.reached is None else _hex(header.reached),
+        counted=header.counted,
+        missing=dict(header.missing),
+        lag=header.lag,
+        staleness=header.staleness,
+        scattered=header.misplaced,
+        complete=header.complete,
+        stream_time=header.stream_time,
+        roles=tuple(header.roles),
+    )
+    if (8 + ENTRY_HEAD_SIZE) * count > len(body) - at:
+        raise ValueError("an answer of fewer rows than it says")
+    lengths = np.frombuffer(body, "<u4", 2 * count, at)
+    ends = (np.cumsum(lengths, dtype=np.int64) + at + 8 * count).tolist()
+    heads_at = ends[-1] if ends else at
+    if heads_at + ENTRY_HEAD_SIZE * count != len(body):
+        raise ValueError("an answer of another length than it says")
+    keys = _slices(body, [at + 8 * count, *ends[:count]])
+    items = _slices(body, ends[count - 1 :])
+    heads = _slices(body, list(range(heads_at, len(body) + 1, ENTRY_HEAD_SIZE)))
+    part.rows = list(zip(keys, heads, items, strict=True)) if count else []
+    return part
+
+
+def check_response(
+    part: ScanResponse, ask: ScanRequest, partitions: Sequence[int], after: bytes | None
+) -> None:
+    """ValueError unless it is an answer to this question that goes on behind `after`."""
+    if not part.missing.keys() <= set(partitions):
+        raise ValueError("an answer about partitions that were not asked for")
+    if len(part.rows) > (0 if ask.what in (COUNT, ESTIMATE) else ask.limit + (ask.what == TOP)):
+        raise ValueError("an answer of more rows than were asked for")
+    reached = part.reached
+    if reached is None or after is None:
+        return
+    # the asker goes on from there: it must come nearer to the end
+    if reached >= after if ask.query.backwards else reached <= after:
+        raise ValueError("an answer that does not go on")
+
+
+def pack(parts: Sequence[bytes]) -> bytes:
+    """Byte strings one after another: count (4 B) · lengths (4 B each) · the strings."""
+    return b"".join([len(parts).to_bytes(4, "little"), _lengths(parts), *parts])
+
+
+def unpack(body: bytes, most: int) -> list[bytes]:
+    """The inverse; ValueError for anything else, and for more than `most` strings."""
+    count = int.from_bytes(body[:4], "little")
+    if count > most:
+        raise ValueError(f"not a list of at most {most} byte strings")
+    start = 4 + 4 * count
+    lengths = np.frombuffer(body, "<u4", count, 4) if count else np.zeros(0, "<u4")
+    ends = (np.cumsum(lengths, dtype=np.int64) + start).tolist()
+    if (ends[-1] if ends else start) != len(body):
+        raise ValueError("not a list of byte strings")
+    return _slices(body, [start, *ends])
+
+
+def _lengths(parts: Sequence[bytes]) -> bytes:
+    return np.fromiter(map(len, parts), "<u4", len(parts)).tobytes()
+
+
+def _slices(body: bytes, bounds: list[int]) -> list[bytes]:
+    take: Callable[[slice], bytes] = body.__getitem__
+    return list(map(take, starmap(slice, pairwise(bounds))))

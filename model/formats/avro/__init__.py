@@ -1,0 +1,1 @@
+"""Avro: bare, or framed as Confluent's serializers do."""

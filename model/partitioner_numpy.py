@@ -1,0 +1,66 @@
+"""The partitions of many keys at once; apart from `partitioner`, which does without NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.partitioner import SEED, M, murmur2, partition_of
+
+# Keys are hashed column by column over a matrix as wide as the longest: longer keys are rare,
+# and would make it as wide as themselves.
+_WIDEST_IN_MATRIX = 128
+
+
+def murmur2_batch(keys: Sequence[bytes]) -> NDArray[np.uint32]:
+    """murmur2 of many keys at once: uint32, shape (len(keys),).
+
+    A step of the loop hashes the same four bytes of all keys that have them.
+    """
+    count = len(keys)
+    lengths = np.fromiter(map(len, keys), dtype=np.uint32, count=count)
+    width = int(lengths.max(initial=0))
+    if width > _WIDEST_IN_MATRIX:
+        return np.fromiter(map(murmur2, keys), dtype=np.uint32, count=count)
+    words = width // 4 + 1  # one to spare: the rest of the longest key is read there too
+    shortest = int(lengths.min(initial=width))
+    padded = keys if width == shortest and not width & 3 else None
+    if padded is None:
+        padded, row = [k.ljust(words * 4, b"\0") for k in keys], words
+    else:
+        row = width // 4  # whole words: nothing is left over, nothing to pad
+    # word by word, each in one piece of memory
+    columns = np.frombuffer(b"".join(padded), dtype="<u4").reshape(count, row).T.copy()
+    m = np.uint32(M)
+    h = np.uint32(SEED) ^ lengths
+    mixed = columns * m
+    mixed ^= mixed >> np.uint32(24)
+    mixed *= m
+    whole = lengths >> np.uint32(2)
+    for i in range(width // 4):
+        if i < shortest // 4:  # all keys have this word
+            h *= m
+            h ^= mixed[i]
+        else:
+            h = np.where(i < whole, (h * m) ^ mixed[i], h)
+    if row == words:
+        # the padding is zeros, so the last word holds just the one to three bytes that are left
+        rest = columns[whole, np.arange(count)]
+        h = np.where(lengths & np.uint32(3), (h ^ rest) * m, h)
+    h ^= h >> np.uint32(13)
+    h *= m
+    h ^= h >> np.uint32(15)
+    return h
+
+
+def partitions_of_batch(
+    partitioner: str, keys: Sequence[bytes], partitions: int
+) -> NDArray[np.int64]:
+    """The partition of each key: int64, shape (len(keys),)."""
+    if partitioner == "murmur2":
+        hashes = murmur2_batch(keys) & np.uint32(0x7FFFFFFF)
+        return (hashes % np.uint32(partitions)).astype(np.int64)
+    function = partition_of(partitioner)
+    return np.fromiter((function(k, partitions) for k in keys), dtype=np.int64, count=len(keys))

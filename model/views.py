@@ -1,0 +1,142 @@
+"""What a view is: a named, queryable table made from one topic."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import orjson
+
+from model.formats.avro.codecs import AvroCodec, SchemaSource, avro_codec
+from model.formats.codecs import KEY_CODECS, VALUE_CODECS, Codec
+from model.layouts import (
+    KeyValueLayout,
+    Layout,
+    SessionLayout,
+    VersionedLayout,
+    WindowLayout,
+)
+
+STORES = ("key-value", "window", "session", "versioned")
+ANY_PARTITION = "none"
+"""The partitioner of a topic whose records may be in any partition: all are asked."""
+
+
+NEWEST, PARTIAL = "newest", "partial"
+"""`same_key`, what a key is that is in several partitions: it moved there, and its newest record is
+its value; or each partition has a result of its own, and none of them is the whole."""
+
+CHANGELOG = "-changelog"
+"""How Kafka Streams ends the names of the topics behind its stores."""
+
+_SCHEMAS = ("key_schema", "value_schema")
+_LEFT_OUT = (*_SCHEMAS, "same_key")
+_ALWAYS_SHOWN = ("name", "topic", "path", "key", "value", "partitioner", "store")
+
+
+@dataclass(frozen=True)
+class View:
+    """A named, queryable table made from one topic."""
+
+    name: str
+    topic: str
+    path: str | None
+    key: str
+    value: str
+    partitioner: str
+    store: str = "key-value"
+    window_size: int | None = None
+    window_key: str = "changelog"
+    retention: int | None = None
+    persistence: str = "rocksdb"
+    key_schema: str | None = None  # of Avro: its JSON, or CONFLUENT
+    value_schema: str | None = None
+    same_key: str | None = None  # NEWEST, PARTIAL; None where the file does not say it
+    append: bool = dataclasses.field(default=False, compare=False)  # clients may, over HTTP
+    pipeline: str | None = dataclasses.field(default=None, compare=False)  # consumer group
+    schemas: SchemaSource | None = dataclasses.field(default=None, compare=False, repr=False)
+
+    @cached_property
+    def hash(self) -> str:
+        """16 hexadecimal digits that change with the stored data or the answers."""
+        return hashlib.sha256(orjson.dumps(self._definition())).hexdigest()[:16]
+
+    @property
+    def key_codec(self) -> Codec:
+        if self.key_schema is not None:
+            return avro_codec(self.key_schema, self.schemas)
+        return KEY_CODECS[self.key]
+
+    @property
+    def value_codec(self) -> Codec:
+        if self.value_schema is not None:
+            return avro_codec(self.value_schema, self.schemas)
+        return VALUE_CODECS[self.value]
+
+    @property
+    def is_custom(self) -> bool:
+        """Whether its store is a class of the user's."""
+        return self.store not in STORES
+
+    @cached_property
+    def is_partial(self) -> bool:
+        """Whether a key in several partitions has a partial result in each.
+
+        Of a changelog that is so unless the file says otherwise: a record is in its task's
+        partition, and no task knows what another one has of the same key.
+        """
+        return self.same_key == PARTIAL or (
+            self.same_key is None and self.topic.endswith(CHANGELOG)
+        )
+
+    @cached_property
+    def layout(self) -> Layout:
+        """How its record keys become stored keys."""
+        codec = self.key_codec
+        if self.store == "window":
+            return WindowLayout(codec, sequenced=self.window_key == "changelog")
+        if self.store == "session":
+            return SessionLayout(codec)
+        if self.store == "versioned":
+            return VersionedLayout(codec)
+        return KeyValueLayout(codec)
+
+    def _definition(self) -> dict[str, Any]:
+        """All that makes it what it is. What was added since the first views is left out where it
+        is not said: their hashes stay."""
+        return {
+            each.name: value
+            for each in fields(self)
+            if each.compare
+            and ((value := getattr(self, each.name)) is not None or each.name not in _LEFT_OUT)
+        }
+
+    def description(self) -> dict[str, Any]:
+        """What everyone may know of the view: the entry of /views and /processors; times in ms;
+        of a schema the fingerprint."""
+        usual = {field.name: field.default for field in fields(self)}
+        return {
+            name: fingerprint(value) if name in _SCHEMAS else value
+            for name, value in self._definition().items()
+            if name in _ALWAYS_SHOWN or value != usual[name]
+        }
+
+
+def fingerprint(schema: str) -> str:
+    """Of a view's `key_schema` or `value_schema`; CONFLUENT has none and stays."""
+    codec = avro_codec(schema, None)
+    return codec.schema.fingerprint if isinstance(codec, AvroCodec) else schema
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What views.toml holds: the views, settings for all Kafka clients alike, and where schemas
+    are had by id: a registry's URL, or a folder."""
+
+    views: tuple[View, ...]
+    kafka: dict[str, str]
+    registry: str | None = None
+    schema_folder: str | None = None

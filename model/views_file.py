@@ -1,0 +1,312 @@
+"""How views.toml says what the views are.
+
+A file that is not right is refused with its line, the field and what would be right: a view that is
+read otherwise than it was written gives wrong answers.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from model.formats.avro.codecs import CONFLUENT, avro_codec
+from model.formats.codecs import KEY_CODECS, VALUE_CODECS
+from model.partitioner import PARTITIONERS
+from model.problems import ConfigurationError
+from model.times import parse_duration
+from model.views import ANY_PARTITION, NEWEST, PARTIAL, STORES, Deployment, View
+
+# First path segments that are the product's own.
+RESERVED_SEGMENTS = frozenset(
+    {"admin", "api", "health", "instance", "internal", "metrics"}
+    | {"openapi.json", "processors", "proxy", "topics", "views"}
+)
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}", re.ASCII)
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)  # Kafka's own rule
+_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+", re.ASCII)
+_CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
+_LONGEST_GROUP = 249
+_TABLE = re.compile(r"^\s*\[\s*(?P<table>[^]]+?)\s*]")
+
+
+@dataclass(frozen=True)
+class _Field:
+    default: str | None
+    allowed: tuple[str, ...] | None
+    meaning: str
+
+
+_FIELDS = {
+    "topic": _Field(None, None, "the topic that the view is made from"),
+    "path": _Field("", None, 'a short path such as "/messages"'),
+    "key": _Field(None, (*KEY_CODECS, "avro"), "the format of the keys"),
+    "value": _Field(None, (*VALUE_CODECS, "avro"), "the format of the values"),
+    "store": _Field("key-value", None, "what keeps the view"),
+    "window_size": _Field(
+        "", None, 'how long a window is, such as "1h"; without it: points in time'
+    ),
+    "window_key": _Field(
+        "changelog", ("changelog", "topic"), "whether record keys end with a sequence, or do not"
+    ),
+    "partitioner": _Field(
+        "murmur2", (*PARTITIONERS, ANY_PARTITION), "the partitioner of the topic's producers"
+    ),
+    "same_key": _Field("", ("", NEWEST, PARTIAL), "what a key is that is in several partitions"),
+    "persistence": _Field("rocksdb", ("rocksdb", "memory"), "where the view is kept"),
+    "append": _Field("off", ("off", "on"), "whether clients may append records over HTTP"),
+    "pipeline": _Field("", None, "the consumer group of the job that derives the topic"),
+    "key_schema": _Field("", None, 'of avro keys: a file such as "a.avsc", or "confluent"'),
+    "value_schema": _Field("", None, 'of avro values: a file such as "a.avsc", or "confluent"'),
+    "retention": _Field("", None, 'how long entries are kept, by their time, such as "7d"'),
+}
+# which stores a field is for, where it is not for all
+_ONLY_FOR = {
+    "window_size": ("window",),
+    "window_key": ("window",),
+    "append": ("key-value", "versioned"),
+}
+
+
+Read = Callable[[str], str]
+"""The text of a file that views.toml names; ValueError says why not."""
+
+
+def _no_files(name: str) -> str:
+    raise ValueError(f"{name} cannot be read here")
+
+
+def parse_views(text: str, source: str = "views.toml", read: Read = _no_files) -> Deployment:
+    """The deployment that `text` (TOML) declares; ConfigurationError names the line."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as e:
+        raise ConfigurationError(f"{source}: not TOML: {e}") from None
+    reader = _Reader(text, source)
+    for table in document:
+        if table not in ("views", "kafka", "schemas"):
+            raise reader.error(
+                (table,), None, f"unknown table; {source} has [views.*] and [kafka], [schemas]"
+            )
+    views = document.get("views", {})
+    if not isinstance(views, dict) or not views:
+        raise ConfigurationError(
+            f"{source}: no view is declared; add a table such as [views.orders] "
+            f'with topic = "orders", key = "string", value = "json"'
+        )
+    schemas = _parse_schemas(document.get("schemas"), reader)
+    parsed = tuple(
+        _parse_view(name, fields, reader, read, "schemas" in document)
+        for name, fields in views.items()
+    )
+    _refuse_shared_paths(parsed, reader)
+    kafka = _parse_kafka(document.get("kafka", {}), reader)
+    return Deployment(parsed, kafka, schemas.get("registry"), schemas.get("folder"))
+
+
+class _Reader:
+    """Finds the line of a field again: tomllib does not tell it."""
+
+    def __init__(self, text: str, source: str) -> None:
+        self._lines = text.splitlines()
+        self._source = source
+
+    def error(self, table: tuple[str, ...], field: str | None, what: str) -> ConfigurationError:
+        where = f"{self._source}, line {self._line_of(table, field)}, [{'.'.join(table)}]"
+        return ConfigurationError(f"{where}{f', {field}' if field else ''}: {what}")
+
+    def _line_of(self, table: tuple[str, ...], field: str | None) -> int:
+        found = 1
+        inside = False
+        for number, line in enumerate(self._lines, 1):
+            if header := _TABLE.match(line):
+                name = ".".join(part.strip(" \"'") for part in header["table"].split("."))
+                inside = name == ".".join(table)
+                below = found == 1 and name.startswith(".".join(table) + ".")
+                found = number if inside or below else found
+            elif inside and field and re.match(rf"\s*[\"']?{re.escape(field)}[\"']?\s*[.=]", line):
+                return number
+        return found
+
+
+def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool) -> View:
+    """`by_id`: whether the deployment says where schemas are had by id."""
+    table = ("views", name)
+    if not isinstance(fields, dict):
+        raise reader.error(("views",), name, f"a view is a table: write [views.{name}]")
+    if not _NAME.fullmatch(name) or name in (".", ".."):
+        raise reader.error(table, None, "a view's name has letters, digits, '.', '_' and '-' only")
+    for field in fields:
+        if field not in _FIELDS:
+            raise reader.error(table, field, f"unknown field; known are {', '.join(_FIELDS)}")
+    values: dict[str, str] = {}
+    for field, spec in _FIELDS.items():
+        value = fields.get(field, spec.default)
+        if value is None:
+            raise reader.error(table, None, f'{field} is missing: {field} = "…", {spec.meaning}')
+        if not isinstance(value, str):
+            raise reader.error(table, field, f"{value!r} is not text: {spec.meaning}")
+        if spec.allowed is not None and value not in spec.allowed:
+            known = ", ".join(filter(None, spec.allowed))
+            raise reader.error(table, field, f'"{value}" is none of {known}')
+        values[field] = value
+    if not _TOPIC.fullmatch(values["topic"]) or values["topic"] in (".", ".."):
+        raise reader.error(table, "topic", f'"{values["topic"]}" cannot be a topic\'s name')
+    _check_store(values, table, reader)
+    for field, stores in _ONLY_FOR.items():
+        if field in fields and values["store"] not in stores:
+            raise reader.error(table, field, f"only for store = {_quoted(stores)}")
+    return View(
+        name=name,
+        topic=values["topic"],
+        path=_parse_path(values["path"], table, reader),
+        key=values["key"],
+        value=values["value"],
+        partitioner=values["partitioner"],
+        store=values["store"],
+        window_size=_parse_duration("window_size", values, table, reader),
+        window_key=values["window_key"],
+        retention=_parse_duration("retention", values, table, reader),
+        persistence=values["persistence"],
+        append=values["append"] == "on",
+        same_key=values["same_key"] or None,
+        pipeline=_parse_pipeline(values["pipeline"], table, reader),
+        key_schema=_parse_schema("key", values, table, reader, read, by_id),
+        value_schema=_parse_schema("value", values, table, reader, read, by_id),
+    )
+
+
+def _parse_schema(
+    of: str,
+    values: dict[str, str],
+    table: tuple[str, ...],
+    reader: _Reader,
+    read: Read,
+    by_id: bool,
+) -> str | None:
+    """The schema's JSON without blanks; CONFLUENT; None where the format is another."""
+    field, name = f"{of}_schema", values[f"{of}_schema"]
+    if values[of] != "avro":
+        if name:
+            raise reader.error(table, field, f'only for {of} = "avro"')
+        return None
+    if not name:
+        raise reader.error(table, of, f'{field} is missing: a file\'s name, or "{CONFLUENT}"')
+    if name == CONFLUENT:
+        if not by_id:
+            raise reader.error(table, field, '[schemas] is missing: registry = "http://…"')
+        return CONFLUENT
+    try:
+        text = read(name)
+        avro_codec(text, None)
+    except ValueError as e:
+        raise reader.error(table, field, f'"{name}": {e}') from None
+    return orjson.dumps(orjson.loads(text)).decode()
+
+
+def _parse_schemas(table: Any, reader: _Reader) -> dict[str, str]:
+    """{"registry": URL} or {"folder": name}; nothing where there is no such table."""
+    if table is None:
+        return {}
+    right = 'registry = "http://host:port", or folder = "schemas" with files <id>.avsc'
+    if not isinstance(table, dict) or len(table) != 1:
+        raise reader.error(("schemas",), None, f"one of them is to be said: {right}")
+    [(field, value)] = table.items()
+    if field not in ("registry", "folder") or not isinstance(value, str) or not value:
+        raise reader.error(("schemas",), field, f"it is {right}")
+    if field == "registry" and not re.fullmatch(r"https?://[^/@\s]+(/[^@\s?#]*)?", value):
+        raise reader.error(("schemas",), field, f'"{value}" is no URL such as "http://host:8081"')
+    return {field: value.rstrip("/") if field == "registry" else value}
+
+
+def _check_store(values: dict[str, str], table: tuple[str, ...], reader: _Reader) -> None:
+    store = values["store"]
+    if store in STORES:
+        return
+    if not _CLASS.fullmatch(store):
+        raise reader.error(
+            table,
+            "store",
+            f'"{store}" is none of {", ".join(STORES)}, nor a class such as "package.module:Class"',
+        )
+    if values["retention"] or values["persistence"] != "memory":
+        field = "retention" if values["retention"] else "persistence"
+        raise reader.error(
+            table,
+            field,
+            'a store of one\'s own has no retention, and wants persistence = "memory": it is fed '
+            "anew at every start",
+        )
+
+
+def _quoted(words: Iterable[str]) -> str:
+    return " or ".join(f'"{word}"' for word in words)
+
+
+def _parse_duration(
+    field: str, values: dict[str, str], table: tuple[str, ...], reader: _Reader
+) -> int | None:
+    """In ms; None where none is given."""
+    text = values[field]
+    if not text:
+        return None
+    try:
+        return parse_duration(text) or None
+    except ValueError as e:
+        raise reader.error(table, field, str(e)) from None
+
+
+def _parse_pipeline(group: str, table: tuple[str, ...], reader: _Reader) -> str | None:
+    if len(group) > _LONGEST_GROUP or not group.isprintable():
+        raise reader.error(
+            table,
+            "pipeline",
+            f"{group[:40]!r} is no consumer group: printable, {_LONGEST_GROUP} characters at most",
+        )
+    return group or None
+
+
+def _parse_path(path: str, table: tuple[str, ...], reader: _Reader) -> str | None:
+    if not path:
+        return None
+    if not _PATH.fullmatch(path) or {".", ".."} & set(path.split("/")):
+        raise reader.error(
+            table, "path", f'"{path}" is no path such as "/messages" (letters, digits, . _ ~ -)'
+        )
+    first = path.split("/")[1]
+    if first in RESERVED_SEGMENTS:
+        raise reader.error(table, "path", f'"{path}" would hide /{first}, which has a meaning')
+    return path
+
+
+def _refuse_shared_paths(views: tuple[View, ...], reader: _Reader) -> None:
+    paths: dict[str, str] = {}
+    for view in views:
+        if view.path is None:
+            continue
+        for path, other in paths.items():
+            if f"{view.path}/".startswith(f"{path}/") or f"{path}/".startswith(f"{view.path}/"):
+                raise reader.error(
+                    ("views", view.name),
+                    "path",
+                    f'"{view.path}" and "{path}" of [views.{other}] hide one another',
+                )
+        paths[view.path] = view.name
+
+
+def _parse_kafka(table: Any, reader: _Reader) -> dict[str, str]:
+    if not isinstance(table, dict):
+        raise reader.error(("kafka",), None, "settings of Kafka clients are a table: [kafka]")
+    settings: dict[str, str] = {}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            raise reader.error(
+                ("kafka",), key.split(".")[0], f'write a dotted setting in quotes: "{key}.…" = "…"'
+            )
+        settings[key] = str(value).lower() if isinstance(value, bool) else str(value)
+    return settings
