@@ -106,12 +106,12 @@ def context(
     parts: dict[str, Any] = {
         "settings": Settings(instance_id="b1", host="127.0.0.1", port=1),
         "held": opened,
-        "watcher": SimpleNamespace(facts=lambda topic: facts),
-        "ingestor": SimpleNamespace(
+        "metadata_poller": SimpleNamespace(facts=lambda topic: facts),
+        "ingest_loop": SimpleNamespace(
             opening=lambda: {(ORDERS.name, partition): "active" for partition in opening},
             rebuilds=2,
         ),
-        "copier": SimpleNamespace(under_way=dict),
+        "snapshot_fetcher": SimpleNamespace(under_way=dict),
         "member": None,
         "appender": None,
     }
