@@ -12,15 +12,10 @@ import orjson
 
 from model.formats.avro.codecs import AvroCodec, SchemaSource, avro_codec
 from model.formats.codecs import KEY_CODECS, VALUE_CODECS, Codec
-from model.layouts import (
-    KeyValueLayout,
-    Layout,
-    SessionLayout,
-    VersionedLayout,
-    WindowLayout,
-)
+from model.kinds.kind import Kind
+from model.kinds.layout import Layout
+from model.kinds.registry import kind_of
 
-STORES = ("key-value", "window", "session", "versioned")
 ANY_PARTITION = "none"
 """The partitioner of a topic whose records may be in any partition: all are asked."""
 
@@ -79,7 +74,7 @@ class View:
     @property
     def is_custom(self) -> bool:
         """Whether its store is a class of the user's."""
-        return self.store not in STORES
+        return self.kind.is_custom
 
     @cached_property
     def is_partial(self) -> bool:
@@ -93,16 +88,14 @@ class View:
         )
 
     @cached_property
+    def kind(self) -> Kind:
+        """The kind of its store."""
+        return kind_of(self.store)
+
+    @cached_property
     def layout(self) -> Layout:
         """How its record keys become stored keys."""
-        codec = self.key_codec
-        if self.store == "window":
-            return WindowLayout(codec, sequenced=self.window_key == "changelog")
-        if self.store == "session":
-            return SessionLayout(codec)
-        if self.store == "versioned":
-            return VersionedLayout(codec)
-        return KeyValueLayout(codec)
+        return self.kind.layout(self)
 
     def _definition(self) -> dict[str, Any]:
         """All that makes it what it is. What was added since the first views is left out where it

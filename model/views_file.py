@@ -16,10 +16,11 @@ import orjson
 
 from model.formats.avro.codecs import CONFLUENT, avro_codec
 from model.formats.codecs import KEY_CODECS, VALUE_CODECS
+from model.kinds.registry import KINDS
 from model.partitioner import PARTITIONERS
 from model.problems import ConfigurationError
 from model.times import parse_duration
-from model.views import ANY_PARTITION, NEWEST, PARTIAL, STORES, Deployment, View
+from model.views import ANY_PARTITION, NEWEST, PARTIAL, Deployment, View
 
 # First path segments that are the product's own.
 RESERVED_SEGMENTS = frozenset(
@@ -65,11 +66,11 @@ _FIELDS = {
     "value_schema": _Field("", None, 'of avro values: a file such as "a.avsc", or "confluent"'),
     "retention": _Field("", None, 'how long entries are kept, by their time, such as "7d"'),
 }
-# which stores a field is for, where it is not for all
+# which kinds of store a field is for, where it is not for all
 _ONLY_FOR = {
-    "window_size": ("window",),
-    "window_key": ("window",),
-    "append": ("key-value", "versioned"),
+    field: tuple(name for name, kind in KINDS.items() if field in kind.fields)
+    for field in _FIELDS
+    if any(field in kind.fields for kind in KINDS.values())
 }
 
 
@@ -226,13 +227,13 @@ def _parse_schemas(table: Any, reader: _Reader) -> dict[str, str]:
 
 def _check_store(values: dict[str, str], table: tuple[str, ...], reader: _Reader) -> None:
     store = values["store"]
-    if store in STORES:
+    if store in KINDS:
         return
     if not _CLASS.fullmatch(store):
         raise reader.error(
             table,
             "store",
-            f'"{store}" is none of {", ".join(STORES)}, nor a class such as "package.module:Class"',
+            f'"{store}" is none of {", ".join(KINDS)}, nor a class such as "package.module:Class"',
         )
     if values["retention"] or values["persistence"] != "memory":
         field = "retention" if values["retention"] else "persistence"

@@ -14,8 +14,8 @@ from typing import Protocol, cast
 import numpy as np
 
 from backend.ingest.protocols import Batch, RecordBatch
-from backend.kinds import expiry
 from model.formats.avro.codecs import SchemaNotYet
+from model.kinds import expiry
 from model.partitioner_numpy import partitions_of_batch
 from model.records import ENTRY, deleted_entry, entry_head
 from model.views import ANY_PARTITION, View
@@ -76,7 +76,7 @@ def build_batch(
     run = _from(records, position)
     if view.is_custom:
         filled = _fill_custom(cast(RecordBatch, batch), view, run)
-    elif view.store == "key-value" and view.retention is None:
+    elif view.kind.one_entry_per_key and view.retention is None:
         filled = _fill_latest(batch, view, run, stream_time, kept)
     else:
         filled = _fill_timed(batch, view, run, stream_time, kept, reached)
@@ -139,12 +139,12 @@ def _fill_timed(
 ) -> BatchResult:
     """Entries that have a time: windows, sessions, versions, and whatever has a retention."""
     put, delete = batch.put, batch.delete
-    keeps_value, versioned = view.value != "none", view.store == "versioned"
-    time_of, retention = expiry.time_of(view), view.retention
+    kind, retention = view.kind, view.retention
+    keeps_value, has_versions, time_of = view.value != "none", kind.has_versions, kind.time_of
     filled = BatchResult([], [], stream_time)
     for bare, stored_key, value, timestamp, offset in _sound(view, records, filled):
         filled.keys.append(bare)
-        stays = value is not None or versioned or (kept is not None and kept(bare))
+        stays = value is not None or has_versions or (kept is not None and kept(bare))
         if retention is not None:
             time = time_of(stored_key, timestamp)
             latest = filled.stream_time
@@ -152,9 +152,9 @@ def _fill_timed(
                 filled.ahead = min(filled.ahead, time)
             elif latest is None or time > latest:
                 filled.stream_time = time
-            if time < expiry.horizon(view, filled.stream_time):
+            if time < kind.horizon(view, filled.stream_time):
                 # late: it had expired before it came
-                if not versioned:
+                if not has_versions:
                     delete(stored_key)
                 continue
             if stays or time > reached:  # the latter: stream time moves there one day

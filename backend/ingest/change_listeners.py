@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from backend.ingest.batch import DeadLetter, Record
-from model.layouts import Layout
+from model.kinds.layout import Layout
 
 
 class Change(NamedTuple):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 
 from backend.ingest.store_partitions import StorePartition
-from backend.kinds.expiry import FOREVER, noted, notes_from, notes_until
+from model.kinds.expiry import FOREVER, noted, notes_from, notes_until
 from model.records import StoreMetadata
 from model.views import View
 

@@ -41,7 +41,7 @@ class Changes:
     ) -> None:
         """Unavailable, NotOwner as a read; BadRequest where there is no one value of a key."""
         view = reads.view
-        if view.store != "key-value":
+        if not view.kind.has_changes:
             raise BadRequest(
                 "wrong-store", f"View {view.name} is not key-value: its keys have no one value."
             )

@@ -46,7 +46,7 @@ def items_answer(
     found = []
     for each in partials:
         entries = [(stored_key, head + value) for stored_key, head, value in each.rows]
-        clock = each.stream_time if view.store == "versioned" else None
+        clock = each.stream_time if view.kind.has_versions else None
         items = items_of(cast(Store, MergedEntries(entries, clock)))
         if items:
             found.append(b'{"partition":%d,"items":[%b]}' % (each.partition, b",".join(items)))

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from backend.wire.scan import Row, ScanResponse, cut, first_of
 from backend.wire.scan_codec import ENTRIES, ScanRequest
-from model import layouts
+from model.kinds import layout
 from model.problems import BadRequest, NonRetryable
 from model.records import decode_entry, is_deleted
 from model.views import NEWEST, View
@@ -41,7 +41,7 @@ class PlacedRow(NamedTuple):
 def is_compared_by_partition(view: View, with_times: bool) -> bool:
     """Whether a key is whole in one partition only: its sessions, or its versions, depend on each
     other. `with_times`: whether the rows of a versioned view are its versions, not the latest."""
-    return view.store == "session" or (view.store == "versioned" and with_times)
+    return view.kind.entries_depend or (view.kind.has_versions and with_times)
 
 
 class Apart:
@@ -53,7 +53,7 @@ class Apart:
         self._with_times = with_times
         self._tail = 0
         if is_compared_by_partition(view, with_times):
-            self._tail = 16 if view.store == "session" else 8
+            self._tail = view.kind.tail
         self._key: bytes | None = None  # the last one with a value, without its times
         self._partition = -1
 
@@ -86,8 +86,7 @@ class Apart:
                 'docs/kafka-streams.md says why; set same_key = "%s" if such a key has moved',
                 view.name, NEWEST,
             )  # fmt: skip
-        no_time = b"\0" * 8 if view.store == "versioned" and not self._with_times else b""
-        key = view.key_codec.to_json(view.layout.entry_key(stored_key + no_time).key)
+        key = view.key_codec.to_json(view.kind.row_key(view, stored_key, self._with_times).key)
         partitions = sorted({*(row.partition for row in rows), *also})
         return NonRetryable(
             "ambiguous-key",
@@ -131,10 +130,10 @@ async def rows_apart(
     compared = Apart(view, ask.what == ENTRIES)
     backwards = ask.query.backwards
     begin = after
-    if after is not None and view.store == "session":
-        # the sessions before of the same key: only compared with those behind
-        key = after[:-16]
-        begin = layouts.after(key) if backwards else key
+    if after is not None and is_compared_by_partition(view, ask.what == ENTRIES):
+        # the entries before of the same key: only compared with those behind
+        key = after[: -view.kind.tail]
+        begin = layout.after(key) if backwards else key
     reached: dict[int, bytes | None] = dict.fromkeys(range(ask.total), begin)
     pending: list[PlacedRow] = []
     frontier = begin

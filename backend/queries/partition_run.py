@@ -7,12 +7,9 @@ from itertools import islice
 from typing import TypeVar
 
 from backend.ingest.store_partitions import StorePartition
-from backend.kinds import expiry
-from backend.kinds.items import Pair
 from backend.wire.scan import Query
+from model.kinds.kind import Pair
 from model.problems import StoreClosedError, StoreError
-from model.records import ordered_time
-from model.views import View
 
 CHUNK_BYTES = 1 << 18  # after which a chunk ends
 _PIECE = 50  # entries that are read before their size is looked at
@@ -49,8 +46,10 @@ class PartitionRun:
         self.got_bytes = 0
         self._backwards = query.backwards
         self._found = self._guarded(lambda: held.store.scan(low, high, query.backwards, once))
-        self._keep = _filter(held.view, query, expiry.horizon(held.view, held.store.stream_time))
-        self._latest_only = held.view.store == "versioned" and not all_versions
+        view, kind = held.view, held.view.kind
+        horizon = kind.horizon(view, held.store.stream_time)
+        self._keep = kind.filter(view, query.first, query.last, horizon)
+        self._latest_only = kind.has_versions and not all_versions
         self._with_deletes = with_deletes
         self._carried: Pair | None = None
 
@@ -109,27 +108,3 @@ class PartitionRun:
         except StoreError as e:
             self.held.damaged = str(e)
             raise Lost(self.held, "store-damaged") from None
-
-
-def _filter(view: View, query: Query, horizon: int) -> Callable[[Pair], bool] | None:
-    """Which entries are answered; None: all. Times are compared as they are stored."""
-    first = horizon if query.first is None else query.first
-    if view.store == "window":
-        if query.first is None and query.last is None and view.retention is None:
-            return None
-        least = ordered_time(max(horizon, first))
-        greatest = _most(query.last)
-        return lambda pair: least <= pair[0][-12:-4] <= greatest
-    if view.store == "session":
-        if query.first is None and query.last is None and view.retention is None:
-            return None
-        ends_from = ordered_time(max(horizon, first))
-        starts_to = _most(query.last)
-        return lambda pair: pair[0][-16:-8] >= ends_from and pair[0][-8:] <= starts_to
-    if view.retention is None or view.store == "versioned":
-        return None  # of versions, the one that is valid at the horizon is valid now
-    return lambda pair: int.from_bytes(pair[1][:8], "big", signed=True) >= horizon
-
-
-def _most(last: int | None) -> bytes:
-    return b"\xff" * 8 if last is None else ordered_time(last)

@@ -15,13 +15,13 @@ from typing import TypeVar
 
 from backend.ingest.store_partitions import StorePartition
 from backend.instance_context import InstanceContext
-from backend.kinds.items import Pair, renderer
 from backend.queries import partition_run as partition_runs
 from backend.queries.partition_run import Lost, PartitionRun
 from backend.queries.ranking import MOST_RANKED_BYTES, Best, Ranking
 from backend.queries.routing import refusal
 from backend.wire.scan import ScanResponse, cut, distinct, first_of
 from backend.wire.scan_codec import BARE, COUNT, ENTRIES, ESTIMATE, ROWS, TOP, ScanRequest
+from model.kinds.kind import Pair
 from model.records import ENTRY_HEAD_SIZE, is_deleted
 from model.views import View
 
@@ -45,7 +45,7 @@ class PartitionScans:
     def __init__(self, context: InstanceContext) -> None:
         self._context = context
         self._trusted_for = context.settings.ends_trusted_for
-        self._renderers = {name: renderer(view) for name, view in context.views.items()}
+        self._renderers = {name: view.kind.render(view) for name, view in context.views.items()}
 
     async def answer(
         self, ask: ScanRequest, partitions: list[int], after: bytes | None

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from backend.ingest.protocols import Store
 from backend.ingest.store_partitions import StorePartition
 from backend.instance_context import InstanceContext, ReadCounts
-from backend.kinds.expiry import horizon
 from backend.queries.representation import JSON as AS_JSON
 from backend.queries.representation import VARY, represented
 from backend.queries.routing import PLAIN, KeyRouting, ReadOptions
@@ -46,7 +45,7 @@ class ViewReads(KeyRouting):
         super().__init__(view, context)
         self.counts: ReadCounts = context.counts[view.name]
         self._from_text = view.key_codec.from_text
-        plain = view.store == "key-value" and view.key_codec.keeps_bytes
+        plain = view.kind.one_entry_per_key and view.key_codec.keeps_bytes
         self._stored_key = ENTRY.__add__ if plain else view.layout.stored_key
         self._expires = view.retention is not None
         self.key_json = view.key_codec.to_json
@@ -185,7 +184,7 @@ class ViewReads(KeyRouting):
         if stored is None or is_deleted(stored):
             return None
         if self._expires:
-            until = horizon(self.view, store.stream_time)
+            until = self.view.kind.horizon(self.view, store.stream_time)
             if decode_entry(stored).timestamp < until:
                 return None
         return stored
@@ -194,7 +193,7 @@ class ViewReads(KeyRouting):
         """`look_up` of each; where one of them fails, all do."""
         found = store.get_many(list(map(self._stored_key, keys)))
         if self._expires:
-            until = horizon(self.view, store.stream_time)
+            until = self.view.kind.horizon(self.view, store.stream_time)
             found = [s if s is None or decode_entry(s).timestamp >= until else None for s in found]
         # as `is_deleted`: of many, the call would be most of it
         return [s if s is None or s[8] < 0x80 else None for s in found]

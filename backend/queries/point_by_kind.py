@@ -8,14 +8,12 @@ from backend.queries.point import ViewReads, WrongStoreReads
 from backend.queries.versions import VersionedReads
 from model.views import View
 
-_READS: dict[str, type[ViewReads]] = {
-    "key-value": ViewReads,
-    "versioned": VersionedReads,
-    "window": WrongStoreReads,
-    "session": WrongStoreReads,
-}
-
 
 def reads_of(view: View, context: InstanceContext) -> ViewReads:
     """What a point read means for this view."""
-    return _READS.get(view.store, CustomReads)(view, context)
+    kind = view.kind
+    if kind.is_custom:
+        return CustomReads(view, context)
+    if not kind.has_points:
+        return WrongStoreReads(view, context)
+    return (VersionedReads if kind.has_versions else ViewReads)(view, context)

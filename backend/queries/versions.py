@@ -9,41 +9,21 @@ from collections.abc import Sequence
 from typing import cast
 
 from backend.ingest.protocols import Store
-from backend.kinds.expiry import horizon
 from backend.queries.point import ViewReads, unreadable
 from backend.queries.representation import JSON as AS_JSON
 from backend.queries.routing import PLAIN, ReadOptions
 from backend.wire.answer import JSON, Answer, Header, etag_of
-from model.layouts import VersionedLayout
+from model.kinds.kind import Pair
+from model.kinds.versioned import VersionedLayout, validity, version_at
 from model.problems import Gone, NotFound, StoreClosedError, StoreError
 from model.records import ENTRY_HEAD_SIZE, is_deleted
-
-Stored = tuple[bytes, bytes]
-"""A stored key, and the stored bytes there."""
-
-
-def version_at(
-    store: Store, layout: VersionedLayout, key: bytes, time: int | None
-) -> Stored | None:
-    """The version of `key` that began last, up to `time` (ms; None: of all); maybe "deleted"."""
-    low, high = layout.valid_from_range(key, None, time)
-    return next(store.scan(low, high, backwards=True), None)
-
-
-def validity(layout: VersionedLayout, found: Stored, following: Stored | None) -> tuple[int, bytes]:
-    """From when (ms) and, as JSON, until when a version is valid; the next one ends it."""
-    began = layout.entry_key(found[0]).start
-    if following is None:
-        return began, b"null"
-    return began, b"%d" % layout.entry_key(following[0]).start
 
 
 class VersionedReads(ViewReads):
     """Point reads of a versioned view."""
 
     def look_up(self, store: Store, key: bytes) -> bytes | None:
-        found = version_at(store, cast(VersionedLayout, self.view.layout), key, None)
-        return None if found is None or is_deleted(found[1]) else found[1]
+        return self.view.kind.look_up(self.view, store, key)
 
     def look_up_many(self, store: Store, keys: Sequence[bytes]) -> list[bytes | None]:
         return [self.look_up(store, key) for key in keys]
@@ -68,13 +48,13 @@ class VersionedReads(ViewReads):
         """`as_of`, from all versions of the key in whichever partitions they are."""
         return self._told(headers, key, as_of, self._valid(store, key, as_of))
 
-    def _valid(self, store: Store, key: bytes, as_of: int) -> tuple[Stored, Stored | None] | None:
+    def _valid(self, store: Store, key: bytes, as_of: int) -> tuple[Pair, Pair | None] | None:
         """The version that was valid then, if there was one, and the next one; Gone."""
         layout = cast(VersionedLayout, self.view.layout)
         found = version_at(store, layout, key, as_of)
         end = layout.valid_from_range(key, None, None)[1]
         following = found and next(store.scan(found[0] + b"\0", end), None)
-        kept_from = horizon(self.view, store.stream_time)
+        kept_from = self.view.kind.horizon(self.view, store.stream_time)
         if as_of < kept_from and (found is None or following is not None):
             raise Gone(
                 "outside-history",
@@ -88,7 +68,7 @@ class VersionedReads(ViewReads):
         headers: list[Header],
         key: bytes,
         as_of: int,
-        version: tuple[Stored, Stored | None] | None,
+        version: tuple[Pair, Pair | None] | None,
     ) -> Answer:
         if version is None:
             problem = NotFound(

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 from backend.wire.cursor import Question, decode_cursor
-from model import layouts
-from model.layouts import Range
+from model.kinds import layout
+from model.kinds.layout import Range
 from model.limits import MOST_PARAMETERS, check_parameter, shown
 from model.problems import BadRequest
 from model.records import decode_entry
@@ -29,8 +29,6 @@ ALLOW, NEVER = "allow", "never"
 """`stale=`, whose answer will do: also of one that is not answerable; the active's alone. Where it
 is not given (None), that of whoever is answerable, the active before its standbys."""
 
-_STORES = {KEYS: ("key-value", "versioned"), WINDOWS: ("window",), SESSIONS: ("session",)}
-_RESOURCE = {"key-value": KEYS, "versioned": KEYS, "window": WINDOWS, "session": SESSIONS}
 _SHARED = ("order", "limit", "cursor", "stale")
 PARAMETERS = {
     KEYS: ("from", "to", "prefix", *_SHARED),
@@ -53,8 +51,8 @@ class Query:
     """Entries with low <= stored key < high; windows that start, or sessions that overlap, within
     first..last (ms, both inclusive; None: no bound)."""
 
-    low: bytes = layouts.ALL[0]
-    high: bytes = layouts.ALL[1]
+    low: bytes = layout.ALL[0]
+    high: bytes = layout.ALL[1]
     backwards: bool = False
     first: int | None = None
     last: int | None = None
@@ -71,8 +69,7 @@ class Query:
             return self.low, self.high
         if self.backwards:
             return self.low, after
-        behind = layouts.after(after) if view.store == "versioned" else after + b"\0"
-        return behind, self.high
+        return view.kind.after_row(after), self.high
 
 
 @dataclass(frozen=True)
@@ -165,11 +162,11 @@ def refuse_custom(view: View) -> None:
 def refuse_store(view: View, kind: str) -> None:
     """BadRequest if the view's store has no such entries."""
     refuse_custom(view)
-    if view.store not in _STORES[kind]:
+    if view.kind.resource != kind:
         raise BadRequest(
             "wrong-store",
             f"View {view.name} has a {view.store} store: "
-            f"GET /views/{view.name}/{_RESOURCE[view.store]}.",
+            f"GET /views/{view.name}/{view.kind.resource}.",
         )
 
 

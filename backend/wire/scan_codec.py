@@ -17,7 +17,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from backend.wire.scan import ALLOW, NEVER, Query, ScanResponse
-from model import layouts
+from model.kinds import layout
 from model.limits import check_json, check_path, shown
 from model.records import ENTRY_HEAD_SIZE
 
@@ -148,7 +148,7 @@ def decode_request(body: bytes) -> tuple[ScanRequest, list[int], bytes | None]:
     )
     fields = {name: getattr(question, name) for name in _PLAIN_FIELDS}
     after = None if question.after is None else _hex(question.after)
-    least, end = layouts.ALL
+    least, end = layout.ALL
     for key in (query.low, query.high, *(() if after is None else (after,))):
         if not least <= key <= end:
             raise ValueError("not a question: it reaches beyond the entries of a store")

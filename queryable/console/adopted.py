@@ -8,9 +8,10 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from model.formats.codecs import KEY_CODECS, VALUE_CODECS
+from model.kinds.registry import KINDS
 from model.partitioner import PARTITIONERS
 from model.times import parse_duration
-from model.views import ANY_PARTITION, NEWEST, PARTIAL, STORES
+from model.views import ANY_PARTITION, NEWEST, PARTIAL
 from queryable.console.exits import say
 from queryable.console.forgotten import Lost
 from queryable.console.guessed_inner import not_served
@@ -24,7 +25,7 @@ Ask = Callable[[str, str, Guess], str | None]
 _CHOICES: Mapping[str, Sequence[str]] = {
     "key": tuple(KEY_CODECS),
     "value": tuple(VALUE_CODECS),
-    "store": STORES,
+    "store": tuple(KINDS),
     "partitioner": (*PARTITIONERS, ANY_PARTITION),
     "same_key": (PARTIAL, NEWEST),
 }

@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from model.layouts import Layout
+from model.kinds.layout import Layout
 
 FLIGHT: dict[str, Any] = {
     "year": 2013, "month": 1, "day": 1, "dep_time": 517, "sched_dep_time": 515, "dep_delay": 2,

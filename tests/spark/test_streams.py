@@ -16,7 +16,9 @@ from local.broker import Broker
 from local.verify import dead_letters
 from model.formats.codecs import KEY_CODECS
 from model.kafka_config import for_java
-from model.layouts import Layout, SessionLayout, WindowLayout
+from model.kinds.layout import Layout
+from model.kinds.session import SessionLayout
+from model.kinds.window import WindowLayout
 from model.partitioner import murmur2
 from spark.options import Settings
 from spark.run import writers

@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from model.formats.codecs import KEY_CODECS
-from model.layouts import SessionLayout, WindowLayout
+from model.kinds.session import SessionLayout
+from model.kinds.window import WindowLayout
 from spark.schemas import REQUEST
 from spark.views import VIEWS
 from tests.spark.conftest import Records

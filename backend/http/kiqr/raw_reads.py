@@ -25,7 +25,7 @@ from backend.queries.scatter_gather import (
 )
 from backend.wire.scan import Query, ScanResponse
 from backend.wire.scan_codec import BARE, COUNT, ESTIMATE, RAW
-from model.layouts import EntryKey
+from model.kinds.layout import EntryKey
 from model.problems import BadRequest, Unavailable
 from model.views import ANY_PARTITION, View
 
@@ -116,8 +116,7 @@ class RawReads:
         self, view: View, query: Query, freshness: Freshness, only: int | None = None
     ) -> list[RawEntry]:
         assert self._scatter_gather is not None
-        entry_key = view.layout.entry_key
-        no_time = b"\0" * 8 if view.store == "versioned" else b""
+        row_key = view.kind.row_key
         found: list[RawEntry] = []
         size = 0
         steps = self._scatter_gather.rows(view, query, _PAGE, None, freshness, RAW, only)
@@ -130,9 +129,11 @@ class RawReads:
                         f"The answer has more than {MOST_ENTRIES} entries or "
                         f"{MOST_ENTRIES_BYTES >> 20} MiB: narrow its bounds, or stream it: GET "
                         f"/views/{view.name}/"
-                        f"{_RESOURCE[view.store]} with Accept: application/x-ndjson.",
+                        f"{view.kind.resource} with Accept: application/x-ndjson.",
                     )
-                found += [RawEntry(entry_key(key + no_time), value) for key, _, value in rows]
+                found += [
+                    RawEntry(row_key(view, key, with_times=False), value) for key, _, value in rows
+                ]
         return found
 
     async def _count(self, view: View) -> Count:
@@ -195,6 +196,3 @@ class RawReads:
         ask = for_view(view, total, ESTIMATE, Query())
         answers = await self._scatter_gather.ask(ask, list(range(total)))
         return sum(part.counted for _, part in answers)
-
-
-_RESOURCE = {"key-value": "keys", "versioned": "keys", "window": "windows", "session": "sessions"}

@@ -28,6 +28,7 @@ from flask import Blueprint, Flask, Response, request
 from werkzeug.routing import BaseConverter
 
 from backend.http.kiqr.raw_reads import RawReads
+from backend.wire.scan import KEYS, SESSIONS, WINDOWS
 from model.problems import BadRequest, KeyTooLong, NotFound, QueryFailed
 from model.times import GREATEST, LEAST
 from model.views import View
@@ -59,7 +60,6 @@ _LONG = re.compile(r"[+-]?0*[0-9]{1,19}", re.ASCII)
 _BASE64 = re.compile(r"([A-Za-z0-9+/]{4})*+([A-Za-z0-9+/]{2}(==)?|[A-Za-z0-9+/]{3}=?)?", re.ASCII)
 # of its methods those that do not say that something is taken away
 METHODS = ("GET", "POST", "PUT")
-_KEY_VALUE = ("key-value", "versioned")
 
 
 class _Rest(BaseConverter):
@@ -76,13 +76,13 @@ def register_kiqr(
     pages.url_map.converters["rest"] = _Rest
     kiqr = Blueprint("kiqr", __name__, url_prefix=PREFIX)
 
-    def view_of(store: str, kinds: tuple[str, ...], serdes: Sequence[str] = ()) -> View:
+    def view_of(store: str, resource: str, serdes: Sequence[str] = ()) -> View:
         """NotFound; else what is wrong with the serdes of keys and values, or with the store."""
         view = views.get(store)
         if view is None:
             raise NotFound("view-not-found", f"There is no view {store!r}; GET /views lists them.")
         formats = [_formats(name) for name in serdes]
-        if view.store not in kinds:
+        if view.kind.resource != resource:
             raise QueryFailed("wrong-store", f"View {store} has a {view.store} store.")
         of_view = ("keys", view.key), ("values", view.value)
         for name, known, (what, of) in zip(serdes, formats, of_view, strict=False):
@@ -111,7 +111,7 @@ def register_kiqr(
     @route("/kv/<store>/values/<rest:key>")
     def value(store: str, key: str) -> Response:
         raw = _from_base64(key, "The key")
-        view = view_of(store, _KEY_VALUE, _given(*_SERDES))
+        view = view_of(store, KEYS, _given(*_SERDES))
         found = reads.of_key(view, key_of(view, raw))
         if not found:
             raise NotFound("key-not-found", f"View {view.name} has no such key.")
@@ -121,7 +121,7 @@ def register_kiqr(
     def values(store: str) -> Response:
         serdes = _given(*_SERDES)
         bounds = _bounds()
-        view = view_of(store, _KEY_VALUE, serdes)
+        view = view_of(store, KEYS, serdes)
         if bounds is None:
             found = reads.scan(view, None, None)
         else:
@@ -137,7 +137,7 @@ def register_kiqr(
 
     @route("/kv/<store>/count")
     def count(store: str) -> Response:
-        number, is_exact = reads.count(view_of(store, _KEY_VALUE))
+        number, is_exact = reads.count(view_of(store, KEYS))
         # its clients read the number, and pass over what else there is
         return _json({"count": number} if is_exact else {"count": number, "estimate": True})
 
@@ -146,7 +146,7 @@ def register_kiqr(
         raw = _from_base64(key, "The key")
         *serdes, first_text, last_text = _given(*_SERDES, *_BOUNDS)
         first, last = _milliseconds("from", first_text), _milliseconds("to", last_text)
-        view = view_of(store, ("window",), serdes)
+        view = view_of(store, WINDOWS, serdes)
         of_key = key_of(view, raw)
         if first > last:
             raise _inverted()
@@ -157,7 +157,7 @@ def register_kiqr(
     @route("/session/<store>/<rest:key>")
     def sessions(store: str, key: str) -> Response:
         raw = _from_base64(key, "The key")
-        view = view_of(store, ("session",), _given(*_SERDES))
+        view = view_of(store, SESSIONS, _given(*_SERDES))
         found = reads.of_key(view, key_of(view, raw))
         return _json({
             "values": [

@@ -26,7 +26,7 @@ from backend.instance_context import InstanceContext
 from backend.queries.batch import record_key
 from backend.queries.change_backlog import Room
 from backend.queries.changes import Changes
-from backend.queries.history import HISTORIES
+from backend.queries.history import History
 from backend.queries.key_bodies import parse_search
 from backend.queries.point import ViewReads, count_refusal
 from backend.queries.representation import JSON, offered
@@ -68,9 +68,9 @@ class KeyRoutes:
         self._reads = reads
         self._queries = queries
         self._histories = {
-            name: HISTORIES[view.store](reads[name])
+            name: History(reads[name])
             for name, view in context.views.items()
-            if view.store in HISTORIES
+            if view.kind.history is not None
         }
         self._streams = Streams(context.settings.max_streams)
         self._room = Room()
@@ -100,7 +100,7 @@ class KeyRoutes:
         if not found.rest:
             encoded, options = False, PLAIN
             if query:
-                encoded, options = point_parameters(query, reads.view.store == "versioned")
+                encoded, options = point_parameters(query, reads.view.kind.has_versions)
             key = _key_of(reads, found.text, encoded)
             return self._point(reads, key, options, scope)
         history = self._histories.get(found.view.name)
@@ -278,7 +278,7 @@ class KeyRoutes:
                 key = reads.parse_raw_key(body)
             else:
                 key = record_key(reads, *parse_search(body))
-            options = search_parameters(scope["query_string"], view.store == "versioned")
+            options = search_parameters(scope["query_string"], view.kind.has_versions)
             # others are asked as for any key
             target = f"/views/{view.name}/keys/".encode() + to_base64url(key)
             query = b"&".join(filter(None, (b"encoding=base64url", scope["query_string"])))

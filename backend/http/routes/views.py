@@ -223,7 +223,7 @@ class ViewRoutes:
         assert self._scatter_gather is not None
         freshness = Freshness()
         entries = await self._scatter_gather.of_key(view, key, query, freshness)
-        clock = freshness.stream_time if view.store == "versioned" else None
+        clock = freshness.stream_time if view.kind.has_versions else None
         store = MergedEntries(entries, clock)
         return read(cast(Store, store), self._state_headers(view, freshness))
 

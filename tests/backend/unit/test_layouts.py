@@ -7,15 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.formats.codecs import KEY_CODECS, Codec
-from model.layouts import (
-    ALL,
-    EntryKey,
-    KeyValueLayout,
-    SessionLayout,
-    VersionedLayout,
-    WindowLayout,
-    after,
-)
+from model.kinds.key_value import KeyValueLayout
+from model.kinds.layout import ALL, EntryKey, after
+from model.kinds.session import SessionLayout
+from model.kinds.versioned import VersionedLayout
+from model.kinds.window import WindowLayout
 
 TIMES = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 2**42)
 # many zero and 255 bytes: these are what escaping is about

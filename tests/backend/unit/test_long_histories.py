@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from backend.queries import history as histories
-from backend.queries.history import HISTORIES, Span
+from backend.queries.history import History, Span
 from backend.queries.routing import ReadOptions
 from tests.backend.unit.examples import view
 from tests.backend.unit.test_timed_stores import Kept, kept, record
@@ -17,7 +17,7 @@ COUNT = 60
 
 
 def pages(partition: Kept, **span: Any) -> list[list[Any]]:
-    history = HISTORIES[partition.instance.view.store](partition.instance.reads)
+    history = History(partition.instance.reads)
     found, cursor = [], None
     while True:
         answer = history.read(b"a", ReadOptions(), Span(cursor=cursor, **span))

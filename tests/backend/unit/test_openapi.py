@@ -17,8 +17,8 @@ from backend.http import parameters as known
 from backend.http.flask_app import create_flask_app
 from backend.http.kiqr.raw_reads import RawReads
 from backend.http.paths import RESOURCES, Paths
-from backend.queries.history import HISTORIES
 from backend.wire.scan import PARAMETERS
+from model.kinds.registry import KINDS
 from model.views import View
 from model.views_file import RESERVED_SEGMENTS
 from tests.backend.unit.examples import ORDERS, view
@@ -84,7 +84,7 @@ def test_every_resource_that_is_routed_by_raw_path_is_in_it_and_the_reverse() ->
         for path, method, operation in operations(document())
         if operation["tags"][0] in ("keys", "views")
     }
-    below = {"", "/changes", *(f"/{history.resource}" for history in HISTORIES.values())}
+    below = {"", "/changes", *(f"/{kind.history}" for kind in KINDS.values() if kind.history)}
     posted = {"batch", "search"}
     expected = {
         (f"/views/{{view}}/{name}", "post" if name in posted else "get") for name in RESOURCES
@@ -104,7 +104,7 @@ def test_every_resource_that_is_routed_by_raw_path_is_in_it_and_the_reverse() ->
 
 
 def test_its_parameters_are_those_that_are_known() -> None:
-    histories = {history.resource for history in HISTORIES.values()}
+    histories = {kind.history for kind in KINDS.values() if kind.history}
     for path, method, operation in operations(document()):
         if operation["tags"][0] not in ("keys", "views") or method == "post":
             continue

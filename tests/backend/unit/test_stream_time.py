@@ -21,7 +21,6 @@ from backend.ingest.recovery import open_partition
 from backend.ingest.store_partitions import PartitionRegistry, StorePartition
 from backend.ingest.stream_time import advance
 from backend.ingest.topic_metadata import TopicMetadata
-from backend.kinds import expiry
 from backend.storage.data_directory import DataDirectory
 from model.progress import Progress
 from model.records import ENTRY, EXPIRY, decode_entry
@@ -77,8 +76,8 @@ class Partition:
 
     def alive(self) -> dict[tuple[str, int], bytes | None]:
         """What is not expired: (key, time) -> value."""
-        horizon = expiry.horizon(self.view, self.held.store.stream_time)
-        time_of = expiry.time_of(self.view)
+        horizon = self.view.kind.horizon(self.view, self.held.store.stream_time)
+        time_of = self.view.kind.time_of
         found = {}
         for stored_key, stored in self.held.store.scan(ENTRY, EXPIRY):
             entry = decode_entry(stored)

@@ -19,11 +19,12 @@ from hypothesis import strategies as st
 
 from backend.ingest.batch import build_batch
 from backend.ingest.expiry import expired
-from backend.queries.history import HISTORIES, Span
+from backend.queries.history import History, Span
 from backend.queries.point import ViewReads, WrongStoreReads
 from backend.queries.routing import ReadOptions
 from backend.queries.versions import VersionedReads
 from backend.storage.data_directory import DataDirectory
+from model.kinds.registry import KINDS
 from model.problems import BadRequest, Gone, Problem
 from model.records import ENTRY, EXPIRY
 from model.views import View
@@ -126,7 +127,7 @@ class Kept:
         return sum(1 for _ in held.store.scan(ENTRY, EXPIRY))
 
     def pages(self, key: str, span: Callable[..., Span], limit: int) -> list[Entry]:
-        history = HISTORIES[self.instance.view.store](self.instance.reads)
+        history = History(self.instance.reads)
         items: list[Entry] = []
         cursor = None
         while True:
@@ -191,7 +192,7 @@ def test_every_answer_equals_the_models(
             first, last = data.draw(BOUND), data.draw(BOUND)
             descending, limit = data.draw(st.booleans()), data.draw(st.integers(1, 4))
             for key in KEYS:
-                expected = getattr(model, HISTORIES[store].resource)(
+                expected = getattr(model, KINDS[store].history or "")(
                     key,
                     float("-inf") if first is None else first,
                     float("inf") if last is None else last,
@@ -264,7 +265,7 @@ def test_what_has_expired_is_deleted_and_key_value_keeps_later_records() -> None
 def test_a_cursor_is_good_for_its_own_query_alone() -> None:
     with kept(view(store="window", window_size=10)) as partition:
         partition.feed([record("window", n, "a", n * 10, 0, n) for n in range(5)])
-        history = HISTORIES["window"](partition.instance.reads)
+        history = History(partition.instance.reads)
         page = json.loads(history.read(b"a", ReadOptions(), Span(limit=2)).body)
         for key, span in (
             (b"b", Span(cursor=page["next"])),

@@ -1,0 +1,14 @@
+"""A store of one's own: `store = "package.module:Class"`. It is asked by key alone."""
+
+from __future__ import annotations
+
+from model.kinds.key_value import KeyValue
+
+
+class Custom(KeyValue):
+    name = "custom"
+    resource = None
+    fields = frozenset()
+    has_changes = False
+    one_entry_per_key = False
+    is_custom = True

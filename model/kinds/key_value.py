@@ -1,0 +1,80 @@
+"""key-value: one entry a key, the latest record's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import orjson
+
+from model.formats.codecs import Codec
+from model.kinds.kind import VALUE, Deleter, Kind, PointReader, Render
+from model.kinds.layout import ALL, EntryKey, Range, after
+from model.records import ENTRY, decode_entry
+
+if TYPE_CHECKING:
+    from model.views import View
+
+
+class KeyValueLayout:
+    """One entry a key."""
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+
+    def bare_key(self, record_key: bytes) -> bytes:
+        return record_key
+
+    def stored_key(self, record_key: bytes, timestamp: int = 0) -> bytes:
+        return ENTRY + self._codec.to_store(record_key)
+
+    def entry_key(self, stored_key: bytes) -> EntryKey:
+        return EntryKey(self._codec.from_store(stored_key[1:]))
+
+    def key_range(self, first: bytes | None, last: bytes | None) -> Range:
+        low = ALL[0] if first is None else self.stored_key(first)
+        high = ALL[1] if last is None else self.stored_key(last) + b"\0"
+        return low, high
+
+    def prefix_range(self, prefix: bytes) -> Range:
+        return ENTRY + prefix, after(ENTRY + prefix)
+
+
+class KeyValue(Kind):
+    name = "key-value"
+    fields = frozenset({"append"})
+    has_changes = True
+    one_entry_per_key = True
+
+    def layout(self, view: View) -> KeyValueLayout:
+        return KeyValueLayout(view.key_codec)
+
+    def render(self, view: View) -> Render:
+        key_json, value_json = view.key_codec.to_json, view.value_codec.to_json
+        if view.key_codec.keeps_bytes and view.value == "json":
+            if view.key == "string":
+                dumps = orjson.dumps
+                return lambda pairs: [
+                    b'{"key":%b,"value":%b}' % (dumps(k[1:].decode()), s[VALUE]) for k, s in pairs
+                ]
+            return lambda pairs: [
+                b'{"key":%b,"value":%b}' % (key_json(k[1:]), s[VALUE]) for k, s in pairs
+            ]
+        from_store = view.key_codec.from_store
+        return lambda pairs: [
+            b'{"key":%b,"value":%b}' % (key_json(from_store(k[1:])), value_json(s[VALUE]))
+            for k, s in pairs
+        ]
+
+    def delete_expired(
+        self,
+        view: View,
+        store: PointReader,
+        batch: Deleter,
+        stored_key: bytes,
+        until: int,
+        mispartitioned: bool,
+    ) -> None:
+        stored = store.get(stored_key)
+        # the key may have a later record by now
+        if stored is not None and decode_entry(stored).timestamp < until:
+            batch.delete(stored_key)

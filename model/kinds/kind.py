@@ -1,0 +1,170 @@
+"""What a kind of store is: the interface between a view's declaration and all that reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from model.kinds.layout import EntryKey, Layout
+from model.records import ENTRY_HEAD_SIZE, is_deleted
+
+if TYPE_CHECKING:
+    from model.views import View
+
+Pair = tuple[bytes, bytes]
+"""Stored key and stored bytes."""
+
+Item = tuple[bytes, bytes | None]
+"""A stored key, and the JSON of what is there; None: nothing that the question asks for."""
+
+Render = Callable[[Iterable[Pair]], list[bytes]]
+"""Stored pairs to JSON items, in the same order."""
+
+NO_HORIZON = -(1 << 63)
+
+
+class Reader(Protocol):
+    """What a kind reads from: a store partition, or the entries of one key from several."""
+
+    stream_time: int | None
+
+    def scan(self, low: bytes, high: bytes, backwards: bool = False) -> Iterator[Pair]:
+        """Pairs with low <= stored key < high, in order."""
+
+
+class PointReader(Reader, Protocol):
+    """A store partition."""
+
+    def get(self, key: bytes) -> bytes | None: ...
+
+    def get_many(self, keys: list[bytes]) -> list[bytes | None]: ...
+
+
+class Deleter(Protocol):
+    """A batch, as far as expiry needs it."""
+
+    def delete(self, key: bytes) -> None: ...
+
+
+@dataclass(frozen=True)
+class TimeSpan:
+    """Which entries of a key: times in ms, both bounds inclusive; None: no bound."""
+
+    first: int | None = None
+    last: int | None = None
+    descending: bool = False
+
+
+class Kind:
+    """A kind of store. The defaults are those of a store with one entry a key."""
+
+    name: ClassVar[str]
+    resource: ClassVar[str | None] = "keys"  # GET /views/{view}/{resource}
+    history: ClassVar[str | None] = None  # GET {path}/{key}/{history}
+    fields: ClassVar[frozenset[str]] = frozenset()  # of views.toml, for this kind and few others
+    has_points: ClassVar[bool] = True  # a key has one value
+    has_versions: ClassVar[bool] = False  # `as_of`; a delete is an entry
+    has_changes: ClassVar[bool] = False  # GET {path}/{key}/changes
+    is_custom: ClassVar[bool] = False  # a class of the user's
+    one_entry_per_key: ClassVar[bool] = False  # its stored key is the key alone
+    entries_depend: ClassVar[bool] = False  # a key's entries only make sense together
+    tail: ClassVar[int] = 0  # bytes of time (and sequence) behind the key in a stored key
+    expires_at_retention: ClassVar[bool] = False  # else one ms later, as in Kafka Streams
+
+    # Layout
+
+    def layout(self, view: View) -> Layout:
+        """How record keys become stored keys."""
+        raise NotImplementedError
+
+    def row_key(self, view: View, key: bytes, with_times: bool = True) -> EntryKey:
+        """What a row's key says. Not `with_times`: rows of a view with versions have none."""
+        return view.layout.entry_key(key)
+
+    def after_row(self, key: bytes) -> bytes:
+        """The least stored key that is behind a row of a listing."""
+        return key + b"\0"
+
+    # Listings
+
+    def render(self, view: View) -> Render:
+        """The JSON items of a listing: one formatting each, for these are the inner loops."""
+        raise NotImplementedError
+
+    def filter(
+        self, view: View, first: int | None, last: int | None, horizon: int
+    ) -> Callable[[Pair], bool] | None:
+        """Which entries a listing has; None: all. Times are compared as they are stored."""
+        if view.retention is None:
+            return None
+        return lambda pair: int.from_bytes(pair[1][:8], "big", signed=True) >= horizon
+
+    # One key
+
+    def look_up(self, view: View, store: PointReader, key: bytes) -> bytes | None:
+        """The stored bytes of the key's one value; None: no such key."""
+        return store.get(view.layout.stored_key(key))
+
+    def history_items(
+        self, view: View, store: Reader, key: bytes, span: TimeSpan, past: bytes | None
+    ) -> Iterator[Item]:
+        """The entries of a key in the span's order, behind the stored key `past`."""
+        raise NotImplementedError
+
+    def history_bounds(self, span: TimeSpan) -> tuple[int | None, int | None]:
+        """The times (ms) of the entries that a history of this span needs; None: no bound."""
+        return span.first, span.last
+
+    # Expiry
+
+    def time_of(self, stored_key: bytes, timestamp: int) -> int:
+        """The time (ms) by which an entry expires; `timestamp` is its record's."""
+        return timestamp
+
+    def horizon(self, view: View, stream_time: int | None) -> int:
+        """The least time (ms) that has not expired."""
+        if view.retention is None or stream_time is None:
+            return NO_HORIZON
+        return stream_time - view.retention + self.expires_at_retention
+
+    def delete_expired(
+        self,
+        view: View,
+        store: PointReader,
+        batch: Deleter,
+        stored_key: bytes,
+        until: int,
+        mispartitioned: bool,
+    ) -> None:
+        """Delete an entry whose time, when it was written, was before `until` (ms).
+
+        `mispartitioned`: the key may have entries in other partitions as well.
+        """
+        batch.delete(stored_key)
+
+
+def scan_behind(
+    store: Reader, low: bytes, high: bytes, span: TimeSpan, past: bytes | None
+) -> Iterator[Pair]:
+    """The pairs of a range in the span's order, behind the stored key `past`."""
+    if past is not None:
+        low, high = (low, past) if span.descending else (max(low, past + b"\0"), high)
+    return store.scan(low, high, backwards=span.descending)
+
+
+def item_without_key(view: View, render: Render, key: bytes, entry: Pair) -> bytes | None:
+    """An item as in a listing; a history says its key once. None: deleted."""
+    if is_deleted(entry[1]):
+        return None
+    [item] = render((entry,))
+    return b"{" + item[len(b'{"key":%b,' % view.key_codec.to_json(key)) :]
+
+
+def later(first: int | None, least: int) -> int:
+    """The later of a bound that may be missing, and a time."""
+    return least if first is None else max(first, least)
+
+
+VALUE = slice(ENTRY_HEAD_SIZE, None)
+"""Where the value lies in stored bytes."""

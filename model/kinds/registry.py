@@ -1,0 +1,22 @@
+"""All kinds of store. A new one is a module beside this one, and a line here."""
+
+from __future__ import annotations
+
+from model.kinds.custom import Custom
+from model.kinds.key_value import KeyValue
+from model.kinds.kind import Kind
+from model.kinds.session import Session
+from model.kinds.versioned import Versioned
+from model.kinds.window import Window
+
+KINDS: dict[str, Kind] = {
+    kind.name: kind for kind in (KeyValue(), Window(), Session(), Versioned())
+}
+"""By the name that `store = …` has in views.toml."""
+
+CUSTOM = Custom()
+
+
+def kind_of(store: str) -> Kind:
+    """The kind that `store` in views.toml names; a class has the kind CUSTOM."""
+    return KINDS.get(store, CUSTOM)

@@ -1,0 +1,165 @@
+"""versioned: entries of a key by the time from which they are valid; a delete is one, too.
+
+Source: KIP-889 (versioned state stores).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING, cast
+
+from model.kinds.kind import (
+    VALUE,
+    Deleter,
+    Item,
+    Kind,
+    Pair,
+    PointReader,
+    Reader,
+    Render,
+    TimeSpan,
+    later,
+)
+from model.kinds.layout import EntryKey, Range, TimedLayout, after
+from model.records import from_ordered_time, is_deleted, ordered_time
+
+if TYPE_CHECKING:
+    from model.views import View
+
+_NO_TIME = b"\0" * 8
+
+
+class VersionedLayout(TimedLayout):
+    """Entries of a key by the time from which they are valid."""
+
+    def bare_key(self, record_key: bytes) -> bytes:
+        return record_key
+
+    def stored_key(self, record_key: bytes, timestamp: int = 0) -> bytes:
+        return self.head(record_key) + ordered_time(timestamp)
+
+    def entry_key(self, stored_key: bytes) -> EntryKey:
+        key, tail = self.split(stored_key, 8)
+        return EntryKey(key, start=from_ordered_time(tail))
+
+    def valid_from_range(self, key: bytes, first: int | None, last: int | None) -> Range:
+        """The versions of `key` with first <= valid from <= last (ms); None: no bound."""
+        head = self.head(key)
+        low = head if first is None else head + ordered_time(first)
+        return low, after(head if last is None else head + ordered_time(last))
+
+
+def version_at(store: Reader, layout: VersionedLayout, key: bytes, time: int | None) -> Pair | None:
+    """The version of `key` that began last, up to `time` (ms; None: of all); it may be a delete."""
+    low, high = layout.valid_from_range(key, None, time)
+    return next(store.scan(low, high, backwards=True), None)
+
+
+def validity(layout: VersionedLayout, found: Pair, following: Pair | None) -> tuple[int, bytes]:
+    """From when (ms) and, as JSON, until when a version is valid; the next one ends it."""
+    began = layout.entry_key(found[0]).start
+    if following is None:
+        return began, b"null"
+    return began, b"%d" % layout.entry_key(following[0]).start
+
+
+class Versioned(Kind):
+    name = "versioned"
+    history = "versions"
+    fields = frozenset({"append"})
+    has_versions = True
+    tail = 8
+
+    def layout(self, view: View) -> VersionedLayout:
+        return VersionedLayout(view.key_codec)
+
+    def row_key(self, view: View, key: bytes, with_times: bool = True) -> EntryKey:
+        return view.layout.entry_key(key if with_times else key + _NO_TIME)
+
+    def after_row(self, key: bytes) -> bytes:
+        return after(key)
+
+    def render(self, view: View) -> Render:
+        key_json, value_json = view.key_codec.to_json, view.value_codec.to_json
+        key_of = view.layout.entry_key
+        return lambda pairs: [
+            b'{"key":%b,"value":%b}' % (key_json(key_of(k + _NO_TIME).key), value_json(s[VALUE]))
+            for k, s in pairs
+        ]
+
+    def filter(
+        self, view: View, first: int | None, last: int | None, horizon: int
+    ) -> Callable[[Pair], bool] | None:
+        return None  # the version that is valid at the horizon is valid now
+
+    def look_up(self, view: View, store: PointReader, key: bytes) -> bytes | None:
+        found = version_at(store, cast(VersionedLayout, view.layout), key, None)
+        return None if found is None or is_deleted(found[1]) else found[1]
+
+    def history_bounds(self, span: TimeSpan) -> tuple[int | None, int | None]:
+        return None, None  # what is valid at a time may have begun long before
+
+    def history_items(
+        self, view: View, store: Reader, key: bytes, span: TimeSpan, past: bytes | None
+    ) -> Iterator[Item]:
+        """A stretch of time without the key is not in the list."""
+        layout = cast(VersionedLayout, view.layout)
+        of_key = layout.valid_from_range(key, None, None)
+        first = later(span.first, self.horizon(view, store.stream_time))
+        if span.last is not None and span.last < first:
+            if past is None and (span.first is None or span.first <= span.last):
+                yield from self._before_horizon(view, store, key, span.last)
+            return
+        low, high = layout.valid_from_range(key, first, span.last)
+        if valid_then := version_at(store, layout, key, first):
+            low = valid_then[0]
+        if span.descending:
+            high = high if past is None else past
+            following = next(store.scan(high, of_key[1]), None)
+            for found in store.scan(low, high, backwards=True):
+                yield self._item(view, found, following)
+                following = found
+        else:
+            low = low if past is None else past + b"\0"
+            onwards: Iterator[Pair | None] = store.scan(low, of_key[1])
+            for version, following in pairwise(chain(onwards, (None,))):
+                if version is None or version[0] >= high:
+                    return
+                yield self._item(view, version, following)
+
+    def _before_horizon(self, view: View, store: Reader, key: bytes, last: int) -> Iterator[Item]:
+        """What is valid since then; nothing else is known, as for `as_of`."""
+        layout = cast(VersionedLayout, view.layout)
+        latest = version_at(store, layout, key, None)
+        if latest is not None and layout.entry_key(latest[0]).start <= last:
+            yield self._item(view, latest, None)
+
+    def _item(self, view: View, found: Pair, following: Pair | None) -> Item:
+        stored_key, stored = found
+        if is_deleted(stored):
+            return stored_key, None
+        layout = cast(VersionedLayout, view.layout)
+        return stored_key, b'{"valid_from":%d,"valid_to":%b,"value":%b}' % (
+            *validity(layout, found, following),
+            view.value_codec.to_json(stored[VALUE]),
+        )
+
+    def delete_expired(
+        self,
+        view: View,
+        store: PointReader,
+        batch: Deleter,
+        stored_key: bytes,
+        until: int,
+        mispartitioned: bool,
+    ) -> None:
+        """A version that began before the horizon is valid there: what was before it is not needed.
+        Nor is a delete, unless it ends a version in another partition."""
+        layout = cast(VersionedLayout, view.layout)
+        first, _ = layout.valid_from_range(layout.entry_key(stored_key).key, None, None)
+        for older, _ in store.scan(first, stored_key):
+            batch.delete(older)
+        stored = store.get(stored_key)
+        if stored is not None and is_deleted(stored) and not mispartitioned:
+            batch.delete(stored_key)

@@ -1,0 +1,112 @@
+"""window: entries of a key by window start, then sequence.
+
+The rules are those of Kafka Streams' window stores: bounds are inclusive, and go by the start.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, cast
+
+from model.formats.codecs import Codec
+from model.kinds.kind import (
+    VALUE,
+    Item,
+    Kind,
+    Pair,
+    Reader,
+    Render,
+    TimeSpan,
+    item_without_key,
+    later,
+    scan_behind,
+)
+from model.kinds.layout import EntryKey, Range, TimedLayout, after
+from model.records import from_ordered_time, ordered_time
+
+if TYPE_CHECKING:
+    from model.views import View
+
+_START_SEQUENCE = struct.Struct(">Qi")
+_SIGN = 1 << 63
+
+
+class WindowLayout(TimedLayout):
+    """Entries of a key by window start, then sequence (several of the same start: duplicates)."""
+
+    def __init__(self, codec: Codec, sequenced: bool = True) -> None:
+        """`sequenced`: whether record keys end with the sequence."""
+        super().__init__(codec)
+        self._tail = 12 if sequenced else 8
+
+    def bare_key(self, record_key: bytes) -> bytes:
+        return record_key[: -self._tail]
+
+    def stored_key(self, record_key: bytes, timestamp: int = 0) -> bytes:
+        if len(record_key) < self._tail:
+            raise ValueError(
+                f"a windowed record key ends with {self._tail} bytes of time"
+                f"{' and sequence' if self._tail == 12 else ''}, and this has {len(record_key)}"
+            )
+        suffix = record_key[-self._tail :].ljust(12, b"\0")
+        flipped = bytes((suffix[0] ^ 0x80,)) + suffix[1:]
+        return self.head(record_key[: -self._tail]) + flipped
+
+    def entry_key(self, stored_key: bytes) -> EntryKey:
+        key, tail = self.split(stored_key, 12)
+        start, sequence = _START_SEQUENCE.unpack(tail)
+        return EntryKey(key, start=start - _SIGN, sequence=sequence)
+
+    def time_range(self, key: bytes, first: int | None, last: int | None) -> Range:
+        """The entries of `key` with first <= start <= last (ms); None: no bound."""
+        head = self.head(key)
+        low = head if first is None else head + ordered_time(first)
+        return low, after(head if last is None else head + ordered_time(last))
+
+
+class Window(Kind):
+    name = "window"
+    resource = "windows"
+    history = "windows"
+    fields = frozenset({"window_size", "window_key"})
+    has_points = False
+    tail = 12
+    expires_at_retention = True
+
+    def layout(self, view: View) -> WindowLayout:
+        return WindowLayout(view.key_codec, sequenced=view.window_key == "changelog")
+
+    def render(self, view: View) -> Render:
+        key_json, value_json = view.key_codec.to_json, view.value_codec.to_json
+        entry_key, size = view.layout.entry_key, view.window_size
+
+        def item(pair: Pair) -> bytes:
+            key, start, _, sequence = entry_key(pair[0])
+            end = b"null" if size is None else b"%d" % (start + size)
+            return b'{"key":%b,"start":%d,"end":%b,"sequence":%d,"value":%b}' % (
+                key_json(key), start, end, sequence, value_json(pair[1][VALUE])
+            )  # fmt: skip
+
+        return lambda pairs: list(map(item, pairs))
+
+    def filter(
+        self, view: View, first: int | None, last: int | None, horizon: int
+    ) -> Callable[[Pair], bool] | None:
+        if first is None and last is None and view.retention is None:
+            return None
+        least = ordered_time(later(first, horizon))
+        greatest = b"\xff" * 8 if last is None else ordered_time(last)
+        return lambda pair: least <= pair[0][-12:-4] <= greatest
+
+    def history_items(
+        self, view: View, store: Reader, key: bytes, span: TimeSpan, past: bytes | None
+    ) -> Iterator[Item]:
+        layout, render = cast(WindowLayout, view.layout), self.render(view)
+        first = later(span.first, self.horizon(view, store.stream_time))
+        low, high = layout.time_range(key, first, span.last)
+        for entry in scan_behind(store, low, high, span, past):
+            yield entry[0], item_without_key(view, render, key, entry)
+
+    def time_of(self, stored_key: bytes, timestamp: int) -> int:
+        return from_ordered_time(stored_key[-12:-4])
