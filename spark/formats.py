@@ -1,6 +1,6 @@
 """Bytes of record keys and values, as Kafka's serializers and Kafka Streams' changelogs have them.
 
-Integers are big-endian; times are ms since 1970. Backends read them by ``model.layouts``.
+Integers are big-endian; times are ms since 1970. Backends read them by ``model.kinds.layout``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the records and the settings of a Kafka Streams changelog tell of the store behind it.
 
-All without I/O. Layouts of record keys: model/layouts.py and docs/kafka-streams.md. What
+All without I/O. Layouts of record keys: model/kinds/layout.py and docs/kafka-streams.md. What
 Kafka Streams 4.1 sets on a changelog, and with it most of what is known here:
 
 | store                        | cleanup.policy | beside it                                   |
