@@ -28,13 +28,17 @@ from backend.http.kiqr.raw_reads import RawReads
 from backend.http.kiqr.routes import PREFIX
 from backend.http.router import Router
 from backend.ingest.appender import Appender
+from backend.ingest.applier import RecordApplier
+from backend.ingest.consumer import SourceAssignments
 from backend.ingest.dead_letters import DeadLetters
+from backend.ingest.lifecycle.partitions import PartitionLifecycle, RecoveryPolicy
+from backend.ingest.lifecycle.snapshot_fetcher import SnapshotFetcher
 from backend.ingest.loop import IngestLoop
 from backend.ingest.metadata_poller import MetadataPoller
 from backend.ingest.protocols import Folder
 from backend.ingest.schema_registry import Registry, SchemaCache, SchemaFolder
-from backend.ingest.snapshot_fetcher import SnapshotFetcher
 from backend.ingest.store_partitions import PartitionRegistry
+from backend.ingest.writer import PartitionWriter
 from backend.instance_context import DRAINING, InstanceContext
 from backend.membership_reporter import MembershipReporter
 from backend.pipelines.monitor import PipelineMonitor
@@ -98,19 +102,40 @@ class Instance:
             lambda: self.context.topology.secret,
             settings.copy_threshold,
         )
+        dead_letters = DeadLetters(librdkafka, settings.broker_timeout)
+        assignments = SourceAssignments(self._held)
+        writer = PartitionWriter(self._on_news)
+        policy = RecoveryPolicy(
+            settings.acceptable_recovery_lag, settings.cleanup_delay, settings.clock_tolerance
+        )
+        lifecycle = PartitionLifecycle(
+            self._views,
+            cast(Folder, self._folder),
+            self._held,
+            self._metadata_poller,
+            self._snapshot_fetcher,
+            dead_letters,
+            assignments,
+            writer,
+            policy,
+        )
+        applier = RecordApplier(
+            self._held,
+            lifecycle,
+            self._metadata_poller,
+            dead_letters,
+            assignments,
+            writer,
+            settings.clock_tolerance,
+        )
         self._ingest_loop = IngestLoop(
-            views=self._views,
-            folder=cast(Folder, self._folder),
-            held=self._held,
-            metadata_poller=self._metadata_poller,
-            dead_letters=DeadLetters(librdkafka, settings.broker_timeout),
-            client_settings=librdkafka,
-            acceptable_recovery_lag=settings.acceptable_recovery_lag,
-            reads_served=self._reads_served,
-            on_news=self._on_news,
-            cleanup_delay=settings.cleanup_delay,
-            snapshot_fetcher=self._snapshot_fetcher,
-            clock_tolerance=settings.clock_tolerance,
+            self._held,
+            lifecycle,
+            applier,
+            assignments,
+            dead_letters,
+            librdkafka,
+            self._reads_served,
         )
         self._member = GroupMember(
             topics=frozenset(view.topic for view in self._views),

@@ -11,9 +11,9 @@ from backend.cluster.liveness import DEAD, DRAINING, RUNNING, STARTING, Peers
 from backend.cluster.lost_instances import LostInstances
 from backend.cluster.member import GroupMember
 from backend.ingest.appender import Appender
+from backend.ingest.lifecycle.snapshot_fetcher import SnapshotFetcher
 from backend.ingest.loop import IngestLoop
 from backend.ingest.metadata_poller import MetadataPoller
-from backend.ingest.snapshot_fetcher import SnapshotFetcher
 from backend.ingest.store_partitions import PartitionRegistry
 from backend.settings import Settings
 from backend.wire.answer import Header

@@ -13,6 +13,7 @@ from typing import Any, cast
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from backend.ingest.batch import Record
+from backend.ingest.store_partitions import PartitionRegistry
 
 log = logging.getLogger(__name__)
 
@@ -120,3 +121,27 @@ class RecordConsumer:
 
 def _source(message: Message) -> Source:
     return cast(Source, (message.topic(), message.partition()))
+
+
+class SourceAssignments:
+    """Which topic partitions the consumer reads, and from where: what open store partitions need.
+
+    `consumer` is replaced whenever ingest starts again.
+    """
+
+    def __init__(self, registry: PartitionRegistry) -> None:
+        self.consumer: RecordConsumer | None = None
+        self._registry = registry
+
+    def update(self, topic: str, partition: int) -> None:
+        """Read from the least position of the store partitions that this topic partition feeds; do
+        not read it if there are none."""
+        assert self.consumer is not None
+        fed = self._registry.fed_by(topic, partition)
+        if not fed:
+            self.consumer.unassign((topic, partition))
+            return
+        first = min(fed, key=lambda held: held.progress.position)
+        self.consumer.assign(
+            (topic, partition), first.progress.position, first.identity.leader_epoch
+        )

@@ -20,7 +20,6 @@ from backend.http.router import Router
 from backend.ingest.batch import DeadLetter
 from backend.ingest.consumer import Fetched, Source
 from backend.ingest.dead_letters import DeadLetters
-from backend.ingest.loop import IngestLoop
 from backend.ingest.store_partitions import PartitionRegistry, StorePartition
 from backend.ingest.topic_metadata import TopicMetadata
 from backend.instance_context import InstanceContext
@@ -33,6 +32,7 @@ from model.problems import Unavailable
 from model.topology import ACTIVE, NOBODY, Epoch, Member, PlacedView, Topology
 from model.views import ANY_PARTITION, View
 from tests.backend.unit.fakes import FakeMember
+from tests.backend.unit.ingest_parts import ingest_of
 from tests.backend.unit.test_apply import Rec
 from tests.questions import Answer
 from tests.reference import Partition, Record, Table, fold
@@ -134,26 +134,23 @@ class Node:
         self.held = PartitionRegistry((view,))
         self.metadata_poller = LogWatcher(cluster.logs, view)
         self.fetcher = LogFetcher(cluster.logs, view)
-        self.ingest_loop = IngestLoop(
-            views=[view],
-            folder=cast(Any, self.folder),
-            held=self.held,
-            metadata_poller=cast(Any, self.metadata_poller),
-            dead_letters=cast(Any, cluster.letters),
-            client_settings={},
+        self.ingest = ingest_of(
+            [view],
+            self.folder,
+            self.held,
+            self.metadata_poller,
+            self.fetcher,
+            dead_letters=cluster.letters,
+            snapshots=NoCopies(),
             acceptable_recovery_lag=5,
-            reads_served=lambda: 0,
-            on_news=lambda: None,
             cleanup_delay=600,
-            snapshot_fetcher=cast(Any, NoCopies()),
         )
-        self.ingest_loop._fetcher = cast(Any, self.fetcher)
         self.context = InstanceContext(
             settings=_settings(member),
             views={view.name: view},
             held=self.held,
             metadata_poller=cast(Any, self.metadata_poller),
-            ingest_loop=self.ingest_loop,
+            ingest_loop=self.ingest.loop,
             snapshot_fetcher=cast(Any, NoCopies()),
             member=cast(Any, FakeMember()),
             appender=cast(Any, None),
@@ -164,14 +161,11 @@ class Node:
     def turn(self, most: int) -> None:
         """What the ingest thread does in one round, with up to `most` records a partition."""
         self.metadata_poller.refresh()
-        self.ingest_loop._reconcile()
-        self.ingest_loop._look_at_facts()
-        self.ingest_loop._apply(self.fetcher.fetch(most))
-        self.ingest_loop._expire()
+        self.ingest.loop.turn(lambda: self.fetcher.fetch(most))
 
     def stop(self) -> None:
         for held in self.held.all():
-            self.ingest_loop._close(held)
+            self.ingest.lifecycle.close(held)
         self.folder.close()
 
 
@@ -257,7 +251,7 @@ class Cluster:
                 for p in range(len(active))
                 if topology.is_taken_over(before, self.view.name, p)
             }
-            node.ingest_loop.hold(units, shared, taken_over)
+            node.ingest.loop.hold(units, shared, taken_over)
             node.context.take_topology(topology)
 
     def turn(self, id_: str, most: int = 10_000) -> None:

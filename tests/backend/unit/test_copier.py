@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
-from backend.ingest.snapshot_fetcher import SnapshotFetcher
+from backend.ingest.lifecycle.snapshot_fetcher import SnapshotFetcher
 from backend.ingest.topic_metadata import TopicMetadata
 from backend.storage.data_directory import DataDirectory
 from backend.wire.signing import sign, verified

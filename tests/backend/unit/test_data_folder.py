@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from backend.ingest.orphan_cleanup import OrphanCleanup
+from backend.ingest.lifecycle.orphan_cleanup import OrphanCleanup
 from backend.storage import data_directory as folders
 from backend.storage.data_directory import DataDirectory
 from backend.storage.ownership import MARK

@@ -5,7 +5,6 @@ from typing import Any, cast
 
 import pytest
 
-from backend.ingest.loop import IngestLoop
 from backend.ingest.store_partitions import PartitionRegistry, StorePartition
 from backend.storage.data_directory import DataDirectory
 from model.problems import StoreError
@@ -13,17 +12,14 @@ from model.progress import Progress
 from model.views import View
 from tests.backend.unit.examples import identity, view
 from tests.backend.unit.fakes import FakeWatcher
+from tests.backend.unit.ingest_parts import Ingest, ingest_of
 from tests.backend.unit.test_waiting import FakeFetcher
 
 
-def ingestor_of(of: View, folder: DataDirectory, held: PartitionRegistry) -> IngestLoop:
-    made = IngestLoop(
-        (of,), cast(Any, folder), held, cast(Any, FakeWatcher()), cast(Any, None), {}, 0,
-        lambda: 0, lambda: None, 0, cast(Any, None),
-    )  # fmt: skip
-    made._fetcher = cast(Any, FakeFetcher())
-    made._metadata_poller.refresh = lambda: None  # type: ignore[method-assign]
-    return made
+def ingest_without_broker(of: View, folder: DataDirectory, held: PartitionRegistry) -> Ingest:
+    poller = FakeWatcher()
+    cast(Any, poller).refresh = lambda: None
+    return ingest_of((of,), folder, held, poller, FakeFetcher())
 
 
 @pytest.mark.parametrize("damaged", [True, False])
@@ -39,10 +35,10 @@ def test_a_store_that_cannot_be_read_does_not_stop_ingest(tmp_path: Path, damage
 
     cast(Any, store).scan = scan
     held.add(StorePartition(of, 0, store, Progress(0, 0, True), identity(of), 0.0))
-    ingest_loop = ingestor_of(of, folder, held)
-    ingest_loop._expire()
+    ingest = ingest_without_broker(of, folder, held)
+    ingest.applier.expire()
     assert held.get("v", 0) is None
-    assert ingest_loop.rebuilds == damaged
+    assert ingest.loop.rebuilds == damaged
     assert bool(list((tmp_path / "v").glob("0.aside-*"))) == damaged
     folder.close()
 
@@ -62,13 +58,12 @@ def test_a_store_that_cannot_be_closed_properly_does_not_stop_ingest(tmp_path: P
 
         cast(Any, store).close = fail
         held.add(StorePartition(of, partition, store, Progress(0, 0, True), identity(of), 0.0))
-    ingest_loop = ingestor_of(of, folder, held)
+    ingest = ingest_without_broker(of, folder, held)
     first = held.get("v", 0)
     assert first is not None
-    ingest_loop._failed(first, StoreError("No space left on device", damaged=False))
-    ingest_loop._stop.set()
-    ingest_loop._client_settings = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
-    ingest_loop._work()
+    ingest.lifecycle.fail(first, StoreError("No space left on device", damaged=False))
+    ingest.loop._stop.set()
+    ingest.loop.work()
     assert held.all() == []
     for partition in (0, 1):
         store, reason = folder.open("v", partition)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.ingest.recovery import open_partition
+from backend.ingest.lifecycle.recovery import open_partition
 from backend.ingest.store_partitions import PartitionRegistry
 from backend.ingest.topic_metadata import TopicMetadata
 from backend.storage.data_directory import DataDirectory
@@ -16,7 +16,7 @@ from model.problems import StoreClosedError, StoreError
 from model.views import View
 from tests.backend.unit.examples import identity, view
 from tests.backend.unit.store_writer import TUNING
-from tests.backend.unit.test_failing_stores import ingestor_of
+from tests.backend.unit.test_failing_stores import ingest_without_broker
 
 BATCH = 500
 FAR = 1_000_000
@@ -233,11 +233,11 @@ def test_ingest_settles_what_is_read_also_while_nothing_comes(folder: DataDirect
     store = held.store
     assert isinstance(store, RocksDBStore)
     write(store, 1_000)
-    ingest_loop = ingestor_of(of, folder, all_held)
-    ingest_loop._expire()
+    ingest = ingest_without_broker(of, folder, all_held)
+    ingest.applier.expire()
     assert lists(store)
     store.get(key(4))
-    ingest_loop._expire()
+    ingest.applier.expire()
     assert not lists(store)
     store.close()
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from backend.ingest.batch import build_batch
 from backend.ingest.expiry import expired
-from backend.ingest.recovery import open_partition
+from backend.ingest.lifecycle.recovery import open_partition
 from backend.ingest.store_partitions import PartitionRegistry, StorePartition
 from backend.ingest.stream_time import advance
 from backend.ingest.topic_metadata import TopicMetadata
@@ -26,9 +26,8 @@ from model.progress import Progress
 from model.records import ENTRY, EXPIRY, decode_entry
 from model.views import View
 from tests.backend.unit.examples import identity, view
-from tests.backend.unit.fakes import FakeWatcher
 from tests.backend.unit.test_apply import Rec
-from tests.backend.unit.test_failing_stores import ingestor_of
+from tests.backend.unit.test_failing_stores import ingest_without_broker
 
 RETENTION = 50
 TOLERANCE = 5
@@ -215,14 +214,13 @@ def test_ingest_goes_by_this_machines_clock(tmp_path: Path, store: str) -> None:
     opened, _ = folder.open("orders", 0)
     opened.initialise(0, identity(of))
     held.add(StorePartition(of, 0, opened, Progress(0, 0, True), identity(of), 0.0))
-    ingest_loop = ingestor_of(of, folder, held)
-    ingest_loop._metadata_poller = cast(Any, FakeWatcher())
+    ingest = ingest_without_broker(of, folder, held)
     this = held.get("orders", 0)
     assert this is not None
     log = [record(store, 0, "a", now - 10), record(store, 1, "b", FAR)]
     log += [record(store, 2, "c", now + hour), record(store, 3, "d", now)]
-    ingest_loop._apply_run(this, cast(Any, log))
-    ingest_loop._expire()
+    ingest.applier.apply_run(this, cast(Any, log))
+    ingest.applier.expire()
     assert this.store.stream_time == now
     assert len(list(this.store.scan(ENTRY, EXPIRY))) == 4
     assert this.ahead == now + hour

@@ -2,11 +2,10 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from backend.ingest.consumer import Fetched
 from backend.ingest.dead_letters import DeadLetters
-from backend.ingest.loop import IngestLoop
 from backend.ingest.store_partitions import PartitionRegistry, StorePartition
 from backend.storage.data_directory import DataDirectory
 from model.progress import Progress
@@ -14,6 +13,7 @@ from model.records import ENTRY, decode_entry
 from tests.backend.unit.avro_examples import FakeSchemas, framed
 from tests.backend.unit.examples import identity, view
 from tests.backend.unit.fakes import FakeWatcher
+from tests.backend.unit.ingest_parts import ingest_of
 from tests.backend.unit.test_apply import Rec
 
 SOURCE = ("t", 0)
@@ -52,12 +52,8 @@ def test_what_waits_is_not_skipped_and_does_not_hold_up_others(tmp_path: Path) -
         store, _ = folder.open(each.name, 0)
         store.initialise(0, identity(each))
         held.add(StorePartition(each, 0, store, Progress(0, 6, False), identity(each), 0.0))
-    ingest_loop = IngestLoop(
-        views, cast(Any, folder), held, cast(Any, FakeWatcher()), cast(Any, letters), {}, 0,
-        lambda: 0, lambda: None, 0, cast(Any, None),
-    )  # fmt: skip
     fetcher = FakeFetcher()
-    ingest_loop._fetcher = cast(Any, fetcher)
+    ingest = ingest_of(views, folder, held, FakeWatcher(), fetcher, dead_letters=letters)
     waits, other = held.get("v", 0), held.get("other", 0)
     assert waits is not None
     assert other is not None
@@ -68,21 +64,21 @@ def test_what_waits_is_not_skipped_and_does_not_hold_up_others(tmp_path: Path) -
     ]
 
     # the end of the log comes with the records
-    ingest_loop._apply(Fetched({SOURCE: log}, {SOURCE: 6}))
+    ingest.applier.apply(Fetched({SOURCE: log}, {SOURCE: 6}))
     assert (waits.progress.position, waits.progress.answerable) == (2, False)
     assert waits.waiting_for is not None
     assert (other.progress.position, other.progress.answerable) == (6, True)
-    ingest_loop._assign(*SOURCE)
+    ingest.assignments.update(*SOURCE)
     assert fetcher.reads_from == 6, "the other goes on from where it is"
-    ingest_loop._apply(Fetched({SOURCE: [Rec(7, b"c", framed(7, "int", 4))]}, {SOURCE: 8}))
+    ingest.applier.apply(Fetched({SOURCE: [Rec(7, b"c", framed(7, "int", 4))]}, {SOURCE: 8}))
     assert (waits.progress.position, other.progress.position) == (2, 8)
     assert held.resume() == []
 
     schemas.by_id[8] = None
     assert held.resume() == [waits]
-    ingest_loop._assign(*SOURCE)
+    ingest.assignments.update(*SOURCE)
     assert fetcher.reads_from == 2
-    ingest_loop._apply(
+    ingest.applier.apply(
         Fetched({SOURCE: [*log[1:], Rec(7, b"c", framed(7, "int", 4))]}, {SOURCE: 8})
     )
     assert (waits.progress.position, waits.progress.answerable) == (8, True)

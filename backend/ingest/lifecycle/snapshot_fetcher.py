@@ -18,7 +18,7 @@ from typing import Protocol
 
 import orjson
 
-from backend.ingest.orphan_cleanup import Unit
+from backend.ingest.lifecycle.orphan_cleanup import Unit
 from backend.ingest.topic_metadata import TopicMetadata
 from backend.wire.signing import sign
 from backend.wire.snapshot import PATH, CopyError, receive

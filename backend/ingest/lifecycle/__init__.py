@@ -1,0 +1,1 @@
+"""From the assignment to open store partitions: open, copy, rebuild, close, clean up."""
