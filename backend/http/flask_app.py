@@ -1,4 +1,4 @@
-"""The Flask part: short, bounded answers that no client asks for a thousand times a second."""
+"""The Flask app: the endpoints that are requested rarely, with short and bounded responses."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import orjson
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
-from backend.api.openapi import openapi
 from backend.http.admin.page import admin_blueprint, recent_topology
 from backend.http.kiqr.raw_reads import RawReads
 from backend.http.kiqr.routes import register_kiqr
+from backend.http.openapi.build import openapi
 from backend.http.routes.meta import instance_document, liveness, pipeline_document, readiness
 from backend.http.routes.metrics import CONTENT_TYPE, Metrics
 from backend.instance_context import InstanceContext
@@ -24,9 +24,9 @@ _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 def create_flask_app(context: InstanceContext, raw_reads: RawReads | None = None) -> Flask:
-    """The Flask application of one instance; KIQR's dialect is left off without `raw_reads`."""
+    """The Flask application of one instance; without `raw_reads` there is no KIQR dialect."""
     pages = Flask("backend.http", static_folder=None)
-    pages.url_map.merge_slashes = False  # an empty segment is one, here as in keys
+    pages.url_map.merge_slashes = False  # an empty segment is a segment, as it is in keys
     topology = recent_topology(context)
     metrics = Metrics(context, topology.get)
     described = orjson.dumps(
@@ -57,9 +57,9 @@ def create_flask_app(context: InstanceContext, raw_reads: RawReads | None = None
 
     @pages.route("/views/<name>/<path:_rest>", methods=_METHODS)
     def nothing_there(name: str, _rest: str) -> Response:
-        # what there is below views that exist is answered before Flask
+        # requests for existing resources of a view do not reach Flask
         if name in context.views:
-            raise NotFound("no-such-resource", f"Nothing is at {request.path!r}.")
+            raise NotFound("no-such-resource", f"Unknown path {request.path!r}.")
         return view(name)
 
     @pages.get("/openapi.json")
@@ -75,7 +75,7 @@ def create_flask_app(context: InstanceContext, raw_reads: RawReads | None = None
             answer = Response(status=304)
         else:
             states = {**context.peers.states(), context.settings.instance_id: context.state}
-            # for proxies: what is longer need not be parsed to know its partition
+            # proxies compute no partition for longer keys
             limit = {"max_key_bytes": context.settings.max_key_bytes}
             answer = _json({**context.topology.processors(states), **limit})
         answer.set_etag(etag)
@@ -113,7 +113,7 @@ def _view(context: InstanceContext, name: str) -> dict[str, Any]:
 
 
 def _schemas(view: View) -> dict[str, Any]:
-    """The schemas of one view, in full; of framed records the registry tells them."""
+    """The Avro schemas of one view in full; schemas of framed records are in the registry."""
     codecs = {"key": view.key_codec, "value": view.value_codec}
     schemas = {
         of: codec.schema.definition for of, codec in codecs.items() if isinstance(codec, AvroCodec)
@@ -144,7 +144,7 @@ def _http_exception(error: HTTPException) -> Response:
         return _problem(
             NotFound(
                 "no-such-resource",
-                f"Nothing is at {request.path!r}. GET /views lists the views and their paths.",
+                f"Unknown path {request.path!r}. GET /views lists the views and their paths.",
             )
         )
     if error.code == 405:
@@ -161,6 +161,4 @@ def _unexpected(_: Exception) -> Response:
     from flask import current_app
 
     current_app.logger.exception("%s %s", request.method, request.path)
-    return _problem(
-        Problem("internal-error", "This should not happen; the instance's log says more.")
-    )
+    return _problem(Problem("internal-error", "Unexpected error. See the log of the instance."))

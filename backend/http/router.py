@@ -279,4 +279,4 @@ def _overloaded(in_flight: int) -> Unavailable:
 
 
 def _internal() -> Problem:
-    return Problem("internal-error", "This should not happen; the instance's log says more.")
+    return Problem("internal-error", "Unexpected error. See the log of the instance.")

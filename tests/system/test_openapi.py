@@ -28,7 +28,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from backend.api.openapi_views import EXAMPLE_KEYS
+from backend.http.openapi.skeleton import example_keys
 from model.formats.codecs import KEY_CODECS
 from model.partitioner import partition_of
 from tests.backend.unit.avro_examples import ORDER, binary
@@ -60,7 +60,7 @@ SECONDS = float(os.environ.get("OPENAPI_SECONDS", "6"))
 
 
 def example_key(of: str) -> bytes:
-    return KEY_CODECS[of].from_text(str(EXAMPLE_KEYS[of]).encode())
+    return KEY_CODECS[of].from_text(str(example_keys()[of]).encode())
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def backends(
     entry = b'{"amount": 7}'
     add("orders", b"", entry, path="/orders", append="on")
     add("memory", b"", b"\xff", value="bytes", persistence="memory")
-    for of in EXAMPLE_KEYS:
+    for of in example_keys():
         add(f"by_{of}", b"", example_key("int64"), key=of, value="int64")
     start = struct.pack(">qi", NOW, 0)
     add("windows", start, entry, store="window", window_size="1m", path="/windows")

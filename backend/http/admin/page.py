@@ -1,4 +1,4 @@
-"""The admin page: who holds what and how far it is, from all instances; and where a key is."""
+"""The admin page: the partitions of all instances and their progress; it also locates keys."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from flask import Blueprint, Response, redirect, render_template
 from backend.http.admin.topology import Peers, topology_document
 from backend.instance_context import InstanceContext
 
-# Nothing but this instance's own files and answers, and nothing inline: a key or a value that
-# looks like markup could do nothing even if it became some.
+# The page may load only this instance's files and responses, and nothing inline: a key or value
+# that contains markup has no effect, even if it is not escaped.
 _CONTENT_SECURITY_POLICY = "; ".join((
     "default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self'",
     "connect-src 'self'", "form-action 'self'", "base-uri 'none'", "frame-ancestors 'none'",
 ))  # fmt: skip
-_FRESH_FOR = 1.0  # s for which the document is given to everybody who asks
-_TOO_OLD = 5.0  # s after which it is waited for
+_FRESH_FOR = 1.0  # s for which the document is cached
+_TOO_OLD = 5.0  # s after which requests wait for a new one
 
 Made = TypeVar("Made")
 
 
 def recent_topology(context: InstanceContext) -> Recent[dict[str, Any]]:
-    """The document of `/admin/topology.json`, made once a second at most."""
+    """The document of `/admin/topology.json`, built at most once a second."""
     peers = Peers()
     return Recent(lambda: topology_document(context, peers.ask), _FRESH_FOR)
 
 
 def admin_blueprint(context: InstanceContext, document: Recent[dict[str, Any]]) -> Blueprint:
-    """`/admin`, and the document that it refreshes itself from, `/admin/topology.json`."""
+    """`/admin`, and `/admin/topology.json`, from which the page refreshes itself."""
     admin = Blueprint("admin", __name__, template_folder="templates", static_folder="static",
                       static_url_path="/admin/static")  # fmt: skip
 
@@ -70,10 +70,10 @@ def admin_blueprint(context: InstanceContext, document: Recent[dict[str, Any]]) 
 
 
 class Recent(Generic[Made]):
-    """What `make` returned less than `fresh_for` s ago; one thread at a time makes it anew.
+    """Caches the result of `make` for `fresh_for` s. Only one thread at a time calls `make`.
 
-    While one does, the others get the one before, if it is not `too_old` (s), instead of waiting:
-    many open pages cost an instance no more than one does, and do not hold up its threads.
+    Meanwhile the other threads get the previous result, unless it is older than `too_old` s. So
+    many open pages cost an instance no more than one does, and do not block its threads.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Recent(Generic[Made]):
             assert usable is not None
             return usable[1]
         try:
-            # whoever had the lock before may have made it
+            # another thread may have made it while this one waited for the lock
             found = self._younger_than(self._fresh_for)
             if found is None:
                 result = self._make()

@@ -1,4 +1,4 @@
-"""What the admin page shows, as one document: the map, joined with what each instance says."""
+"""The data of the admin page: the topology, joined with the /instance of every instance."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from model.progress import ANSWERABLE
 from model.topology import Member
 from model.views import CHANGELOG
 
-_TIMEOUT = 1.0  # s without a byte from an instance
-_DEADLINE = 2.0  # s for all of them
+_TIMEOUT = 1.0  # s to wait for data from an instance
+_DEADLINE = 2.0  # s to wait for all instances
 _AT_ONCE = 16
 _MAX_BYTES = 8 << 20
 
@@ -30,7 +30,7 @@ Ask = Callable[[list[Member]], list[Statement]]
 
 
 class Peers:
-    """Asks other instances for their /instance: at most 16 at once, for `deadline` s in all."""
+    """Requests /instance of other instances: at most 16 at once, within `deadline` s."""
 
     def __init__(self, timeout: float = _TIMEOUT, deadline: float = _DEADLINE) -> None:
         self._timeout = timeout
@@ -38,15 +38,15 @@ class Peers:
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="admin")
 
     def ask(self, members: list[Member]) -> list[Statement]:
-        """One statement a member, in their order; of one that does not answer, only its state.
+        """The /instance of each member, in the same order.
 
-        Such a one is `{"state": "unreachable", "error": why}`.
+        If a member does not answer: `{"state": "unreachable", "error": reason}`.
         """
         asked = [self._pool.submit(_ask, member, self._timeout) for member in members]
         wait(asked, self._deadline)
-        # those cancelled never began: they must not pile up behind instances that hang
+        # cancel requests that have not started: they must not queue behind instances that hang
         return [
-            {"state": UNREACHABLE, "error": "no answer in time"}
+            {"state": UNREACHABLE, "error": "timed out"}
             if future.cancel() or not future.done()
             else future.result()
             for future in asked
@@ -59,10 +59,10 @@ def _ask(member: Member, timeout: float) -> Statement:
         connection.request("GET", "/instance")
         answer = connection.getresponse()
         if answer.status != 200:
-            raise ValueError(f"it answers with status {answer.status}")
+            raise ValueError(f"unexpected status {answer.status}")
         statement = json.loads(answer.read(_MAX_BYTES))
         if not isinstance(statement, dict) or statement.get("id") != member.id:
-            raise ValueError("another instance or program answers there")
+            raise ValueError("another instance or program uses this address")
         return statement
     except (OSError, http.client.HTTPException, ValueError) as e:
         why = getattr(e, "strerror", None) or str(e) or type(e).__name__
@@ -72,9 +72,9 @@ def _ask(member: Member, timeout: float) -> Statement:
 
 
 def topology_document(context: InstanceContext, ask: Ask) -> dict[str, Any]:
-    """The map and how far each of its store partitions is, as their holders say it.
+    """The topology, with the progress of each store partition as its instances report it.
 
-        {"known", "epoch", "asked": id, "made_at": ms, "replicas": instances a partition shall have,
+        {"known", "epoch", "asked": id, "made_at": ms, "replicas": wanted for each partition,
          "instances": [{"id", "host", "port", "state", "error", "epoch", "in_topology", "lost_at",
                         "partitions", "answerable", "lag", "lag_unknown", "size_bytes", …}],
          "views": [{name, topic, path, key, value, partitioner, store, "partitions", "warnings",
@@ -83,17 +83,17 @@ def topology_document(context: InstanceContext, ask: Ask) -> dict[str, Any]:
                                    "answered_by": [id], "position", "goal", "lag",
                                    "staleness": ms, "size_bytes", …}]}]}
 
-    A placement's state is what its readers get: "answerable" while one of its holders answers, the
-    active or a standby, and its numbers are those of the first that does. Else it is the active's
-    word, or "nobody" (it has no owner) or "unknown" (its owner does not answer, or does not know of
-    it yet). Instances that went without a word have the state "lost", also when the map has
-    forgotten them.
+    The state of a placement is what clients get. It is "answerable" if the active or a standby is
+    answerable; the numbers are those of the first that is. Otherwise it is the state that the
+    active reports, "nobody" (the partition has no active) or "unknown" (the active does not answer,
+    or does not have the partition yet). Instances that left without notice have the state "lost",
+    even if they are no longer in the topology.
     """
     me = context.me
     topology = context.topology
     members = list(topology.members)
     if all(member.id != me.id for member in members):
-        members.append(me)  # it is on its way into the group, or out of it
+        members.append(me)  # it is joining or leaving the group
     others = [member for member in members if member.id != me.id]
     statements = dict(zip((m.id for m in others), ask(others), strict=True))
     statements[me.id] = instance_document(context)
@@ -135,8 +135,8 @@ def topology_document(context: InstanceContext, ask: Ask) -> dict[str, Any]:
 
 
 def redundancy_of(document: Mapping[str, Any]) -> dict[str, dict[str, int]]:
-    """Of a topology document, by view: how many partitions there are, how many are answered by
-    somebody, by a standby alone, and by fewer instances than they shall have."""
+    """View -> its number of partitions, and how many of them are answerable, are answerable only
+    on standbys, and are answerable on too few instances. From a topology document."""
     return {
         view["name"]: {
             "partitions": len(view["placement"]),
@@ -156,7 +156,8 @@ def redundancy_of(document: Mapping[str, Any]) -> dict[str, dict[str, int]]:
 def _lost(
     context: InstanceContext, statements: Mapping[str, Statement]
 ) -> dict[str, dict[str, Any]]:
-    """What any instance has noticed, by id; who answers is not lost. Of several times the first."""
+    """Id -> the lost instance, as the first instance that noticed reports it. An instance that
+    answers is not lost."""
     found: dict[str, dict[str, Any]] = {}
     for statement in statements.values():
         for each in statement.get("lost") or ():
@@ -175,7 +176,7 @@ def _active(
     held: Mapping[str, Mapping[tuple[str, int], dict[str, Any]]],
     id_: str,
 ) -> list[dict[str, Any]]:
-    """What an instance says of the partitions that it is active for."""
+    """What an instance reports about the partitions that it is active for."""
     return [
         held[id_].get((view, partition), {"state": "unknown"})
         for processor in processors["processors"]
@@ -194,7 +195,8 @@ def _instance(statement: Statement) -> dict[str, Any]:
 
 
 def _sums(placements: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Of what one instance is active for; what is unknown counts as nothing, and is counted."""
+    """Totals of the partitions that one instance is active for. An unknown lag adds nothing to
+    `lag`, and one to `lag_unknown`."""
     mine = list(placements)
     return {
         "partitions": len(mine),
@@ -262,7 +264,7 @@ def _placement(
 def _warnings(
     context: InstanceContext, name: str, placement: list[dict[str, Any]]
 ) -> list[dict[str, str]]:
-    """What a person should know of a view before relying on it: `{"code", "text"}` each."""
+    """Problems of a view that operators should know about, each as `{"code", "text"}`."""
     warnings = []
 
     def warn(code: str, text: str) -> None:
@@ -273,22 +275,25 @@ def _warnings(
     declared = context.views.get(name)
     topic = placed.description["topic"] if placed else context.views[name].topic
     if context.known and not count:
-        warn("topic-missing", f"Topic {topic} is not there yet, or the group has not placed it.")
+        warn(
+            "topic-missing",
+            f"Topic {topic} does not exist, or its partitions are not assigned yet.",
+        )
     if context.known and (
         declared is None or (placed is not None and declared.hash != placed.hash)
     ):
         warn(
             "definition-differs",
-            f"{context.settings.instance_id} has another definition of this view than the group's "
-            f"leader: give all instances the same views.toml.",
+            f"The definition of this view on {context.settings.instance_id} differs from the group "
+            f"leader's: give all instances the same views.toml.",
         )
     misplaced = sum(p.get("mis_partitioned") or 0 for p in placement)
     if misplaced or (placed is not None and placed.mis_partitioned):
         producers = "" if topic.endswith(CHANGELOG) else " or of the topic's producers"
         warn(
             "mis-partitioned",
-            f"{_records(misplaced) if misplaced else 'Some records are'} not where the view's "
-            f"partitioner would put them: all partitions are asked for each key. Correct the "
+            f"{_records(misplaced) if misplaced else 'Some records are'} in another partition than "
+            f"the view's partitioner computes: reads of a key ask all partitions. Correct the "
             f"partitioner of the view{producers}.",
         )
     facts = context.metadata_poller.facts(topic)
@@ -296,8 +301,9 @@ def _warnings(
     if count and len(counts - {0}) > 1:
         warn(
             "repartitioned",
-            f"The topic has had {' and '.join(map(str, sorted(counts - {0})))} partitions: keys "
-            f"whose partition has changed are answered with 503 until the view is rebuilt.",
+            f"The topic's number of partitions has changed "
+            f"({' and '.join(map(str, sorted(counts - {0})))}): reads of keys whose partition has "
+            f"changed get 503 until the view is rebuilt.",
         )
     pipeline = context.pipelines.get(name)
     if pipeline is not None:
@@ -307,12 +313,12 @@ def _warnings(
             behind = "" if status.lag is None else f", {status.lag:,} records behind its sources"
             warn(
                 f"pipeline-{status.state}",
-                f"What derives topic {topic} (consumer group {pipeline.group}) has "
+                f"The pipeline of topic {topic} (consumer group {pipeline.group}) has "
                 f"{status.state}{behind}{why}.",
             )
     dead = sum(p.get("dead_letters") or 0 for p in placement)
     if dead:
-        warn("dead-letters", f"{_records(dead)} not decodable: see {topic}.dead-letter.")
+        warn("dead-letters", f"{_records(dead)} not decodable. See topic {topic}.dead-letter.")
     return warnings
 
 

@@ -1,4 +1,4 @@
-"""`POST /topics/{topic}/records`: append a record to a topic that a view has opened for that."""
+"""`POST /topics/{topic}/records`: append a record to a topic whose view allows it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PATH = re.compile(rb"/topics/([A-Za-z0-9._-]{1,249})/records")
 
 
 class Appends:
-    """The topics of the views that say `append = "on"`, in the formats of these views."""
+    """The topics of the views with `append = "on"`; records have the formats of these views."""
 
     def __init__(self, context: InstanceContext, reads: dict[str, ViewReads]) -> None:
         self._context = context
@@ -30,18 +30,18 @@ class Appends:
                        for view in context.views.values() if view.append}  # fmt: skip
 
     def topic_of(self, raw_path: bytes) -> str | None:
-        """The topic that a path names; None if it is no such path."""
+        """The topic in a path; None if the path is another."""
         found = _PATH.fullmatch(raw_path)
         return None if found is None else found[1].decode()
 
     async def answer(self, topic: str, body: bytes) -> Answer:
-        """`{"partition": p, "offset": o}`, once the broker has it; BadRequest, NotFound,
-        Unavailable."""
+        """`{"partition": p, "offset": o}`, once the broker has stored the record. BadRequest,
+        NotFound, Unavailable."""
         reads = self._reads.get(topic)
         if reads is None:
             raise NotFound(
                 "no-such-resource",
-                f'Topic {topic} is not open for records: a view of it has to say append = "on".',
+                f'Topic {topic} does not allow appending. Set append = "on" in its view.',
             )
         members = parse_members(body, required=("key",), optional=("value",))
         key = record_key(reads, *members["key"])
@@ -51,10 +51,12 @@ class Appends:
         return Answer(200, [JSON], orjson.dumps({"partition": partition, "offset": offset}))
 
     def _partition(self, view: View, key: bytes) -> int:
-        """The one where readers look for the key."""
+        """The partition in which reads look for the key."""
         facts = self._context.metadata_poller.latest.get(view.topic)
         if facts is None or not facts.partitions:
-            raise Unavailable("topic-missing", f"Topic {view.topic} is not known yet.")
+            raise Unavailable(
+                "topic-missing", f"The partitions of topic {view.topic} are not known yet."
+            )
         partitioner = "murmur2" if view.partitioner == ANY_PARTITION else view.partitioner
         return partition_of(partitioner)(key, facts.partitions)
 
@@ -66,11 +68,11 @@ class Appends:
             if stored.done():
                 return
             if offset is None:
-                # the broker may have it all the same: it may only be the confirmation that is lost
+                # the broker may have stored the record: perhaps only the confirmation was lost
                 stored.set_exception(
                     Unavailable(
                         "append-unconfirmed",
-                        f"The broker has not confirmed the record: {why}. It may be there.",
+                        f"The broker has not confirmed the record: {why}. It may have been stored.",
                     )
                 )
             else:
@@ -83,13 +85,13 @@ class Appends:
             self._context.appender.append(topic, partition, key, value, done)
         except QueueFull:
             raise Unavailable(
-                "overloaded", "Too many records wait for the broker already."
+                "overloaded", "Too many records are waiting for the broker."
             ) from None
         return await stored
 
 
 def _record_value(view: View, value: object, written: bytes) -> bytes:
-    """Record bytes of a value in JSON; BadRequest."""
+    """The record bytes of a JSON value; BadRequest."""
     codec = view.value_codec
     try:
         text, is_raw = json_text(view.value, value, written)
@@ -97,6 +99,6 @@ def _record_value(view: View, value: object, written: bytes) -> bytes:
         codec.check(raw)
     except ValueError as e:
         raise BadRequest(
-            "value-undecodable", f"View {view.name} has {view.value} values, and this is {e}."
+            "value-undecodable", f"The value is {e}; view {view.name} has {view.value} values."
         ) from None
     return raw

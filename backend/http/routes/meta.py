@@ -1,4 +1,4 @@
-"""What an instance says of itself: its store partitions, and whether it is ready and alive."""
+"""The status of an instance: its store partitions, and whether it is ready and live."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from backend.ingest.store_partitions import StorePartition
 from backend.instance_context import RUNNING, STARTING, InstanceContext
 
-_STUCK_AFTER = 30.0  # s without a turn of the ingest loop
+_STUCK_AFTER = 30.0  # s without an iteration of the ingest loop
 
 
 def instance_document(context: InstanceContext) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def instance_document(context: InstanceContext) -> dict[str, Any]:
 
 
 def pipeline_document(context: InstanceContext, view: str) -> dict[str, Any]:
-    """{"pipeline": how fresh what the view is derived from is}; nothing where it names none."""
+    """{"pipeline": the state of the view's pipeline}; empty if the view names none."""
     pipeline = context.pipelines.get(view)
     if pipeline is None:
         return {}
@@ -50,7 +50,7 @@ def _opening(context: InstanceContext, view: str, partition: int) -> dict[str, A
 
 
 def partition_document(held: StorePartition, now: float, trusted_for: float) -> dict[str, Any]:
-    """Of one store partition; `estimates` names those of its numbers that are not exact."""
+    """The document of one store partition; `estimates` lists the fields that are not exact."""
     progress = held.progress
     staleness = progress.staleness(now)
     return {
@@ -68,14 +68,14 @@ def partition_document(held: StorePartition, now: float, trusted_for: float) -> 
         "seconds_left": _seconds_left(held, now),
         "size_bytes": held.store.size(),
         "entries": held.store.entries(),
-        "estimates": [] if held.view.is_custom else ["size_bytes", "entries"],  # RocksDB's
+        "estimates": [] if held.view.is_custom else ["size_bytes", "entries"],  # by RocksDB
         "dead_letters": held.identity.dead_letters,
         "mis_partitioned": held.identity.mis_partitioned,
     }
 
 
 def _seconds_left(held: StorePartition, now: float) -> float | None:
-    """Until the goal, at the speed since it was opened; 0 once answerable, None if unknown."""
+    """Estimated time to the goal, at the average rate so far; 0 if answerable, None if unknown."""
     progress = held.progress
     if progress.answerable:
         return 0.0
@@ -86,7 +86,8 @@ def _seconds_left(held: StorePartition, now: float) -> float | None:
 
 
 def readiness(context: InstanceContext) -> tuple[bool, dict[str, Any]]:
-    """Whether each partition that this instance shall hold is answerable, and what is missing."""
+    """Whether all partitions assigned to this instance are answerable, and the document of
+    /health/ready."""
     document = instance_document(context)
     waiting = [p for p in document["partitions"] if p["state"] != "answerable"]
     listed = context.me in context.topology.members
@@ -102,9 +103,9 @@ def readiness(context: InstanceContext) -> tuple[bool, dict[str, Any]]:
 
 
 def redundancy(context: InstanceContext) -> dict[str, Any]:
-    """What the map and the heartbeats tell of the whole deployment; nobody is asked.
+    """The redundancy of the whole deployment, from the topology and the heartbeats; no requests.
 
-    Readiness does not depend on it: an instance that answers stays in service when others are lost.
+    Readiness does not depend on it: an instance stays in service when others are lost.
     """
     wanted = 1 + context.settings.standby_replicas
     dead, topology = context.dead, context.topology
@@ -121,14 +122,15 @@ def redundancy(context: InstanceContext) -> dict[str, Any]:
 
 
 def liveness(context: InstanceContext) -> tuple[bool, dict[str, Any]]:
-    """Whether it makes progress: its threads run and the ingest loop turns."""
+    """Whether all threads run and the ingest loop makes progress, and the document of
+    /health/live."""
     silent = time.monotonic() - context.ingest_loop.progress_at
     threads = {
         "member": context.member.alive,
         "ingest": context.ingest_loop.alive,
         "watcher": context.metadata_poller.alive,
     }
-    # before the broker has answered for the first time there are no threads, and nothing is wrong
+    # the threads start once the broker has answered; until then the instance counts as live
     waiting = context.state == STARTING and not any(threads.values())
     alive = waiting or (all(threads.values()) and silent < _STUCK_AFTER)
     return alive, {

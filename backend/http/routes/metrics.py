@@ -1,4 +1,4 @@
-"""Prometheus metrics, made when they are asked for: the hot path only adds to plain numbers."""
+"""Prometheus metrics, collected on request: the hot path only increments plain numbers."""
 
 from __future__ import annotations
 
@@ -38,29 +38,31 @@ class _Instance(Collector):
         yield from self._redundancy()
         yield CounterMetricFamily(
             "queryable_rebuilds",
-            "Store partitions that were started anew.",
+            "Store partitions that were rebuilt from scratch.",
             value=context.ingest_loop.rebuilds,
         )
         yield GaugeMetricFamily(
-            "queryable_running", "1 while the instance is in its group.",
+            "queryable_running", "1 while the instance is in the consumer group.",
             value=float(context.state == RUNNING),
         )  # fmt: skip
         epoch = context.topology.epoch
         yield GaugeMetricFamily(
-            "queryable_topology_epoch_seconds", "The leader's clock in the epoch.",
+            "queryable_topology_epoch_seconds", "Time of the topology epoch (leader's clock).",
             value=epoch.ms / 1000,
         )  # fmt: skip
 
     def _scans(self) -> Iterator[Metric]:
         labels = ["view", "kind"]
         asked = CounterMetricFamily(
-            "queryable_scans", "Questions about whole views that clients asked.", labels=labels
+            "queryable_scans", "Queries of whole views by clients.", labels=labels
         )
         seconds = CounterMetricFamily(
-            "queryable_scan_seconds", "What they took, from question to end.", labels=labels
+            "queryable_scan_seconds", "Duration of these queries, from start to end.", labels=labels
         )
         entries = CounterMetricFamily(
-            "queryable_scan_entries", "Entries looked at here, whoever asked.", labels=["view"]
+            "queryable_scan_entries",
+            "Entries read here for queries of all instances.",
+            labels=["view"],
         )
         for view, counts in self._context.scans.items():
             for kind in SCANS:
@@ -70,18 +72,22 @@ class _Instance(Collector):
         yield from (asked, seconds, entries)
 
     def _redundancy(self) -> Iterator[Metric]:
-        """Of the whole deployment, whichever instance says it."""
+        """Metrics of the whole deployment; every instance reports the same."""
         document = self._topology()
         families = {
             name: GaugeMetricFamily(f"queryable_view_partitions{suffix}", text, labels=["view"])
             for name, suffix, text in (
                 ("partitions", "", "Partitions of the view."),
-                ("answerable", "_answerable", "Partitions that somebody answers for."),
-                ("standby_only", "_standby_only", "Partitions that standbys alone answer for."),
+                ("answerable", "_answerable", "Partitions that are answerable on any instance."),
+                (
+                    "standby_only",
+                    "_standby_only",
+                    "Partitions that are answerable only on standbys.",
+                ),
                 (
                     "below_replicas",
                     "_below_replicas",
-                    "Partitions that fewer instances answer for than shall.",
+                    "Partitions that are answerable on too few instances.",
                 ),
             )
         }
@@ -91,7 +97,7 @@ class _Instance(Collector):
         yield from families.values()
         yield GaugeMetricFamily(
             "queryable_lost_instances",
-            "Instances that went without a word within the last hour, and are not back.",
+            "Instances lost within the last hour that have not come back.",
             value=sum(instance["state"] == LOST for instance in document["instances"]),
         )
 
@@ -104,7 +110,7 @@ class _Instance(Collector):
         )
         staleness = GaugeMetricFamily(
             "queryable_pipeline_staleness_seconds",
-            "Time since the pipeline had read all there was.",
+            "Time since the pipeline had read all records of its source topics.",
             labels=labels,
         )
         running = GaugeMetricFamily(
@@ -128,19 +134,19 @@ class _Instance(Collector):
         families = {
             name: GaugeMetricFamily(f"queryable_{name}", text, labels=labels)
             for name, text in {
-                "position": "The next offset that the store partition will apply.",
-                "lag": "Records behind the end of the log, as last fetched.",
-                "staleness_seconds": "Time since it last was at a freshly fetched end.",
-                "answerable": "1 if the store partition may answer.",
-                "size_bytes": "Bytes on disk and in memtables, as RocksDB estimates them.",
+                "position": "Next offset that the store partition will apply.",
+                "lag": "Records behind the last known end of the log.",
+                "staleness_seconds": "Time since the partition was last known to be caught up.",
+                "answerable": "1 if the store partition is answerable.",
+                "size_bytes": "Bytes on disk and in memtables, estimated by RocksDB.",
             }.items()
         }
         counters = {
             name: CounterMetricFamily(f"queryable_{name}", text, labels=labels)
             for name, text in {
                 "applied_records": "Records applied since the start.",
-                "dead_letters": "Records that could not be decoded, since the store began.",
-                "mis_partitioned_records": "Records that the partitioner puts elsewhere.",
+                "dead_letters": "Records that could not be decoded, since the store was created.",
+                "mis_partitioned_records": "Records in a partition other than their key's.",
             }.items()
         }
         now = time.monotonic()

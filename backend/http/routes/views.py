@@ -120,7 +120,7 @@ class ViewRoutes:
         except Exception:
             log.exception("%s %r", method, raw_path)
             answer = problem_answer(
-                Problem("internal-error", "This should not happen; the instance's log says more.")
+                Problem("internal-error", "Unexpected error. See the log of the instance.")
             )
         finally:
             self._under_way[kind] -= 1

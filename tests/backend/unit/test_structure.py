@@ -1,6 +1,8 @@
 """What the repository promises of its own modules."""
 
 import ast
+import tomllib
+from fnmatch import fnmatch
 from pathlib import Path
 
 from model.kinds.registry import KINDS
@@ -39,9 +41,29 @@ def test_only_the_kinds_of_store_know_their_names() -> None:
         f"{name(path)}:{node.lineno}"
         for path in MODULES
         if name(path).startswith(("backend/", "model/"))
-        if not name(path).startswith(("model/kinds/", "backend/api/"))
+        if not name(path).startswith(("model/kinds/",))
         if name(path) not in default
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Constant) and node.value in KINDS
     }
     assert named == set()
+
+
+def test_the_wheel_has_every_package_of_the_backend_and_its_data() -> None:
+    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    patterns = setuptools["packages"]["find"]["include"]
+    packages = {name(path.parent) for path in MODULES if path.is_relative_to(ROOT / "backend")}
+    assert [p for p in packages if not any(fnmatch(p.replace("/", "."), i) for i in patterns)] == []
+    data = {
+        path
+        for package, patterns in setuptools["package-data"].items()
+        for pattern in patterns
+        for path in (ROOT / package.replace(".", "/")).glob(pattern)
+    }
+    others = {
+        path
+        for path in (ROOT / "backend").rglob("*")
+        if path.is_file() and path.suffix not in (".py", ".pyc")
+    }
+    assert others
+    assert others <= data

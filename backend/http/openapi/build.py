@@ -1,0 +1,91 @@
+"""Builds the OpenAPI 3.1 document of a deployment. Paths that no view supports are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from backend.http.openapi.fill import Filler, matches
+from backend.http.openapi.skeleton import Json, example_keys, problem_codes, skeleton
+from model.views import View
+
+_KEYS = "/views/{view}/keys/{key}"
+_KIQR = "/api/v1/"
+
+
+def openapi(views: Iterable[View], version: str, max_key_bytes: int, kiqr: bool) -> Json:
+    """The document for these views, at least one; `kiqr`: with KIQR's dialect."""
+    # the first view that supports a query has its examples
+    ordered = sorted(views, key=lambda view: view.key not in example_keys() or view.is_custom)
+    codes = problem_codes()
+    constants = {
+        "version": version,
+        "max_key_bytes": max_key_bytes,
+        "codes": "; ".join(f"{status}: {', '.join(those)}" for status, those in codes.items()),
+        "all_codes": sorted({code for those in codes.values() for code in those}),
+    }
+    paths: Json = {}
+    for path, item in skeleton()["paths"].items():
+        if kiqr or not path.startswith(_KIQR):
+            paths |= _paths(path, item, ordered, constants)
+    document: Json = Filler(ordered, constants).fill({**skeleton(), "paths": {}})
+    document["paths"] = paths
+    responses = document["components"]["responses"]
+    responses |= {f"{status}-head": each for status, each in _without_bodies(responses).items()}
+    return document
+
+
+def _paths(path: str, item: Json, views: Sequence[View], constants: Json) -> Json:
+    """The path for the views that support it, and its short paths; empty if no view does."""
+    if "x-views" in item:
+        views = [view for view in views if matches(view, item["x-views"])]
+    if "x-views-first" in item:
+        views = sorted(views, key=lambda view: not matches(view, item["x-views-first"]))
+    if not views:
+        return {}
+    paths = {path: _operations(item, Filler(views, constants))}
+    if path.startswith(_KEYS):
+        for view in views:
+            if view.path is not None:
+                operations = _operations(item, Filler([view], constants), f"-{view.name}")
+                for operation in operations.values():
+                    parameters = operation["parameters"]
+                    operation["parameters"] = [p for p in parameters if p["name"] != "view"]
+                paths[path.replace(_KEYS, f"{view.path}/{{key}}")] = operations
+    return paths
+
+
+def _operations(item: Json, filler: Filler, suffix: str = "") -> Json:
+    """Method -> operation; `suffix` makes the ids unique."""
+    operations: Json = {}
+    for method, operation in item.items():
+        if method.startswith("x-"):
+            continue
+        made = filler.fill(operation)
+        made["operationId"] += suffix
+        for status in operation["x-problems"]:
+            made["responses"][str(status)] = {"$ref": f"#/components/responses/{status}"}
+        for parameter in made.setdefault("parameters", []):
+            parameter.setdefault("required", parameter["in"] == "path")
+        operations[method] = made
+    for method in item.get("x-same-as-get", ()):
+        operations[method] = _like_get(operations, method)
+    if "x-head" in item:
+        head = _like_get(operations, "head")
+        responses = _without_bodies(head["responses"])
+        operations["head"] = {**head, "summary": item["x-head"], "responses": responses}
+    return operations
+
+
+def _like_get(operations: Json, method: str) -> Json:
+    get = operations["get"]
+    return {**get, "operationId": f"{get['operationId']}-{method}"}
+
+
+def _without_bodies(responses: Json) -> Json:
+    """The responses to HEAD."""
+    return {
+        status: {"$ref": f"{response['$ref']}-head"}
+        if "$ref" in response
+        else {name: part for name, part in response.items() if name != "content"}
+        for status, response in responses.items()
+    }

@@ -1,0 +1,141 @@
+"""Fills in what depends on the views. `base.yaml` explains the `x-` keys and `${…}`."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from backend.http.openapi.skeleton import Json, skeleton
+from model.kinds.kind import Kind
+from model.views import View
+
+Condition = Mapping[str, Sequence[Any]]
+"""Field of a view -> values of which it has one."""
+
+_PART = "#/x-parts/"
+_VALUE = re.compile(r"\$\{(\w+)\}")
+_LEFT_OUT = object()
+
+
+def matches(view: View, condition: Condition) -> bool:
+    """Whether the view meets the condition. `store` is a kind of store, or what it answers: see
+    `_groups`."""
+    stores = _groups(view.kind)
+    return all(
+        not stores.isdisjoint(allowed) if field == "store" else getattr(view, field) in allowed
+        for field, allowed in condition.items()
+    )
+
+
+def _groups(kind: Kind) -> set[str]:
+    """The kind's name, and the groups of queries that it answers."""
+    groups = {
+        "point": kind.has_points,
+        "table": kind.resource == "keys",  # one value a key, in a listing of keys
+        "stored": kind.resource is not None,
+        "changes": kind.has_changes,
+    }
+    return {kind.name, kind.history or "", *(name for name, is_so in groups.items() if is_so)}
+
+
+class _NoExampleError(Exception):
+    """A value is not known for these views."""
+
+
+class Filler:
+    """For some views, at least one; examples are for the first."""
+
+    def __init__(self, views: Sequence[View], constants: Json) -> None:
+        self._views = views
+        self._parts: Json = skeleton()["x-parts"]
+        self._header_groups: Json = skeleton()["x-header-groups"]
+        self._values = {**constants, **_values(views)}
+
+    def fill(self, node: Any) -> Any:
+        """A copy of a node of the skeleton as it is in the document."""
+        if isinstance(node, str):
+            return self._text(node)
+        if isinstance(node, list):
+            return [made for each in node if (made := self.fill(each)) is not _LEFT_OUT]
+        if not isinstance(node, dict):
+            return node
+        if not self._applies(node):
+            return _LEFT_OUT
+        if str(node.get("$ref")).startswith(_PART):
+            part = self._parts[node["$ref"].removeprefix(_PART)]
+            return self.fill({**part, **{k: v for k, v in node.items() if k != "$ref"}})
+        if "x-headers" in node:
+            node = {**node, "headers": self._headers(node)}
+        return {
+            name: made
+            for name, each in node.items()
+            if not name.startswith("x-") and (made := self._field(name, each)) is not _LEFT_OUT
+        }
+
+    def _field(self, name: str, node: Any) -> Any:
+        if name != "examples":
+            return self.fill(node)
+        made = {}
+        for status, example in node.items():
+            try:
+                made[status] = self.fill(example)
+            except _NoExampleError:
+                continue
+        return {k: v for k, v in made.items() if v is not _LEFT_OUT} or _LEFT_OUT
+
+    def _applies(self, node: Json) -> bool:
+        def matching(name: str) -> list[bool]:
+            return [matches(view, node[name]) for view in self._views]
+
+        return (
+            ("x-if-any-view" not in node or any(matching("x-if-any-view")))
+            and ("x-if-no-view" not in node or not any(matching("x-if-no-view")))
+            and ("x-if-first-view" not in node or matching("x-if-first-view")[0])
+        )
+
+    def _headers(self, response: Json) -> Json:
+        names = [
+            name
+            for each in response["x-headers"]
+            for name in self._header_groups.get(each, (each,))
+        ]
+        headers = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
+        return {**headers, **response.get("headers", {})}
+
+    def _text(self, text: str) -> Any:
+        whole = _VALUE.fullmatch(text)
+        return self._value(whole) if whole else _VALUE.sub(lambda m: str(self._value(m)), text)
+
+    def _value(self, name: re.Match[str]) -> Any:
+        value = self._values[name[1]]
+        if value is None:
+            raise _NoExampleError
+        return value
+
+
+def _values(views: Sequence[View]) -> Json:
+    """What `${…}` stands for; None: there is no example for these views."""
+    formats: Json = skeleton()["x-formats"]
+    first = views[0]
+    key = formats.get(first.key, {})
+    example = key.get("example")
+    values = {
+        "views": [view.name for view in views],
+        "first_view": first.name,
+        "topics": sorted({view.topic for view in views}),
+        "first_topic": first.topic,
+        "key": example,
+        "json_key": key.get("json_example", example),
+        "base64_key": None,
+        "key_serde": key.get("serde"),
+        "value_serde": formats.get(first.value, {}).get("serde"),
+        "key_schema": {"type": "string"},
+    }
+    if example is not None:
+        raw = first.key_codec.from_text(str(example).encode())
+        values["base64_key"] = base64.b64encode(raw).decode()
+    if len({view.key for view in views}) == 1:
+        values["key_schema"] = key.get("schema", {"type": "string"})
+    return values

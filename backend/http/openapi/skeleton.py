@@ -1,0 +1,43 @@
+"""Reads the YAML files: `base.yaml`, and the paths and parts of all others."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+Json = dict[str, Any]
+
+
+@cache
+def skeleton() -> Json:
+    """The files as one document. It is shared: do not change it."""
+    # the loader in C is ten times as fast; not every build of PyYAML has it
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    whole: Json = {"paths": {}, "x-parts": {}}
+    for file in sorted(files(__package__).iterdir(), key=lambda file: file.name):
+        if not file.name.endswith(".yaml"):
+            continue
+        with file.open(encoding="utf-8") as stream:  # its name is in the errors of the loader
+            fragment: Json = yaml.load(stream, loader)
+        for section in ("paths", "x-parts"):
+            more = fragment.pop(section, {})
+            if repeated := whole[section].keys() & more.keys():
+                raise ValueError(f"{file.name}: {section} {sorted(repeated)} are in two files")
+            whole[section] |= more
+        whole |= fragment
+    return whole
+
+
+def example_keys() -> Json:
+    """Key format -> example, as in a URL. Avro has none: it would depend on the schema."""
+    formats = skeleton()["x-formats"]
+    return {name: each["example"] for name, each in formats.items() if "example" in each}
+
+
+def problem_codes() -> dict[int, list[str]]:
+    """Status -> the codes that its problem documents can have."""
+    responses = skeleton()["components"]["responses"]
+    return {int(status): each["x-codes"] for status, each in responses.items() if "x-codes" in each}
