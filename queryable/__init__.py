@@ -1,16 +1,16 @@
-"""Query Kafka topics over HTTP: `Client` for threads, `AsyncClient` for asyncio.
+"""The client of Queryable Topics: `Client` for threads, `AsyncClient` for asyncio.
 
     from queryable import Client
 
     with Client("http://127.0.0.1:8080") as client:
         client.get("latest-departure", "N14228").value
 
-Importing this imports neither Spark nor Flask nor RocksDB.
+It imports neither Spark, Flask nor RocksDB. `__version__` is that of the installed package.
 """
 
 from typing import TYPE_CHECKING, Any
 
-from queryable.core.answers import (
+from queryable.client.protocol.answers import (
     Answer,
     Appended,
     Change,
@@ -22,8 +22,8 @@ from queryable.core.answers import (
     Version,
     Window,
 )
-from queryable.core.calls import DELETE
-from queryable.core.errors import (
+from queryable.client.protocol.calls import DELETE
+from queryable.client.protocol.errors import (
     BadRequest,
     BadUse,
     NoAnswer,
@@ -34,13 +34,15 @@ from queryable.core.errors import (
     Unavailable,
     Unconfirmed,
 )
-from queryable.core.formats import Raw
-from queryable.core.parts import ALL_KEYS
-from queryable.core.views import View
-from queryable.sync import Client, Rows
+from queryable.client.protocol.formats import Raw
+from queryable.client.protocol.rows import ALL_KEYS
+from queryable.client.protocol.views import View
+from queryable.client.sync_client import Client, Rows
 
 if TYPE_CHECKING:
-    from queryable.asynchronous import AsyncClient, AsyncRows
+    from queryable.client.async_client import AsyncClient, AsyncRows
+
+    __version__: str
 
 __all__ = [
     "ALL_KEYS",
@@ -73,10 +75,23 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """What needs aiohttp, when it is asked for: importing that takes longer than all else."""
-    if name in ("AsyncClient", "AsyncRows"):
-        from queryable import asynchronous
+# a traceback names the public path: queryable.NotFound
+for _public in list(globals().values()):
+    if isinstance(_public, type) and issubclass(_public, QueryableError):
+        _public.__module__ = __name__
 
-        return getattr(asynchronous, name)
+
+def __getattr__(name: str) -> Any:
+    """What is slow to import, on first access: AsyncClient needs aiohttp."""
+    if name in ("AsyncClient", "AsyncRows"):
+        from queryable.client import async_client
+
+        return getattr(async_client, name)
+    if name == "__version__":
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return version("queryable-topics")
+        except PackageNotFoundError:  # imported from source that is not installed
+            return "0+unknown"
     raise AttributeError(f"module 'queryable' has no attribute {name!r}")

@@ -1,6 +1,6 @@
-"""`python -m queryable`: the console."""
+"""`python -m queryable`: the command-line tool."""
 
-from queryable.console.app import main
+from queryable.cli.app import main
 
 if __name__ == "__main__":
     main()

@@ -13,7 +13,7 @@ from backend.settings import Settings
 from local.settings import StackSettings
 from model.formats.codecs import VALUE_CODECS
 from model.partitioner import PARTITIONERS
-from queryable.console.app import app
+from queryable.cli.app import app
 from tests.docs.examples import ALL_PAGES, BLOCK, ROOT, examples_of
 
 README = (ROOT / "README.md").read_text()
@@ -113,7 +113,7 @@ def test_what_looks_like_an_example_is_one_that_is_run(page: Path) -> None:
         assert example.shown, f"{example.command}: its answer is not shown"
 
 
-# What starts the stack, and what looks at brokers: run where these are (tests/queryable/console,
+# What starts the stack, and what looks at brokers: run where these are (tests/queryable/cli,
 # tests/streams), not against the deployment of the examples.
 ELSEWHERE = {"up", "down", "demo", "bench", "adopt", "check"}
 

@@ -1,6 +1,5 @@
-"""Deployments for the client, as tests/system has them."""
+"""Deployments for the client and the CLI, started as for tests/system."""
 
-from tests.queryable.deployed import deployed
 from tests.system.conftest import (
     deploy,
     module_deploy,
@@ -8,4 +7,4 @@ from tests.system.conftest import (
     writer,
 )
 
-__all__ = ["deploy", "deployed", "module_deploy", "pytest_runtest_makereport", "writer"]
+__all__ = ["deploy", "module_deploy", "pytest_runtest_makereport", "writer"]

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from local.broker import Broker
 from model.views import View
 from model.views_file import parse_views
-from queryable.console.app import app
+from queryable.cli.app import app
 from tests.client import Client
 from tests.conftest import MakeTopic
 from tests.streams.application import Application
@@ -154,7 +154,7 @@ def test_the_console_proposes_what_is_served(odd: Odd) -> None:
     for inner in ("lives-subscription-store", "seen-left-shared", "met-outer-shared"):
         assert f"# odd-{inner}" in odd.adopted
     for inner in ("lives-subscription-store", "seen-left-shared-join-store"):
-        assert f"odd-{inner}-changelog: not served" in odd.adopted
+        assert f"odd-{inner}-changelog: not proposed" in odd.adopted
     per_task = odd.views["per-task"]
     assert (per_task.partitioner, per_task.same_key) == ("none", "partial")
     assert odd.views["sliding"].window_size == 3 * MINUTE
@@ -163,7 +163,7 @@ def test_the_console_proposes_what_is_served(odd: Odd) -> None:
     assert {odd.views[store].retention for store in WINDOWED} == {None}
     assert odd.views["rates"].value == "bytes"
     assert "Serdes.Float" in odd.adopted
-    assert "# Not seen" in odd.adopted
+    assert "# Stores without a changelog are not listed" in odd.adopted
 
 
 def test_check_finds_nothing_wrong_but_warns_of_partial_results(

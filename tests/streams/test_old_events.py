@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from local.broker import Broker, quiet_admin
 from local.topics import Topic, create_topics
 from local.waiting import wait_until
-from queryable.console.app import app
+from queryable.cli.app import app
 from tests.streams.application import Application
 from tests.streams.questions import Question
 

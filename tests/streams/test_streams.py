@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from local.broker import Broker
 from model.views import View
 from model.views_file import parse_views
-from queryable.console.app import app
+from queryable.cli.app import app
 from tests.client import Client
 from tests.conftest import MakeTopic
 from tests.streams.application import NAME, SOURCE, Application

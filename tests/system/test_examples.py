@@ -28,7 +28,7 @@ from typer.testing import CliRunner
 from local.broker import Broker
 from local.terminal import run_in_terminal
 from queryable import Client
-from queryable.console.app import app
+from queryable.cli.app import app
 from tests.docs.examples import ALL_PAGES, PAGES, ROOT, Example, examples_of, session_of
 from tests.proxy.nginx import Nginx
 from tests.system.backends import settle
@@ -46,11 +46,11 @@ VOLATILE = re.compile(
     r"|(?<=^lag: )\w+|(?<=^staleness: )\w+"
     r"|(?<=^topology-epoch: )[0-9]+-[0-9]+"
     r"|(?<=^served-by: )b[0-9](?:; active, b[0-9])*"
-    # of the console
+    # of the command-line tool
     r"|^[0-9-]{10}T[0-9:.]+Z(?= value )"
-    r"|(?<= at )[0-9]+(?=, )|(?<=, )(?:unknown|[0-9]+ records behind)(?=, from )"
+    r"|(?<=, position )[0-9]+(?=, )|(?<=, lag )(?:unknown|[0-9]+)(?=, from )"
     r"|(?<=, from )b[0-9]"
-    r"|(?<=, )(?:an unknown number of|[0-9,]+) records and [0-9,]+ ms(?= behind)",
+    r"|(?<=, lag )(?:unknown|[0-9,]+), staleness [0-9,]+(?= ms)",
     re.M,
 )
 

@@ -1,0 +1,1 @@
+"""`queryable adopt`: propose views for the stores of a Kafka Streams application."""

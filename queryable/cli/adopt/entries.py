@@ -1,0 +1,95 @@
+"""An entry of views.toml for a changelog, from what was inferred and answered."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+
+from model.views import NEWEST, PARTIAL
+from queryable.cli.adopt.prompts import NO_VALUE, Ask
+from queryable.cli.inspection.deleted_records import DeletedRecords
+from queryable.cli.inspection.duplicate_keys import find_duplicate_keys
+from queryable.cli.inspection.inference import Confidence, Inference
+from queryable.cli.inspection.internal_stores import internal_store
+from queryable.cli.inspection.samples import SampledRecord
+from queryable.cli.inspection.view_fields import infer_view
+
+_DEFAULTS = {"store": "key-value", "partitioner": "murmur2"}
+_BARE_TOML_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_CONFIDENCE_TEXT = {Confidence.GUESS: "a guess", Confidence.LIKELY: "likely"}
+
+
+def view_entry(
+    store: str,
+    topic: str,
+    partitions: int,
+    config: Mapping[str, str],
+    records: Sequence[SampledRecord],
+    ask: Ask,
+    deleted: DeletedRecords | None = None,
+) -> str:
+    """TOML; only a comment if the changelog cannot be a view."""
+    if kind := internal_store(store, records):
+        return f"# {topic}: not proposed, it has {kind}\n"
+    if deleted is not None and deleted.is_topic_empty:
+        return f"# {topic}: not proposed, {deleted.text}; the kind of store is unknown\n"
+    fields = _inferred_fields(topic, partitions, config, records, ask)
+    lines = [
+        f"# {partitions} partitions, cleanup.policy {config.get('cleanup.policy', 'unknown')}, "
+        f"{len(records)} records sampled",
+        *([f"# wrong: {deleted.text}"] if deleted is not None else []),
+        f"[views.{_toml_key(store)}]",
+        f"topic = {json.dumps(topic)}",
+    ]
+    for field, inferred in fields.items():
+        lines.extend(_field_lines(topic, field, inferred, ask))
+    return "\n".join(lines) + "\n"
+
+
+def _inferred_fields(
+    topic: str,
+    partitions: int,
+    config: Mapping[str, str],
+    records: Sequence[SampledRecord],
+    ask: Ask,
+) -> dict[str, Inference]:
+    fields = infer_view(partitions, config, records)
+    store = fields["store"]
+    if store.confidence is Confidence.GUESS and (answer := ask(topic, "store", store)):
+        # the store decides which part of a record key is the key
+        given = Inference(answer, Confidence.CERTAIN, "as answered")
+        fields = infer_view(partitions, config, records, given)
+    keyed = [record for record in records if record.key is not None]
+    if duplicates := find_duplicate_keys(fields["store"].value or "", keyed):
+        fields["same_key"] = Inference(
+            PARTIAL,
+            Confidence.LIKELY,
+            f"{duplicates}: each task has a result of its own, and a read of such a key is 503 "
+            f'ambiguous-key; "{NEWEST}" if such keys have moved',
+        )
+    return fields
+
+
+def _field_lines(topic: str, field: str, inferred: Inference, ask: Ask) -> list[str]:
+    is_certain = inferred.confidence is Confidence.CERTAIN
+    answer = None if is_certain or field == "store" else ask(topic, field, inferred)
+    if answer is not None:
+        inferred = Inference(None if answer == NO_VALUE else answer, Confidence.CERTAIN)
+    value, is_marked = inferred.value, inferred.confidence is not Confidence.CERTAIN
+    if value == "avro":
+        # it needs a table [schemas], whose content only people know
+        return [
+            f'{field} = "bytes"  # TODO? {inferred.reason}: {field} = "avro", '
+            f'{field}_schema = "confluent", and a table [schemas]'
+        ]
+    if value is None:
+        return [f"# TODO? {field}: {inferred.reason}"] if is_marked else []
+    line = f"{field} = {json.dumps(value)}"
+    if is_marked:
+        return [f"{line}  # TODO? {_CONFIDENCE_TEXT[inferred.confidence]}: {inferred.reason}"]
+    return [] if _DEFAULTS.get(field) == value else [line]
+
+
+def _toml_key(name: str) -> str:
+    return name if _BARE_TOML_KEY.fullmatch(name) else json.dumps(name)

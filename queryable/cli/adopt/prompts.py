@@ -1,0 +1,59 @@
+"""Questions to the person at the terminal about fields that could not be inferred."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from model.formats.codecs import KEY_CODECS, VALUE_CODECS
+from model.kinds.registry import KINDS
+from model.partitioner import PARTITIONERS
+from model.times import parse_duration
+from model.views import ANY_PARTITION, NEWEST, PARTIAL
+from queryable.cli.exit_codes import print_stderr
+from queryable.cli.inspection.inference import Inference
+
+Ask = Callable[[str, str, Inference], str | None]
+"""(topic, field, inferred) -> the answer; None: keep the inferred value, and mark it."""
+
+NO_VALUE = "-"
+"""The answer that leaves an optional field out."""
+
+_CHOICES: Mapping[str, Sequence[str]] = {
+    "key": tuple(KEY_CODECS),
+    "value": tuple(VALUE_CODECS),
+    "store": tuple(KINDS),
+    "partitioner": (*PARTITIONERS, ANY_PARTITION),
+    "same_key": (PARTIAL, NEWEST),
+}
+
+
+def no_answer(topic: str, field: str, inferred: Inference) -> None:
+    """Asks nothing."""
+
+
+def ask_on_terminal(topic: str, field: str, inferred: Inference) -> str:
+    """Asks until the answer is valid; an empty answer accepts the inferred value."""
+    choices = _CHOICES.get(field, ("a duration such as 10m", f"{NO_VALUE} for none"))
+    print_stderr(f"{topic}: {field}? {inferred.reason} ({', '.join(choices)})")
+    default = inferred.value or NO_VALUE
+    while True:
+        # not typer's prompt: it writes to stdout, which has the results
+        print(f"{field} [{default}]: ", end="", file=sys.stderr, flush=True)
+        answer = sys.stdin.readline().strip() or default
+        if not (error := _error(field, answer)):
+            return answer
+        print_stderr(error)
+
+
+def _error(field: str, answer: str) -> str:
+    if field in _CHOICES:
+        choices = _CHOICES[field]
+        return "" if answer in choices else f"Unknown {field} {answer!r}. Use {', '.join(choices)}."
+    if answer == NO_VALUE:
+        return ""
+    try:
+        parse_duration(answer)
+    except ValueError as error:
+        return str(error)
+    return ""

@@ -1,0 +1,1 @@
+"""`queryable check`: check settings, views file, broker, topics and machine."""

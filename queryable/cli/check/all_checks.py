@@ -1,0 +1,34 @@
+"""All checks, in the order of the output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from queryable.cli.check.deployment import check_deployment
+from queryable.cli.check.findings import Finding
+from queryable.cli.check.machine import (
+    check_data_folder,
+    check_nginx,
+    check_port,
+    read_settings,
+)
+
+
+def check_all(
+    environment: Mapping[str, str],
+    overrides: Mapping[str, Any],
+    sample_size: int,
+    timeout: float,
+) -> Iterator[Finding]:
+    """`overrides`: settings that replace those of the environment, unless they are None.
+    `sample_size`: records per topic. `timeout`: seconds for a request to the broker."""
+    settings, findings = read_settings(environment)
+    settings = settings.model_copy(
+        update={name: value for name, value in overrides.items() if value is not None}
+    )
+    yield from findings
+    yield from check_deployment(settings.views, settings.bootstrap_servers, sample_size, timeout)
+    yield from check_data_folder(settings.data_dir, settings.application_id)
+    yield check_port(settings)
+    yield check_nginx()

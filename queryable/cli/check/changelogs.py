@@ -1,0 +1,67 @@
+"""Checks of views whose topic is a changelog. Without I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from model.views import CHANGELOG, NEWEST, View
+from queryable.cli.check.findings import Finding, warning, wrong
+from queryable.cli.inspection.deleted_records import broker_retention, find_deleted_records
+from queryable.cli.inspection.duplicate_keys import find_duplicate_keys
+from queryable.cli.inspection.inference import Confidence
+from queryable.cli.inspection.internal_stores import internal_store
+from queryable.cli.inspection.samples import TopicSample
+from queryable.cli.inspection.stores import infer_store
+
+
+def check_changelog(
+    view: View, config: Mapping[str, str], sample: TopicSample
+) -> Iterator[Finding]:
+    """An internal store, another kind of store, keys in several partitions."""
+    if not view.topic.endswith(CHANGELOG) or view.is_custom:
+        return
+    about = f"view {view.name}"
+    if kind := internal_store(view.topic, sample.records):
+        yield wrong(
+            about,
+            f"topic {view.topic} has {kind}",
+            "serve another store of the application (docs/kafka-streams.md)",
+        )
+        return
+    keyed = [record for record in sample.records if record.key is not None]
+    store = infer_store(config, keyed)
+    if keyed and store.confidence is Confidence.CERTAIN and store.value != view.store:
+        yield wrong(
+            about,
+            f"topic {view.topic} is the changelog of a {store.value} store: {store.reason}",
+            f'set store = "{store.value}" in [views.{view.name}]',
+        )
+    duplicates = find_duplicate_keys(view.store, keyed)
+    if duplicates is not None and view.same_key is None:
+        yield warning(
+            about,
+            f"{duplicates}: each may be the result of one task, so reads are 503 ambiguous-key",
+            f"read with partials=all; or, if such keys have moved, set same_key = "
+            f'"{NEWEST}" in [views.{view.name}]',
+        )
+
+
+def check_deleted_records(
+    view: View, config: Mapping[str, str], sample: TopicSample, now: int
+) -> Iterator[Finding]:
+    """Whether the broker deletes what the store keeps. `now`: ms since 1970."""
+    is_changelog = view.topic.endswith(CHANGELOG)
+    if view.is_custom or (view.retention is None and not is_changelog):
+        return
+    if broker_retention(config) is None and view.store != "versioned":
+        return
+    deleted = find_deleted_records(config, sample, view.retention, now)
+    if deleted is None:
+        return
+    finding = wrong if deleted.empty and is_changelog else warning
+    yield finding(
+        f"view {view.name}",
+        deleted.text,
+        f"give topic {view.topic} a retention.ms that includes the oldest event (-1: no limit); "
+        "deleted records return only when they are written again",
+    )

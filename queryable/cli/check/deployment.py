@@ -1,0 +1,92 @@
+"""Checks the views file, the broker, and the topic of each view."""
+
+from __future__ import annotations
+
+import difflib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from backend.settings import read_views
+from model.kafka_config import for_kafka_python, for_librdkafka
+from model.problems import ConfigurationError
+from model.views import Deployment, View
+from queryable.cli.check.changelogs import check_changelog, check_deleted_records
+from queryable.cli.check.findings import Finding, ok, wrong
+from queryable.cli.check.topics import check_records, check_retention, check_shared_topics
+from queryable.cli.inspection.broker import Broker
+from queryable.cli.inspection.samples import TopicSample
+from queryable.client.protocol.errors import NoAnswer
+
+
+def check_deployment(
+    views: Path, servers: str, sample_size: int, timeout: float
+) -> Iterator[Finding]:
+    """What cannot be checked is left out; the finding about its cause is there."""
+    deployment = None
+    try:
+        deployment = read_views(views)
+        for_kafka_python(deployment.kafka)
+    except ConfigurationError as error:
+        yield wrong("views", str(error), "correct the file (README, Add a view)")
+    else:
+        yield ok("views", f"{views} declares {len(deployment.views)} views")
+        yield from check_shared_topics(deployment.views)
+    kafka = for_librdkafka(deployment.kafka) if deployment else {}
+    try:
+        broker = Broker(servers, kafka, timeout)
+        topics = broker.topics()
+    except NoAnswer as error:
+        yield wrong(
+            "broker",
+            error.detail,
+            "start Kafka, or set QUERYABLE_BOOTSTRAP_SERVERS; set SASL and TLS in [kafka] of "
+            f"{views}",
+        )
+        return
+    yield ok("broker", f"{servers} answers and has {len(topics)} topics")
+    if deployment is not None:
+        yield from _check_views(deployment, broker, topics, sample_size, timeout)
+
+
+def _check_views(
+    deployment: Deployment,
+    broker: Broker,
+    topics: dict[str, int],
+    sample_size: int,
+    timeout: float,
+) -> Iterator[Finding]:
+    wanted = {view.topic for view in deployment.views}
+    try:
+        configs = broker.configs(sorted(wanted & topics.keys()))
+    except NoAnswer as error:
+        yield wrong("broker", error.detail, "let this user describe the topics' configuration")
+        return
+    samples: dict[str, TopicSample] = {}
+    for view in deployment.views:
+        if view.topic not in topics:
+            yield _missing_topic(view, topics)
+            continue
+        partitions, config = topics[view.topic], configs[view.topic]
+        yield check_retention(view, config)
+        try:
+            if view.topic not in samples:
+                samples[view.topic] = broker.sample(view.topic, partitions, sample_size, timeout)
+        except NoAnswer as error:
+            yield wrong(f"view {view.name}", error.detail, "let this user read the topic")
+            continue
+        sample = samples[view.topic]
+        now = time.time_ns() // 1_000_000
+        yield from check_deleted_records(view, config, sample, now)
+        yield from check_changelog(view, config, sample)
+        yield from check_records(view, partitions, sample.records)
+
+
+def _missing_topic(view: View, topics: dict[str, int]) -> Finding:
+    similar = difflib.get_close_matches(view.topic, topics, 1, 0.7)
+    hint = f"; did you mean {similar[0]}?" if similar else ""
+    return wrong(
+        f"view {view.name}",
+        f"topic {view.topic} does not exist{hint}",
+        f"create the topic, or set topic in [views.{view.name}]",
+    )

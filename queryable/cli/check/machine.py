@@ -1,0 +1,132 @@
+"""Checks what an instance needs on this machine: settings, data folder, disk, port, nginx.
+
+Nothing is changed: no file is created to test whether the folder is writable.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import urllib3
+from pydantic import ValidationError
+
+from backend.settings import Settings, problems_of
+from backend.settings import check_port as ensure_port_is_free
+from backend.storage.ownership import FolderRefused, look
+from backend.storage.recognition import is_store
+from model.problems import ConfigurationError
+from queryable.cli.check.findings import Finding, ok, warning, wrong
+
+_PREFIX = "QUERYABLE_"
+_GB = 1e9
+_LOW_SPACE, _NO_SPACE = 5 * _GB, 0.1 * _GB
+_TIMEOUT = 2.0  # s
+
+
+def read_settings(environment: Mapping[str, str]) -> tuple[Settings, list[Finding]]:
+    """The settings, with the defaults in place of invalid ones."""
+    findings = list(_check_names(environment))
+    try:
+        settings = Settings()
+    except ValidationError as error:
+        findings.append(
+            wrong("settings", problems_of(error), "correct these environment variables")
+        )
+        names = {str(name) for each in error.errors() for name in each["loc"]}
+        return Settings(**{name: Settings.model_fields[name].default for name in names}), findings
+    if not findings:
+        count = sum(name.startswith(_PREFIX) for name in environment)
+        findings.append(ok("settings", f"{count} environment variables {_PREFIX}…"))
+    return settings, findings
+
+
+def _check_names(environment: Mapping[str, str]) -> Iterator[Finding]:
+    known = [name.upper() for name in Settings.model_fields]
+    for name in sorted(environment):
+        short = name.removeprefix(_PREFIX)
+        if short == name or short in known:
+            continue
+        if similar := difflib.get_close_matches(short, known, 1, 0.85):
+            yield warning(
+                "settings", f"unknown setting {name}", f"did you mean {_PREFIX}{similar[0]}?"
+            )
+
+
+def check_data_folder(path: Path, application: str) -> Iterator[Finding]:
+    """Whether the application can keep its stores there, and how much space is left."""
+    about = f"data folder {path}"
+    existing = path.absolute()
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    if not existing.is_dir():
+        yield wrong(about, f"{existing} is not a folder", "set QUERYABLE_DATA_DIR to a folder")
+        return
+    if not os.access(existing, os.W_OK | os.X_OK):
+        yield wrong(
+            about, f"{existing} is not writable for this user",
+            "change its owner, or set QUERYABLE_DATA_DIR to another folder",
+        )  # fmt: skip
+        return
+    if not path.exists():
+        yield ok(about, f"can be created in {existing}")
+    else:
+        try:
+            look(path, application, is_store)
+        except FolderRefused as refusal:
+            yield wrong(about, refusal.says, refusal.do)
+            return
+        except OSError as error:
+            do = "change its owner, or set QUERYABLE_DATA_DIR to another folder"
+            yield wrong(about, f"not readable: {error.strerror}", do)
+            return
+        yield ok(about, "writable")
+    free = shutil.disk_usage(existing).free
+    text = f"{free / _GB:,.1f} GB are free"
+    if free >= _LOW_SPACE:
+        yield ok(about, text)
+        return
+    finding = wrong if free < _NO_SPACE else warning
+    do = "free some space, or set QUERYABLE_DATA_DIR to a folder on a larger disk"
+    yield finding(about, text, do)
+
+
+def check_port(settings: Settings) -> Finding:
+    """Whether an instance can listen, or already listens."""
+    about = f"port {settings.port}"
+    try:
+        ensure_port_is_free(settings)
+    except ConfigurationError as error:
+        if instance := _instance_at(settings):
+            return ok(about, f"instance {instance} listens there")
+        do = "stop the process that listens there, or set QUERYABLE_HOST and QUERYABLE_PORT"
+        return wrong(about, str(error).partition(": ")[2].partition(". ")[0], do)
+    return ok(about, f"free on {settings.host}")
+
+
+def _instance_at(settings: Settings) -> str | None:
+    """The id of the instance that listens there; None: another program, or none."""
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    try:
+        with urllib3.PoolManager(timeout=_TIMEOUT, retries=False) as pool:
+            response = pool.request("GET", f"http://{host}:{settings.port}/instance")
+            return str(json.loads(response.data)["id"])
+    except (urllib3.exceptions.HTTPError, OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def check_nginx() -> Finding:
+    """Whether the proxy can be started on this machine."""
+    path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
+    for name in ("nginx", "openresty"):
+        if program := shutil.which(name, path=path):
+            return ok("nginx", program)
+    return warning(
+        "nginx",
+        "neither nginx nor openresty is on this machine",
+        "install it on the machine of the proxy (proxy/README.md)",
+    )

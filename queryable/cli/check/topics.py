@@ -1,0 +1,176 @@
+"""Checks whether views fit their topics, from configuration and sampled records. Without I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from model.formats.avro.codecs import CONFLUENT
+from model.formats.codecs import Codec
+from model.views import ANY_PARTITION, CHANGELOG, View
+from queryable.cli.check.findings import Finding, ok, warning, wrong
+from queryable.cli.inspection.deleted_records import broker_retention
+from queryable.cli.inspection.durations import duration_text
+from queryable.cli.inspection.inference import Confidence
+from queryable.cli.inspection.partitioners import count_matches, infer_partitioner
+from queryable.cli.inspection.samples import SampledRecord
+
+
+def check_retention(view: View, config: Mapping[str, str]) -> Finding:
+    """Whether the topic still has what the view keeps, so that the view can be rebuilt."""
+    about = f"view {view.name}"
+    policy = config.get("cleanup.policy", "delete")
+    retention = broker_retention(config)
+    if retention is None:
+        return ok(about, f"topic {view.topic} has cleanup.policy {policy} and keeps each key")
+    text = f"topic {view.topic} ({policy}) deletes records after {duration_text(retention)}"
+    if view.retention is None:
+        return warning(
+            about,
+            f"{text}, the view never: after a rebuild the view has fewer entries",
+            f"set retention in [views.{view.name}] to that of the store, which is in the "
+            "application's code, not in the topic"
+            if view.topic.endswith(CHANGELOG)
+            else f'set retention = "{duration_text(retention)}" in [views.{view.name}], or the '
+            "topic's cleanup.policy=compact",
+        )
+    if view.retention > retention:
+        return warning(
+            about,
+            f"{text}, the view after {duration_text(view.retention)}: after a rebuild the view has "
+            "fewer entries",
+            f"set the topic's retention.ms to {view.retention} or more",
+        )
+    return ok(about, f"{text}, the view after {duration_text(view.retention)}")
+
+
+def check_records(
+    view: View, partitions: int, sample: Sequence[SampledRecord]
+) -> Iterator[Finding]:
+    """The keys, formats and partitions of the records."""
+    about = f"view {view.name}"
+    if not sample:
+        yield ok(about, f"topic {view.topic} has no records yet: formats cannot be checked")
+        return
+    keyed = [record for record in sample if record.key is not None]
+    if without_key := len(sample) - len(keyed):
+        yield wrong(
+            about,
+            f"{without_key} of {len(sample)} records of topic {view.topic} have no key: they "
+            "become dead letters",
+            "let the producers set a key, or derive a keyed topic (docs/spark.md)",
+        )
+    if not keyed:
+        return
+    bare_keys = []
+    invalid = 0
+    for record in keyed:
+        assert record.key is not None
+        try:
+            view.layout.stored_key(record.key, record.timestamp)
+            key = view.layout.bare_key(record.key)
+            _validate(view.key_codec, view.key_schema, key)
+        except ValueError:
+            invalid += 1
+        else:
+            bare_keys.append((record.partition, key))
+    yield _format_finding(view, "key", view.key, invalid, len(keyed))
+    values = [record.value for record in keyed if record.value is not None]
+    if values:
+        invalid = sum(not _is_valid_value(view, value) for value in values)
+        yield _format_finding(view, "value", view.value, invalid, len(values))
+    yield check_partitioner(view, partitions, bare_keys)
+
+
+def _validate(codec: Codec, schema: str | None, raw: bytes) -> None:
+    # schemas of a registry are not fetched here
+    if schema != CONFLUENT:
+        codec.check(raw)
+
+
+def _is_valid_value(view: View, value: bytes) -> bool:
+    try:
+        _validate(view.value_codec, view.value_schema, value)
+    except ValueError:
+        return False
+    return True
+
+
+def _format_finding(view: View, what: str, format_: str, invalid: int, total: int) -> Finding:
+    about = f"view {view.name}"
+    if not invalid:
+        return ok(about, f"all {total} {what}s of the sample are {format_}")
+    is_key = what == "key"
+    return wrong(
+        about,
+        f'{invalid} of {total} {what}s of topic {view.topic} do not fit {what} = "{format_}"'
+        f"{f' in a {view.store} store' if is_key else ''}: they become dead letters",
+        f"set {what}{' and store' if is_key else ''} in [views.{view.name}] to what the producers "
+        "write",
+    )
+
+
+def check_partitioner(
+    view: View, partitions: int, bare_keys: Sequence[tuple[int, bytes]]
+) -> Finding:
+    """Whether each (partition, bare key) is in the partition of the view's partitioner."""
+    about = f"view {view.name}"
+    if partitions <= 1 or not bare_keys:
+        return ok(about, f"partitioner {view.partitioner}: nothing to check")
+    distinct = sorted(set(bare_keys))
+    inferred = infer_partitioner(distinct, partitions)
+    is_changelog = view.topic.endswith(CHANGELOG)
+    if view.partitioner == ANY_PARTITION:
+        is_certain = inferred.confidence is Confidence.CERTAIN
+        if inferred.value == ANY_PARTITION or not is_certain:
+            return ok(about, "partitioner none: reads ask all partitions")
+        return warning(
+            about,
+            f"each read asks all {partitions} partitions, but {inferred.reason}",
+            f'set partitioner = "{inferred.value}" in [views.{view.name}], if all producers '
+            f"{'of the input ' if is_changelog else ''}use it",
+        )
+    matches = count_matches(distinct, partitions)[view.partitioner]
+    if matches == len(distinct):
+        return ok(about, f"{matches} keys are in the partition of {view.partitioner}")
+    if inferred.value == view.partitioner:
+        return _misplaced_empty_key(view)
+    do = f'set partitioner = "{inferred.value}" in [views.{view.name}]'
+    if is_changelog:
+        # only the application writes it: a record is in the partition of its task
+        do += ": a changelog has the partitions of the application's input"
+    else:
+        do += f", or let the producers use {view.partitioner}"
+    return wrong(
+        about,
+        f"{len(distinct) - matches} of {len(distinct)} keys are not in the partition of "
+        f"{view.partitioner}; {inferred.reason}",
+        do,
+    )
+
+
+def _misplaced_empty_key(view: View) -> Finding:
+    set_none = f'set partitioner = "none" in [views.{view.name}]'
+    return wrong(
+        f"view {view.name}",
+        f"the empty key is not in the partition of {view.partitioner}: librdkafka's default "
+        "partitioner puts it into any partition",
+        set_none
+        if view.topic.endswith(CHANGELOG)
+        else f"let the producers not use the empty key, or {set_none}",
+    )
+
+
+def check_shared_topics(views: Sequence[View]) -> Iterator[Finding]:
+    """Whether all views of one topic have the same partitioner: only the producers decide it."""
+    by_topic: dict[str, list[View]] = {}
+    for view in views:
+        by_topic.setdefault(view.topic, []).append(view)
+    for topic, of_topic in by_topic.items():
+        partitioners = {v.partitioner for v in of_topic if v.partitioner != ANY_PARTITION}
+        if len(partitioners) > 1:
+            listed = ", ".join(f"{view.name} {view.partitioner}" for view in of_topic)
+            yield wrong(
+                f"topic {topic}",
+                f"its views have different partitioners: {listed}",
+                "set the partitioner of the topic's producers in all of them",
+            )

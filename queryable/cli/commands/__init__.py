@@ -1,0 +1,1 @@
+"""The commands of `queryable`, one module per command or family of commands."""

@@ -1,0 +1,82 @@
+"""`queryable append`: append a record to a view's topic."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from queryable import DELETE, Unconfirmed, View
+from queryable.cli.config import Connection
+from queryable.cli.exit_codes import UNAVAILABLE, print_stderr, reports_errors
+from queryable.cli.options import AsJson, RawKey, Timeout, Url, ViewName
+from queryable.cli.output import is_for_terminal, write_line
+from queryable.cli.values import parse_key, parse_value
+from queryable.client.protocol.errors import BadUse
+
+
+@reports_errors
+def append(
+    view: ViewName,
+    key: Annotated[str, typer.Argument(metavar="KEY")],
+    value: Annotated[str | None, typer.Argument(metavar="VALUE")] = None,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete the key.")] = False,
+    value_file: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Read the value from FILE, or from stdin (-)."),
+    ] = None,
+    raw: RawKey = False,
+    url: Url = None,
+    timeout: Timeout = None,
+    as_json: AsJson = False,
+) -> None:
+    """Append a record to a view's topic, or delete a key.
+
+    The view must be declared with append = "on". VALUE is written in the view's format: text, a
+    number, JSON. The value in a FILE includes the final newline if the format is string or bytes.
+
+    Exits with 3 if the record was not confirmed: it may have been written.
+
+    \b
+    Examples:
+      queryable append notes N102UW '{"note": "checked"}'
+      queryable append notes N102UW --value-file note.json
+      queryable append notes N102UW --delete
+      queryable append notes N102UW -- -5
+    """
+    if (value is not None) + delete + (value_file is not None) != 1:
+        raise BadUse("Give exactly one of VALUE, --delete and --value-file.")
+    with Connection(url, timeout).client() as client:
+        about = client.view(view)
+        record = DELETE if delete else _value(value, value_file, about)
+        try:
+            appended = client.append(view, parse_key(key, about, raw), record)
+        except Unconfirmed as error:
+            print_stderr(
+                f"queryable: not confirmed: the record may be in topic {about.topic}. Read the key "
+                f"with `queryable get {view} …` before you append the record again.\n{error}"
+            )
+            raise SystemExit(UNAVAILABLE) from None
+    if is_for_terminal(as_json):
+        print(f"partition {appended.partition}, offset {appended.offset}")
+    else:
+        write_line(appended._asdict())
+
+
+def _value(text: str | None, file: str | None, view: View) -> Any:
+    """BadUse."""
+    if text is None:
+        text = _read(file or "-")
+        if view.value.name not in ("string", "bytes"):
+            text = text.strip()
+    return parse_value(text, view.value)
+
+
+def _read(file: str) -> str:
+    try:
+        content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise BadUse(f"Cannot read {file}: {error.strerror}.") from None
+    return content.decode("utf-8", "surrogateescape")

@@ -1,0 +1,60 @@
+"""`queryable check`: check a set-up."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from queryable.cli.check.findings import has_errors
+from queryable.cli.exit_codes import NOT_FOUND, reports_errors
+from queryable.cli.optional_dependencies import server_extra
+from queryable.cli.options import BROKER_TIMEOUT, AsJson, SampleSize, Servers, Timeout
+from queryable.cli.output import is_for_terminal, write_line
+
+
+@reports_errors
+def check(
+    views: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="The views file. [default: QUERYABLE_VIEWS, else views.toml]"
+        ),
+    ] = None,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="The data folder. [default: QUERYABLE_DATA_DIR, else data]"
+        ),
+    ] = None,
+    bootstrap_servers: Servers = None,
+    records: SampleSize = 500,
+    timeout: Timeout = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check settings, views file, broker, topics and machine.
+
+    Prints one line per finding: ok, warning or wrong, with what to do. The environment is read as
+    a backend reads it. Nothing is changed. Exits with 1 if a finding is wrong.
+
+    \b
+    Examples:
+      queryable check
+      queryable check --views views.toml --bootstrap-servers broker:9092
+      queryable check --json | grep -v '"ok"'
+    """
+    with server_extra("check"):
+        from queryable.cli.check.all_checks import check_all
+    overrides = {"views": views, "data_dir": data_dir, "bootstrap_servers": bootstrap_servers}
+    for_terminal = is_for_terminal(as_json)
+    findings = []
+    for finding in check_all(os.environ, overrides, records, timeout or BROKER_TIMEOUT):
+        findings.append(finding)
+        if for_terminal:
+            print(finding.line(), flush=True)
+        else:
+            write_line(finding.row())
+    if has_errors(findings):
+        raise SystemExit(NOT_FOUND)

@@ -1,0 +1,42 @@
+"""`queryable count`: the number of entries of a view."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from queryable.cli.config import Connection
+from queryable.cli.exit_codes import print_stderr, reports_errors
+from queryable.cli.options import AsJson, StaleOption, Timeout, Url, ViewName
+from queryable.cli.output import is_for_terminal, write_line
+
+
+@reports_errors
+def count(
+    view: ViewName,
+    exact: Annotated[bool, typer.Option("--exact", help="Count every entry.")] = False,
+    stale: StaleOption = None,
+    url: Url = None,
+    timeout: Timeout = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the number of entries of a view.
+
+    The number is an estimate; with --exact, every entry is counted.
+
+    \b
+    Examples:
+      queryable count word-count
+      queryable count latest-departure --exact --timeout 60
+      queryable count word-count --exact | jq .count
+    """
+    mode: Any = stale
+    with Connection(url, timeout).client() as client:
+        result = client.count(view, exact=exact, stale=mode)
+    if not is_for_terminal(as_json):
+        write_line({"count": result.count, "exact": result.is_exact})
+        return
+    print(f"{result.count:,}")
+    if not result.is_exact:
+        print_stderr("estimate; use --exact to count every entry")

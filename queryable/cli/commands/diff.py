@@ -1,0 +1,64 @@
+"""`queryable diff`: compare a view of two deployments."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Annotated
+
+import typer
+
+from queryable.cli.config import Connection
+from queryable.cli.diff.comparison import Comparison, check_comparable
+from queryable.cli.diff.sources import DiffSource
+from queryable.cli.exit_codes import NOT_FOUND, reports_errors
+from queryable.cli.options import AsJson, Timeout
+from queryable.cli.progress import row_progress
+
+
+@reports_errors
+def diff(
+    first_url: Annotated[str, typer.Argument(metavar="URL1")],
+    second_url: Annotated[str, typer.Argument(metavar="URL2")],
+    view: Annotated[str, typer.Argument(metavar="VIEW")],
+    sample: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Entries to sample from each deployment.")
+    ] = 1000,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Compare all entries, not a sample.")
+    ] = False,
+    show: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Differences to print; all are counted.")
+    ] = 20,
+    timeout: Timeout = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare a view of two deployments.
+
+    For a view with windows or sessions, these are compared. Entries that differ are read again
+    from both, because they may have changed meanwhile. Exits with 0 if there is no difference,
+    1 if there are some, 3 if a deployment is not available.
+
+    \b
+    Examples:
+      queryable diff http://old:8080 http://new:8080 orders
+      queryable diff http://old:8080 http://new:8080 orders --sample 20000
+      queryable diff http://old:8080 http://new:8080 visits --all --show 100
+    """
+    connection = Connection(None, timeout)
+    with connection.client(first_url) as one, connection.client(second_url) as other:
+        sources = DiffSource(first_url, one, view), DiffSource(second_url, other, view)
+        check_comparable(*sources)
+        comparison = Comparison(sources, show)
+        with row_progress(False, lambda: None) as on_row:
+            rows_read = itertools.count(1)
+
+            def count_row() -> None:
+                on_row(next(rows_read))
+
+            if everything:
+                comparison.compare_all(count_row)
+            else:
+                comparison.compare_sample(sample, count_row)
+    comparison.print_result(as_json)
+    if comparison.total:
+        raise SystemExit(NOT_FOUND)

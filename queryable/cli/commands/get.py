@@ -1,0 +1,93 @@
+"""`queryable get`: the values of keys."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from queryable import Answer
+from queryable.cli.config import Connection
+from queryable.cli.exit_codes import NOT_FOUND, print_stderr, reports_errors
+from queryable.cli.options import AsJson, RawKey, StaleOption, Timeout, Url, ViewName
+from queryable.cli.output import is_for_terminal, print_table, write_line
+from queryable.cli.values import parse_key, with_iso_times
+from queryable.client.protocol.parameters import Stale
+
+
+@reports_errors
+def get(
+    view: ViewName,
+    keys: Annotated[list[str], typer.Argument(metavar="KEY")],
+    raw: RawKey = False,
+    as_of: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="The value that was valid at this time: ISO 8601 or epoch ms. Versioned views.",
+        ),
+    ] = None,
+    max_lag: Annotated[
+        int | None, typer.Option(metavar="RECORDS", help="Reject answers further behind.")
+    ] = None,
+    max_staleness: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="Reject older answers: 500ms, 5s, 1m."),
+    ] = None,
+    stale: StaleOption = None,
+    url: Url = None,
+    timeout: Timeout = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the value of one or more keys.
+
+    Exits with 1 if a key is not found.
+
+    \b
+    Examples:
+      queryable get latest-departure N14228
+      queryable get word-count lambda the of --json
+      queryable get prices tea --as-of 2013-03-01T00:00:00Z
+    """
+    mode: Stale | None = stale  # type: ignore[assignment]  # the API validates it
+    with Connection(url, timeout).client() as client:
+        about = client.view(view)
+        parsed = [parse_key(key, about, raw) for key in keys]
+        if len(parsed) > 1 and as_of is None and max_lag is None and max_staleness is None:
+            answers = client.get_many(view, parsed, stale=mode)
+        else:
+            answers = [
+                client.get(
+                    view, key, as_of=as_of, stale=mode, max_lag=max_lag,
+                    max_staleness=max_staleness,
+                )
+                for key in parsed
+            ]  # fmt: skip
+    _print(answers, as_json)
+    if not all(answers):
+        missing = ", ".join(key for key, answer in zip(keys, answers, strict=True) if not answer)
+        print_stderr(f"not found: {missing}")
+        raise SystemExit(NOT_FOUND)
+
+
+def _print(answers: list[Answer], as_json: bool) -> None:
+    rows = []
+    for answer in filter(None, answers):
+        row = {"key": answer.key, "value": answer.value}
+        if answer.valid_from is not None:
+            row |= {"valid_from": answer.valid_from, "valid_to": answer.valid_to}
+        rows.append(row)
+    if not is_for_terminal(as_json):
+        for row in rows:
+            write_line(row)
+        return
+    if rows:
+        print_table([with_iso_times(row) for row in rows])
+    if len(answers) == 1:
+        print_stderr(_source_text(answers[0]))
+
+
+def _source_text(answer: Answer) -> str:
+    place = "all partitions" if answer.partition is None else f"partition {answer.partition}"
+    lag = "lag unknown" if answer.lag is None else f"lag {answer.lag}"
+    return f"{place}, position {answer.position}, {lag}, from {', '.join(answer.instances)}"

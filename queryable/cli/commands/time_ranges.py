@@ -1,0 +1,178 @@
+"""`queryable windows`, `sessions` and `versions`: rows with times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from queryable import ALL_KEYS, View
+from queryable.cli.config import Connection
+from queryable.cli.exit_codes import exit_if_empty, reports_errors
+from queryable.cli.options import (
+    AsJson,
+    Limit,
+    Order,
+    StaleOption,
+    Timeout,
+    Url,
+    ViewName,
+    parse_bound,
+)
+from queryable.cli.output import is_for_terminal, sparkline, write_rows
+from queryable.cli.values import parse_key, with_iso_times
+
+_KEY_FROM_HELP = "First key, included."
+_TIME_HELP = "Lower bound, included: ISO 8601 with a time zone, or epoch ms."
+
+Key = Annotated[str | None, typer.Argument(metavar="KEY", help="[default: all keys]")]
+OneKey = Annotated[str, typer.Argument(metavar="KEY")]
+From = Annotated[str | None, typer.Option("--from", metavar="TIME", help=_TIME_HELP)]
+To = Annotated[str | None, typer.Option("--to", metavar="TIME", help="Upper bound, included.")]
+KeyFrom = Annotated[str | None, typer.Option("--key-from", metavar="KEY", help=_KEY_FROM_HELP)]
+KeyTo = Annotated[str | None, typer.Option("--key-to", metavar="KEY", help="Last key, included.")]
+
+
+@reports_errors
+def windows(
+    view: ViewName,
+    key: Key = None,
+    from_: From = None,
+    to: To = None,
+    key_from: KeyFrom = None,
+    key_to: KeyTo = None,
+    order: Order = "asc",
+    limit: Limit = None,
+    stale: StaleOption = None,
+    url: Url = None,
+    timeout: Timeout = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the windows of a key, or of all keys.
+
+    --from and --to bound the start of a window. Exits with 1 if there are none.
+
+    \b
+    Examples:
+      queryable windows bookings anna
+      queryable windows bookings anna --from 2013-01-02T00:00:00Z
+      queryable windows bookings --key-from a --key-to c --limit 100
+    """
+    with Connection(url, timeout).client() as client:
+        about = client.view(view)
+        rows = client.windows(
+            view, **_bounds(about, key, key_from, key_to),
+            **_options(from_, to, order, limit, stale),
+        )  # fmt: skip
+        written = _print(rows, as_json, of_one_key=key is not None, is_descending=order == "desc")
+    exit_if_empty(written, f"no windows found in view {view}")
+
+
+@reports_errors
+def sessions(
+    view: ViewName,
+    key: Key = None,
+    from_: From = None,
+    to: To = None,
+    key_from: KeyFrom = None,
+    key_to: KeyTo = None,
+    order: Order = "asc",
+    limit: Limit = None,
+    stale: StaleOption = None,
+    url: Url = None,
+    timeout: Timeout = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the sessions of a key, or of all keys.
+
+    With --from and --to, print the sessions that overlap this time. Exits with 1 if there are none.
+
+    \b
+    Examples:
+      queryable sessions visits anna
+      queryable sessions visits --from 2013-01-01T00:00:00Z
+    """
+    with Connection(url, timeout).client() as client:
+        about = client.view(view)
+        rows = client.sessions(
+            view, **_bounds(about, key, key_from, key_to),
+            **_options(from_, to, order, limit, stale),
+        )  # fmt: skip
+        written = _print(rows, as_json, of_one_key=key is not None, is_descending=order == "desc")
+    exit_if_empty(written, f"no sessions found in view {view}")
+
+
+@reports_errors
+def versions(
+    view: ViewName,
+    key: OneKey,
+    from_: From = None,
+    to: To = None,
+    order: Order = "asc",
+    limit: Limit = None,
+    stale: StaleOption = None,
+    url: Url = None,
+    timeout: Timeout = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the versions of a key.
+
+    With --from and --to, print the versions that were valid at some time in between. Exits with 1
+    if there are none.
+
+    \b
+    Examples:
+      queryable versions prices tea
+      queryable versions prices tea --from 2013-06-01T00:00:00Z
+    """
+    with Connection(url, timeout).client() as client:
+        about = client.view(view)
+        rows = client.versions(
+            view, parse_key(key, about), **_options(from_, to, order, limit, stale)
+        )
+        written = _print(rows, as_json, of_one_key=True, is_descending=order == "desc")
+    exit_if_empty(written, f"no versions found in view {view}")
+
+
+def _bounds(
+    view: View, key: str | None, key_from: str | None, key_to: str | None
+) -> dict[str, Any]:
+    return {
+        "key": ALL_KEYS if key is None else parse_key(key, view),
+        "key_from": parse_bound(key_from, view),
+        "key_to": parse_bound(key_to, view),
+    }
+
+
+def _options(
+    from_: str | None, to: str | None, order: str, limit: int | None, stale: str | None
+) -> dict[str, Any]:
+    return {"from_": from_, "to": to, "order": order, "limit": limit, "stale": stale}
+
+
+def _print(rows: Iterable[Any], as_json: bool, of_one_key: bool, is_descending: bool) -> int:
+    """Prints the rows and returns their number.
+
+    The numbers of one key are also printed as a sparkline, in the order of time.
+    """
+    if not is_for_terminal(as_json):
+        return write_rows((row._asdict() for row in rows), as_json)
+    numbers: list[float] = []
+    written = write_rows(_collect_numbers(rows, numbers), as_json)
+    if of_one_key and len(numbers) == written > 1:
+        console = Console()
+        ordered = numbers[::-1] if is_descending else numbers
+        console.print(sparkline(ordered, console.width), markup=False, highlight=False)
+    return written
+
+
+def _collect_numbers(rows: Iterable[Any], numbers: list[float]) -> Iterator[dict[str, Any]]:
+    """The rows with times in ISO 8601; numbers among the values are appended to `numbers`."""
+    for row in rows:
+        cells = row._asdict()
+        value = cells["value"]
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            numbers.append(value)
+        yield with_iso_times(cells)

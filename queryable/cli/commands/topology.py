@@ -1,0 +1,162 @@
+"""`queryable topology`: which instance has which partitions."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from queryable import Client, Unavailable
+from queryable.cli.commands.views import pipeline_text
+from queryable.cli.config import Connection
+from queryable.cli.exit_codes import print_stderr, reports_errors
+from queryable.cli.options import AsJson, Timeout, Url
+from queryable.cli.output import is_for_terminal, write_line
+from queryable.cli.topology_document import Document, differences, ranges, replicas_of
+from queryable.cli.values import iso_time
+
+_ROLES = {
+    "topicPartitions": "active",
+    "standbyPartitions": "standby",
+    "warmingPartitions": "warming",
+}
+_MAX_CHANGES = 5
+"""Changes shown above the tables with `--watch`."""
+
+
+@reports_errors
+def topology(
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Update until Ctrl-C, and show what changes.")
+    ] = False,
+    interval: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="Time between updates, with --watch.")
+    ] = 1.0,
+    url: Url = None,
+    timeout: Timeout = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print which instance has which partitions.
+
+    Two tables: the partitions of each instance, and the instances of each partition. As JSON, print
+    the document of GET /processors; with --watch, print it again whenever it changes.
+
+    \b
+    Examples:
+      queryable topology
+      queryable topology --watch
+      queryable topology --json | jq -r .epoch
+    """
+    with Connection(url, timeout).client() as client:
+        document = client.topology()
+        if not is_for_terminal(as_json):
+            _write(document, client, interval if watch else None)
+        elif watch:
+            _redraw(document, client, interval)
+        else:
+            Console().print(tables(document))
+            _print_pipelines(client)
+
+
+def _print_pipelines(client: Client) -> None:
+    """The states of the pipelines; nothing if no view names one."""
+    rows = [(view.name, text) for view in client.views() if (text := pipeline_text(view))]
+    if rows:
+        table = Table("view", "pipeline")
+        for name, text in rows:
+            style = "green" if text.startswith("running") else "red"
+            table.add_row(Text(name), Text(text, style=style))
+        Console().print(table)
+
+
+def _write(document: Document, client: Client, interval: float | None) -> None:
+    write_line(document)
+    for later in _updates(client, interval) if interval else ():
+        if isinstance(later, Unavailable):
+            print_stderr(f"queryable: not available, retrying: {later}")
+        elif later != document:
+            document = later
+            write_line(document)
+
+
+def _redraw(document: Document, client: Client, interval: float) -> None:
+    changes: deque[str] = deque(maxlen=_MAX_CHANGES)
+    # No auto-refresh: it would take a thread. Changes come first, because rich cuts off the end of
+    # what is longer than the screen.
+    with Live(tables(document), auto_refresh=False) as live:
+        for later in _updates(client, interval):
+            now = iso_time(time.time_ns() // 1_000_000_000 * 1000)
+            if isinstance(later, Unavailable):
+                error = Text(f"{now} not available: {later}", style="red")
+                live.update(Group(*map(Text, changes), error, tables(document)), refresh=True)
+                continue
+            for change in differences(document, later):
+                changes.append(f"{now} epoch {later['epoch']}: {change}")
+            document = later
+            live.update(Group(*map(Text, changes), tables(document)), refresh=True)
+
+
+def _updates(client: Client, interval: float) -> Iterator[Document | Unavailable]:
+    """Every `interval` seconds the document, or the error."""
+    while True:
+        time.sleep(interval)
+        try:
+            yield client.topology()
+        except Unavailable as error:
+            yield error
+
+
+def tables(document: Document) -> RenderableType:
+    """The epoch, the partitions of each instance, and the instances of each partition."""
+    return Group(
+        Text(f"epoch {document['epoch']}"), _instances_table(document), _views_table(document)
+    )
+
+
+def _instances_table(document: Document) -> Table:
+    table = Table("instance", "address", "state", "view", *_ROLES.values())
+    for each in document["processors"]:
+        running = each["state"] == "running"
+        first = [
+            Text(each["id"]),
+            Text(f"{each['host']}:{each['port']}"),
+            Text(each["state"], style="green" if running else "red"),
+        ]
+        for view in document["views"]:
+            partitions = [ranges(each.get(field, {}).get(view, ())) for field in _ROLES]
+            if any(partitions):
+                table.add_row(*first, Text(view), *partitions)
+                first = [Text("")] * 3
+        if first[0]:  # the instance has no partitions
+            table.add_row(*first)
+        table.add_section()
+    return table
+
+
+def _views_table(document: Document) -> Table:
+    table = Table("view", "partitions", "active", "standbys")
+    states = {each["id"]: each["state"] for each in document["processors"]}
+
+    def instance_cell(instance: str) -> Text:
+        state = states[instance]
+        return Text(instance) if state == "running" else Text(f"{instance} ({state})", "red")
+
+    for view in document["views"]:
+        by_replicas: dict[tuple[str | None, tuple[str, ...]], list[int]] = {}
+        for partition, replicas in replicas_of(document, view).items():
+            by_replicas.setdefault(replicas, []).append(partition)
+        name = view
+        for (active, standbys), partitions in by_replicas.items():
+            active_cell = Text("none", style="red") if active is None else instance_cell(active)
+            standbys_cell = Text(", ").join(map(instance_cell, standbys))
+            table.add_row(Text(name), ranges(partitions), active_cell, standbys_cell)
+            name = ""
+        table.add_section()
+    return table

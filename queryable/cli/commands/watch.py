@@ -1,0 +1,132 @@
+"""`queryable watch`: the changes of a key, or of all keys with a prefix."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from queryable import Client, Unavailable, View
+from queryable.cli.config import Connection
+from queryable.cli.exit_codes import print_stderr, reports_errors
+from queryable.cli.options import AsJson, RawKey, Timeout, Url, ViewName, parse_prefix
+from queryable.cli.output import is_for_terminal, write_line
+from queryable.cli.values import cell_text, iso_time, json_value, parse_key
+from queryable.client.protocol.errors import BadUse
+
+# s of failing scans after which --prefix gives up; the same as the client's `patience` for a key
+_PATIENCE = 60.0
+
+
+class _Event(NamedTuple):
+    kind: str
+    key: Any
+    value: Any
+    record: Mapping[str, int]
+    """Partition and offset; empty if not known."""
+
+
+@reports_errors
+def watch(
+    view: ViewName,
+    key: Annotated[str | None, typer.Argument(metavar="KEY")] = None,
+    prefix: Annotated[
+        str | None,
+        typer.Option(metavar="PREFIX", help="Watch all keys with this prefix, instead of KEY."),
+    ] = None,
+    interval: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="Time between scans, with --prefix.")
+    ] = 1.0,
+    count: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Exit after this many changes.")
+    ] = None,
+    raw: RawKey = False,
+    url: Url = None,
+    timeout: Timeout = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the value of a key, then each change, until Ctrl-C.
+
+    With --prefix, print keys that are added, changed or deleted from now on. The view is scanned
+    every --interval seconds; of several changes between two scans only the last one is printed.
+
+    \b
+    Examples:
+      queryable watch latest-departure N14228
+      queryable watch word-count lambda --json | jq --unbuffered .value
+      queryable watch notes --prefix N1 --count 10
+    """
+    if (key is None) == (prefix is None):
+        raise BadUse("Give either KEY or --prefix.")
+    with Connection(url, timeout).client() as client:
+        about = client.view(view)
+        if key is not None:
+            events = _key_events(client, view, parse_key(key, about, raw))
+        else:
+            events = _prefix_events(client, about, prefix, interval)
+        for event in islice(events, count):
+            _print(event, as_json)
+
+
+def _key_events(client: Client, view: str, key: Any) -> Iterator[_Event]:
+    for change in client.changes(view, key):
+        record = {"partition": change.partition, "offset": change.offset}
+        kind = "deleted" if change.is_deleted else "value"
+        yield _Event(kind, change.key, change.value, record)
+
+
+def _prefix_events(
+    client: Client, view: View, prefix: str | None, interval: float
+) -> Iterator[_Event]:
+    before = _scan(client, view, prefix)
+    scanned_at = time.monotonic()
+    while True:
+        time.sleep(interval)
+        try:
+            after = _scan(client, view, prefix)
+        except Unavailable as error:
+            if error.is_final or time.monotonic() > scanned_at + _PATIENCE:
+                raise
+            print_stderr(f"queryable: not available, retrying: {error}")
+            continue
+        scanned_at = time.monotonic()
+        yield from differences(before, after)
+        before = after
+
+
+def _scan(client: Client, view: View, prefix: str | None) -> dict[Any, Any]:
+    rows = client.scan(view.name, prefix=parse_prefix(prefix, view))
+    return {row.key: row.value for row in rows}
+
+
+def differences(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> Iterator[_Event]:
+    """New and changed keys in the order of the keys, then deleted keys."""
+    for key, value in after.items():
+        if key not in before:
+            yield _Event("new", key, value, {})
+        elif _text(before[key]) != _text(value):
+            yield _Event("changed", key, value, {})
+    for key in before:
+        if key not in after:
+            yield _Event("deleted", key, None, {})
+
+
+def _text(value: Any) -> str:
+    """A text to compare values by: it tells 1 from true, and NaN equals NaN."""
+    return json.dumps(json_value(value))
+
+
+def _print(event: _Event, as_json: bool) -> None:
+    now = time.time_ns() // 1_000_000
+    if is_for_terminal(as_json):
+        value = "" if event.kind == "deleted" else cell_text(event.value)
+        print(iso_time(now), event.kind, cell_text(event.key), value)
+    else:
+        line = {"time": now, "event": event.kind, "key": event.key, "value": event.value}
+        write_line({**line, **event.record})
+    sys.stdout.flush()

@@ -1,0 +1,65 @@
+"""Which deployment the commands ask: `--url`, else QUERYABLE_URL, else the configuration file.
+
+# ~/.config/queryable/config.toml, or the file that QUERYABLE_CONFIG names
+url = "https://topics.example.org"
+timeout = 10          # seconds
+direct = false
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from queryable import Client
+from queryable.client.protocol.errors import BadUse
+
+_SETTINGS: dict[str, tuple[type, ...]] = {
+    "url": (str,),
+    "timeout": (int, float),
+    "direct": (bool,),
+}
+
+
+def config_path() -> Path:
+    if path := os.environ.get("QUERYABLE_CONFIG"):
+        return Path(path)
+    folder = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(folder) / "queryable" / "config.toml"
+
+
+def read_config() -> dict[str, Any]:
+    """The settings in the file; empty if there is no file. BadUse."""
+    path = config_path()
+    try:
+        config = tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise BadUse(f"Cannot read {path}: {error}.") from None
+    for name, value in config.items():
+        if name not in _SETTINGS:
+            raise BadUse(f"{path}: unknown setting {name!r}. Supported: {', '.join(_SETTINGS)}.")
+        types = _SETTINGS[name]
+        if type(value) not in types:  # not isinstance: true is an int
+            expected = " or ".join(each.__name__ for each in types)
+            raise BadUse(f"{path}: {name} = {value!r} is invalid: expected {expected}.")
+    return config
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """The options that every command has."""
+
+    url: str | None = None
+    timeout: float | None = None
+
+    def client(self, url: str | None = None) -> Client:
+        """A client for `url`, or for the configured deployment. BadUse."""
+        config = read_config()
+        chosen = url or self.url or os.environ.get("QUERYABLE_URL") or config.get("url")
+        timeout = self.timeout if self.timeout is not None else config.get("timeout", 10.0)
+        return Client(chosen, timeout=timeout, direct=config.get("direct", False))

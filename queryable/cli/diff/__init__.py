@@ -1,0 +1,1 @@
+"""`queryable diff`: compare a view of two deployments."""

@@ -1,0 +1,128 @@
+"""Compares a view of two deployments, and prints the result."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from queryable.cli.diff.matching import (
+    DIFFERENT,
+    ONLY_FIRST,
+    ONLY_SECOND,
+    Difference,
+    Pair,
+    Row,
+    TooFewMatches,
+    difference,
+    identity_of,
+    match_rows,
+)
+from queryable.cli.diff.sources import DiffSource
+from queryable.cli.output import is_for_terminal, print_table, write_line
+from queryable.client.protocol.errors import BadUse
+
+_MAX_REREAD = 1000
+"""Differences that are read a second time: records may arrive while views are read."""
+
+
+def check_comparable(first: DiffSource, second: DiffSource) -> None:
+    """BadUse if the views have different formats or stores."""
+    for name in ("key", "value", "store"):
+        of_first, of_second = (source.view.description.get(name) for source in (first, second))
+        if of_first != of_second:
+            raise BadUse(
+                f"View {first.view.name} cannot be compared: its {name} is {of_first} at "
+                f"{first.url} and {of_second} at {second.url}."
+            )
+
+
+@dataclass
+class Comparison:
+    """The result of a comparison. Of the differences, the first `max_kept` are kept."""
+
+    sources: tuple[DiffSource, DiffSource]
+    max_kept: int
+    compared: int = 0
+    counts: dict[str, int] = field(
+        default_factory=lambda: {ONLY_FIRST: 0, ONLY_SECOND: 0, DIFFERENT: 0}
+    )
+    kept: list[Difference] = field(default_factory=list)
+
+    @property
+    def total(self) -> int:
+        """The number of differences."""
+        return sum(self.counts.values())
+
+    def compare_all(self, on_row: Callable[[], None]) -> None:
+        """Compares all rows; BadUse if next to no key is in both."""
+        first, second = self.sources
+        view = first.view
+        pairs = match_rows(view, _counted(first, on_row), _counted(second, on_row))
+        try:
+            # a JSON key cannot be read again: its bytes are not known, only its document
+            max_reread = 0 if view.key.name == "json" else _MAX_REREAD
+            self._add(self._differences(pairs), max_reread)
+        except TooFewMatches:
+            raise BadUse(
+                f"View {view.name}: next to no key is in both deployments. Compare with --sample."
+            ) from None
+
+    def compare_sample(self, size: int, on_row: Callable[[], None]) -> None:
+        """Samples `size` rows of each source and reads all of them from both."""
+        random = Random()
+        rows: dict[Any, Row] = {}
+        for source in self.sources:
+            rows |= {identity_of(row): row for row in source.sample(size, random, on_row)}
+        self._add(self._differences(self._read_again(list(rows.values()))), _MAX_REREAD)
+
+    def _differences(self, pairs: Iterable[Pair]) -> Iterator[Difference]:
+        for pair in pairs:
+            # a key that both lack was deleted meanwhile, or is a document in another spelling
+            self.compared += pair != (None, None)
+            if (found := difference(pair)) is not None:
+                yield found
+
+    def _add(self, differences: Iterator[Difference], max_reread: int) -> None:
+        """Counts the differences; the first `max_reread` are read again before."""
+        rows = [each.row for each in itertools.islice(differences, max_reread)]
+        reread = (difference(pair) for pair in self._read_again(rows))
+        for each in itertools.chain(reread, differences):
+            if each is not None:
+                self.counts[each.kind] += 1
+                self.kept += [each] if len(self.kept) < self.max_kept else []
+
+    def _read_again(self, rows: list[Row]) -> Iterator[Pair]:
+        first, second = self.sources
+        return zip(first.read_again(rows), second.read_again(rows), strict=True)
+
+    def print_result(self, as_json: bool) -> None:
+        """Prints the differences, then the counts and the freshness of both sources."""
+        rows = [each.as_row() for each in self.kept]
+        first, second = (source.freshness() for source in self.sources)
+        if not is_for_terminal(as_json):
+            for row in rows:
+                write_line(row)
+            write_line({"compared": self.compared, **self.counts, "first": first, "second": second})
+            return
+        if rows:
+            print_table(rows)
+        if self.total > len(rows):
+            print(f"… {self.total - len(rows):,} more differences: use --show {self.total}")
+        counts = ", ".join(f"{number:,} {kind}" for kind, number in self.counts.items())
+        print(f"{self.compared:,} compared: {counts}")
+        for name, source in (("first", first), ("second", second)):
+            lag, staleness = _number(source["lag"]), _number(source["staleness_ms"])
+            print(f"{name}: {source['url']}, lag {lag}, staleness {staleness} ms")
+
+
+def _number(number: int | None) -> str:
+    return "unknown" if number is None else f"{number:,}"
+
+
+def _counted(source: DiffSource, on_row: Callable[[], None]) -> Iterator[Row]:
+    for row in source.rows():
+        on_row()
+        yield row

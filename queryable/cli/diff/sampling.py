@@ -1,0 +1,42 @@
+"""Random keys between two keys, from which to read a sample of a view."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import takewhile
+from random import Random
+from typing import Any
+
+_RANDOM_LENGTH = 4
+_MAX_TRIES = 100
+
+
+def random_key(first: Any, last: Any, known: Sequence[Any], random: Random) -> Any:
+    """A random key from `first` to `last`; the view need not have it.
+
+    A text or bytes key is made of the characters of the `known` keys, so that random keys are
+    spread about as evenly as real ones.
+    """
+    if isinstance(first, str):
+        codes = [[ord(each) for each in key] for key in (first, last, *known)]
+        return "".join(map(chr, _random_codes(codes, random)))
+    if isinstance(first, (bytes, bytearray)):
+        return bytes(_random_codes([list(key) for key in (first, last, *known)], random))
+    if isinstance(first, float):
+        is_finite = math.isfinite(last - first)
+        return random.uniform(first, last) if is_finite else random.choice(known)
+    return random.randint(first, last)
+
+
+def _random_codes(keys: list[list[int]], random: Random) -> list[int]:
+    """The common prefix of the first two keys, then codes that follow it in any key."""
+    first, last = keys[:2]
+    common = takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
+    prefix = [code for code, _ in common]
+    alphabet = sorted({code for key in keys for code in key[len(prefix) :]})
+    for _ in range(_MAX_TRIES if alphabet else 0):
+        codes = prefix + random.choices(alphabet, k=_RANDOM_LENGTH)
+        if first <= codes <= last:
+            return codes
+    return random.choice(keys)

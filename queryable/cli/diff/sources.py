@@ -1,0 +1,135 @@
+"""One of the two deployments that `diff` compares: its rows, a sample of them, their freshness."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+from queryable import BadUse, Client, Entry, QueryableError, Rows, Source
+from queryable.cli.diff.matching import Row, identity_of, is_ordered
+from queryable.cli.diff.sampling import random_key
+
+_SUPPORTED_STORES = ("key-value", "versioned", "window", "session")
+_SMALL = 100_000
+"""A view with up to this many entries is read as a whole to sample it, in less than a second."""
+
+_RANGES = 100
+"""Places from which the sample of a larger view is read."""
+
+
+class DiffSource:
+    """A view of one deployment. All methods raise QueryableError, with the deployment's URL before
+    the text."""
+
+    def __init__(self, url: str, client: Client, view: str) -> None:
+        self.url = url
+        self._client = client
+        with self._naming_url():
+            self.view = client.view(view)
+        timed: dict[str, Callable[..., Rows[Any]]] = {
+            "window": client.windows,
+            "session": client.sessions,
+        }
+        self._is_timed = self.view.store in timed
+        self._query: Callable[..., Rows[Any]] = timed.get(self.view.store, client.scan)
+        if self.view.store not in _SUPPORTED_STORES:
+            raise BadUse(f"{url}: view {view} has a custom store, which cannot be compared.")
+        self._lag: int | None = 0
+        self._staleness: timedelta | None = timedelta(0)
+
+    @contextmanager
+    def _naming_url(self) -> Iterator[None]:
+        try:
+            yield
+        except QueryableError as error:
+            error.args = (f"{self.url}: {error}",)
+            raise
+
+    def _note_freshness(self, source: Source | None) -> None:
+        """Keeps the worst; None (unknown) is worse than any number."""
+        if source is None:
+            return
+        lag, staleness = source.lag, source.staleness
+        self._lag = None if lag is None or self._lag is None else max(lag, self._lag)
+        is_unknown = staleness is None or self._staleness is None
+        self._staleness = None if is_unknown else max(staleness, self._staleness)  # type: ignore[type-var]
+
+    def freshness(self) -> dict[str, Any]:
+        """The URL, and the greatest lag and staleness of all rows read so far."""
+        ms = None if self._staleness is None else self._staleness // timedelta(milliseconds=1)
+        return {"url": self.url, "lag": self._lag, "staleness_ms": ms}
+
+    # --- rows
+
+    def rows(self, **options: Any) -> Iterator[Row]:
+        """All rows, in the order of their keys; `options` are those of the client's method."""
+        with self._naming_url():
+            rows = self._query(self.view.name, **{"stream": True, **options})
+            for n, row in enumerate(rows):
+                if n % 1000 == 0:
+                    self._note_freshness(rows.source)
+                yield row
+            self._note_freshness(rows.source)
+
+    def read_again(self, rows: Sequence[Row]) -> list[Row | None]:
+        """The rows as they are now; None: deleted."""
+        with self._naming_url():
+            if not self._is_timed:
+                answers = self._client.get_many(self.view.name, [row.key for row in rows])
+                return [Entry(a.key, a.value) if a.found else None for a in answers]
+            return [self._read_timed(row) for row in rows]
+
+    def _read_timed(self, row: Row) -> Row | None:
+        times = {"from_": row.start, "to": row.start}
+        if self.view.store == "session":
+            times["to"] = row.end
+        found = self._query(self.view.name, row.key, **times)
+        return next((each for each in found if identity_of(each) == identity_of(row)), None)
+
+    # --- samples
+
+    def sample(self, count: int, random: Random, on_row: Callable[[], None]) -> list[Row]:
+        """`count` rows, or all if there are fewer.
+
+        Of a small view, and of one whose keys cannot be ordered here, every row has the same
+        chance. Of a larger one, some consecutive rows each are read from random places between the
+        first and the last key.
+        """
+        with self._naming_url():
+            entries = int(self._client.count(self.view.name))
+        if entries <= max(_SMALL, 10 * count) or not is_ordered(self.view):
+            return _reservoir_sample(self.rows(), count, random, on_row)
+        ranges = min(count, _RANGES)
+        rows_per_range = -(-count // ranges)
+        page = min(rows_per_range, 1000)
+        ends = [
+            [row.key for row in self.rows(order=order, limit=100, stream=False)]
+            for order in ("asc", "desc")
+        ]
+        known = [key for keys in ends for key in keys]
+        start_option = "key_from" if self._is_timed else "from_"
+        sampled = {}
+        for _ in range(ranges if known else 0):
+            start = random_key(ends[0][0], ends[1][0], known, random)
+            options = {start_option: start, "limit": rows_per_range, "stream": False, "page": page}
+            for row in self.rows(**options):
+                sampled[identity_of(row)] = row
+                on_row()
+        return list(sampled.values())[:count]
+
+
+def _reservoir_sample(
+    rows: Iterable[Row], count: int, random: Random, on_row: Callable[[], None]
+) -> list[Row]:
+    """Algorithm R of Vitter, "Random Sampling with a Reservoir" (1985)."""
+    reservoir: list[Row] = []
+    for n, row in enumerate(rows):
+        on_row()
+        if n < count:
+            reservoir.append(row)
+        elif (index := random.randrange(n + 1)) < count:
+            reservoir[index] = row
+    return reservoir

@@ -1,0 +1,149 @@
+"""Reads topics from Kafka: their partitions, configuration and some records.
+
+It requires confluent-kafka, so `adopt` and `check` import it only when they run. It only reads: it
+assigns partitions itself, joins no group, commits nothing, creates nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+
+from queryable.cli.inspection.samples import SampledRecord, TopicSample
+from queryable.client.protocol.errors import NoAnswer
+
+# librdkafka requires a group id, even if no group is joined
+_GROUP_ID = "queryable-cli-joins-no-group"
+_OFFSETS_PER_RECORD = 4
+"""Offsets to read for each record wanted: transactions and compaction leave gaps."""
+
+
+class Broker:
+    """`kafka`: connection settings, with librdkafka's names. All methods raise NoAnswer if the
+    broker does not answer within `timeout` seconds."""
+
+    def __init__(self, servers: str, kafka: Mapping[str, str], timeout: float = 10.0) -> None:
+        self.servers = servers
+        self._errors: list[str] = []
+        self._timeout = timeout
+        self._settings: dict[str, Any] = {
+            **kafka,
+            "bootstrap.servers": servers,
+            "log_level": 0,
+            # connection errors are reported in the background
+            "error_cb": lambda error: self._errors.append(error.str()),
+        }
+        with self._translating_errors():
+            self._admin = AdminClient(dict(self._settings))
+
+    @contextmanager
+    def _translating_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (KafkaException, TimeoutError) as error:
+            reason = next((text for text in self._errors if "uthentication" in text), None)
+            if reason is None:
+                is_kafka = isinstance(error, KafkaException)
+                reason = error.args[0].str() if is_kafka else "time-out"
+            raise NoAnswer(f"Cannot read from the broker at {self.servers}: {reason}.") from None
+
+    def topics(self) -> dict[str, int]:
+        """The number of partitions of each topic."""
+        with self._translating_errors():
+            try:
+                # all topics: asking for one that does not exist may create it
+                topics = self._admin.list_topics(timeout=self._timeout).topics
+            except KafkaException:
+                self._admin.poll(0)  # calls error_cb
+                raise
+        return {name: len(topic.partitions) for name, topic in topics.items()}
+
+    def configs(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+        """The configuration of each topic, with Kafka's names."""
+        resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+        if not resources:
+            return {}
+        with self._translating_errors():
+            futures = self._admin.describe_configs(resources, request_timeout=self._timeout)
+            return {
+                resource.name: {
+                    name: entry.value for name, entry in future.result(self._timeout).items()
+                }
+                for resource, future in futures.items()
+            }
+
+    def sample(self, topic: str, partitions: int, size: int, seconds: float) -> TopicSample:
+        """Up to `size` of the newest records, spread over the partitions; fewer if they do not
+        arrive within `seconds`."""
+        settings = {
+            **self._settings,
+            "group.id": _GROUP_ID,
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "enable.partition.eof": True,
+        }
+        deadline = time.monotonic() + seconds
+        with self._translating_errors(), closing(Consumer(settings)) as consumer:
+            per_partition = -(-size // max(partitions, 1))
+            ends = {}
+            assignment = []
+            offsets = []
+            for number in range(partitions):
+                start, end = consumer.get_watermark_offsets(
+                    TopicPartition(topic, number), self._timeout
+                )
+                offsets.append((start, end))
+                if end > start:
+                    ends[number] = end
+                    first = max(start, end - _OFFSETS_PER_RECORD * per_partition)
+                    assignment.append(TopicPartition(topic, number, first))
+            if not assignment:
+                return TopicSample([], offsets)
+            consumer.assign(assignment)
+            return TopicSample(_read(consumer, ends, per_partition, deadline), offsets)
+
+
+def _read(
+    consumer: Consumer, ends: Mapping[int, int], per_partition: int, deadline: float
+) -> list[SampledRecord]:
+    """The last records of each partition before its end offset."""
+    newest: dict[int, deque[SampledRecord]] = {
+        number: deque(maxlen=per_partition) for number in ends
+    }
+    unread = set(newest)
+    while unread and (left := deadline - time.monotonic()) > 0:
+        message = consumer.poll(min(left, 0.5))
+        if message is None:
+            continue
+        number, offset = message.partition(), message.offset()
+        assert number is not None
+        assert offset is not None
+        error = message.error()
+        if error is not None:
+            if error.code() != KafkaError._PARTITION_EOF:
+                raise KafkaException(error)
+            unread.discard(number)
+            continue
+        newest[number].append(
+            SampledRecord(
+                number,
+                message.timestamp()[1],
+                message.key(),
+                message.value(),
+                _headers(message),
+            )
+        )
+        if offset + 1 >= ends[number]:
+            unread.discard(number)
+    return [record for records in newest.values() for record in records]
+
+
+def _headers(message: Message) -> dict[str, bytes]:
+    headers: Any = message.headers() or ()
+    return dict(headers)

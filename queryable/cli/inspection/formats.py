@@ -1,0 +1,127 @@
+"""Infers the format (docs/reference.md) of keys or values. Without I/O."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Sequence
+
+from model.formats.codecs import KEY_CODECS
+from queryable.cli.inspection.inference import Confidence, Inference
+
+_FRAME = 5  # of Confluent's serializers: a zero byte, then the schema id
+# 8 or 4 bytes with a greater number are more likely something else
+_PLAUSIBLE_INT64 = 1 << 53
+_PLAUSIBLE_INT32 = 1 << 24
+_MAX_SCHEMA_ID = 1 << 24
+
+
+def infer_format(samples: Sequence[bytes], is_key: bool) -> Inference:
+    """The most likely format that fits all samples; four letters are an int32, too."""
+    if not samples:
+        return Inference("bytes", Confidence.GUESS, "the sample has none")
+    for infer in (_uuid, _document, _text, _framed, _number):
+        if (found := infer(samples)) is not None:
+            return found
+    if not any(samples) and not is_key:
+        return Inference("none", Confidence.GUESS, "all are empty")
+    return Inference("bytes", Confidence.LIKELY, f"neither text nor numbers: {samples[0][:20]!r}…")
+
+
+def _all_valid(samples: Sequence[bytes], parse: Callable[[bytes], object]) -> bool:
+    try:
+        for sample in samples:
+            parse(sample)
+    except ValueError:
+        return False
+    return True
+
+
+def _uuid(samples: Sequence[bytes]) -> Inference | None:
+    if not _all_valid(samples, KEY_CODECS["uuid"].check):
+        return None
+    return Inference("uuid", Confidence.CERTAIN, "all are UUIDs of 36 characters")
+
+
+def _document(samples: Sequence[bytes]) -> Inference | None:
+    """Objects, arrays and quoted texts; numbers alone could be text."""
+    if not _all_valid(samples, json.loads) or not any(s.lstrip()[:1] in b'{["' for s in samples):
+        return None
+    return Inference("json", Confidence.CERTAIN, "all are JSON")
+
+
+def _text(samples: Sequence[bytes]) -> Inference | None:
+    if not any(samples) or not _all_valid(samples, bytes.decode):
+        return None
+    texts = [sample.decode() for sample in samples]
+    unprintable = sum(not text.isprintable() for text in texts)
+    sizes = {len(sample) for sample in samples}
+    if sizes in ({4}, {8}) and unprintable:
+        return None
+    if unprintable * 2 > len(texts):
+        return None
+    if _all_valid(samples, json.loads):
+        return Inference("string", Confidence.GUESS, "all are numbers as text: string or json")
+    is_varied = len(set(samples)) >= 20 and len(sizes) > 2
+    confidence = (
+        Confidence.CERTAIN
+        if is_varied or not (unprintable or sizes in ({4}, {8}))
+        else Confidence.LIKELY
+    )
+    return Inference("string", confidence, "all are text")
+
+
+def _framed(samples: Sequence[bytes]) -> Inference | None:
+    """The frame of Confluent's serializers: a zero byte, then one of a few schema ids."""
+    if not all(len(sample) > _FRAME and sample[0] == 0 for sample in samples):
+        return None
+    ids = {int.from_bytes(sample[1:_FRAME], "big") for sample in samples}
+    same_size = {len(sample) for sample in samples} == {8}
+    if 0 in ids or max(ids) > _MAX_SCHEMA_ID or same_size or len(ids) > 1 + len(samples) // 10:
+        return None
+    if all(sample[_FRAME : _FRAME + 1] == b"{" for sample in samples):
+        return Inference(
+            "bytes", Confidence.GUESS, "JSON after the frame of Confluent's serializers"
+        )
+    schemas = ", ".join(map(str, sorted(ids)))
+    reason = f"framed by Confluent's serializers, schema {schemas}"
+    return Inference("avro", Confidence.LIKELY, reason)
+
+
+def _number(samples: Sequence[bytes]) -> Inference | None:
+    sizes = {len(sample) for sample in samples}
+    if sizes == {4}:
+        return _four_bytes(samples)
+    if sizes != {8}:
+        return None
+    integers = sum(abs(int.from_bytes(s, "big", signed=True)) < _PLAUSIBLE_INT64 for s in samples)
+    floats = sum(_is_plausible(struct.unpack(">d", s)[0]) for s in samples)
+    if integers == len(samples):
+        # zeros could be floating-point numbers
+        confidence = (
+            Confidence.CERTAIN if any(any(sample) for sample in samples) else Confidence.LIKELY
+        )
+        return Inference("int64", confidence, "all are integers of 8 bytes")
+    if floats == len(samples):
+        return Inference("float64", Confidence.LIKELY, "all are plausible floating-point numbers")
+    name = "int64" if integers >= floats else "float64"
+    return Inference(name, Confidence.GUESS, "all have 8 bytes: int64, float64 or bytes")
+
+
+def _four_bytes(samples: Sequence[bytes]) -> Inference:
+    """Small integers are not plausible as floating-point numbers, nor the reverse."""
+    if all(abs(int.from_bytes(s, "big", signed=True)) < _PLAUSIBLE_INT32 for s in samples):
+        return Inference("int32", Confidence.LIKELY, "all are integers of 4 bytes")
+    if all(_is_plausible(struct.unpack(">f", s)[0]) for s in samples):
+        return Inference(
+            "bytes", Confidence.GUESS,
+            "all have 4 bytes: bytes if of Serdes.Float, which has no format here; int32 if of "
+            "Serdes.Integer",
+        )  # fmt: skip
+    return Inference(
+        "int32", Confidence.GUESS, "all have 4 bytes: int32, or bytes of another serde"
+    )
+
+
+def _is_plausible(number: float) -> bool:
+    return number == 0 or 1e-9 < abs(number) < 1e15

@@ -1,0 +1,21 @@
+"""An inferred field of a view, and how certain it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class Confidence(IntEnum):
+    GUESS = 0
+    LIKELY = 1
+    CERTAIN = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Inference:
+    """`value` is None if the view has no such field. `reason` is for people."""
+
+    value: str | None
+    confidence: Confidence
+    reason: str = ""

@@ -1,0 +1,24 @@
+"""Commands that need the packages of the extra [server]: `adopt` and `check`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from queryable.client.protocol.errors import BadUse
+
+_SERVER_PACKAGES = ("confluent_kafka", "fastavro", "numpy", "pydantic", "pydantic_settings")
+
+
+@contextmanager
+def server_extra(command: str) -> Iterator[None]:
+    """Around imports: BadUse, with what to install, if a package of the extra is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _SERVER_PACKAGES:
+            raise
+        raise BadUse(
+            f"`queryable {command}` requires {error.name}, which is not installed. Run: "
+            "pip install 'queryable-topics[server]'"
+        ) from None

@@ -1,0 +1,92 @@
+"""Arguments and options that several commands have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from queryable import View
+from queryable.cli.config import Connection
+from queryable.cli.values import parse_value
+from queryable.client.protocol.errors import QueryableError
+
+DEFAULT_SERVERS = "127.0.0.1:9092"
+BROKER_TIMEOUT = 10.0
+"""Seconds for one request to the broker, and for the sample of one topic."""
+
+# s; a shell waits for the completion
+_COMPLETION_TIMEOUT = 1.0
+
+
+def complete_view(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The names of views with that prefix; empty if the deployment does not answer."""
+    try:
+        with Connection(ctx.params.get("url"), _COMPLETION_TIMEOUT).client() as client:
+            return sorted(v.name for v in client.views() if v.name.startswith(incomplete))
+    except QueryableError:
+        return []
+
+
+ViewName = Annotated[str, typer.Argument(metavar="VIEW", autocompletion=complete_view)]
+Order = Annotated[str, typer.Option("--order", metavar="ORDER", help="asc or desc.")]
+Limit = Annotated[
+    int | None, typer.Option("--limit", min=1, metavar="N", help="Maximum number of rows.")
+]
+StaleOption = Annotated[
+    str | None,
+    typer.Option(
+        "--stale",
+        metavar="MODE",
+        help="allow: also from partitions that are still being restored; never: from the active "
+        "only.",
+    ),
+]
+RawKey = Annotated[
+    bool, typer.Option("--raw", help="KEY is the base64url of the record key's bytes.")
+]
+Url = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        metavar="URL",
+        help="URL of the proxy or a backend. [default: see `queryable --help`]",
+    ),
+]
+Timeout = Annotated[
+    float | None,
+    typer.Option("--timeout", metavar="SECONDS", help="Time limit per request. [default: 10]"),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON lines, also on a terminal.")]
+Servers = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-servers",
+        metavar="HOST:PORT,…",
+        help=f"Kafka brokers. [default: QUERYABLE_BOOTSTRAP_SERVERS, else {DEFAULT_SERVERS}]",
+    ),
+]
+SampleSize = Annotated[
+    int, typer.Option("--records", min=1, metavar="N", help="Records to sample from each topic.")
+]
+KafkaFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--kafka",
+        metavar="FILE",
+        help="TOML file with a table [kafka], as in views.toml: SASL and TLS settings.",
+    ),
+]
+
+
+def parse_bound(text: str | None, view: View) -> Any:
+    """The first or last key of a range; BadUse."""
+    return None if text is None else parse_value(text, view.key)
+
+
+def parse_prefix(text: str | None, view: View) -> str | bytes | None:
+    """A prefix of keys. The client rejects it for formats without prefixes."""
+    if text is None or view.key.name != "bytes":
+        return text
+    return text.encode("utf-8", "surrogateescape")

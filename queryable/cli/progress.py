@@ -1,0 +1,71 @@
+"""The progress of a long command, on stderr, cleared when it ends."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+# s; a command that ends sooner shows nothing
+_DELAY = 0.5
+_INTERVAL = 0.1
+
+
+class _ProgressBar:
+    """Shows nothing at first. `total` is called when the bar is shown; None: unknown."""
+
+    def __init__(self, total: Callable[[], int | None]) -> None:
+        self._total = total
+        self._started = time.monotonic()
+        self._next = self._started + _DELAY
+        self._bar: Progress | None = None
+        self._task = TaskID(0)
+
+    def __call__(self, rows: int) -> None:
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + _INTERVAL
+        if self._bar is None:
+            self._show()
+        assert self._bar is not None
+        speed = f"{rows / (now - self._started):,.0f} rows/s"
+        self._bar.update(self._task, completed=rows, rows=f"{rows:,} rows", speed=speed)
+
+    def _show(self) -> None:
+        total = self._total()
+        of_total = [] if total is None else [BarColumn(), TextColumn(f"of about {total:,}")]
+        self._bar = Progress(
+            TextColumn("{task.fields[rows]}"), *of_total, TextColumn("{task.fields[speed]}"),
+            TimeElapsedColumn(), console=Console(stderr=True), transient=True,
+            redirect_stdout=False, redirect_stderr=False,
+        )  # fmt: skip
+        self._task = self._bar.add_task("", total=total, rows="", speed="")
+        self._bar.start()
+
+    def end(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+
+@contextmanager
+def row_progress(
+    rows_on_terminal: bool, total: Callable[[], int | None]
+) -> Iterator[Callable[[int], None]]:
+    """A function to call with the number of rows so far.
+
+    `rows_on_terminal`: the rows are printed to the terminal as they arrive, where a bar would
+    disturb them; nothing is shown.
+    """
+    if rows_on_terminal or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    progress = _ProgressBar(total)
+    try:
+        yield progress
+    finally:
+        progress.end()

@@ -1,0 +1,93 @@
+"""Keys and values as people type and read them."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from model.formats.codecs import from_base64url, to_base64url
+from model.times import EPOCH
+from queryable import Raw, View
+from queryable.client.protocol.errors import BadUse
+from queryable.client.protocol.formats import Format, float_text
+
+# fields of rows that are epoch ms
+_TIME_FIELDS = ("start", "end", "valid_from", "valid_to")
+# a terminal would interpret some of them
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def parse_value(text: str, format_: Format) -> Any:
+    """A value of the format, from text; bytes are typed as text. BadUse."""
+    try:
+        match format_.name:
+            case "string":
+                return text
+            case "bytes":
+                return text.encode("utf-8", "surrogateescape")
+            case "int32" | "int64":
+                return int(text)
+            case "float64":
+                return float(text)
+            case "uuid":
+                return UUID(text)
+            case _:
+                return json.loads(text)
+    except ValueError:
+        raise BadUse(f"{text!r} is not a valid {format_.name}.") from None
+
+
+def parse_key(text: str, view: View, is_raw: bool = False) -> Any:
+    """A key of the view; with `is_raw`, from the base64url of its record bytes. BadUse."""
+    if is_raw:
+        try:
+            return Raw(from_base64url(text.encode()))
+        except ValueError as error:
+            raise BadUse(f"Invalid key {text!r}: {error}.") from None
+    return parse_value(text, view.key)
+
+
+def json_value(value: Any) -> Any:
+    """The value as in the JSON of the API."""
+    if isinstance(value, (bytes, bytearray)):
+        return to_base64url(bytes(value)).decode()
+    if isinstance(value, float) and not math.isfinite(value):
+        return float_text(value)
+    if isinstance(value, Raw):
+        return json_value(value.data)
+    if isinstance(value, UUID):
+        return str(value)
+    return value
+
+
+def cell_text(value: Any) -> str:
+    """The value as a cell of a table, without control characters."""
+    value = json_value(value)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return _CONTROL_CHARACTERS.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+
+
+def iso_time(ms: int | None) -> str | None:
+    """Epoch ms as ISO 8601 in UTC, in seconds if they are whole.
+
+    A time that datetime cannot represent stays a number.
+    """
+    if ms is None:
+        return None
+    try:
+        moment = EPOCH + timedelta(milliseconds=ms)
+    except OverflowError:
+        return str(ms)
+    return moment.isoformat(timespec="milliseconds" if ms % 1000 else "seconds")[:-6] + "Z"
+
+
+def with_iso_times(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row with its times in ISO 8601."""
+    return {
+        name: (iso_time(cell) or "") if name in _TIME_FIELDS else cell for name, cell in row.items()
+    }

@@ -1,0 +1,205 @@
+"""Results of calls: values, with where they come from and how fresh they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+
+class Source:
+    """Where an answer comes from, and how fresh it is.
+
+    The properties are read from the response headers on access.
+    """
+
+    __slots__ = ("_headers",)
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        self._headers = headers
+
+    def _number(self, name: str) -> int | None:
+        text = self._headers.get(name, "")
+        return int(text) if text.isdecimal() else None
+
+    @property
+    def partition(self) -> int | None:
+        """None if several partitions were asked."""
+        return self._number("partition")
+
+    @property
+    def position(self) -> int | None:
+        """The next offset that the instance will apply: the answer includes all before it."""
+        return self._number("offset")
+
+    @property
+    def lag(self) -> int | None:
+        """Records behind the end of the log, of several partitions the greatest; None: unknown."""
+        return self._number("lag")
+
+    @property
+    def staleness(self) -> timedelta | None:
+        """Time since the instance was last known to be caught up with the log; None: unknown."""
+        ms = self._number("staleness")
+        return None if ms is None else timedelta(milliseconds=ms)
+
+    @property
+    def pipeline_lag(self) -> int | None:
+        """Records in the source topics that the pipeline has not processed yet; None: unknown, or
+        the view does not name its pipeline."""
+        return self._number("pipeline-lag")
+
+    @property
+    def pipeline_staleness(self) -> timedelta | None:
+        """Time since the pipeline was last caught up; None: as of `pipeline_lag`."""
+        ms = self._number("pipeline-staleness")
+        return None if ms is None else timedelta(milliseconds=ms)
+
+    @property
+    def pipeline_state(self) -> str | None:
+        """starting, running, failed, stopped or unknown; None if the view names no pipeline."""
+        return self._headers.get("pipeline-state")
+
+    @property
+    def served_by(self) -> str | None:
+        """The instance that answered. Of several, the first: the instance that got the request, if
+        it read any partition itself."""
+        return next(iter(self.instances), None)
+
+    @property
+    def instances(self) -> tuple[str, ...]:
+        """All instances that answered, as far as the response names them; of a stream, those that
+        answered its beginning."""
+        return tuple(dict.fromkeys(instance for instance, _ in self._instances_and_roles()))
+
+    @property
+    def is_standby(self) -> bool:
+        """Whether any of them answered as a standby."""
+        return any(role == "standby" for _, role in self._instances_and_roles())
+
+    def _instances_and_roles(self) -> list[tuple[str, str]]:
+        """From a header such as `b1; active, b2; standby, +3`."""
+        parts = [part.strip() for part in self._headers.get("served-by", "").split(",")]
+        pairs = [part.partition(";") for part in parts if part and not part.startswith("+")]
+        return [(instance.strip(), role.strip()) for instance, _, role in pairs]
+
+    @property
+    def epoch(self) -> str | None:
+        """Of the topology that the instance knows."""
+        return self._headers.get("topology-epoch")
+
+    @property
+    def etag(self) -> str | None:
+        return self._headers.get("etag")
+
+    def __repr__(self) -> str:
+        shown = ("partition", "position", "lag", "staleness", "served_by")
+        return f"Source({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
+
+
+class Answer(Source):
+    """The answer to a point read: `key`, `value`, and `found`. False if the key was not found.
+
+    `valid_from` and `valid_to` (epoch ms) are set if the read was `as_of` a time.
+    """
+
+    __slots__ = ("found", "key", "valid_from", "valid_to", "value")
+
+    def __init__(
+        self,
+        headers: Mapping[str, str],
+        key: Any,
+        found: bool,
+        value: Any = None,
+        valid_from: int | None = None,
+        valid_to: int | None = None,
+    ) -> None:
+        self._headers = headers
+        self.key = key
+        self.found = found
+        self.value = value
+        self.valid_from = valid_from
+        self.valid_to = valid_to
+
+    def __bool__(self) -> bool:
+        return self.found
+
+    def __repr__(self) -> str:
+        result = f"value={self.value!r}" if self.found else "not found"
+        return f"Answer(key={self.key!r}, {result}, {super().__repr__()})"
+
+
+class Entry(NamedTuple):
+    """A row of a scan or a ranking."""
+
+    key: Any
+    value: Any
+
+
+class Ranking(list[Entry]):
+    """Entries in the order of their rank."""
+
+    def __init__(self, entries: Iterable[Entry], source: Source) -> None:
+        super().__init__(entries)
+        self.source = source
+
+
+class Window(NamedTuple):
+    """Times are epoch ms; `end` is None if the view has no window size."""
+
+    key: Any
+    start: int
+    end: int | None
+    sequence: int
+    value: Any
+
+
+class Session(NamedTuple):
+    """Times are epoch ms."""
+
+    key: Any
+    start: int
+    end: int
+    value: Any
+
+
+class Version(NamedTuple):
+    """Times are epoch ms; `valid_to` is None if the version is still valid."""
+
+    key: Any
+    valid_from: int
+    valid_to: int | None
+    value: Any
+
+
+class Change(NamedTuple):
+    """A key's new value, or its deletion.
+
+    `partition` and `offset` are those of the record; offset -1: the partition was empty.
+    """
+
+    key: Any
+    value: Any
+    is_deleted: bool
+    partition: int
+    offset: int
+
+
+class Appended(NamedTuple):
+    """Where a record was written."""
+
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """The number of entries; an estimate unless `is_exact`."""
+
+    count: int
+    is_exact: bool
+    source: Source
+
+    def __int__(self) -> int:
+        return self.count

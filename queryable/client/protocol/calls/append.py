@@ -1,0 +1,58 @@
+"""Appending a record to a view's topic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from queryable.client.protocol.answers import Appended
+from queryable.client.protocol.context import NOTHING_WRITTEN, ClientContext
+from queryable.client.protocol.errors import NoAnswer, Unavailable, Unconfirmed
+from queryable.client.protocol.requests import json_post
+from queryable.client.protocol.responses import decoding, json_of
+from queryable.client.protocol.transport import Call
+
+DELETE: Any = type("Delete", (), {"__repr__": lambda _: "DELETE"})()
+"""In place of a value: deletes the key."""
+
+
+def append(
+    context: ClientContext,
+    view: str,
+    key: Any,
+    value: Any = DELETE,
+    *,
+    timeout: float | None = None,
+) -> Call[Appended]:
+    """Appends a record to the topic of a view; without a value, deletes the key.
+
+    The view must be declared with `append = "on"`. The record is sent again only if it cannot have
+    been written; if it may have been, the error is Unconfirmed.
+    """
+    deadline = context.deadline(timeout)
+    about = yield from context.view(view, deadline)
+    body = b'{"key":%b' % about.key.json_bytes(key)
+    if value is not DELETE:
+        body += b',"value":%b' % about.value.json_bytes(value)
+    request = json_post(f"/topics/{about.topic}/records", body + b"}", is_idempotent=False)
+    try:
+        document = json_of((yield from context.send(request, deadline)))
+    except Unavailable as e:
+        if _may_be_written(e):
+            raise _unconfirmed(e) from None
+        raise
+    with decoding():
+        appended = Appended(document["partition"], document["offset"])
+    context.note_record(about, appended.partition, appended.offset)
+    return appended
+
+
+def _may_be_written(error: Unavailable) -> bool:
+    if isinstance(error, NoAnswer):
+        return error.may_have_arrived
+    return error.code not in NOTHING_WRITTEN
+
+
+def _unconfirmed(cause: Unavailable) -> Unconfirmed:
+    error = Unconfirmed(cause.code, f"The record may have been written: {cause.detail}")
+    error.status, error.retry_after, error.more = cause.status, cause.retry_after, cause.more
+    return error

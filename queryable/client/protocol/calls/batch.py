@@ -1,0 +1,94 @@
+"""The values of many keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from model.limits import MOST_BATCH_BYTES, MOST_JSON_PARTS, json_parts
+from queryable.client.protocol.answers import Answer
+from queryable.client.protocol.calls.point import get
+from queryable.client.protocol.context import ClientContext
+from queryable.client.protocol.errors import error_with_status
+from queryable.client.protocol.formats import Raw
+from queryable.client.protocol.parameters import Parameters, Stale
+from queryable.client.protocol.requests import json_post
+from queryable.client.protocol.responses import decoding, json_of
+from queryable.client.protocol.transport import Call
+from queryable.client.protocol.views import View
+
+MAX_KEYS = 1000
+
+
+def get_many(
+    context: ClientContext,
+    view: str,
+    keys: Iterable[Any],
+    *,
+    stale: Stale | None = None,
+    timeout: float | None = None,
+) -> Call[list[Answer]]:
+    """The answers for many keys, in the order of the keys.
+
+    A request has up to 1,000 keys, fewer if they are large; `timeout` is for each request. In a
+    session the keys are read one by one: the API's batches have no `min_offset`.
+    """
+    about = yield from context.view(view, context.deadline(timeout))
+    wanted = list(keys)
+    answers = []
+    if _needs_point_reads(context, about, wanted):
+        for key in wanted:
+            answers.append((yield from get(context, view, key, stale=stale, timeout=timeout)))
+        return answers
+    target = Parameters().add("stale", stale).append_to(f"/views/{about.name}/batch")
+    encoded = [about.key.json_bytes(key) for key in wanted]
+    for start, end, body in split_into_batches(encoded):
+        request = json_post(target, body, is_idempotent=True)
+        response = yield from context.send(request, context.deadline(timeout))
+        document = json_of(response)
+        failed = []
+        with decoding():
+            for key, item in zip(wanted[start:end], document["items"], strict=True):
+                status = item["status"]
+                if status == 200:
+                    value = about.value.from_json(item["value"])
+                    answers.append(Answer(response.headers, key, True, value))
+                    continue
+                answers.append(Answer(response.headers, key, False))
+                if status != 404:
+                    failed.append((len(answers) - 1, status, str(item["code"])))
+        for index, status, code in failed:
+            key = wanted[index]
+            if status != 503:
+                raise error_with_status(status, code, f"View {view} rejects key {key!r}.")
+            # a point read waits for this key's partition, and says why if it is not available
+            answers[index] = yield from get(context, view, key, stale=stale, timeout=timeout)
+    return answers
+
+
+def _needs_point_reads(context: ClientContext, view: View, keys: list[Any]) -> bool:
+    """Whether a batch cannot express these reads: sessions, Avro keys, raw keys."""
+    if context.offsets is not None or view.key.name == "avro":
+        return True
+    return any(isinstance(key, Raw) for key in keys)
+
+
+def split_into_batches(encoded: list[bytes]) -> Iterator[tuple[int, int, bytes]]:
+    """The bodies of batches that the API accepts, from JSON keys.
+
+    With each body the index of its first key, and that after its last key.
+    """
+    for start in range(0, len(encoded), MAX_KEYS):
+        yield from _halve_until_small(encoded, start, min(start + MAX_KEYS, len(encoded)))
+
+
+def _halve_until_small(
+    encoded: list[bytes], start: int, end: int
+) -> Iterator[tuple[int, int, bytes]]:
+    body = b'{"keys":[%b]}' % b",".join(encoded[start:end])
+    if end - start == 1 or (len(body) <= MOST_BATCH_BYTES and json_parts(body) <= MOST_JSON_PARTS):
+        yield start, end, body
+        return
+    middle = (start + end) // 2
+    yield from _halve_until_small(encoded, start, middle)
+    yield from _halve_until_small(encoded, middle, end)

@@ -1,0 +1,135 @@
+"""The changes of a key: server-sent events, across instances that stop and start."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from queryable.client.protocol.answers import Change, Source
+from queryable.client.protocol.context import ClientContext
+from queryable.client.protocol.errors import Unavailable
+from queryable.client.protocol.json_decoder import decode_json
+from queryable.client.protocol.pagination import Pager
+from queryable.client.protocol.parameters import Parameters, key_target
+from queryable.client.protocol.requests import ApiRequest
+from queryable.client.protocol.responses import decoding
+from queryable.client.protocol.stream_decoders import Event, EventDecoder
+from queryable.client.protocol.transport import (
+    Call,
+    CloseStream,
+    ReadChunk,
+    Sleep,
+    TransportError,
+)
+from queryable.client.protocol.views import View
+
+# s; an instance sends a comment every 10 s
+READ_TIMEOUT = 25.0
+_REOPEN_DELAY = 0.1
+
+
+def changes(
+    context: ClientContext,
+    view: str,
+    key: Any,
+    *,
+    after: tuple[int, int] | None = None,
+    patience: float = 60.0,
+) -> Call[Pager[Change]]:
+    """The current value of a key, then each change; endless.
+
+    `after`: partition and offset of the last change already seen; older changes are left out.
+    `patience`: seconds without an available instance after which Unavailable is raised.
+    """
+    about = yield from context.view(view, context.deadline(patience))
+    about.key.path_segment(key)  # an invalid key is an error now, not at the first page
+    return ChangePager(context, about, key, after, patience)
+
+
+class ChangePager:
+    """A Pager whose pages are the changes that have arrived. It never ends by itself."""
+
+    def __init__(
+        self,
+        context: ClientContext,
+        view: View,
+        key: Any,
+        after: tuple[int, int] | None,
+        patience: float,
+    ) -> None:
+        self.source: Source | None = None
+        self._context = context
+        self._view = view
+        self._key = key
+        self._last_id = None if after is None else f"{after[0]}:{after[1]}"
+        self._patience = patience
+        self._stream: Any = None
+        self._events = EventDecoder()
+        # the event of an absent key has the offset of the partition's last record, not of the
+        # delete: each stream repeats it under another id
+        self._was_deleted = False
+        self._is_first_after_resume = False
+
+    def next(self) -> Call[list[Change]]:
+        while True:
+            if self._stream is None:
+                yield from self._open()
+            try:
+                chunk = yield ReadChunk(self._stream)
+            except TransportError:
+                chunk = b""
+            if not chunk:  # the partition moved, or the instance stopped: another one continues
+                yield from self._close_stream()
+                yield Sleep(_REOPEN_DELAY)
+                continue
+            changes = [self._decode(event) for event in self._events.feed(chunk)]
+            if changes := [change for change in changes if self._is_new(change)]:
+                return changes
+
+    def _open(self) -> Call[None]:
+        target = key_target(self._view, self._key, "/changes", Parameters())
+        headers = {"accept": "text/event-stream"}
+        if self._last_id is not None:
+            headers["last-event-id"] = self._last_id
+        context = self._context
+        give_up_at = context.clock() + self._patience
+        while True:
+            try:
+                replicas = yield from context.replicas(
+                    self._view, self._key, context.deadline(None)
+                )
+                request = ApiRequest(target, headers=headers, instances=replicas)
+                stream = yield from context.open_stream(request, READ_TIMEOUT)
+                break
+            except Unavailable as e:
+                if e.is_final or context.clock() + e.retry_after >= give_up_at:
+                    raise
+                yield Sleep(e.retry_after)
+        self._stream = stream
+        self._events = EventDecoder()
+        self._is_first_after_resume = self._last_id is not None
+        self.source = Source(stream.headers)
+
+    def _decode(self, event: Event) -> Change:
+        with decoding():
+            partition, offset = map(int, event.id.split(":"))
+            document = decode_json("\n".join(event.data).encode())
+            key = self._view.key.from_json(document["key"])
+            is_deleted = event.kind == "deleted"
+            value = None if is_deleted else self._view.value.from_json(document["value"])
+        self._last_id = event.id
+        if offset >= 0:
+            self._context.note_record(self._view, partition, offset)
+        return Change(key, value, is_deleted, partition, offset)
+
+    def _is_new(self, change: Change) -> bool:
+        is_repeated = self._is_first_after_resume and self._was_deleted and change.is_deleted
+        self._is_first_after_resume, self._was_deleted = False, change.is_deleted
+        return not is_repeated
+
+    def _close_stream(self) -> Call[None]:
+        if self._stream is not None:
+            stream, self._stream = self._stream, None
+            yield CloseStream(stream)
+
+    def close(self) -> Call[None]:
+        yield from self._close_stream()

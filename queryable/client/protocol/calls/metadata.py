@@ -1,0 +1,28 @@
+"""The views of a deployment, and its topology."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from queryable.client.protocol.context import ClientContext
+from queryable.client.protocol.responses import decoding
+from queryable.client.protocol.transport import Call
+from queryable.client.protocol.views import View
+
+
+def views(context: ClientContext) -> Call[list[View]]:
+    """All views."""
+    document = yield from context.get_json("/views")
+    with decoding():
+        return [View.from_json(each) for each in document["views"]]
+
+
+def view(context: ClientContext, name: str) -> Call[View]:
+    """One view; NotFound."""
+    return (yield from context.view(name))
+
+
+def topology(context: ClientContext) -> Call[Mapping[str, Any]]:
+    """Which instance has which partitions: the document of `GET /processors`."""
+    return (yield from context.topology()).document

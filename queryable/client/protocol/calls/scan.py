@@ -1,0 +1,68 @@
+"""The entries of a view, in the order of their keys."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from queryable.client.protocol.answers import Entry
+from queryable.client.protocol.context import ClientContext
+from queryable.client.protocol.pagination import (
+    PAGE_SIZE,
+    CursorPager,
+    Pager,
+    StreamPager,
+    can_resume,
+    check_page_size,
+    remaining_range,
+)
+from queryable.client.protocol.parameters import Order, Parameters, Stale
+from queryable.client.protocol.rows import entry_from_json
+from queryable.client.protocol.transport import Call
+
+
+def scan(
+    context: ClientContext,
+    view: str,
+    *,
+    from_: Any = None,
+    to: Any = None,
+    prefix: str | bytes | None = None,
+    order: Order = "asc",
+    limit: int | None = None,
+    page: int = PAGE_SIZE,
+    stream: bool = False,
+    stale: Stale | None = None,
+    timeout: float | None = None,
+) -> Call[Pager[Entry]]:
+    """The entries from one key to another, both included, in the order of the keys.
+
+    `limit`: the number of entries in all. `page`: entries per request. `stream` uses one stream in
+    place of pages, which costs the instances less; it has no effect unless keys are strings, bytes
+    or integers. `timeout` is for each page, or for each read of a stream.
+    """
+    about = yield from context.view(view, context.deadline(timeout))
+    check_page_size(page, limit)
+
+    def query(received: Entry | None = None) -> Parameters:
+        first, last = remaining_range(order, from_, to, received)
+        return (
+            Parameters()
+            .add_key("from", about, first)
+            .add_key("to", about, last)
+            .add_prefix(about, prefix)
+            .add("order", order)
+            .add("stale", stale)
+        )
+
+    decode = partial(entry_from_json, about)
+    path = f"/views/{about.name}/keys"
+    if stream and can_resume(about):
+        return StreamPager(
+            context, path, query, decode, _has_same_key, limit=limit, timeout=timeout
+        )
+    return CursorPager(context, path, query, decode, limit=limit, page=page, timeout=timeout)
+
+
+def _has_same_key(entry: Entry, last: Entry) -> bool:
+    return bool(entry.key == last.key)

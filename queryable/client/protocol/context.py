@@ -1,0 +1,225 @@
+"""The state of one client, and how it sends a request: to which instance, how long, how often."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from queryable.client.protocol.answers import Source
+from queryable.client.protocol.errors import NoAnswer, Unavailable, error_from_response
+from queryable.client.protocol.requests import MAX_ATTEMPTS, ApiRequest
+from queryable.client.protocol.responses import decoding, json_of, read_all
+from queryable.client.protocol.retry_budget import RetryBudget
+from queryable.client.protocol.session_offsets import SessionOffsets
+from queryable.client.protocol.topology import Topology
+from queryable.client.protocol.topology_tracker import TopologyTracker
+from queryable.client.protocol.transport import (
+    Call,
+    Exchange,
+    OpenStream,
+    Request,
+    Response,
+    Sleep,
+    TransportError,
+)
+from queryable.client.protocol.views import View
+
+# s; doubled with each attempt whose connection failed
+_FIRST_BACKOFF = 0.05
+_MAX_BACKOFF = 2.0
+NOTHING_WRITTEN = frozenset(("overloaded", "draining", "no-topology", "topic-missing"))
+"""Codes of 503 that say that an appended record was not written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`base_url`: of the proxy or a backend, without a slash at the end. `timeout`: seconds for a
+    call with all its retries; of a stream the longest silence."""
+
+    base_url: str
+    timeout: float = 10.0
+    direct: bool = False
+
+
+class ClientContext:
+    """What the calls of one client share: settings, retry budget, session, views and topology."""
+
+    def __init__(self, settings: Settings, clock: Callable[[], float]) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.budget = RetryBudget()
+        self._views: dict[str, View] = {}
+        self._topology = TopologyTracker(settings.base_url)
+        self._session: ContextVar[SessionOffsets | None] = ContextVar(
+            "queryable_session", default=None
+        )
+
+    # --- sessions
+
+    @property
+    def offsets(self) -> SessionOffsets | None:
+        """Of the session that is open in this thread or task."""
+        return self._session.get()
+
+    @contextmanager
+    def session(self) -> Iterator[SessionOffsets]:
+        """Opens a session in this thread or task."""
+        offsets = SessionOffsets()
+        token = self._session.set(offsets)
+        try:
+            yield offsets
+        finally:
+            self._session.reset(token)
+
+    def min_offset(self, view: View) -> str | None:
+        """The parameter `min_offset` that the session requires; BadUse."""
+        return None if self.offsets is None else self.offsets.min_offset(view.topic)
+
+    def note_read(self, view: View, source: Source) -> None:
+        """Notes in the session what an answer included."""
+        if (offsets := self.offsets) is not None:
+            offsets.note_position(view.topic, source.partition, source.position)
+
+    def note_record(self, view: View, partition: int, offset: int) -> None:
+        """Notes in the session a record that was written or seen."""
+        if (offsets := self.offsets) is not None:
+            offsets.note_record(view.topic, partition, offset)
+
+    # --- sending
+
+    def deadline(self, timeout: float | None) -> float:
+        """When a call that starts now has to end, by the client's clock."""
+        return self.clock() + (self.settings.timeout if timeout is None else timeout)
+
+    def send(self, request: ApiRequest, deadline: float | None = None) -> Call[Response]:
+        """The response, after retries, with a status below 500; Unavailable, ServerError."""
+        deadline = self.deadline(None) if deadline is None else deadline
+        response: Response = yield from self._send_with_retries(request, deadline)
+        return response
+
+    def open_stream(self, request: ApiRequest, timeout: float | None = None) -> Call[Any]:
+        """A Stream with status 200, after retries; QueryableError for any other status.
+
+        `timeout`: seconds until it is open, and for each read.
+        """
+        read_timeout = self.settings.timeout if timeout is None else timeout
+        stream = yield from self._send_with_retries(request, self.deadline(timeout), read_timeout)
+        if stream.status != 200:
+            body = yield from read_all(stream)
+            raise error_from_response(stream.status, stream.headers, body)
+        return stream
+
+    def _send_with_retries(
+        self, request: ApiRequest, deadline: float, read_timeout: float | None = None
+    ) -> Call[Any]:
+        """A Response; with `read_timeout` a Stream."""
+        urls = (*request.instances, self.settings.base_url)
+        attempt = 0
+        reported: Unavailable | None = None
+        while True:
+            url = urls[min(attempt, len(urls) - 1)]
+            # an instance that hangs leaves the others their share of the time
+            share = max(deadline - self.clock(), 0.001) / max(len(urls) - attempt, 1)
+            wire = Request(
+                url,
+                request.target,
+                share if read_timeout is None else read_timeout,
+                request.method,
+                request.headers,
+                request.body,
+            )
+            error: Unavailable
+            try:
+                response = yield Exchange(wire) if read_timeout is None else OpenStream(wire)
+            except TransportError as e:
+                error = NoAnswer(str(e), may_have_arrived=e.may_have_arrived)
+                can_retry = request.is_idempotent or not e.may_have_arrived
+                backoff = _FIRST_BACKOFF * 2.0**attempt
+                if request.instances:
+                    self._topology.note_failure(url, self.clock())
+                # the next instance is not the one in trouble: no load to limit
+                needs_budget = attempt + 1 >= len(urls)
+            else:
+                if self.settings.direct:
+                    self._topology.note_response(response.headers, url)
+                if response.status < 500:
+                    self.budget.earn()
+                    return response
+                body = response.body if read_timeout is None else (yield from read_all(response))
+                error = reported = self._unavailable(response, body)
+                can_retry = not error.is_final and (
+                    request.is_idempotent or error.code in NOTHING_WRITTEN
+                )
+                backoff = error.retry_after
+                needs_budget = True
+            attempt += 1
+            # the next instance can be asked at once
+            backoff = 0.0 if attempt < len(urls) else min(backoff, _MAX_BACKOFF)
+            backoff *= random.uniform(0.75, 1.25)
+            is_late = self.clock() + backoff >= deadline
+            is_last = not can_retry or is_late or attempt >= request.max_attempts
+            if is_last or (needs_budget and not self.budget.spend()):
+                # what an instance reported says more than a time-out that followed
+                raise reported if reported is not None and request.is_idempotent else error
+            if backoff:
+                yield Sleep(backoff)
+
+    @staticmethod
+    def _unavailable(response: Any, body: bytes) -> Unavailable:
+        """The error of a status of 500 or more, if it allows a retry; ServerError if not."""
+        error = error_from_response(response.status, response.headers, body)
+        if not isinstance(error, Unavailable):
+            raise error
+        return error
+
+    def get_json(self, target: str, deadline: float | None = None) -> Call[Any]:
+        """The JSON document at `target`; QueryableError unless the status is 200."""
+        return json_of((yield from self.send(ApiRequest(target), deadline)))
+
+    # --- views and topology
+
+    def view(self, name: str, deadline: float | None = None) -> Call[View]:
+        """A view's description, fetched once; NotFound."""
+        view = self._views.get(name)
+        if view is None:
+            description = yield from self.get_json(f"/views/{quote(name, safe='')}", deadline)
+            with decoding():
+                view = View.from_json(description)
+            if view.partitions is not None:
+                self._views[name] = view
+        return view
+
+    def topology(self, deadline: float | None = None) -> Call[Topology]:
+        """The topology as it is now."""
+        sources = self._topology.sources()
+        request = ApiRequest(
+            "/processors", instances=sources, max_attempts=len(sources) or MAX_ATTEMPTS
+        )
+        document: Mapping[str, Any] = json_of((yield from self.send(request, deadline)))
+        with decoding():
+            topology = Topology.from_json(document)
+        self._topology.update(topology)
+        return topology
+
+    def replicas(self, view: View, key: Any, deadline: float) -> Call[tuple[str, ...]]:
+        """Base URLs of the instances to ask for a key, in order; empty unless the client is
+        `direct`."""
+        if not self.settings.direct:
+            return ()
+        now = self.clock()
+        if self._topology.needs_fetch(now):
+            try:
+                yield from self.topology(deadline)
+            except Unavailable:
+                # an old topology is better than none: instances forward what is not theirs
+                if self._topology.current is None:
+                    raise
+        current = self._topology.current
+        assert current is not None  # as long as there is none, it needs to be fetched
+        replicas = current.replicas(view.name, view.key.record_bytes(key))
+        return self._topology.by_health(replicas, now)

@@ -1,0 +1,122 @@
+"""The errors of the client.
+
+    QueryableError
+    ├── BadUse              an invalid argument or setting; nothing was sent
+    ├── BadRequest          4xx: the API rejects the path, key, parameter or body
+    ├── NotFound            404: unknown view or path (a missing key is no error: see Answer.found)
+    ├── OutsideHistory      410: `as_of` is before the history that the view keeps
+    ├── Unavailable         503: not available now; a later retry can succeed
+    │   ├── NoAnswer        no instance could be reached, or none answered in time
+    │   └── Unconfirmed     a record was sent and not confirmed; it may have been written
+    └── ServerError         500, or a response that is not one of this API
+
+`code` is stable: compare it, not the text. docs/reference.md lists the codes of the API.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+
+class QueryableError(Exception):
+    """`code`; `status` (0: no response); `detail`, a text for people; `more`: the other members of
+    the problem document."""
+
+    status = 0
+
+    def __init__(self, code: str, detail: str, **more: Any) -> None:
+        super().__init__(f"{detail} [{code}]")
+        self.code = code
+        self.detail = detail
+        self.more: dict[str, Any] = more
+
+
+class BadUse(QueryableError, ValueError):
+    """An invalid argument or setting. Nothing was sent."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__("bad-use", detail)
+
+
+class BadRequest(QueryableError):
+    """The API rejects the path, key, parameter or body (4xx)."""
+
+    status = 400
+
+
+class NotFound(QueryableError):
+    """Unknown view or path (404)."""
+
+    status = 404
+
+
+class OutsideHistory(QueryableError):
+    """`as_of` is before the history that the view keeps (410)."""
+
+    status = 410
+
+
+class Unavailable(QueryableError):
+    """Not available now (503). `retry_after` is in seconds. `is_final`: a retry does not help, the
+    deployment needs a repair."""
+
+    status = 503
+    retry_after = 1.0
+    is_final = False
+
+
+class NoAnswer(Unavailable):
+    """No instance could be reached, or none answered in time."""
+
+    status = 0
+
+    def __init__(self, detail: str, *, may_have_arrived: bool = True) -> None:
+        super().__init__("no-answer", detail)
+        self.may_have_arrived = may_have_arrived
+
+
+class Unconfirmed(Unavailable):
+    """A record was sent and not confirmed. It may have been written: read the key before you send
+    it again."""
+
+
+class ServerError(QueryableError):
+    """A server error (500), or a response that is not one of this API."""
+
+    status = 500
+
+
+_BY_STATUS = {404: NotFound, 410: OutsideHistory, 503: Unavailable}
+_STANDARD_MEMBERS = frozenset(("type", "title", "status", "code", "detail"))
+
+
+def error_from_response(status: int, headers: Mapping[str, str], body: bytes) -> QueryableError:
+    """The error for a response with a problem document (RFC 9457)."""
+    try:
+        document = json.loads(body)
+        code, detail = document["code"], document["detail"]
+    except (ValueError, TypeError, KeyError):
+        excerpt = body[:200].decode("utf-8", "replace")
+        kind = Unavailable if status in (502, 503, 504) else ServerError
+        error: QueryableError = kind(
+            "not-understood", f"Status {status} without a problem document: {excerpt!r}"
+        )
+        error.status = status
+        return error
+    more = {name: value for name, value in document.items() if name not in _STANDARD_MEMBERS}
+    error = error_with_status(status, code, detail, **more)
+    if isinstance(error, Unavailable):
+        error.is_final = headers.get("retry-elsewhere") == "no"
+        after = headers.get("retry-after", "")
+        error.retry_after = float(after) if after.isdecimal() else 1.0
+    return error
+
+
+def error_with_status(status: int, code: str, detail: str, **more: Any) -> QueryableError:
+    """The error for a status and a code of the API."""
+    kind = _BY_STATUS.get(status) or (BadRequest if 400 <= status < 500 else ServerError)
+    error = kind(code, detail, **more)
+    error.status = status
+    return error

@@ -1,0 +1,212 @@
+"""Results in pages: by cursor, or as one stream that resumes where it broke."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+from queryable.client.protocol.answers import Source
+from queryable.client.protocol.context import ClientContext
+from queryable.client.protocol.errors import BadUse, NoAnswer, ServerError
+from queryable.client.protocol.json_decoder import decode_json
+from queryable.client.protocol.parameters import Order, Parameters
+from queryable.client.protocol.requests import ApiRequest
+from queryable.client.protocol.responses import decoding, json_of
+from queryable.client.protocol.stream_decoders import LineDecoder
+from queryable.client.protocol.transport import Call, CloseStream, ReadChunk, TransportError
+from queryable.client.protocol.views import View
+
+T = TypeVar("T")
+
+PAGE_SIZE = 1000
+"""The default, and the largest that the API allows."""
+
+_NDJSON = {"accept": "application/x-ndjson"}
+
+
+class Pager(Protocol[T]):
+    """Returns page after page, None after the last. `source` is that of the latest page."""
+
+    source: Source | None
+
+    def next(self) -> Call[list[T] | None]: ...
+
+    def close(self) -> Call[None]:
+        """Must be called if the caller does not read to the end."""
+
+
+def check_page_size(page: int, limit: int | None) -> None:
+    """BadUse."""
+    if not 1 <= page <= PAGE_SIZE:
+        raise BadUse(f"page={page} is out of range: 1 to {PAGE_SIZE}.")
+    if limit is not None and limit < 0:
+        raise BadUse(f"limit={limit} is negative.")
+
+
+class CursorPager(Generic[T]):
+    """Follows the cursors of the pages: no item comes twice, whichever instance answers."""
+
+    def __init__(
+        self,
+        context: ClientContext,
+        path: str,
+        query: Callable[[], Parameters],
+        decode: Callable[[Mapping[str, Any]], T],
+        *,
+        limit: int | None,
+        page: int,
+        timeout: float | None,
+        instances: Callable[[float], Call[tuple[str, ...]]] | None = None,
+        on_page: Callable[[Source], None] | None = None,
+    ) -> None:
+        """`query` returns new parameters, without limit and cursor. `decode` decodes an item.
+        `limit` is for all pages together. `instances`, given a deadline, returns the base URLs to
+        ask first."""
+        self.source: Source | None = None
+        self._context = context
+        self._path = path
+        self._query = query
+        self._decode = decode
+        self._remaining = limit
+        self._page = page
+        self._timeout = timeout
+        self._instances = instances
+        self._on_page = on_page
+        self._cursor: str | None = None
+        self._is_done = limit == 0
+
+    def next(self) -> Call[list[T] | None]:
+        if self._is_done:
+            return None
+        size = self._page if self._remaining is None else min(self._page, self._remaining)
+        query = self._query().add("limit", size).add("cursor", self._cursor)
+        deadline = self._context.deadline(self._timeout)
+        instances: tuple[str, ...] = ()
+        if self._instances is not None:
+            instances = yield from self._instances(deadline)
+        request = ApiRequest(query.append_to(self._path), instances=instances)
+        response = yield from self._context.send(request, deadline)
+        document = json_of(response)
+        with decoding():
+            items = [self._decode(item) for item in document["items"]]
+            self._cursor = document["next"]
+        self.source = Source(response.headers)
+        if self._on_page is not None:
+            self._on_page(self.source)
+        if self._remaining is not None:
+            self._remaining -= len(items)
+        self._is_done = self._cursor is None or self._remaining == 0
+        return items
+
+    def close(self) -> Call[None]:
+        self._is_done = True
+        return
+        yield
+
+
+def can_resume(view: View) -> bool:
+    """Whether a stream of the view can resume at the last key received.
+
+    The key must have one textual form. JSON and Avro documents have many, so does NaN, and UUIDs
+    may be in capitals.
+    """
+    return view.key.name in ("string", "bytes", "int32", "int64")
+
+
+def remaining_range(order: Order, first: Any, last: Any, received: Any) -> tuple[Any, Any]:
+    """The keys that remain after the row `received` (None: no row yet), its own key included."""
+    if received is None:
+        return first, last
+    return (received.key, last) if order == "asc" else (first, received.key)
+
+
+class StreamPager(Generic[T]):
+    """Reads an NDJSON stream. If it breaks, it is opened again at the last key received, and the
+    items that came before are skipped."""
+
+    def __init__(
+        self,
+        context: ClientContext,
+        path: str,
+        query: Callable[[T | None], Parameters],
+        decode: Callable[[Mapping[str, Any]], T],
+        was_received: Callable[[T, T], bool],
+        *,
+        limit: int | None,
+        timeout: float | None,
+    ) -> None:
+        """`query(last)`: parameters for all items from `last` on, `last` included.
+        `was_received(item, last)`: whether `item` came before or with `last`."""
+        self.source: Source | None = None
+        self._context = context
+        self._path = path
+        self._query = query
+        self._decode = decode
+        self._was_received = was_received
+        self._remaining = limit
+        self._timeout = timeout
+        self._stream: Any = None
+        self._lines = LineDecoder()
+        self._last: T | None = None
+        self._is_skipping = False
+        self._is_done = limit == 0
+
+    def next(self) -> Call[list[T] | None]:
+        while not self._is_done:
+            if self._stream is None:
+                yield from self._open()
+            try:
+                chunk = yield ReadChunk(self._stream)
+            except TransportError as e:
+                yield from self._close_stream()
+                # a stream that breaks each time without a new item ends when the budget is spent
+                if not self._context.budget.spend():
+                    raise NoAnswer(str(e)) from None
+                continue
+            if not chunk:
+                yield from self._close_stream()
+                if not self._lines.is_at_line_start:
+                    raise ServerError("not-understood", "The stream ends in the middle of a line.")
+                self._is_done = True
+                break
+            if items := self._new_items(self._lines.feed(chunk)):
+                return items
+        return None
+
+    def _open(self) -> Call[None]:
+        query = self._query(self._last)
+        if self._last is None:  # a resumed stream begins with items that were received already
+            query.add("limit", self._remaining)
+        request = ApiRequest(query.append_to(self._path), headers=_NDJSON)
+        stream = yield from self._context.open_stream(request, self._timeout)
+        self._stream = stream
+        self._lines = LineDecoder()
+        self._is_skipping = self._last is not None
+        self.source = Source(stream.headers)
+
+    def _new_items(self, lines: list[bytes]) -> list[T]:
+        with decoding():
+            items = [self._decode(decode_json(line)) for line in lines]
+        if self._is_skipping and self._last is not None:
+            skipped = 0
+            while skipped < len(items) and self._was_received(items[skipped], self._last):
+                skipped += 1
+            self._is_skipping = skipped == len(items)
+            items = items[skipped:]
+        if self._remaining is not None:
+            items = items[: self._remaining]
+            self._remaining -= len(items)
+            if self._remaining == 0:
+                self._is_done = True
+        if items:
+            self._last = items[-1]
+        return items
+
+    def _close_stream(self) -> Call[None]:
+        if self._stream is not None:
+            stream, self._stream = self._stream, None
+            yield CloseStream(stream)
+
+    def close(self) -> Call[None]:
+        self._is_done = True
+        yield from self._close_stream()

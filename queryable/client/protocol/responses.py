@@ -1,0 +1,48 @@
+"""Reading responses: their JSON, and errors for those that are not of this API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from queryable.client.protocol.errors import QueryableError, ServerError, error_from_response
+from queryable.client.protocol.json_decoder import decode_json
+from queryable.client.protocol.transport import (
+    Call,
+    CloseStream,
+    ReadChunk,
+    Response,
+    TransportError,
+)
+
+
+@contextmanager
+def decoding() -> Iterator[None]:
+    """Around the decoding of a response: ServerError where it is not one of this API."""
+    try:
+        yield
+    except (AttributeError, LookupError, TypeError, ValueError) as e:
+        if isinstance(e, QueryableError):
+            raise
+        raise ServerError("not-understood", f"Not a response of this API: {e!r}") from None
+
+
+def json_of(response: Response) -> Any:
+    """The JSON of a 200; QueryableError for any other status."""
+    if response.status != 200:
+        raise error_from_response(response.status, response.headers, response.body)
+    with decoding():
+        return decode_json(response.body)
+
+
+def read_all(stream: Any) -> Call[bytes]:
+    """The rest of a stream's body, as far as it arrives; closes the stream."""
+    chunks = []
+    try:
+        while chunk := (yield ReadChunk(stream)):
+            chunks.append(chunk)
+    except TransportError:
+        pass  # the status is known, and counts more than the rest of the body
+    yield CloseStream(stream)
+    return b"".join(chunks)

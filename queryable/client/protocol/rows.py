@@ -1,0 +1,56 @@
+"""Rows of answers, decoded from JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from queryable.client.protocol.answers import Entry, Session, Version, Window
+from queryable.client.protocol.views import View
+
+ALL_KEYS: Any = type("AllKeys", (), {"__repr__": lambda _: "ALL_KEYS"})()
+"""In place of a key: the windows or sessions of all keys."""
+
+
+def entry_from_json(view: View, item: Mapping[str, Any]) -> Entry:
+    return Entry(view.key.from_json(item["key"]), view.value.from_json(item["value"]))
+
+
+def window_from_json(view: View, item: Mapping[str, Any], key: Any = ALL_KEYS) -> Window:
+    """`key`: the key that was asked for; the items of one key do not repeat it."""
+    return Window(
+        view.key.from_json(item["key"]) if key is ALL_KEYS else key,
+        item["start"],
+        item["end"],
+        item["sequence"],
+        view.value.from_json(item["value"]),
+    )
+
+
+def window_position(window: Window) -> tuple[int, int]:
+    """Orders the windows of one key."""
+    return window.start, window.sequence
+
+
+def session_from_json(view: View, item: Mapping[str, Any], key: Any = ALL_KEYS) -> Session:
+    """`key`: as of `window_from_json`."""
+    return Session(
+        view.key.from_json(item["key"]) if key is ALL_KEYS else key,
+        item["start"],
+        item["end"],
+        view.value.from_json(item["value"]),
+    )
+
+
+def session_position(session: Session) -> tuple[int, int]:
+    """Orders the sessions of one key."""
+    return session.end, session.start
+
+
+def version_from_json(view: View, item: Mapping[str, Any], key: Any) -> Version:
+    return Version(key, item["valid_from"], item["valid_to"], view.value.from_json(item["value"]))
+
+
+def version_position(version: Version) -> tuple[int, int]:
+    """Orders the versions of one key."""
+    return version.valid_from, 0

@@ -1,0 +1,60 @@
+"""The offsets that a session has seen; its later reads must include them.
+
+If a record was appended at offset 7, the read must have applied it: `min_offset=p:7`. An answer at
+position 7 includes everything before it: `min_offset=p:6`. A session thus reads its own writes, and
+its reads are monotonic. Source: Terry et al., "Session Guarantees for Weakly Consistent Replicated
+Data" (1994).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from queryable.client.protocol.errors import BadUse
+
+# a longer list would not fit into a URL
+_MAX_PARTITIONS = 1500
+
+
+class SessionOffsets:
+    """The greatest offset seen of each partition of each topic."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, dict[int, int]] = {}
+
+    def note_record(self, topic: str, partition: int, offset: int) -> None:
+        """Notes that a record was written or seen."""
+        seen = self._seen.setdefault(topic, {})
+        if seen.get(partition, -1) < offset:
+            seen[partition] = offset
+
+    def note_position(self, topic: str, partition: int | None, position: int | None) -> None:
+        """Notes that an answer included all records before `position`."""
+        if partition is not None and position:
+            self.note_record(topic, partition, position - 1)
+
+    def min_offset(self, topic: str) -> str | None:
+        """The parameter `min_offset` for a topic; BadUse if it has too many partitions.
+
+        It has the offsets of all partitions: the API ignores those of other partitions than the
+        key's.
+        """
+        seen = self._seen.get(topic)
+        if not seen:
+            return None
+        if len(seen) > _MAX_PARTITIONS:
+            raise BadUse(
+                f"A session can read at most {_MAX_PARTITIONS} partitions of a topic; "
+                f"this one has read {len(seen)} of topic {topic}."
+            )
+        return ",".join(f"{p}:{offset}" for p, offset in sorted(seen.items()))
+
+    def snapshot(self) -> Mapping[str, Mapping[int, int]]:
+        """Topic ► partition ► offset, to pass to a session in another process."""
+        return {topic: dict(seen) for topic, seen in self._seen.items()}
+
+    def take(self, snapshot: Mapping[str, Mapping[int, int]]) -> None:
+        """Adds the offsets of another session's snapshot."""
+        for topic, seen in snapshot.items():
+            for partition, offset in seen.items():
+                self.note_record(topic, int(partition), offset)

@@ -1,0 +1,77 @@
+"""The topology, as `GET /processors` describes it: which instances have which partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from model.partitioner import PARTITIONERS, partition_of
+
+
+def parse_epoch(text: str) -> tuple[int, int]:
+    """An epoch, as ordered numbers; (0, 0) if the text is not one."""
+    ms, _, generation = text.partition("-")
+    if not (ms.isdecimal() and generation.isdecimal()):
+        return (0, 0)
+    return int(ms), int(generation)
+
+
+@dataclass(frozen=True, slots=True)
+class _ViewPlacement:
+    partitions: int
+    partitioner: str
+    replicas: Mapping[int, tuple[str, ...]]
+    """Base URLs by partition: the active, then the standbys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """One version of the topology."""
+
+    epoch: tuple[int, int]
+    views: Mapping[str, _ViewPlacement]
+    instances: tuple[str, ...]
+    """Base URLs of all instances that are not dead."""
+
+    document: Mapping[str, Any]
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Topology:
+        """KeyError, TypeError or ValueError if it is not a document of `GET /processors`."""
+        base_urls = {
+            each["id"]: f"http://{_url_host(each['host'])}:{each['port']}"
+            for each in document["processors"]
+        }
+        alive = [each for each in document["processors"] if each["state"] != "dead"]
+        views = {}
+        for name, view in document["views"].items():
+            replicas: dict[int, list[str]] = {p: [] for p in range(view["partitions"])}
+            for role in ("topicPartitions", "standbyPartitions"):
+                for each in alive:
+                    for partition in each[role].get(name, ()):
+                        replicas[partition].append(base_urls[each["id"]])
+            views[name] = _ViewPlacement(
+                view["partitions"],
+                view["partitioner"],
+                {partition: tuple(urls) for partition, urls in replicas.items()},
+            )
+        instances = tuple(base_urls[each["id"]] for each in alive)
+        return cls(parse_epoch(document["epoch"]), views, instances, document)
+
+    def replicas(self, view: str, key: bytes | None) -> tuple[str, ...]:
+        """Base URLs of the instances that have the key's partition: the active, then the standbys.
+
+        Empty if the view or its partitioner is unknown. `key` is the record key's bytes.
+        """
+        placement = self.views.get(view)
+        if placement is None or key is None or placement.partitioner not in PARTITIONERS:
+            return ()
+        if not placement.partitions:
+            return ()
+        partition = partition_of(placement.partitioner)(key, placement.partitions)
+        return placement.replicas[partition]
+
+
+def _url_host(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,39 @@
+"""A view, as `GET /views/{view}` describes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from queryable.client.protocol.formats import FORMATS, Format
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """`partitions` is None while no instance knows the topic's partition count."""
+
+    name: str
+    topic: str
+    path: str | None
+    key: Format
+    value: Format
+    store: str
+    partitioner: str
+    partitions: int | None
+    description: dict[str, Any]
+    """The whole document."""
+
+    @classmethod
+    def from_json(cls, description: dict[str, Any]) -> View:
+        """KeyError if it is not a description of a view."""
+        return cls(
+            name=description["name"],
+            topic=description["topic"],
+            path=description.get("path"),
+            key=FORMATS[description["key"]],
+            value=FORMATS[description["value"]],
+            store=description["store"],
+            partitioner=description["partitioner"],
+            partitions=description.get("partitions"),
+            description=description,
+        )

@@ -1,0 +1,246 @@
+"""The client for threads: runs the calls with urllib3."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from functools import wraps
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from urllib.parse import urlsplit
+
+import urllib3
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    HTTPError,
+    NameResolutionError,
+    NewConnectionError,
+)
+
+from queryable.client import dataframes
+from queryable.client.protocol import calls
+from queryable.client.protocol.answers import Source
+from queryable.client.protocol.context import ClientContext
+from queryable.client.protocol.pagination import Pager
+from queryable.client.protocol.session_offsets import SessionOffsets
+from queryable.client.protocol.transport import (
+    Call,
+    CloseStream,
+    Exchange,
+    OpenStream,
+    Operation,
+    ReadChunk,
+    Request,
+    Response,
+    Sleep,
+    TransportError,
+)
+from queryable.client.settings import client_settings
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_NOT_SENT = (NewConnectionError, ConnectTimeoutError, NameResolutionError)
+_CHUNK = 65_536
+
+
+class _Stream:
+    def __init__(self, response: urllib3.BaseHTTPResponse) -> None:
+        self.status = response.status
+        self.headers = response.headers
+        self._response = response
+        self._chunks = response.stream(_CHUNK, decode_content=False)
+        self._is_complete = False
+
+    def read(self) -> bytes:
+        for chunk in self._chunks:
+            if chunk:
+                return chunk
+        self._is_complete = True
+        return b""
+
+    def close(self) -> None:
+        if self._is_complete:
+            self._response.release_conn()
+        else:
+            self._response.close()
+
+
+class Transport:
+    """Performs I/O operations. It keeps up to `connections` idle connections per server."""
+
+    def __init__(self, connections: int) -> None:
+        self._connections = connections
+        self._pools: dict[str, tuple[urllib3.HTTPConnectionPool, str]] = {}
+
+    def perform(self, operation: Operation) -> Any:
+        """The operation's result; TransportError."""
+        match operation:
+            case Exchange(request):
+                response = self._send(request, preload=True)
+                return Response(response.status, response.headers, response.data)
+            case OpenStream(request):
+                return _Stream(self._send(request, preload=False))
+            case ReadChunk(stream):
+                try:
+                    return stream.read()
+                except (HTTPError, OSError) as e:
+                    raise TransportError(str(e), may_have_arrived=True) from None
+            case CloseStream(stream):
+                stream.close()
+            case Sleep(seconds):
+                time.sleep(seconds)
+        return None
+
+    def _send(self, request: Request, preload: bool) -> urllib3.BaseHTTPResponse:
+        pool, prefix = self._pools.get(request.base_url) or self._new_pool(request.base_url)
+        try:
+            return pool.urlopen(
+                request.method,
+                prefix + request.target,
+                request.body,
+                request.headers,
+                retries=False,
+                redirect=False,
+                assert_same_host=False,
+                timeout=urllib3.Timeout(total=request.timeout) if preload else request.timeout,
+                preload_content=preload,
+                decode_content=False,
+            )
+        except (HTTPError, OSError) as e:
+            raise TransportError(
+                f"{request.base_url}: {e}", may_have_arrived=not isinstance(e, _NOT_SENT)
+            ) from None
+
+    def _new_pool(self, base_url: str) -> tuple[urllib3.HTTPConnectionPool, str]:
+        pool = urllib3.connection_from_url(base_url, maxsize=self._connections)
+        # if two threads race, one pool is kept, and the other is dropped unused
+        return self._pools.setdefault(base_url, (pool, urlsplit(base_url).path))
+
+    def close(self) -> None:
+        # a later call opens new connections
+        pools, self._pools = self._pools, {}
+        for pool, _ in list(pools.values()):
+            pool.close()
+
+
+class Rows(Generic[T]):
+    """Rows that are fetched page by page during iteration. Each `iter()` starts a new query.
+
+    `source`: where the latest page comes from, and how fresh it is.
+    """
+
+    def __init__(self, run: Callable[[Call[Any]], Any], start: Callable[[], Call[Any]]) -> None:
+        self._run = run
+        self._start = start
+        self.source: Source | None = None
+
+    def __iter__(self) -> Iterator[T]:
+        pager: Pager[T] = self._run(self._start())
+        try:
+            while (page := self._run(pager.next())) is not None:
+                self.source = pager.source
+                yield from page
+        finally:
+            self._run(pager.close())
+
+    def to_pandas(self) -> Any:
+        """All rows as a pandas.DataFrame; see `dataframes`."""
+        return dataframes.to_pandas(list(self))
+
+    def to_arrow(self) -> Any:
+        """All rows as a pyarrow.Table; see `dataframes`."""
+        return dataframes.to_arrow(list(self))
+
+
+def _method(
+    call: Callable[Concatenate[ClientContext, P], Call[T]],
+) -> Callable[Concatenate[Client, P], T]:
+    @wraps(call)
+    def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._run(call(self._context, *args, **kwargs))  # type: ignore[no-any-return]
+
+    return method
+
+
+def _rows_method(
+    call: Callable[Concatenate[ClientContext, P], Call[Pager[T]]],
+) -> Callable[Concatenate[Client, P], Rows[T]]:
+    @wraps(call)
+    def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> Rows[T]:
+        return Rows(self._run, lambda: call(self._context, *args, **kwargs))
+
+    return method
+
+
+class Client:
+    """A client of a deployment: of its proxy, or of a backend. Threads may share it.
+
+    >>> with Client("http://127.0.0.1:8080") as client:  # doctest: +SKIP
+    ...     client.get("latest-departure", "N14228").value
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        timeout: float = 10.0,
+        direct: bool = False,
+        connections: int = 100,
+    ) -> None:
+        """`url`: default QUERYABLE_URL, else http://127.0.0.1:8080. `timeout`: seconds for a call
+        with its retries. `direct`: send reads of keys to the instances that own them, without the
+        proxy; the instances' addresses must be reachable. `connections`: idle connections kept per
+        server; more threads than that may use the client.
+        """
+        self._context = ClientContext(client_settings(url, timeout, direct), time.monotonic)
+        self._transport = Transport(connections)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes all connections."""
+        self._transport.close()
+
+    def session(self) -> AbstractContextManager[SessionOffsets]:
+        """A context manager. Within it, in this thread, reads of keys include all records that were
+        appended or read before: a session reads its own writes, and its reads are monotonic."""
+        return self._context.session()
+
+    def _run(self, call: Call[Any]) -> Any:
+        perform = self._transport.perform
+        try:
+            operation = next(call)
+            while True:
+                try:
+                    result = perform(operation)
+                except TransportError as e:
+                    operation = call.throw(e)
+                else:
+                    operation = call.send(result)
+        except StopIteration as end:
+            return end.value
+
+    get = _method(calls.get)
+    get_many = _method(calls.get_many)
+    top = _method(calls.top)
+    count = _method(calls.count)
+    append = _method(calls.append)
+    views = _method(calls.views)
+    view = _method(calls.view)
+    topology = _method(calls.topology)
+    scan = _rows_method(calls.scan)
+    windows = _rows_method(calls.windows)
+    sessions = _rows_method(calls.sessions)
+    versions = _rows_method(calls.versions)
+    changes = _rows_method(calls.changes)

@@ -1,0 +1,27 @@
+"""Findings about topics."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from model.views_file import parse_views
+from queryable.cli.check.topics import check_partitioner, check_retention
+from tests.queryable.cli.inspection.records import (
+    BOTH,
+)
+
+
+def test_no_advice_on_the_producers_of_changelogs() -> None:
+    [view] = parse_views(
+        '[views.t]\ntopic = "app-t-changelog"\nkey = "string"\nvalue = "string"\n'
+    ).views
+    placed_elsewhere = [(1, b"key %d" % n) for n in range(30)]
+    finding = check_partitioner(view, 3, placed_elsewhere)
+    assert finding.status == "wrong"
+    assert "producers" not in finding.do
+    assert 'partitioner = "none"' in finding.do
+    assert "producers" in check_partitioner(replace(view, topic="orders"), 3, placed_elsewhere).do
+    # the topic's retention is not that of the store
+    finding = check_retention(view, BOTH)
+    assert "application's code" in finding.do
+    assert "26h" not in finding.do

@@ -1,0 +1,37 @@
+"""`queryable --version`, and the help of the commands."""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+import queryable
+from queryable.cli.app import app
+
+COMMANDS = sorted(str(c.callback.__name__) for c in app.registered_commands if c.callback)
+
+
+def run(*arguments: str) -> str:
+    done = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"})
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_version() -> None:
+    assert run("--version") == f"queryable {queryable.__version__}\n"
+
+
+def test_help_lists_every_command_with_a_whole_sentence() -> None:
+    text = run("--help")
+    summaries = dict(line.split(maxsplit=1) for line in text.partition("Commands:")[2].splitlines()
+                     if line.strip())  # fmt: skip
+    assert sorted(summaries) == COMMANDS
+    assert all(summary.endswith(".") and "..." not in summary for summary in summaries.values())
+    assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "bench"])
+def test_help_of_a_command_has_examples_and_fits_the_terminal(command: str) -> None:
+    text = run(command, "--help")
+    assert f"    queryable {command}" in text
+    assert max(map(len, text.splitlines())) <= 80

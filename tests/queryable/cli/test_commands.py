@@ -1,0 +1,254 @@
+"""Each command against a real backend: in a pipe, on a terminal, interrupted, and its exit code."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from itertools import count
+from threading import Thread
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from local.terminal import Terminal
+from local.waiting import wait_until
+from queryable import DELETE, Client
+from queryable.cli.app import app
+from queryable.cli.exit_codes import (
+    INTERRUPTED,
+    NOT_FOUND,
+    SUCCESS,
+    UNAVAILABLE,
+    USAGE_ERROR,
+)
+from tests.queryable.cli.deployed import BEGAN, COMMAND, HOUR, MANY, Deployed
+from tests.queryable.client.protocol.scripted_transport import ORDERS
+from tests.system.backends import START
+
+pytestmark = pytest.mark.system
+
+
+def test_scan(deployed: Deployed) -> None:
+    def keys(*options: str) -> list[str]:
+        return [row["key"] for row in deployed.rows("scan", "flights", *options)]
+
+    assert deployed.rows("scan", "flights", "--limit", "1") == [
+        {"key": "N0", "value": {"from": "EWR", "delay": 20}}
+    ]
+    assert keys("--from", "N1", "--to", "N2") == ["N1", "N2"]
+    assert keys("--prefix", "N", "--order", "desc") == ["N2", "N1", "N0"]
+    assert len(deployed.rows("scan", "many", "--stream", "--stale", "never")) == MANY
+    assert "no entries" in deployed.run("scan", "flights", "--prefix", "Z", status=NOT_FOUND)
+    assert "nothing" in deployed.run("scan", "nothing", status=USAGE_ERROR)
+    table = deployed.shown("scan", "flights")
+    assert "┃ .delay ┃" in table
+    assert "│ X[b] │" in table
+    assert deployed.shown("scan", "flights", "--json", "--limit", "1").startswith('{"key":"N0"')
+
+
+def test_progress_of_a_scan_goes_to_stderr(deployed: Deployed) -> None:
+    at_once = (
+        "import queryable.cli.progress as p; p._DELAY = p._INTERVAL = 0;"
+        "from queryable.cli.app import main; main()"
+    )
+    file = deployed.backends.folder / "many.ndjson"
+    script = f'exec {sys.executable} -c "{at_once}" scan many > {file}'
+    with Terminal(["bash", "-c", script], deployed.env, term="xterm") as terminal:
+        assert terminal.wait() == SUCCESS
+        assert "rows/s" in terminal.text
+        assert "of about" in terminal.text
+    assert len(file.read_text().splitlines()) == MANY
+
+
+def test_top_and_count(deployed: Deployed) -> None:
+    rows = deployed.rows("top", "flights", "--by", "delay", "--limit", "2")
+    assert [row["key"] for row in rows] == ["N2", "N0"]
+    least = deployed.rows("top", "flights", "--by", "delay", "--order", "asc")
+    assert [row["key"] for row in least] == ["N1", "N0", "N2"]
+    assert "a number in field from" in deployed.run(
+        "top", "flights", "--by", "from", status=NOT_FOUND
+    )
+    lines = deployed.shown("top", "flights", "--by", "delay").splitlines()
+    assert [line.count("█") > 10 for line in lines if "EWR" in line] == [True, True, False]
+    assert deployed.rows("count", "flights", "--exact") == [{"count": 4, "exact": True}]
+    assert re.fullmatch(r"\d,\d+\nestimate; .*\n", deployed.shown("count", "many"))
+
+
+def test_windows_sessions_and_versions(deployed: Deployed) -> None:
+    assert deployed.rows("windows", "bookings", "bert") == [
+        {"key": "bert", "start": BEGAN, "end": BEGAN + HOUR, "sequence": 0, "value": 4}
+    ]
+    later = ("--from", "2013-01-01T01:00:00Z", "--to", str(BEGAN + 2 * HOUR))
+    assert [row["value"] for row in deployed.rows("windows", "bookings", *later)] == [9]
+    assert len(deployed.rows("windows", "bookings", "--key-from", "anna", "--key-to", "b")) == 3
+    shown = deployed.shown("windows", "bookings", "anna", "--order", "desc")
+    assert "2013-01-01T05:00:00Z" in shown
+    assert "▁█▂" in shown
+    assert deployed.rows("sessions", "visits") == [
+        {"key": "anna", "start": BEGAN, "end": BEGAN + HOUR, "value": 7}
+    ]
+    versions = deployed.rows("versions", "prices", "tea")
+    assert [(row["value"], row["valid_to"]) for row in versions] == [
+        (2, BEGAN + 24 * HOUR), (3, None),
+    ]  # fmt: skip
+    for command in (("windows", "bookings"), ("sessions", "visits"), ("versions", "prices")):
+        assert "found in view" in deployed.run(*command, "nobody", status=NOT_FOUND)
+    deployed.run("windows", "flights", status=USAGE_ERROR)
+
+
+def test_append(deployed: Deployed) -> None:
+    place = deployed.rows("append", "notes", "a1", '{"n":1}')[0]
+    assert place.keys() == {"partition", "offset"}
+    deployed.run("append", "notes", "a2", "--value-file", "-", input="[2]\n")
+    with Client(deployed.url) as client, client.session():
+        client.append("notes", "a3", 3)
+        client.get("notes", "a3")
+    assert "offset" in deployed.shown("append", "notes", "a3", "--delete")
+    for wrong in (["{"], [], ["1", "--delete"], ["--value-file", "/nothing"]):
+        deployed.run("append", "notes", "a1", *wrong, status=USAGE_ERROR)
+    assert "not open" in deployed.run("append", "flights", "N1", "1", status=USAGE_ERROR)
+
+
+class _Unconfirming(BaseHTTPRequestHandler):
+    """Answers like a backend whose broker has not confirmed in time (docs/reference.md)."""
+
+    def do_GET(self) -> None:
+        if self.path == "/views/gone":
+            # before the response, so that the next connection is refused
+            self.server.server_close()
+        self._say(200, ORDERS)
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self._say(503, {"code": "append-unconfirmed", "detail": "Not confirmed in time."})
+
+    def _say(self, status: int, document: Any) -> None:
+        body = json.dumps(document).encode()
+        self.send_response(status)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def test_unconfirmed_and_unavailable(deployed: Deployed) -> None:
+    with HTTPServer(("127.0.0.1", 0), _Unconfirming) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        to = ("--url", f"http://127.0.0.1:{server.server_port}", "--timeout", "2")
+        unconfirmed = deployed.run("append", "orders", "a", "1", *to, status=UNAVAILABLE)
+        not_sent = deployed.run("append", "gone", "a", "1", *to, status=UNAVAILABLE)
+        server.shutdown()
+    assert "may be in topic orders" in unconfirmed
+    assert "refused" in not_sent
+    assert "may be" not in not_sent
+    nobody = ("--url", "http://127.0.0.1:1", "--timeout", "0.3")
+    for command in (["scan", "many"], ["topology"]):
+        told = deployed.run(*command, *nobody, status=UNAVAILABLE)
+        assert "no-answer" in told
+        assert "QUERYABLE_URL" in told
+
+
+def test_views_and_completion_of_their_names(deployed: Deployed) -> None:
+    names = [row["name"] for row in deployed.rows("views")]
+    assert sorted(names) == ["bookings", "flights", "many", "notes", "prices", "visits"]
+    assert deployed.rows("views", "visits")[0]["store"] == "session"
+    assert "│ visits   │" in deployed.shown("views")
+    assert "no view" in deployed.run("views", "nothing", status=USAGE_ERROR)
+
+    def completed(url: str) -> list[str]:
+        asked = {"COMP_WORDS": "queryable get b", "COMP_CWORD": "2", "QUERYABLE_URL": url}
+        env = {**deployed.env, **asked, "_QUERYABLE_COMPLETE": "complete_bash"}
+        done = CliRunner().invoke(app, [], env=env, prog_name="queryable")
+        assert (done.exit_code, done.stderr) == (SUCCESS, "")
+        return done.stdout.split()
+
+    # completion gives up after a second, which may be too short on a loaded machine
+    wait_until(lambda: completed(deployed.url) == ["bookings"], 20, "the names of views")
+    assert completed("http://127.0.0.1:1") == []
+
+
+def test_watch_key_until_ctrl_c(deployed: Deployed) -> None:
+    with subprocess.Popen(
+        [*COMMAND, "watch", "notes", "w1"], env=deployed.env, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["event"] == "deleted"
+        deployed.append("w1", {"n": 1})
+        told = json.loads(process.stdout.readline())
+        assert (told["event"], told["key"], told["value"]) == ("value", "w1", {"n": 1})
+        process.send_signal(signal.SIGINT)
+        rest, errors = process.communicate(timeout=15)
+        assert (process.returncode, rest, errors) == (INTERRUPTED, "", "")
+    [row] = deployed.rows("watch", "notes", "w1", "--count", "1")
+    assert (row["value"], row["offset"]) == ({"n": 1}, told["offset"])
+
+
+def test_watch_prefix_until_ctrl_c(deployed: Deployed) -> None:
+    watch = [*COMMAND, "watch", "notes", "--prefix", "p", "--interval", "0.1"]
+    with Terminal(watch, deployed.env) as terminal:
+
+        def told(event: str, value: Any) -> None:
+            numbers = count()
+
+            def change() -> bool:
+                # watch does not report that it has started: make another change each time
+                n = next(numbers)
+                deployed.append(f"p{n}" if event == "new" else "p1", value(n))
+                return event in terminal.text
+
+            wait_until(change, 30, f"a line of {event}", 0.2)
+
+        told("new", lambda n: n)
+        told("changed", lambda n: {"n": n})
+        told("deleted", lambda _: DELETE)
+        terminal.interrupt()
+        assert terminal.wait() == INTERRUPTED
+        assert "Traceback" not in terminal.text
+        line = re.compile(r"\d{4}-\S*Z (new|changed|deleted) (p\d+) .*")
+        matches = [line.fullmatch(text) for text in terminal.text.splitlines()]
+        new = [match and match[2] for match in matches if not match or match[1] == "new"]
+        assert len(new) == len(set(new) - {None}), terminal.text
+    deployed.run("watch", "notes", status=USAGE_ERROR)
+    deployed.run("watch", "notes", "k", "--prefix", "k", status=USAGE_ERROR)
+
+
+@pytest.mark.parametrize("reader", ["head -1", "true"])
+def test_closed_pipe_is_no_error(deployed: Deployed, reader: str) -> None:
+    # `true` exits before anything is written
+    commands = "count flights", "scan many" if reader == "true" else "scan many --stream"
+    for command in commands:
+        script = f"{sys.executable} -m queryable {command} | {reader}; exit ${{PIPESTATUS[0]}}"
+        done = subprocess.run(
+            ["bash", "-c", script], env=deployed.env, capture_output=True, text=True, timeout=30
+        )
+        assert (done.returncode, done.stderr) == (SUCCESS, "")
+        assert len(done.stdout.splitlines()) == (reader != "true")
+
+
+def test_topology(deployed: Deployed) -> None:
+    [document] = deployed.rows("topology")
+    assert [each["id"] for each in document["processors"]] == ["b1"]
+    shown = deployed.shown("topology")
+    assert document["epoch"] in shown
+    assert "│ notes    │ 0-1        │ b1     │" in shown
+    watch = [*COMMAND, "topology", "--watch", "--interval", "0.1"]
+    with Terminal(watch, deployed.env, term="xterm") as terminal:
+        terminal.wait_for(lambda text: "standbys" in text)
+        deployed.backends.new().launch()
+        terminal.wait_for(lambda text: "b2 joined" in text, START)
+        terminal.wait_for(lambda text: "► b2" in text, START)
+        terminal.interrupt()
+        assert terminal.wait() == INTERRUPTED
+        assert "Traceback" not in terminal.text
+        # not "standbys": the end of a drawing that is longer than the screen is cut off
+        drawings = terminal.text.split("instance")
+        assert max(drawing.count("b2 joined") for drawing in drawings) == 1
+        assert terminal.text.endswith("\x1b[?25h")  # the cursor is visible again

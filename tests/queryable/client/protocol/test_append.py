@@ -1,0 +1,48 @@
+"""Appends are repeated only if that is safe."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from queryable import (
+    NoAnswer,
+    Unconfirmed,
+)
+from queryable.client.protocol import calls
+from queryable.client.protocol.transport import Response
+from tests.queryable.client.protocol.scripted_transport import (
+    CUT,
+    REFUSED,
+    Driver,
+    ok,
+    orders,
+    problem,
+)
+
+
+def append(driver: Driver) -> Any:
+    return driver.call(calls.append, "orders", "a", {"n": 1})
+
+
+def test_append_is_retried_only_if_nothing_can_have_been_written() -> None:
+    done = ok({"partition": 2, "offset": 9})
+    for first in (REFUSED, problem(503, "overloaded", retry_after="1")):
+        driver = orders(first, done)
+        assert append(driver) == (2, 9)
+        assert len(driver.requests) == 2
+        assert driver.requests[1].body == b'{"key":"a","value":{"n":1}}'
+    for first in (
+        CUT,
+        problem(503, "append-unconfirmed", retry_after="1"),
+        problem(503, "no-backend", retry_after="1"),
+        Response(504, {}, b"<html>"),
+    ):
+        driver = orders(first)
+        with pytest.raises(Unconfirmed):
+            append(driver)
+        assert len(driver.requests) == 1
+    # if the request cannot have arrived, the error says so
+    with pytest.raises(NoAnswer):
+        append(orders(*[REFUSED] * 20))

@@ -1,0 +1,65 @@
+"""Arguments and values that the client rejects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from queryable import (
+    BadUse,
+)
+from queryable.client.protocol import calls
+from queryable.client.protocol.formats import FORMATS
+from queryable.client.protocol.views import View
+from tests.queryable.client.protocol.scripted_transport import (
+    ORDERS,
+    Driver,
+    ok,
+    orders,
+)
+
+
+@pytest.mark.parametrize(
+    ("of", "arguments", "options"),
+    [
+        (calls.get, ("orders", 7), {}),
+        (calls.get, ("orders", "a"), {"max_staleness": "soon"}),
+        (calls.scan, ("orders",), {"page": 0}),
+        (calls.scan, ("orders",), {"limit": -1}),
+        (calls.append, ("orders", "a", float("nan")), {}),
+        (calls.windows, ("orders", "a"), {"key_from": "a"}),
+    ],
+)
+def test_invalid_arguments_are_not_sent(
+    of: Any, arguments: tuple[Any, ...], options: dict[str, Any]
+) -> None:
+    driver = orders()
+    with pytest.raises(BadUse):
+        driver.call(of, *arguments, **options)
+    assert driver.requests == []
+
+
+@pytest.mark.parametrize(
+    ("form", "value"),
+    [
+        ("float64", 10**400),
+        ("string", "\ud800"),
+        ("json", "\ud800"),
+        ("json", {1, 2}),
+        ("int32", True),
+    ],
+)
+def test_values_outside_the_format_are_bad_use(form: str, value: Any) -> None:
+    view = View.from_json({**ORDERS, "key": form})
+    for of in (FORMATS[form].path_segment, FORMATS[form].json_bytes, FORMATS[form].record_bytes):
+        with pytest.raises(BadUse):
+            of(value)
+    with pytest.raises(BadUse):
+        Driver(ok(view.description)).call(calls.get, "orders", value)
+
+
+def test_path_segments_that_nginx_rejects_are_base64url() -> None:
+    assert FORMATS["string"].path_segment("a\0b") == ("YQBi", True)
+    assert FORMATS["bytes"].path_segment(b"\0") == ("AA", True)
+    assert FORMATS["json"].path_segment("a\0b") == ("%22a%5Cu0000b%22", False)

@@ -1,0 +1,114 @@
+"""What `import queryable` imports, its version, and its types."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+
+import pytest
+
+import queryable
+from queryable import QueryableError, Unavailable
+
+HEAVY = (
+    "flask", "rocksdict", "pyspark", "numpy", "pandas", "pyarrow", "confluent_kafka", "kafka",
+    "gunicorn", "typer", "rich", "fastavro", "pydantic", "prometheus_client",
+)  # fmt: skip
+ROOT = Path(__file__).parents[3]
+
+
+def run(*command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "MYPYPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, *command], cwd=cwd, env=env, capture_output=True, text=True, timeout=120,
+        check=False,
+    )  # fmt: skip
+
+
+def test_import_is_light(tmp_path: Path) -> None:
+    code = "import queryable, sys, json; print(json.dumps(sorted(sys.modules)))"
+    done = run("-c", code, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    modules = {name.partition(".")[0] for name in json.loads(done.stdout)}
+    assert "urllib3" in modules
+    assert modules.isdisjoint(HEAVY), modules & set(HEAVY)
+
+
+def test_version_is_that_of_pyproject(monkeypatch: pytest.MonkeyPatch) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert queryable.__version__ == project["version"]
+
+    def not_installed(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("importlib.metadata.version", not_installed)
+    assert queryable.__version__ == "0+unknown"
+
+
+def test_errors_name_their_public_path() -> None:
+    for kind in (QueryableError, *QueryableError.__subclasses__(), *Unavailable.__subclasses__()):
+        assert kind.__module__ == "queryable"
+        assert getattr(queryable, kind.__name__) is kind
+
+
+PROGRAM = """\
+from queryable import ALL_KEYS, AsyncClient, Client
+
+
+def ask(client: Client) -> None:
+    reveal_type(client.get("v", "a", timeout=1))
+    reveal_type(client.get_many("v", ["a"]))
+    for row in client.scan("v", from_="a", order="desc"):
+        reveal_type(row)
+    for window in client.windows("v", ALL_KEYS, from_="2013-01-01T00:00:00Z"):
+        reveal_type(window.start)
+    for change in client.changes("v", "a", after=(0, 1)):
+        reveal_type(change)
+    reveal_type(client.append("v", "a"))
+    with client.session() as seen:
+        reveal_type(seen.snapshot())
+
+
+async def wait(client: AsyncClient) -> None:
+    reveal_type(await client.get("v", "a"))
+    async for row in client.scan("v"):
+        reveal_type(row)
+"""
+REVEALED = [
+    "queryable.client.protocol.answers.Answer", "list[queryable.client.protocol.answers.Answer]",
+    "queryable.client.protocol.answers.Entry", "int", "queryable.client.protocol.answers.Change",
+    "queryable.client.protocol.answers.Appended", "typing.Mapping[str, typing.Mapping[int, int]]",
+    "queryable.client.protocol.answers.Answer", "queryable.client.protocol.answers.Entry",
+]  # fmt: skip
+WRONG = """\
+from queryable import Client
+
+client = Client("http://127.0.0.1:8080", timeout="1")
+client.get("v")
+client.get(1, "a")
+client.get("v", "a", stale="sometimes")
+client.scan("v", order="up")
+client.scan("v", limit="3")
+client.nothing("v")
+len(client.scan("v"))
+"""
+
+
+def test_types_are_precise_for_a_strict_type_checker(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "wrong.py").write_text(WRONG)
+    options = ("--strict", "--no-error-summary", "--hide-error-context", "--config-file=")
+    checked = run("-m", "mypy", *options, "program.py", "wrong.py", cwd=tmp_path)
+    lines = checked.stdout.splitlines()
+    notes = [line for line in lines if ": note: Revealed type is" in line]
+    # mypy shows a named tuple with the types of its fields
+    shown = [re.sub(r"^tuple.*fallback=(.*)]$", r"\1", line.split('"')[1]) for line in notes]
+    assert shown == REVEALED, checked.stdout
+    errors = {line.partition(": error:")[0] for line in lines if ": error:" in line}
+    assert errors == {f"wrong.py:{n}" for n in range(3, 11)}, checked.stdout
