@@ -22,7 +22,7 @@ from local.verify import verify, verify_more
 from local.waiting import wait_until
 from tests.e2e.asking import Answer, ask_all
 from tests.e2e.demo import ALL_VIEWS, ROOT, AccessLog, Demo
-from tests.system.backends import COMMAND
+from tests.support.backends import COMMAND
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 

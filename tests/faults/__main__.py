@@ -21,7 +21,7 @@ from tests.faults import report
 from tests.faults.cluster import AS_SHIPPED
 from tests.faults.scenarios import SCENARIOS
 from tests.faults.stage import Result, play
-from tests.faults.tcp import TcpFaults
+from tests.support.tcp_faults import TcpFaults
 
 _HELP = """Breaks what can break, one fault after the other, with reads all the while, and checks
 every answer. Ends with 1 if one was wrong, or a target was missed.

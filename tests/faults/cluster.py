@@ -18,10 +18,11 @@ from local.waiting import wait_until
 from model.partitioner import partition_of
 from tests.faults.faults import Clock, small_disk
 from tests.faults.redundancy import missing
-from tests.faults.tcp import TcpFaults
-from tests.proxy.nginx import Nginx
-from tests.system.backends import QUICK, Backend, Backends, views_toml
-from tests.system.model import Log, Writer, history
+from tests.support.backends import FAST_SETTINGS, Backend
+from tests.support.deployment import Deployment, views_toml
+from tests.support.nginx import Nginx
+from tests.support.tcp_faults import TcpFaults
+from tests.support.topics import Log, Writer, history
 
 VIEW = "v"
 KEPT, VOLATILE = 40, 10  # keys of a partition
@@ -33,7 +34,7 @@ AS_SHIPPED = {
     name.removeprefix("QUERYABLE_").lower(): str(
         Settings.model_fields[name.removeprefix("QUERYABLE_").lower()].default
     )
-    for name in QUICK
+    for name in FAST_SETTINGS
 }
 
 
@@ -100,7 +101,7 @@ class Cluster:
         self._settings = {"standby_replicas": "1", **settings}
         self._holders = 1 + int(self._settings["standby_replicas"])
         self._stack = ExitStack()
-        self.backends: Backends
+        self.backends: Deployment
         self.nginx: Nginx
 
     @property
@@ -129,15 +130,12 @@ class Cluster:
         self.seed()
         views = views_toml(**{VIEW: {"topic": self.topic}})
         self.backends = self._stack.enter_context(
-            Backends(self.folder / "backends", servers, views, **self._settings)
+            Deployment(self.folder / "backends", servers, views, **self._settings)
         )
         for number in range(self.setup.instances):
             self._new(number).launch()
         self.wait_whole(START, self.all)
-        addresses = [f"127.0.0.1:{advertised_port(backend)}" for backend in self.all]
-        self.nginx = Nginx(self.folder / "nginx", ",".join(addresses), {})
-        self._stack.callback(lambda: self.nginx.stop())
-        self.nginx.wait_for_map(self.all[0].processors()["epoch"])
+        self.nginx = self.backends.proxy()
 
     def _new(self, number: int) -> Backend:
         own: dict[str, str] = {}
@@ -202,11 +200,6 @@ class Cluster:
             wait_until(whole, timeout, "redundancy", _LOOK_EVERY)
         except LocalError as error:
             raise LocalError(f"{error} {said}.") from None
-
-
-def advertised_port(backend: Backend) -> int:
-    """Where proxies and peers reach it."""
-    return int(backend.settings.get("QUERYABLE_ADVERTISED_PORT", backend.port))
 
 
 def _document(backend: Backend, path: str) -> dict[str, Any] | None:

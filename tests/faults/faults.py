@@ -1,5 +1,5 @@
-"""What breaks files, disks and clocks. Processes are broken by `tests.system.backends`, networks by
-`tcp`."""
+"""Faults of files, disks and clocks. Those of processes: `tests.support.backends`; of networks:
+`tests.support.tcp_faults`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.system.backends import ROOT
+from local.settings import REPOSITORY
 
 _CLOCK_FOLDER = Path(__file__).with_name("clock")
 _LEFT = 4096  # bytes that stay as they are at both ends of a damaged file
@@ -95,7 +95,7 @@ def largest(folder: Path, pattern: str) -> Path:
 def other_version(folder: Path) -> Path:
     """A copy of the backend that speaks another version of the map; the folder to start it in."""
     for package in ("backend", "model"):
-        shutil.copytree(ROOT / package, folder / package)
+        shutil.copytree(REPOSITORY / package, folder / package)
     module = folder / "model" / "topology.py"
     source = module.read_text()
     [line] = [line for line in source.splitlines() if line.startswith("VERSION = ")]

@@ -17,9 +17,9 @@ from collections.abc import Mapping, Sequence
 import aiohttp
 from yarl import URL
 
-from tests.background import Background
-from tests.client import key_path
 from tests.faults.checking import Read
+from tests.support.background import Background
+from tests.support.client import key_path
 
 TIMEOUT = 5.0  # s, of a client that gives up
 _STALL = 0.05  # s between two ticks: this process, or its machine, was held up

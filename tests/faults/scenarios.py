@@ -15,14 +15,15 @@ from confluent_kafka.admin import NewPartitions
 from local.broker import quiet_admin
 from local.errors import LocalError
 from local.waiting import wait_until
-from tests.client import key_path
 from tests.faults.checking import Era
 from tests.faults.cluster import VIEW, Setup
 from tests.faults.faults import damage, fill_disk, largest, other_version
 from tests.faults.stage import Scenario, Stage, Target
-from tests.faults.tcp import SILENT, Link, TcpFaults
 from tests.faults.truth import era
-from tests.system.backends import Backend, views_toml
+from tests.support.backends import Backend
+from tests.support.client import key_path
+from tests.support.deployment import views_toml
+from tests.support.tcp_faults import SILENT, Link, TcpFaults
 
 SCENARIOS: dict[str, Scenario] = {}
 NONE_FAILED = Target(failed=0.0)

@@ -17,10 +17,10 @@ from tests.faults.checking import Era, Findings, check
 from tests.faults.cluster import VIEW, Cluster, Setup
 from tests.faults.faults import NotHere
 from tests.faults.load import Load
-from tests.faults.tcp import TcpFaults
 from tests.faults.truth import era, unlike
 from tests.faults.writing import Writing
-from tests.system.backends import Backend
+from tests.support.backends import Backend
+from tests.support.tcp_faults import TcpFaults
 
 log = logging.getLogger(__name__)
 

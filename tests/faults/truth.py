@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from local.errors import LocalError
-from tests.client import Client, Response, key_path
 from tests.faults.checking import Era, Record
 from tests.faults.cluster import VIEW, Cluster
 from tests.faults.writing import Writing
-from tests.system.model import history
+from tests.support.client import Client, Response, key_path
+from tests.support.topics import history
 
 _CONVERGED = 30.0  # s
 

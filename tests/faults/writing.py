@@ -12,8 +12,8 @@ from typing import Any, Self
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from tests.background import Background
 from tests.faults.checking import Record
+from tests.support.background import Background
 
 _IN_TRANSACTION = 20  # records
 _ABORTED = 3  # every third transaction

@@ -14,7 +14,7 @@ from local.nginx import lay_out
 from local.run_folder import lock, stop_background
 from local.settings import StackSettings
 from local.stack import Stack
-from tests.backend.unit.test_data_folder import tree
+from tests.support.file_tree import tree
 
 
 def var_run(root: Path) -> None:

@@ -10,7 +10,7 @@ from local.errors import LocalError
 from local.load import end_offsets, load
 from local.topics import Topic
 from model.partitioner import partition_of
-from tests.conftest import MakeTopic
+from tests.support.plugins.fixtures import MakeTopic
 
 pytestmark = pytest.mark.broker
 

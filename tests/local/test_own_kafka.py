@@ -20,7 +20,7 @@ from local.stack import SPARK_VIEWS, Stack, chosen_views
 from local.tailer import Tailer
 from local.topics import Topic, create_topics
 from local.waiting import wait_until
-from tests.system.model import Writer
+from tests.support.topics import Writer
 
 OWN = "broker.example:9092"
 

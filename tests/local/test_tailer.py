@@ -18,8 +18,8 @@ from local.processes import spawn
 from local.settings import REPOSITORY
 from local.tailer import LONGEST, Tailer
 from local.waiting import wait_until
-from tests.conftest import MakeTopic
-from tests.system.model import history
+from tests.support.plugins.fixtures import MakeTopic
+from tests.support.topics import history
 
 pytestmark = pytest.mark.broker
 

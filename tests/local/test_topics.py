@@ -3,7 +3,7 @@ import pytest
 from local.broker import Broker, quiet_admin
 from local.errors import LocalError
 from local.topics import Topic, create_topics
-from tests.conftest import MakeTopic
+from tests.support.plugins.fixtures import MakeTopic
 
 pytestmark = pytest.mark.broker
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.proxy.backends import EPOCH, Backend, Cluster
-from tests.proxy.nginx import Nginx
+from tests.support.nginx import Nginx
 
 StartNginx = Callable[..., Nginx]
 

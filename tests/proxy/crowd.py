@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from local.waiting import wait_until
-from tests.client import TIMEOUT, Response
 from tests.proxy.backends import Answer, Backend, Request
 from tests.proxy.conftest import KEY
-from tests.proxy.nginx import Nginx
+from tests.support.client import TIMEOUT, Response
+from tests.support.nginx import Nginx
 
 # so that a gate that is shut is no fault
 PATIENT = {"QUERYABLE_PROXY_READ_TIMEOUT": "10"}

@@ -15,7 +15,7 @@ from model.partitioner import partition_of
 from tests.proxy.backends import CATCHING_UP, EPOCH, Answer, Backend, Cluster, Request, says
 from tests.proxy.conftest import KEY, PARTITION, StartNginx
 from tests.proxy.crowd import LINE, PATIENT, Crowd, Gate, lead_and, metric, reads, wait_waiting
-from tests.proxy.nginx import Nginx
+from tests.support.nginx import Nginx
 
 pytestmark = pytest.mark.system
 

@@ -13,10 +13,10 @@ import pytest
 
 from local.ports import free_ports
 from local.waiting import wait_until
-from tests.client import Response
 from tests.proxy.backends import EPOCH, Answer, Backend, Cluster, Request
 from tests.proxy.conftest import KEY, PARTITION, StartNginx
-from tests.proxy.nginx import Nginx
+from tests.support.client import Response
+from tests.support.nginx import Nginx
 
 pytestmark = pytest.mark.system
 

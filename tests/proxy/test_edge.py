@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from local.nginx import lay_out
 from local.ports import free_ports
+from local.settings import REPOSITORY
 from local.waiting import wait_until
 from model.limits import MOST_BATCH_BYTES
-from tests.client import Client, Response, raw
 from tests.proxy.backends import Cluster
-from tests.proxy.nginx import ROOT, Nginx, command, lay_out
+from tests.support.client import Client, Response, raw
+from tests.support.nginx import Nginx
 
 pytestmark = pytest.mark.system
 
@@ -179,9 +181,9 @@ def test_the_error_log_stays_free_of_errors(cluster: Cluster, nginx: Nginx) -> N
         assert level not in nginx.error_log()
 
 
-def start(prefix: Path, user: int | None = None, **environment: str) -> subprocess.Popen[str]:
+def start(command: list[str], user: int | None = None, **environment: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        command(prefix, "-g", "daemon off;"),
+        command,
         env={**os.environ, **environment},
         user=user,
         stdout=subprocess.PIPE,
@@ -201,16 +203,15 @@ def start(prefix: Path, user: int | None = None, **environment: str) -> subproce
 def test_a_wrong_setting_is_refused_at_start(
     tmp_path: Path, name: str, value: str, message: str
 ) -> None:
-    lay_out(tmp_path / "prefix", *free_ports(1))
-    with start(tmp_path / "prefix", **{name: value}) as process:
+    command = lay_out(tmp_path / "prefix", *free_ports(1))
+    with start(command, **{name: value}) as process:
         output, _ = process.communicate(timeout=20)
     assert process.returncode != 0
     assert message in output
 
 
 def test_a_port_that_is_taken_is_named(nginx: Nginx, tmp_path: Path) -> None:
-    lay_out(tmp_path / "second", nginx.port)
-    with start(tmp_path / "second") as process:
+    with start(lay_out(tmp_path / "second", nginx.port)) as process:
         output, _ = process.communicate(timeout=20)
     assert process.returncode != 0
     assert f"bind() to 127.0.0.1:{nginx.port} failed" in output
@@ -221,8 +222,8 @@ def public_folder() -> Iterator[Path]:
     """A folder that every user may enter, with a copy of what nginx reads."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        shutil.copy(ROOT / "nginx.conf", folder)
-        shutil.copytree(ROOT / "proxy", folder / "proxy")
+        shutil.copy(REPOSITORY / "nginx.conf", folder)
+        shutil.copytree(REPOSITORY / "proxy", folder / "proxy")
         folder.chmod(0o755)
         yield folder
 
@@ -230,7 +231,7 @@ def public_folder() -> Iterator[Path]:
 def test_it_runs_without_being_root(cluster: Cluster, public_folder: Path) -> None:
     prefix = public_folder / "prefix"
     (port,) = free_ports(1)
-    lay_out(prefix, port)
+    command = lay_out(prefix, port)
     for name in ("nginx.conf", "proxy"):
         (prefix / name).unlink()
         (prefix / name).symlink_to(public_folder / name)
@@ -248,7 +249,7 @@ def test_it_runs_without_being_root(cluster: Cluster, public_folder: Path) -> No
         except ConnectionRefusedError:
             return False
 
-    with start(prefix, user, QUERYABLE_BACKENDS=cluster.addresses()) as process:
+    with start(command, user, QUERYABLE_BACKENDS=cluster.addresses()) as process:
         try:
             wait_until(answers, 10, "an answer")
             with Client(port) as client:

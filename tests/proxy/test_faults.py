@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from tests.client import Response
 from tests.proxy.backends import CATCHING_UP, Answer, Backend, Cluster, Request, is_hopeless, says
 from tests.proxy.conftest import KEY, PARTITION
-from tests.proxy.nginx import Nginx
+from tests.support.client import Response
+from tests.support.nginx import Nginx
 
 pytestmark = pytest.mark.system
 

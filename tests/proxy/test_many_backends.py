@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from local.settings import REPOSITORY
 from local.waiting import wait_until
 from tests.proxy.backends import EPOCH, Backend, Cluster, Request
 from tests.proxy.conftest import PARTITION, StartNginx
 from tests.proxy.crowd import LINE, Crowd, Gate, metric, reads
-from tests.proxy.nginx import ROOT, Nginx
+from tests.support.nginx import Nginx
 
 pytestmark = pytest.mark.system
 
@@ -165,7 +166,7 @@ def test_where_nginx_drops_timers_reads_are_answered_and_the_map_is_read_again(
 
 def test_nginx_has_room_for_all_timers_of_a_worker() -> None:
     def number(path: str, pattern: str) -> int:
-        [found] = re.findall(pattern, (ROOT / path).read_text(), re.MULTILINE)
+        [found] = re.findall(pattern, (REPOSITORY / path).read_text(), re.MULTILINE)
         return int(found)
 
     most_calls = number("proxy/batcher.lua", r"^_M\.MOST_CALLS = (\d+)$")

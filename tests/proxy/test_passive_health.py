@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from local.waiting import wait_until
-from tests.client import Client
 from tests.proxy.backends import CATCHING_UP, Answer, Backend, Behaviour, Cluster, Request, says
 from tests.proxy.conftest import KEY
-from tests.proxy.nginx import Nginx
+from tests.support.client import Client
+from tests.support.nginx import Nginx
 
 pytestmark = pytest.mark.system
 

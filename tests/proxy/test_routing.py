@@ -8,9 +8,9 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.client import raw
 from tests.proxy.backends import Answer, Backend, Cluster, Request
-from tests.proxy.nginx import Nginx
+from tests.support.client import raw
+from tests.support.nginx import Nginx
 from tests.vectors.librdkafka_vectors import HERE, key_bytes
 
 pytestmark = pytest.mark.system

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from local.settings import REPOSITORY
 from model.problems import BadRequest
 from tests.proxy.hostile import uris
-from tests.proxy.nginx import ROOT
 from tests.vectors.librdkafka_vectors import key_bytes
 from tests.vectors.uri_vectors import FILE, PROCESSORS, Routed, lines, routed, uri_of
 
@@ -24,7 +24,7 @@ class Proxy:
     def __init__(self) -> None:
         self._process = subprocess.Popen(
             ["luajit", "tests/proxy/uris.lua"],
-            cwd=ROOT,
+            cwd=REPOSITORY,
             text=True,
             bufsize=1,
             stdin=subprocess.PIPE,

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.client import TIMEOUT
 from tests.proxy.backends import EPOCH, Cluster
 from tests.proxy.conftest import StartNginx
 from tests.proxy.hostile import headers, uris
-from tests.proxy.nginx import Nginx
+from tests.support.client import TIMEOUT
+from tests.support.nginx import Nginx
 
 pytestmark = pytest.mark.system
 

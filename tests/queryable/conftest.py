@@ -1,10 +1,5 @@
-"""Deployments for the client and the CLI, started as for tests/system."""
+"""The deployment that the client's tests share."""
 
-from tests.system.conftest import (
-    deploy,
-    module_deploy,
-    pytest_runtest_makereport,
-    writer,
-)
+from tests.queryable.client.deployed import deployed
 
-__all__ = ["deploy", "module_deploy", "pytest_runtest_makereport", "writer"]
+__all__ = ["deployed"]

@@ -20,9 +20,9 @@ from spark.sources import Kafka
 from spark.view import View
 from spark.views import VIEWS
 from spark.watermarks import Watermarks
-from tests.conftest import MakeTopic
 from tests.spark.examples import request
-from tests.system.model import Writer, history
+from tests.support.plugins.fixtures import MakeTopic
+from tests.support.topics import Writer, history
 
 Shipped = tuple[bytes, bytes, int, int]
 """Key, value, timestamp in ms, and partition."""

@@ -14,11 +14,11 @@ from pyspark.sql import SparkSession
 from local.broker import Broker
 from local.errors import tail
 from local.processes import end, spawn
-from tests.conftest import MakeTopic
 from tests.spark.cluster import ROOT
 from tests.spark.logs import Log
 from tests.spark.test_logs import random_flights
-from tests.system.model import history
+from tests.support.plugins.fixtures import MakeTopic
+from tests.support.topics import history
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.system]
 

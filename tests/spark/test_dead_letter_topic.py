@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from local.broker import Broker, quiet_admin
 from spark.broker import Broker as SparkBroker
 from spark.sources import Kafka
-from tests.conftest import MakeTopic
+from tests.support.plugins.fixtures import MakeTopic
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 

@@ -25,8 +25,9 @@ from spark.heartbeats import Commit, Heartbeats, Unit
 from spark.progress import RUNNING, STARTING, Account, Dropped, Event, ProgressFile
 from spark.views import VIEWS
 from tests.spark.test_run import ROOT, Job
-from tests.system.backends import Backend, Backends, views_toml
-from tests.system.model import Writer
+from tests.support.backends import Backend
+from tests.support.deployment import Deployment, views_toml
+from tests.support.topics import Writer
 
 VIEW = VIEWS["word-count"]
 FIRST = Unit(VIEW.source, 0)
@@ -203,7 +204,7 @@ def backend(servers: str, tmp_path: Path) -> Iterator[Backend]:
             "pipeline": "queryable-spark-word-count",
         }
     )
-    with Backends(tmp_path / "backends", servers, views) as deployment:
+    with Deployment(tmp_path / "backends", servers, views) as deployment:
         yield deployment.start(1)[0]
 
 

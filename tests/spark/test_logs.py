@@ -21,9 +21,9 @@ from local.waiting import wait_until
 from spark.schemas import EARLINESS, LATENESS
 from spark.views import VIEWS
 from spark.watermarks import DISORDER, LowWatermark, Watermarks
-from tests.conftest import MakeTopic
 from tests.spark.examples import flight
 from tests.spark.logs import TEN, Log, Shipped, partition_of, shipped
+from tests.support.plugins.fixtures import MakeTopic
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 

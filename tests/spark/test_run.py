@@ -28,7 +28,7 @@ from spark.run import main
 from spark.session import settings as session_settings
 from spark.views import VIEWS
 from tests.spark.examples import flight
-from tests.system.model import Writer, history
+from tests.support.topics import Writer, history
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.system]
 

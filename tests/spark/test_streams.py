@@ -28,12 +28,12 @@ from spark.sources import Kafka
 from spark.view import View
 from spark.views import VIEWS
 from spark.watermarks import Watermarks
-from tests.backend.unit.test_partitioner import vectors
-from tests.conftest import SASL_USERS, MakeTopic
 from tests.spark.conftest import Records
 from tests.spark.examples import departure, flight, request, timed
 from tests.spark.logs import partition_of
-from tests.system.model import Writer, history
+from tests.support.plugins.fixtures import SASL_USERS, MakeTopic
+from tests.support.topics import Writer, history
+from tests.vectors.partitions import vectors
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 

@@ -30,9 +30,9 @@ from spark.run import Queries, Stop, supervise
 from spark.sources import Kafka
 from spark.view import View
 from spark.views import VIEWS
-from tests.conftest import MakeTopic
 from tests.spark.examples import request
-from tests.system.model import Writer, history
+from tests.support.plugins.fixtures import MakeTopic
+from tests.support.topics import Writer, history
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 

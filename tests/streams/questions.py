@@ -8,9 +8,9 @@ from random import Random
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from tests.client import Client
 from tests.streams.replay import KeyValues, Sessions, Versions, Windows
 from tests.streams.shop import ALL_KEYS, HOUR, MINUTE, STAGES, START
+from tests.support.client import Client
 
 Replay = KeyValues | Windows | Sessions | Versions
 

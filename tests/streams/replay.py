@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.system.model import Log
+from tests.support.topics import Log
 
 Decode = Callable[[bytes], Any]
 _LEAST = -(1 << 63)

@@ -22,12 +22,13 @@ from local.broker import Broker
 from model.views import View
 from model.views_file import parse_views
 from queryable.cli.app import app
-from tests.client import Client
-from tests.conftest import MakeTopic
 from tests.streams.application import Application
 from tests.streams.questions import Question
 from tests.streams.test_streams import wait_for_end
-from tests.system.backends import Backend, Backends
+from tests.support.backends import Backend
+from tests.support.client import Client
+from tests.support.deployment import Deployment
+from tests.support.plugins.fixtures import MakeTopic
 
 pytestmark = [pytest.mark.system, pytest.mark.broker]
 
@@ -81,7 +82,7 @@ def odd(
         assert done.exit_code == 0, done.stderr
         declared = done.stdout + GLOBAL
         views = {view.name: view for view in parse_views(declared).views}
-        backends = stack.enter_context(Backends(folder, servers, declared))
+        backends = stack.enter_context(Deployment(folder, servers, declared))
         started = [backends.new().launch() for _ in range(2)]
         for backend in started:
             backend.wait_ready(len(started))

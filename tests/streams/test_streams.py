@@ -24,14 +24,15 @@ from local.broker import Broker
 from model.views import View
 from model.views_file import parse_views
 from queryable.cli.app import app
-from tests.client import Client
-from tests.conftest import MakeTopic
 from tests.streams.application import NAME, SOURCE, Application
 from tests.streams.questions import OUTSIDE, Question, Replay, questions
 from tests.streams.replay import KeyValues, Sessions, Versions, Windows
 from tests.streams.shop import INPUTS, PARTITIONS, RESTART, STAGES, send
-from tests.system.backends import Backend, Backends
-from tests.system.model import Log, history
+from tests.support.backends import Backend
+from tests.support.client import Client
+from tests.support.deployment import Deployment
+from tests.support.plugins.fixtures import MakeTopic
+from tests.support.topics import Log, history
 
 pytestmark = [pytest.mark.system, pytest.mark.broker]
 
@@ -72,7 +73,7 @@ def answers(
         application = stack.enter_context(Application(servers, folder))
         send(servers, 0)
         application.do("start", guarantee="at_least_once")
-        backends = stack.enter_context(Backends(folder, servers, block("toml")))
+        backends = stack.enter_context(Deployment(folder, servers, block("toml")))
         started = [backends.new().launch() for _ in range(2)]
         for stage in range(len(STAGES)):
             if stage == RESTART:

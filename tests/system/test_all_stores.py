@@ -13,11 +13,11 @@ import pytest
 from local.broker import Broker
 from local.waiting import wait_until
 from model.partitioner import partition_of
-from tests.client import Client, Response, key_path
-from tests.conftest import MakeTopic
-from tests.system.backends import Backend, settle, views_toml
-from tests.system.conftest import Deploy
-from tests.system.model import Writer
+from tests.support.backends import Backend
+from tests.support.client import Client, Response, key_path
+from tests.support.deployment import settle, views_toml
+from tests.support.plugins.fixtures import Deploy, MakeTopic
+from tests.support.topics import Writer
 
 pytestmark = pytest.mark.system
 

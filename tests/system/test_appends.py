@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from local.broker import Broker
-from tests.client import Client, Response, key_path
-from tests.conftest import MakeTopic
-from tests.system.backends import Backend, views_toml
-from tests.system.conftest import Deploy
-from tests.system.model import history, table_of
+from tests.support.backends import Backend
+from tests.support.client import Client, Response, key_path
+from tests.support.deployment import views_toml
+from tests.support.plugins.fixtures import Deploy, MakeTopic
+from tests.support.topics import history, table_of
 
 pytestmark = pytest.mark.system
 

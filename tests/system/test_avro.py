@@ -6,12 +6,12 @@ import pytest
 
 from local.broker import Broker
 from local.ports import free_ports
-from tests.backend.unit.avro_examples import ORDER, framed, registry
-from tests.client import key_path
-from tests.conftest import MakeTopic
-from tests.system.backends import Backend, settle, views_toml
-from tests.system.conftest import Deploy
-from tests.system.model import Writer, ends_of, history
+from tests.support.backends import Backend
+from tests.support.client import key_path
+from tests.support.deployment import settle, views_toml
+from tests.support.in_process.avro_examples import ORDER, framed, registry
+from tests.support.plugins.fixtures import Deploy, MakeTopic
+from tests.support.topics import Writer, ends_of, history
 from tests.system.test_dead_letters import letters
 
 pytestmark = pytest.mark.system

@@ -7,9 +7,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.conftest import MakeTopic
-from tests.system.backends import views_toml
-from tests.system.conftest import Deploy
+from tests.support.deployment import views_toml
+from tests.support.plugins.fixtures import Deploy, MakeTopic
 
 pytestmark = pytest.mark.system
 

@@ -11,11 +11,11 @@ from confluent_kafka import TopicPartition
 from local.broker import Broker, quiet_admin
 from local.ports import free_ports
 from local.topics import Topic, create_topics
-from tests.client import Response, key_path
-from tests.system.asking import Asking
-from tests.system.backends import views_toml
-from tests.system.conftest import Deploy
-from tests.system.model import Writer, commit_offsets
+from tests.support.client import Response, key_path
+from tests.support.deployment import views_toml
+from tests.support.plugins.fixtures import Deploy
+from tests.support.read_loop import ReadLoop
+from tests.support.topics import Writer, commit_offsets
 
 pytestmark = pytest.mark.system
 
@@ -74,7 +74,7 @@ def test_reads_go_on_while_the_broker_is_away_and_ingest_when_it_is_back(
         return [backend.get(path) for backend in backends]
 
     assert {a.headers["Lag"] for a in answers(paths[0])} == {"0"}
-    with Asking([b.port for b in backends], paths, judge, threads=1) as asking:
+    with ReadLoop([b.port for b in backends], paths, judge, threads=1) as asking:
         own.stop()
         backends[0].wait(
             lambda: {a.headers["Lag"] for p in paths[:9] for a in answers(p)} == {"unknown"},

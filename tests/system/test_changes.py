@@ -9,18 +9,16 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from local.waiting import wait_until
-from tests.client import TIMEOUT, key_path
-from tests.conftest import MakeTopic
-from tests.proxy.nginx import Nginx
-from tests.system.backends import Backend, views_toml
-from tests.system.conftest import Deploy
-from tests.system.model import Writer
+from tests.support.backends import Backend
+from tests.support.client import TIMEOUT, key_path
+from tests.support.deployment import views_toml
+from tests.support.plugins.fixtures import Deploy, MakeTopic
+from tests.support.topics import Writer
 
 pytestmark = pytest.mark.system
 
@@ -105,35 +103,33 @@ def owner_of(backend: Backend, key: str) -> str:
 
 
 def test_every_change_once_and_in_order_whoever_is_asked(
-    deploy: Deploy, make_topic: MakeTopic, writer: Writer, tmp_path: Path
+    deploy: Deploy, make_topic: MakeTopic, writer: Writer
 ) -> None:
     topic = make_topic(4)
     writer.table(topic, {"a": 0, "other": 1})
     deployment = deploy(views_toml(v={"topic": topic}))
     backends = deployment.start(2)
-    addresses = ",".join(f"127.0.0.1:{backend.port}" for backend in backends)
-    with Nginx(tmp_path / "nginx", addresses, {}) as nginx:
-        nginx.wait_for_map(backends[0].processors()["epoch"])
-        ports = [*(backend.port for backend in backends), nginx.port]
-        opened = [Stream(port, key_path("v", "a") + "/changes") for port in ports]
-        for each in opened:
-            first = each.next()
-            assert (first.kind, first.data) == ("value", {"key": "a", "value": 0})
-            assert b"text/event-stream" in each.head
-        for number in range(1, 30):
-            writer.table(topic, {"a": number, "other": number})
-        writer.table(topic, {"a": None})
-        # not of the view's format: no change
-        writer.send(topic, [(b"a", b"{broken")])
-        writer.table(topic, {"a": {"last": True}})
-        for each in opened:
-            events = [each.next() for _ in range(31)]
-            assert [e.data.get("value") for e in events[:29]] == list(range(1, 30))
-            assert (events[29].kind, events[29].data) == ("deleted", {"key": "a"})
-            assert events[30].data == {"key": "a", "value": {"last": True}}
-            offsets = [event.offset for event in events]
-            assert offsets == sorted(set(offsets))
-            each.close()
+    nginx = deployment.proxy()
+    ports = [*(backend.port for backend in backends), nginx.port]
+    opened = [Stream(port, key_path("v", "a") + "/changes") for port in ports]
+    for each in opened:
+        first = each.next()
+        assert (first.kind, first.data) == ("value", {"key": "a", "value": 0})
+        assert b"text/event-stream" in each.head
+    for number in range(1, 30):
+        writer.table(topic, {"a": number, "other": number})
+    writer.table(topic, {"a": None})
+    # not of the view's format: no change
+    writer.send(topic, [(b"a", b"{broken")])
+    writer.table(topic, {"a": {"last": True}})
+    for each in opened:
+        events = [each.next() for _ in range(31)]
+        assert [e.data.get("value") for e in events[:29]] == list(range(1, 30))
+        assert (events[29].kind, events[29].data) == ("deleted", {"key": "a"})
+        assert events[30].data == {"key": "a", "value": {"last": True}}
+        offsets = [event.offset for event in events]
+        assert offsets == sorted(set(offsets))
+        each.close()
 
 
 def test_a_stream_resumes_where_it_was_on_another_instance(

@@ -13,12 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.client import TIMEOUT, key_path
-from tests.conftest import MakeTopic
-from tests.proxy.nginx import Nginx
-from tests.system.backends import views_toml
-from tests.system.conftest import Deploy
-from tests.system.model import Writer
+from tests.support.client import TIMEOUT, key_path
+from tests.support.deployment import views_toml
+from tests.support.nginx import Nginx
+from tests.support.plugins.fixtures import Deploy, MakeTopic
+from tests.support.topics import Writer
 
 pytestmark = pytest.mark.system
 
@@ -45,25 +44,16 @@ def proxies(
         v={"topic": words, "path": "/messages"},
         n={"topic": numbers, "key": "int64", "value": "string"},
     )
-    backends = module_deploy(views).start(2)
-    addresses = ",".join(f"127.0.0.1:{backend.port}" for backend in backends)
-    with ExitStack() as running:
-        together, alone = (
-            running.enter_context(
-                Nginx(
-                    tmp_path_factory.mktemp("nginx") / "prefix",
-                    addresses,
-                    {"QUERYABLE_PROXY_BATCHES": batches, "QUERYABLE_PROXY_READ_TIMEOUT": "10"},
-                    workers=1,
-                )
-            )
-            for batches in ("1", "0")
-        )
-        for nginx in (together, alone):
-            nginx.wait_for_map(backends[0].processors()["epoch"])
-        yield together, alone
-        for backend in backends:
-            assert "Traceback" not in backend.log()
+    deployment = module_deploy(views)
+    backends = deployment.start(2)
+
+    def proxy(batches: str) -> Nginx:
+        settings = {"QUERYABLE_PROXY_BATCHES": batches, "QUERYABLE_PROXY_READ_TIMEOUT": "10"}
+        return deployment.proxy(environment=settings, workers=1)
+
+    yield proxy("1"), proxy("0")
+    for backend in backends:
+        assert "Traceback" not in backend.log()
 
 
 def targets() -> list[str]:

@@ -13,11 +13,11 @@ from typing import IO
 
 import pytest
 
-from tests.client import TIMEOUT, Client, Response, key_path
-from tests.conftest import MakeTopic
-from tests.system.backends import Backend, views_toml
-from tests.system.conftest import Deploy
-from tests.system.model import Writer
+from tests.support.backends import Backend
+from tests.support.client import TIMEOUT, Client, Response, key_path
+from tests.support.deployment import views_toml
+from tests.support.plugins.fixtures import Deploy, MakeTopic
+from tests.support.topics import Writer
 
 pytestmark = pytest.mark.system
 

@@ -9,12 +9,13 @@ from random import Random
 
 import pytest
 
-from tests.client import key_path
-from tests.conftest import MakeTopic
-from tests.faults.tcp import Link, TcpFaults
-from tests.system.backends import Backend, settle, views_toml
-from tests.system.conftest import Deploy
-from tests.system.model import Writer, stored
+from tests.support.backends import Backend
+from tests.support.client import key_path
+from tests.support.deployment import settle, views_toml
+from tests.support.plugins.fixtures import Deploy, MakeTopic
+from tests.support.stored import stored
+from tests.support.tcp_faults import Link, TcpFaults
+from tests.support.topics import Writer
 from tests.system.test_standbys import roles
 
 pytestmark = pytest.mark.system

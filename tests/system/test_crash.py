@@ -10,12 +10,13 @@ from collections.abc import Iterator
 import pytest
 
 from local.broker import Broker
-from tests.client import Response, key_path
-from tests.conftest import MakeTopic
-from tests.system.asking import Asking
-from tests.system.backends import Backend, views_toml
-from tests.system.conftest import Deploy
-from tests.system.model import Writer, ends_of, fold, history, stored
+from tests.support.backends import Backend
+from tests.support.client import Response, key_path
+from tests.support.deployment import views_toml
+from tests.support.plugins.fixtures import Deploy, MakeTopic
+from tests.support.read_loop import ReadLoop
+from tests.support.stored import stored
+from tests.support.topics import Writer, ends_of, fold, history
 
 pytestmark = pytest.mark.system
 
@@ -146,7 +147,7 @@ def test_after_a_kill_it_answers_at_once_within_the_acceptable_recovery_lag(
         return ""
 
     paths = [key_path("v", key) for key in keys]
-    with Asking([backend.port], paths, judge, threads=1) as asking:
+    with ReadLoop([backend.port], paths, judge, threads=1) as asking:
         backend.launch(acceptable_recovery_lag="10000" if within else "8999")
         backend.wait(lambda: asking.check() or asking.seen("200") > 50, "answers")
     assert bool(half_read_in) is not within, asking.outcomes

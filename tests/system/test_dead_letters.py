@@ -10,11 +10,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from local.broker import Broker
 from local.waiting import wait_until
-from tests.client import key_path
-from tests.conftest import MakeTopic
-from tests.system.backends import Backend, views_toml
-from tests.system.conftest import Deploy
-from tests.system.model import Writer, ends_of, history
+from tests.support.backends import Backend
+from tests.support.client import key_path
+from tests.support.deployment import views_toml
+from tests.support.plugins.fixtures import Deploy, MakeTopic
+from tests.support.topics import Writer, ends_of, history
 
 pytestmark = pytest.mark.system
 

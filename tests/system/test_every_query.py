@@ -21,15 +21,15 @@ from local.waiting import wait_until
 from model.partitioner import partition_of
 from model.views import ANY_PARTITION, View
 from model.views_file import parse_views
-from tests.client import Client
-from tests.conftest import MakeTopic
-from tests.proxy.nginx import Nginx
-from tests.questions import HISTORY, Answer, Listed, Question, Walk, any_question
-from tests.records import KEYS, record
-from tests.reference import Partition, Record, Table, fold
-from tests.system.backends import Backend, views_toml
-from tests.system.conftest import Deploy
-from tests.system.model import Writer, history
+from tests.support.backends import Backend
+from tests.support.client import Client
+from tests.support.deployment import views_toml
+from tests.support.nginx import Nginx
+from tests.support.plugins.fixtures import Deploy, MakeTopic
+from tests.support.reference.questions import HISTORY, Answer, Listed, Question, Walk, any_question
+from tests.support.reference.records import KEYS, record
+from tests.support.reference.tables import Partition, Record, Table, fold
+from tests.support.topics import Writer, history
 
 pytestmark = pytest.mark.system
 
@@ -280,19 +280,16 @@ def run(deploy: Deploy, make_topic: MakeTopic, writer: Writer, tmp_path: Path) -
     views = parse_views(declared, "views.toml", lambda name: "").views
     deployment = deploy(declared)
     backends = [deployment.new() for _ in range(3)]
-    nginx = Nginx(tmp_path / "prefix", ",".join(f"127.0.0.1:{b.port}" for b in backends), {})
-    try:
-        made = Run(dice, backends, nginx, [Log(view) for view in views])
-        for backend in made.running:
-            backend.launch()
-        wait_until(lambda: all(b.try_get("/health/live") for b in made.running), 40, "an answer")
-        wait_until(made.is_settled, 40, "the instances to settle")
-        wait_until(lambda: nginx.health()["status"] == "ok", 10, "the proxy to have a map")
-        yield made
-        for backend in backends:
-            assert "Traceback" not in backend.log(whole=True)
-    finally:
-        nginx.stop()
+    nginx = deployment.proxy(with_map=False)
+    made = Run(dice, backends, nginx, [Log(view) for view in views])
+    for backend in made.running:
+        backend.launch()
+    wait_until(lambda: all(b.try_get("/health/live") for b in made.running), 40, "an answer")
+    wait_until(made.is_settled, 40, "the instances to settle")
+    wait_until(lambda: nginx.health()["status"] == "ok", 10, "the proxy to have a map")
+    yield made
+    for backend in backends:
+        assert "Traceback" not in backend.log(whole=True)
 
 
 @pytest.mark.timeout(SECONDS + 150)

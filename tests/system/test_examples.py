@@ -30,9 +30,8 @@ from local.terminal import run_in_terminal
 from queryable import Client
 from queryable.cli.app import app
 from tests.docs.examples import ALL_PAGES, PAGES, ROOT, Example, examples_of, session_of
-from tests.proxy.nginx import Nginx
-from tests.system.backends import settle
-from tests.system.conftest import Deploy
+from tests.support.deployment import settle
+from tests.support.plugins.fixtures import Deploy
 
 pytestmark = pytest.mark.system
 
@@ -150,7 +149,7 @@ class Answer:
 @pytest.fixture(scope="module")
 def console(
     module_deploy: Deploy, broker: Broker, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Console]:
+) -> Console:
     """What the examples speak of, loaded as a reader would, and nginx before two backends."""
     run_path(str(EXAMPLE / "load.py"))["load"](broker.bootstrap_servers)
     deployment = module_deploy((EXAMPLE / "views.toml").read_text())
@@ -162,11 +161,9 @@ def console(
     backends.sort(key=lambda backend: backend.get(elsewhere).status, reverse=True)
     home = tmp_path_factory.mktemp("home")
     (home / ".curlrc").write_text("silent\nshow-error\nmax-time = 15\n")
-    addresses = ",".join(f"127.0.0.1:{backend.port}" for backend in backends)
-    with Nginx(home / "nginx", addresses, {}) as nginx:
-        nginx.wait_for_map(backends[0].processors()["epoch"])
-        ports = {BACKEND_PORT + n: backend.port for n, backend in enumerate(backends)}
-        yield Console({PROXY_PORT: nginx.port, **ports}, home)
+    nginx = deployment.proxy()
+    ports = {BACKEND_PORT + n: backend.port for n, backend in enumerate(backends)}
+    return Console({PROXY_PORT: nginx.port, **ports}, home)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

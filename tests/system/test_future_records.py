@@ -15,10 +15,10 @@ from backend.ingest.dead_letters import DeadLetters
 from local.broker import Broker, quiet_admin
 from local.data import DEMO_TOPICS
 from local.topics import Topic, create_topics
-from tests.backend.unit.examples import view
-from tests.backend.unit.test_apply import Rec
-from tests.conftest import MakeTopic
-from tests.system.model import history
+from tests.support.in_process.examples import view
+from tests.support.in_process.fakes import Rec
+from tests.support.plugins.fixtures import MakeTopic
+from tests.support.topics import history
 
 pytestmark = [pytest.mark.system, pytest.mark.broker]
 

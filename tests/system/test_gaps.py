@@ -8,8 +8,8 @@ from confluent_kafka.admin import AdminClient
 from backend.pipelines.log_gaps import LogGaps
 from local.broker import Broker
 from local.waiting import wait_until
-from tests.conftest import MakeTopic
-from tests.system.model import Writer
+from tests.support.plugins.fixtures import MakeTopic
+from tests.support.topics import Writer
 
 
 def test_a_gap_that_begins_with_deleted_records_is_not_empty_for_that(

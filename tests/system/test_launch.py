@@ -10,12 +10,11 @@ import pytest
 from local.broker import Broker
 from local.waiting import wait_until
 from model.partitioner import partition_of
-from tests.client import Response, key_path
-from tests.conftest import MakeTopic
-from tests.system.asking import Asking, Judge
-from tests.system.backends import settle, views_toml
-from tests.system.conftest import Deploy
-from tests.system.model import Log, Writer, ends_of, history, table_of
+from tests.support.client import Response, key_path
+from tests.support.deployment import settle, views_toml
+from tests.support.plugins.fixtures import Deploy, MakeTopic
+from tests.support.read_loop import Judge, ReadLoop
+from tests.support.topics import Log, Writer, ends_of, history, table_of
 
 pytestmark = pytest.mark.system
 
@@ -61,7 +60,7 @@ def test_never_a_false_404_from_the_launch_on(
     missing = [f"missing {n}" for n in range(100)]
     paths = [key_path("v", key) for pair in zip(keys, missing * 5, strict=True) for key in pair]
 
-    with Asking([first.port, second.port], paths, judge_of("v", table, ends_of(log))) as asking:
+    with ReadLoop([first.port, second.port], paths, judge_of("v", table, ends_of(log))) as asking:
         first.launch()
         first.wait(lambda: asking.seen("503 catching-up"), "an answer while it catches up")
         second.launch()
@@ -112,7 +111,7 @@ def test_answerable_with_transaction_markers_at_the_end_and_a_compacted_tail(
     deployment = deploy(views_toml(v={"topic": topic}), wait_timeout="0")
     backend = deployment.new()
     paths = [key_path("v", key) for key in [*table, *dead, *never]]
-    with Asking([backend.port], paths, judge_of("v", table, ends_of(log)), threads=2) as asking:
+    with ReadLoop([backend.port], paths, judge_of("v", table, ends_of(log)), threads=2) as asking:
         backend.start()
         rounds = asking.rounds()
         backend.wait(lambda: asking.check() or asking.rounds() > rounds, "everything once")

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from local.broker import Broker
-from tests.client import Response, key_path
-from tests.conftest import MakeTopic
-from tests.system.asking import Asking
-from tests.system.backends import Backend, settle, views_toml
-from tests.system.conftest import Deploy
-from tests.system.model import Writer
+from tests.support.backends import Backend
+from tests.support.client import Response, key_path
+from tests.support.deployment import settle, views_toml
+from tests.support.plugins.fixtures import Deploy, MakeTopic
+from tests.support.read_loop import ReadLoop
+from tests.support.topics import Writer
 
 pytestmark = pytest.mark.system
 
@@ -67,7 +67,7 @@ def test_the_map_follows_instances_that_come_stop_and_die(
 
     # one more: it gets its share, and the others keep the rest of theirs
     before, seen = held(first), epoch(first)
-    with Asking([first.port, second.port], list(PATHS), right, threads=1):
+    with ReadLoop([first.port, second.port], list(PATHS), right, threads=1):
         third = deployment.new().launch()
         settle([first, second, third])
     after = held(first)
@@ -88,7 +88,7 @@ def test_the_map_follows_instances_that_come_stop_and_die(
     # one stops: it says so, and is out of the map long before its session would be
     seen = epoch(first)
     began = time.monotonic()
-    with Asking([first.port, second.port], list(PATHS), right, threads=1):
+    with ReadLoop([first.port, second.port], list(PATHS), right, threads=1):
         assert third.stop() == 0
         settle([first, second])
     assert "b3" not in held(first)
@@ -125,7 +125,7 @@ def test_an_instance_that_drains_says_so(
             states.append(answer.json()["processors"][0]["state"])
         return ""
 
-    with Asking([backend.port], ["/processors"], judge, threads=2) as asking:
+    with ReadLoop([backend.port], ["/processors"], judge, threads=2) as asking:
         backend.wait(lambda: asking.seen("200") > 5, "maps")
         backend.terminate()
         began = time.monotonic()
@@ -163,7 +163,7 @@ def test_a_partition_that_comes_back_is_not_answered_from_what_was_the_end_then(
         return "" if answer.status == 200 and answer.json()["value"] != "old" else "outdated"
 
     paths = [key_path("v", key) for key in list(new)[-200:]] + list(PATHS)
-    with Asking([first.port], paths, judge, threads=2) as asking:
+    with ReadLoop([first.port], paths, judge, threads=2) as asking:
         second.stop()
         settle([first])
         rounds = asking.rounds()

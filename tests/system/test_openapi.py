@@ -31,13 +31,13 @@ from schemathesis.specs.openapi.checks import (
 from backend.http.openapi.skeleton import example_keys
 from model.formats.codecs import KEY_CODECS
 from model.partitioner import partition_of
-from tests.backend.unit.avro_examples import ORDER, binary
-from tests.client import Client, Response, raw
-from tests.conftest import MakeTopic
-from tests.proxy.nginx import Nginx
-from tests.system.backends import Backend, settle, views_toml
-from tests.system.conftest import Deploy
-from tests.system.model import Writer
+from tests.support.backends import Backend
+from tests.support.client import Client, Response, raw
+from tests.support.deployment import settle, views_toml
+from tests.support.in_process.avro_examples import ORDER, binary
+from tests.support.nginx import Nginx
+from tests.support.plugins.fixtures import Deploy, MakeTopic
+from tests.support.topics import Writer
 
 pytestmark = pytest.mark.system
 
@@ -180,7 +180,7 @@ def test_every_example_leads_to_the_status_that_it_says(
 @pytest.fixture(scope="module")
 def nginx(backends: list[Backend], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nginx]:
     addresses = ",".join(f"127.0.0.1:{backend.port}" for backend in backends)
-    with Nginx(tmp_path_factory.mktemp("nginx") / "prefix", addresses, {}) as nginx:
+    with Nginx(tmp_path_factory.mktemp("nginx") / "prefix", addresses) as nginx:
         nginx.wait_for_map(backends[0].processors()["epoch"])
         yield nginx
 

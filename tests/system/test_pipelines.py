@@ -7,7 +7,6 @@ import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,12 +15,11 @@ from confluent_kafka.admin import AdminClient
 
 from local.broker import Broker
 from local.waiting import wait_until
-from tests.client import Client, Response
-from tests.conftest import MakeTopic
-from tests.proxy.nginx import Nginx
-from tests.system.backends import Backend, views_toml
-from tests.system.conftest import Deploy
-from tests.system.model import Writer, commit_offsets
+from tests.support.backends import Backend
+from tests.support.client import Client, Response
+from tests.support.deployment import Deployment, views_toml
+from tests.support.plugins.fixtures import Deploy, MakeTopic
+from tests.support.topics import Writer, commit_offsets
 
 pytestmark = pytest.mark.system
 
@@ -55,16 +53,21 @@ def pipeline(broker: Broker, make_topic: MakeTopic) -> Pipeline:
 
 
 @pytest.fixture
-def backend(
+def deployment(
     deploy: Deploy, make_topic: MakeTopic, writer: Writer, pipeline: Pipeline
-) -> Iterator[Backend]:
+) -> Deployment:
     topic, plain = make_topic(1), make_topic(1)
     writer.send(topic, [(b"k", b'{"n": 1}')])
     views = views_toml(
         derived={"topic": topic, "path": "/derived", "pipeline": pipeline.group},
         plain={"topic": plain, "path": "/plain"},
     )
-    [backend] = deploy(views).start(1)
+    return deploy(views)
+
+
+@pytest.fixture
+def backend(deployment: Deployment) -> Iterator[Backend]:
+    [backend] = deployment.start()
     yield backend
     assert "Traceback" not in backend.log()
 
@@ -202,21 +205,20 @@ def test_a_group_without_heartbeats_runs_while_it_has_members(
 
 
 def test_the_proxy_passes_it_on_with_every_read(
-    backend: Backend, pipeline: Pipeline, tmp_path: Path
+    deployment: Deployment, backend: Backend, pipeline: Pipeline
 ) -> None:
     """Also with those that travel together."""
     pipeline.commit(0)
-    with Nginx(tmp_path / "nginx", f"127.0.0.1:{backend.port}", {}) as nginx:
-        nginx.wait_for_map(backend.processors()["epoch"])
+    nginx = deployment.proxy()
+    with nginx.client() as client:
+        backend.wait(
+            lambda: header(client.get("/derived/k")) == ("0", "stopped"), "the headers", SOON
+        )
+
+    def read(_: int) -> list[tuple[str | None, str | None]]:
         with nginx.client() as client:
-            backend.wait(
-                lambda: header(client.get("/derived/k")) == ("0", "stopped"), "the headers", SOON
-            )
+            return [header(client.get("/derived/k")) for _ in range(20)]
 
-        def read(_: int) -> list[tuple[str | None, str | None]]:
-            with nginx.client() as client:
-                return [header(client.get("/derived/k")) for _ in range(20)]
-
-        with ThreadPoolExecutor(8) as pool:
-            told = [each for of_one in pool.map(read, range(8)) for each in of_one]
+    with ThreadPoolExecutor(8) as pool:
+        told = [each for of_one in pool.map(read, range(8)) for each in of_one]
     assert set(told) == {("0", "stopped")}

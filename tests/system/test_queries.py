@@ -14,14 +14,13 @@ from typing import Any
 
 import pytest
 
-from local.waiting import wait_until
 from model.partitioner import partition_of
-from tests.client import Client, Response
-from tests.conftest import MakeTopic
-from tests.proxy.nginx import Nginx
-from tests.system.backends import Backend, settle, views_toml
-from tests.system.conftest import Deploy
-from tests.system.model import Writer
+from tests.support.backends import Backend
+from tests.support.client import Client, Response
+from tests.support.deployment import settle, views_toml
+from tests.support.nginx import Nginx
+from tests.support.plugins.fixtures import Deploy, MakeTopic
+from tests.support.topics import Writer
 
 pytestmark = pytest.mark.system
 
@@ -45,7 +44,6 @@ def running(
     module_deploy: Deploy,
     make_topic: MakeTopic,
     writer: Writer,
-    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Running]:
     words, windows = make_topic(PARTITIONS), make_topic(PARTITIONS)
     writer.table(words, {key: {"n": number} for number, key in enumerate(KEYS)})
@@ -59,14 +57,11 @@ def running(
         v={"topic": words, "path": "/messages"},
         w={"topic": windows, "store": "window", "window_size": "1s"},
     )
-    backends = module_deploy(views).start(3)
-    prefix = tmp_path_factory.mktemp("nginx") / "prefix"
-    addresses = ",".join(f"127.0.0.1:{backend.port}" for backend in backends)
-    with Nginx(prefix, addresses, {}) as nginx:
-        wait_until(lambda: nginx.health()["status"] == "ok", 10, "the proxy to have a map")
-        yield Running(backends, nginx)
-        for backend in backends:
-            assert "Traceback" not in backend.log()
+    deployment = module_deploy(views)
+    backends = deployment.start(3)
+    yield Running(backends, deployment.proxy())
+    for backend in backends:
+        assert "Traceback" not in backend.log()
 
 
 def _partition(key: str) -> int:
@@ -263,23 +258,22 @@ class Stream:
 
 
 def test_a_stream_that_loses_an_owner_breaks_off(
-    deploy: Deploy, make_topic: MakeTopic, writer: Writer, tmp_path: Path
+    deploy: Deploy, make_topic: MakeTopic, writer: Writer
 ) -> None:
     """Its end would say that this is all: directly and through the proxy."""
     topic = make_topic(3)
     writer.table(topic, {f"{n:06}": "x" * 1500 for n in range(30_000)})
     deployment = deploy(views_toml(v={"topic": topic}), session_timeout_ms="30000")
     first, _, victim = deployment.start(3)
-    with Nginx(tmp_path / "prefix", f"127.0.0.1:{first.port}", {}) as nginx:
-        wait_until(lambda: nginx.health()["status"] == "ok", 10, "the proxy to have a map")
-        streams = [Stream(port) for port in (first.port, nginx.port)]
-        victim.kill()
-        for stream in streams:
-            lines = stream.broken_off().split(b"\n")[:-1]
-            found = [json.loads(line)["key"] for line in lines]
-            assert 0 < len(found) < 30_000
-            assert found == [f"{n:06}" for n in range(len(found))]
-        first.wait_log("a stream of keys of v ends early")
+    nginx = deployment.proxy(first)
+    streams = [Stream(port) for port in (first.port, nginx.port)]
+    victim.kill()
+    for stream in streams:
+        lines = stream.broken_off().split(b"\n")[:-1]
+        found = [json.loads(line)["key"] for line in lines]
+        assert 0 < len(found) < 30_000
+        assert found == [f"{n:06}" for n in range(len(found))]
+    first.wait_log("a stream of keys of v ends early")
 
 
 def test_a_slow_reader_costs_no_memory_and_gets_all(

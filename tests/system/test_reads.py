@@ -17,11 +17,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from local.broker import Broker
-from tests.client import Client, Response, exchange, key_path, raw
-from tests.conftest import MakeTopic
-from tests.system.backends import Backend, views_toml
-from tests.system.conftest import Deploy
-from tests.system.model import Writer, ends_of, history
+from tests.support.backends import Backend
+from tests.support.client import Client, Response, exchange, key_path, raw
+from tests.support.deployment import views_toml
+from tests.support.plugins.fixtures import Deploy, MakeTopic
+from tests.support.topics import Writer, ends_of, history
 
 pytestmark = pytest.mark.system
 

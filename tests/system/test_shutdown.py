@@ -8,11 +8,11 @@ import pytest
 
 from local.broker import Broker
 from local.ports import free_ports
-from tests.client import Client, key_path
-from tests.conftest import MakeTopic
-from tests.system.backends import settle, views_toml
-from tests.system.conftest import Deploy
-from tests.system.model import Writer, ends_of, fold, history, stored
+from tests.support.client import Client, key_path
+from tests.support.deployment import settle, views_toml
+from tests.support.plugins.fixtures import Deploy, MakeTopic
+from tests.support.stored import stored
+from tests.support.topics import Writer, ends_of, fold, history
 
 pytestmark = pytest.mark.system
 

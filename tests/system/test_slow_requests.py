@@ -9,11 +9,11 @@ from contextlib import suppress
 
 import pytest
 
-from tests.client import TIMEOUT, key_path
-from tests.conftest import MakeTopic
-from tests.system.backends import Backend, views_toml
-from tests.system.conftest import Deploy
-from tests.system.model import Writer
+from tests.support.backends import Backend
+from tests.support.client import TIMEOUT, key_path
+from tests.support.deployment import views_toml
+from tests.support.plugins.fixtures import Deploy, MakeTopic
+from tests.support.topics import Writer
 
 pytestmark = pytest.mark.system
 

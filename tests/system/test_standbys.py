@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from model.partitioner import partition_of
-from tests.client import Client, Response, key_path
-from tests.conftest import MakeTopic
-from tests.system.asking import Asking
-from tests.system.backends import Backend, settle, views_toml
-from tests.system.conftest import Deploy
-from tests.system.model import Writer
+from tests.support.backends import Backend
+from tests.support.client import Client, Response, key_path
+from tests.support.deployment import settle, views_toml
+from tests.support.plugins.fixtures import Deploy, MakeTopic
+from tests.support.read_loop import ReadLoop
+from tests.support.topics import Writer
 
 pytestmark = pytest.mark.system
 
@@ -77,7 +77,7 @@ def test_whoever_holds_a_partition_answers(
     assert (answer.status, answer.code) == (503, "not-up-to-offset")
 
     # one is killed: the other answers for all at once, and says soon that it is dead
-    with Asking([first.port], list(PATHS), right, threads=1) as asking:
+    with ReadLoop([first.port], list(PATHS), right, threads=1) as asking:
         second.kill()
         asking.all_again()
         first.wait(lambda: states(first).get("b2") == "dead", "the heartbeats to be missed", 5)
@@ -88,7 +88,7 @@ def test_whoever_holds_a_partition_answers(
     assert roles(first, "topicPartitions") == {"b1": list(range(PARTITIONS))}
 
     # it comes back, stands by, and takes its share over once it has caught up
-    with Asking([first.port], list(PATHS), right, threads=1) as asking:
+    with ReadLoop([first.port], list(PATHS), right, threads=1) as asking:
         second.launch()
         settle([first, second])
         asking.all_again()
@@ -257,7 +257,7 @@ def test_an_instance_that_stops_is_replaced_before_it_is_gone(
     backends = deploy(views_toml(v={"topic": topic}), standby_replicas="1").start(3)
     first, second, third = backends
     ports = [first.port, third.port]
-    with Asking(ports, list(PATHS), right, threads=2) as asking:
+    with ReadLoop(ports, list(PATHS), right, threads=2) as asking:
         second.terminate()
         first.wait(lambda: states(first).get("b2") == "draining", "it to say so", 5)
         answer = second.get(next(iter(PATHS)))
@@ -348,7 +348,7 @@ def test_a_rack_that_fails_leaves_the_other_to_answer(
     ]
     assert where == [["east", "west"]] * PARTITIONS
 
-    with Asking([first.port], list(PATHS), right, threads=2) as asking:
+    with ReadLoop([first.port], list(PATHS), right, threads=2) as asking:
         asking.all_again()
         for backend in west:
             backend.kill()

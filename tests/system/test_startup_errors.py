@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from local.ports import free_ports
-from tests.system.backends import Backend, Backends, views_toml
+from tests.support.backends import Backend
+from tests.support.deployment import Deployment, views_toml
 
 pytestmark = pytest.mark.system
 
@@ -19,6 +20,7 @@ GOOD = views_toml(v={"topic": "t", "path": "/messages"})
 def refusal(backend: Backend, **settings: str) -> str:
     """Everything that a backend says that does not start."""
     began = time.monotonic()
+    backend.uses_command = True
     status = backend.launch(**settings).wait_end(40)
     said = backend.log()
     assert status > 0, said
@@ -28,10 +30,10 @@ def refusal(backend: Backend, **settings: str) -> str:
 
 
 @pytest.fixture
-def nowhere(tmp_path: Path) -> Backends:
+def nowhere(tmp_path: Path) -> Deployment:
     """A deployment whose broker is not there: what is wrong is told before it is missed."""
     [port] = free_ports(1)
-    return Backends(tmp_path / "deployment", f"127.0.0.1:{port}", GOOD)
+    return Deployment(tmp_path / "deployment", f"127.0.0.1:{port}", GOOD)
 
 
 BROKEN_VIEWS = {
@@ -52,7 +54,7 @@ BROKEN_VIEWS = {
 
 
 @pytest.mark.parametrize("case", BROKEN_VIEWS)
-def test_a_broken_views_toml(nowhere: Backends, case: str) -> None:
+def test_a_broken_views_toml(nowhere: Deployment, case: str) -> None:
     text, told = BROKEN_VIEWS[case]
     nowhere.views_path.write_text(text)
     with nowhere:
@@ -62,21 +64,21 @@ def test_a_broken_views_toml(nowhere: Backends, case: str) -> None:
         assert part in said
 
 
-def test_no_views_toml(nowhere: Backends) -> None:
+def test_no_views_toml(nowhere: Deployment) -> None:
     with nowhere:
         said = refusal(nowhere.new(), views=str(nowhere.folder / "missing.toml"))
     assert "missing.toml" in said
     assert "QUERYABLE_VIEWS" in said
 
 
-def test_a_bad_setting(nowhere: Backends) -> None:
+def test_a_bad_setting(nowhere: Deployment) -> None:
     with nowhere:
         said = refusal(nowhere.new(), port="eighty", session_timeout_ms="5")
     for part in ("QUERYABLE_PORT", "eighty", "QUERYABLE_SESSION_TIMEOUT_MS"):
         assert part in said
 
 
-def test_a_taken_port(nowhere: Backends) -> None:
+def test_a_taken_port(nowhere: Deployment) -> None:
     with nowhere, socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         said = refusal(nowhere.new(), port=str(port))
@@ -84,7 +86,7 @@ def test_a_taken_port(nowhere: Backends) -> None:
     assert "QUERYABLE_PORT" in said
 
 
-def test_a_data_folder_that_cannot_be_written(nowhere: Backends) -> None:
+def test_a_data_folder_that_cannot_be_written(nowhere: Deployment) -> None:
     (nowhere.folder / "file").write_text("in the way")
     with nowhere:
         said = refusal(nowhere.new(), data_dir=str(nowhere.folder / "file" / "data"))
@@ -92,7 +94,7 @@ def test_a_data_folder_that_cannot_be_written(nowhere: Backends) -> None:
     assert "QUERYABLE_DATA_DIR" in said
 
 
-def test_a_data_folder_in_use(nowhere: Backends) -> None:
+def test_a_data_folder_in_use(nowhere: Deployment) -> None:
     with nowhere:
         first = nowhere.new().launch()
         first.wait_listening()

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.client import Response, key_path
-from tests.conftest import MakeTopic
-from tests.system.asking import Asking
-from tests.system.backends import views_toml
-from tests.system.conftest import Deploy
-from tests.system.model import Writer
+from tests.support.client import Response, key_path
+from tests.support.deployment import views_toml
+from tests.support.plugins.fixtures import Deploy, MakeTopic
+from tests.support.read_loop import ReadLoop
+from tests.support.topics import Writer
 
 pytestmark = pytest.mark.system
 
@@ -52,7 +51,7 @@ def test_damaged_stores_are_rebuilt(deploy: Deploy, make_topic: MakeTopic, write
         known = answer.status == 200 and answer.json()["value"].removesuffix(" old")
         return "" if known and path == key_path("v", known) else "wrong"
 
-    with Asking([backend.port], [key_path("v", key) for key in KEYS], judge, threads=2) as asking:
+    with ReadLoop([backend.port], [key_path("v", key) for key in KEYS], judge, threads=2) as asking:
         backend.start()
         rounds = asking.rounds()
         backend.wait(lambda: asking.check() or asking.rounds() > rounds, "everything once")

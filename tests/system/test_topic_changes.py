@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,13 +12,12 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from local.broker import Broker, quiet_admin
 from local.waiting import wait_until
 from model.partitioner import partition_of
-from tests.client import Response, key_path
-from tests.conftest import MakeTopic
-from tests.proxy.nginx import Nginx
-from tests.system.asking import Asking, Judge
-from tests.system.backends import Backend, settle, views_toml
-from tests.system.conftest import Deploy
-from tests.system.model import Writer, ends_of, history
+from tests.support.backends import Backend
+from tests.support.client import Response, key_path
+from tests.support.deployment import settle, views_toml
+from tests.support.plugins.fixtures import Deploy, MakeTopic
+from tests.support.read_loop import Judge, ReadLoop
+from tests.support.topics import Writer, ends_of, history
 
 pytestmark = pytest.mark.system
 
@@ -110,7 +108,7 @@ def test_topics_made_anew_while_the_backend_was_away_are_read_anew(
     assert backend.stop() == 0
     expected = make_anew(topics, admin, make_topic, writer)
     paths = {key_path(view, key): expected[view][key] for view in topics for key in KEYS}
-    with Asking([backend.port], list(paths), never_old(paths), threads=2) as asking:
+    with ReadLoop([backend.port], list(paths), never_old(paths), threads=2) as asking:
         backend.start()
         rounds = asking.rounds()
         backend.wait(lambda: asking.check() or asking.rounds() > rounds, "everything once")
@@ -141,7 +139,7 @@ def test_a_topic_that_was_away_for_a_while_is_not_answered_from_what_was_kept(
     backend.wait(lambda: backend.get(path).status == 503, "the end of the topic")
     new = dict.fromkeys(KEYS[20:], "new")
     expected = {key_path("v", key): new.get(key, "key-not-found") for key in KEYS}
-    with Asking([backend.port], list(expected), never_old(expected), threads=2) as asking:
+    with ReadLoop([backend.port], list(expected), never_old(expected), threads=2) as asking:
         # so that all of the new topic is there before the backend can see it
         with backend.paused():
             make_topic(PARTITIONS, topic)
@@ -209,7 +207,7 @@ def test_added_partitions_leave_no_false_404(
         return ""
 
     ports = [backend.port for backend in backends]
-    with Asking(ports, list(paths), judge, threads=2) as asking:
+    with ReadLoop(ports, list(paths), judge, threads=2) as asking:
         [future] = admin.create_partitions([NewPartitions(topic, 4)]).values()
         future.result(20)
 
@@ -234,7 +232,7 @@ def test_added_partitions_leave_no_false_404(
 
 
 def test_what_the_other_holder_cannot_tell_either_is_not_asked_of_it(
-    deploy: Deploy, admin: AdminClient, make_topic: MakeTopic, writer: Writer, tmp_path: Path
+    deploy: Deploy, admin: AdminClient, make_topic: MakeTopic, writer: Writer
 ) -> None:
     topic = make_topic(PARTITIONS)
     writer.table(topic, dict.fromkeys(KEYS, "old"))
@@ -254,14 +252,13 @@ def test_what_the_other_holder_cannot_tell_either_is_not_asked_of_it(
         )
     settle(backends)
     assert backends[0].get(moving[0]).headers["Retry-Elsewhere"] == "no"
-    with Nginx(tmp_path / "prefix", f"127.0.0.1:{backends[0].port}", {}) as nginx:
-        nginx.wait_for_map(backends[0].processors()["epoch"])
-        for path in moving:
-            with nginx.client() as client:
-                answer = client.get(path)
-            assert repartitioned(answer), answer
-            assert answer.headers["Retry-After"] == "1"
-        entries = nginx.access_log(len(moving), "/views/v/keys/")
+    nginx = deployment.proxy(backends[0])
+    for path in moving:
+        with nginx.client() as client:
+            answer = client.get(path)
+        assert repartitioned(answer), answer
+        assert answer.headers["Retry-After"] == "1"
+    entries = nginx.access_log(len(moving), "/views/v/keys/")
     assert {(entry["attempts"], entry["status"]) for entry in entries} == {(1, 503)}
 
 

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from local.broker import Broker
 from local.jars import kafka_jars
 from local.java import find_java
-from tests.conftest import MakeTopic
+from tests.support.plugins.fixtures import MakeTopic
 from tests.vectors import librdkafka_vectors
 
 HERE = Path(__file__).parent

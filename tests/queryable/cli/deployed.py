@@ -15,12 +15,13 @@ from confluent_kafka import Producer
 from typer.testing import CliRunner
 
 from local.broker import Broker
+from local.settings import REPOSITORY
 from local.terminal import run_in_terminal
 from queryable import Client
 from queryable.cli.app import app
 from queryable.cli.exit_codes import SUCCESS
-from tests.conftest import MakeTopic
-from tests.system.backends import ROOT, Backends, views_toml
+from tests.support.deployment import Deployment, views_toml
+from tests.support.plugins.fixtures import MakeTopic
 
 COMMAND = [sys.executable, "-m", "queryable"]
 HOUR = 3_600_000
@@ -33,7 +34,7 @@ MANY = 3000
 class Deployed:
     """A deployment that starts with one backend."""
 
-    backends: Backends
+    backends: Deployment
     url: str
 
     @property
@@ -42,7 +43,11 @@ class Deployed:
         # it would change when output is written
         plain.pop("PYTHONUNBUFFERED", None)
         nothing = str(self.backends.folder / "no-config")
-        mine = {"QUERYABLE_URL": self.url, "QUERYABLE_CONFIG": nothing, "PYTHONPATH": str(ROOT)}
+        mine = {
+            "QUERYABLE_URL": self.url,
+            "QUERYABLE_CONFIG": nothing,
+            "PYTHONPATH": str(REPOSITORY),
+        }
         return {**plain, **mine}
 
     def run(self, *arguments: str, status: int = SUCCESS, input: str | None = None) -> str:
@@ -97,6 +102,6 @@ def deployed(
         **{name: {"topic": topic, **kinds.get(name, {})} for name, topic in topics.items()}
     )
     folder = tmp_path_factory.mktemp("console")
-    with Backends(folder, broker.bootstrap_servers, views) as backends:
+    with Deployment(folder, broker.bootstrap_servers, views) as backends:
         [backend] = backends.start()
         yield Deployed(backends, f"http://127.0.0.1:{backend.port}")

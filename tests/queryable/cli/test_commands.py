@@ -28,7 +28,7 @@ from queryable.cli.exit_codes import (
 )
 from tests.queryable.cli.deployed import BEGAN, COMMAND, HOUR, MANY, Deployed
 from tests.queryable.client.protocol.scripted_transport import ORDERS
-from tests.system.backends import START
+from tests.support.backends import START_TIMEOUT
 
 pytestmark = pytest.mark.system
 
@@ -243,8 +243,8 @@ def test_topology(deployed: Deployed) -> None:
     with Terminal(watch, deployed.env, term="xterm") as terminal:
         terminal.wait_for(lambda text: "standbys" in text)
         deployed.backends.new().launch()
-        terminal.wait_for(lambda text: "b2 joined" in text, START)
-        terminal.wait_for(lambda text: "► b2" in text, START)
+        terminal.wait_for(lambda text: "b2 joined" in text, START_TIMEOUT)
+        terminal.wait_for(lambda text: "► b2" in text, START_TIMEOUT)
         terminal.interrupt()
         assert terminal.wait() == INTERRUPTED
         assert "Traceback" not in terminal.text

@@ -17,7 +17,6 @@ from model.problems import ConfigurationError
 from model.views_file import parse_views
 from queryable.cli.check import machine
 from queryable.cli.diff.matching import DIFFERENT, ONLY_FIRST, ONLY_SECOND
-from tests.conftest import MakeTopic
 from tests.queryable.cli.operations import (
     ANOTHER,
     HOUR,
@@ -28,8 +27,10 @@ from tests.queryable.cli.operations import (
     run,
     tables,
 )
-from tests.system.backends import Backend, Backends, views_toml
-from tests.system.model import Writer
+from tests.support.backends import Backend
+from tests.support.deployment import Deployment, views_toml
+from tests.support.plugins.fixtures import MakeTopic
+from tests.support.topics import Writer
 
 pytestmark = [pytest.mark.system, pytest.mark.broker]
 
@@ -56,7 +57,7 @@ def backends(
             partitioned = [(key, value, _partition(key, by_key)) for key, value in records.items()]
             writer.send_timed(topic, [(k, v, NOW, p) for k, v, p in partitioned])
             declared[name] = {**VIEWS[name], "topic": topic}
-        deployments.append(Backends(folder / str(number), broker.bootstrap_servers,
+        deployments.append(Deployment(folder / str(number), broker.bootstrap_servers,
                                     views_toml(**declared)))  # fmt: skip
     with deployments[0] as one, deployments[1] as other:
         started = one.new().launch(), other.new().launch()

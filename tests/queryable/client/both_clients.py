@@ -11,9 +11,9 @@ from typing import Any
 from uuid import UUID
 
 from queryable import Answer, AsyncClient, AsyncRows, Client, Rows
-from tests.client import Client as Http
-from tests.client import Response
-from tests.reference import base64url
+from tests.support.client import Client as Http
+from tests.support.client import Response
+from tests.support.reference.tables import base64url
 
 
 class AnyClient:

@@ -11,14 +11,12 @@ from typing import Any
 import pytest
 
 from model.partitioner import partition_of
-from tests.backend.unit.avro_examples import ORDER, binary
-from tests.conftest import MakeTopic
-from tests.proxy.nginx import Nginx
 from tests.queryable.client.both_clients import AnyClient, all_clients, exact
-from tests.records import KEYS
-from tests.system.backends import views_toml
-from tests.system.conftest import Deploy
-from tests.system.model import Writer
+from tests.support.deployment import views_toml
+from tests.support.in_process.avro_examples import ORDER, binary
+from tests.support.plugins.fixtures import Deploy, MakeTopic
+from tests.support.reference.records import KEYS
+from tests.support.topics import Writer
 
 PARTITIONS = 2
 MINUTE = 60_000
@@ -52,10 +50,7 @@ class Deployed:
 
 
 @pytest.fixture(scope="module")
-def deployed(
-    module_deploy: Deploy, make_topic: MakeTopic, writer: Writer,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Deployed]:  # fmt: skip
+def deployed(module_deploy: Deploy, make_topic: MakeTopic, writer: Writer) -> Iterator[Deployed]:
     views: dict[str, dict[str, str]] = {}
     for form in FORMATS:
         topic = make_topic(PARTITIONS)
@@ -77,11 +72,9 @@ def deployed(
     deployment = module_deploy(views_toml(**views))
     (deployment.folder / "order.avsc").write_text(json.dumps(ORDER))
     backends = deployment.start(2)
-    addresses = ",".join(f"127.0.0.1:{backend.port}" for backend in backends)
-    with Nginx(tmp_path_factory.mktemp("client") / "nginx", addresses, {}) as nginx:
-        nginx.wait_for_map(backends[0].processors()["epoch"])
-        with all_clients(nginx.port) as clients:
-            yield Deployed(nginx.port, clients)
+    nginx = deployment.proxy()
+    with all_clients(nginx.port) as clients:
+        yield Deployed(nginx.port, clients)
     for backend in backends:
         assert "Traceback" not in backend.log()
 

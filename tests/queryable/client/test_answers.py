@@ -16,7 +16,7 @@ from model.formats.codecs import KEY_CODECS
 from queryable import Raw
 from tests.queryable.client.both_clients import exact, plain, plain_items, plain_key, python_value
 from tests.queryable.client.deployed import FORMATS, MINUTE, NAMES, NOW, SEEDED, Deployed
-from tests.reference import base64url
+from tests.support.reference.tables import base64url
 
 pytestmark = pytest.mark.system
 

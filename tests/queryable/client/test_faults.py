@@ -22,12 +22,12 @@ from queryable import (
     OutsideHistory,
     Unavailable,
 )
-from tests.conftest import MakeTopic
-from tests.proxy.nginx import Nginx
 from tests.queryable.client.both_clients import AnyClient, all_clients
-from tests.system.backends import Backend, settle, views_toml
-from tests.system.conftest import Deploy
-from tests.system.model import Writer
+from tests.support.backends import Backend
+from tests.support.deployment import settle, views_toml
+from tests.support.nginx import Nginx
+from tests.support.plugins.fixtures import Deploy, MakeTopic
+from tests.support.topics import Writer
 
 pytestmark = pytest.mark.system
 
@@ -52,10 +52,7 @@ class Shop(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def shop(
-    module_deploy: Deploy, make_topic: MakeTopic, writer: Writer,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Shop]:  # fmt: skip
+def shop(module_deploy: Deploy, make_topic: MakeTopic, writer: Writer) -> Iterator[Shop]:
     topics = {name: make_topic(PARTITIONS) for name in ("rows", "notes", "prices")}
     writer.table(topics["rows"], ROWS)
     views = views_toml(
@@ -64,11 +61,9 @@ def shop(
         prices={"topic": topics["prices"], "store": "versioned", "retention": "1d"},
         wide={"topic": topics["notes"], "key": "bytes", "value": "bytes"},
     )
-    backends = module_deploy(views, standby_replicas="1").start(3)
-    addresses = ",".join(f"127.0.0.1:{backend.port}" for backend in backends)
-    with Nginx(tmp_path_factory.mktemp("faults") / "nginx", addresses, {}) as nginx:
-        nginx.wait_for_map(backends[0].processors()["epoch"])
-        yield Shop(nginx, backends, topics)
+    deployment = module_deploy(views, standby_replicas="1")
+    backends = deployment.start(3)
+    yield Shop(deployment.proxy(), backends, topics)
     for backend in backends:
         assert "Traceback" not in backend.log(whole=True)
 

@@ -1,0 +1,1 @@
+"""Membership, placement, and what instances say to one another."""

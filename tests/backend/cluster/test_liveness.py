@@ -1,0 +1,189 @@
+"""Who seems to be alive; and heartbeats, which nobody outside the group can send or answer."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backend.cluster import heartbeats as heartbeats_module
+from backend.cluster.heartbeats import Heartbeats
+from backend.cluster.liveness import MISSED_BY_THE_DEAD, Heartbeat, Peers
+from backend.wire.answer import Answer
+from model.problems import Unavailable
+from model.topology import Epoch, Member, PlacedView, Topology
+from tests.support.in_process.examples import ORDERS
+from tests.support.in_process.instance import ME, OTHER, context
+
+SECRET = "known to the group"
+TEXT = st.text("ab-1é", min_size=1, max_size=5)
+BEATS = st.builds(Heartbeat, TEXT, TEXT, TEXT, st.integers(0, 2**45))
+
+
+def test_one_is_dead_after_four_missed_and_alive_with_the_first_heard() -> None:
+    changes: list[int] = []
+    peers = Peers(lambda: changes.append(1))
+    peers.keep(["b2", "b3"])
+    for missed in range(1, MISSED_BY_THE_DEAD + 2):
+        peers.missed("b2")
+        assert peers.seems_dead("b2") == (missed >= MISSED_BY_THE_DEAD)
+    assert peers.states() == {"b2": "dead", "b3": "running"}
+    assert len(changes) == 1, "once, as the state changed"
+    peers.heard("b2", "draining")
+    assert peers.states()["b2"] == "draining"
+    assert not peers.seems_dead("b2")
+    for _ in range(MISSED_BY_THE_DEAD - 1):
+        peers.missed("b2")
+    peers.heard("b2", "draining")
+    peers.missed("b2")
+    assert not peers.seems_dead("b2"), "four in a row"
+    peers.keep(["b3"])
+    peers.missed("b2")
+    assert peers.states() == {"b3": "running"}
+
+
+def test_one_that_failed_is_suspected_until_it_is_heard() -> None:
+    peers = Peers()
+    peers.keep(["b2"])
+    peers.failed("b2")
+    assert peers.seems_dead("b2")
+    assert peers.states() == {"b2": "running"}, "a suspicion is no state"
+    peers.heard("b2", "running")
+    assert not peers.seems_dead("b2")
+
+
+@settings(deadline=None, max_examples=100)
+@given(BEATS, TEXT, st.data())
+def test_a_signature(beat: Heartbeat, secret: str, data: st.DataObject) -> None:
+    sent = beat.sign(secret)
+    assert Heartbeat.verify(sent, secret) == beat
+    assert Heartbeat.verify(sent, secret + "x") is None
+    at = data.draw(st.integers(0, len(sent) - 1))
+    changed = bytes([sent[at] ^ data.draw(st.integers(1, 255))])
+    assert Heartbeat.verify(sent[:at] + changed + sent[at + 1 :], secret) is None
+    assert Heartbeat.verify(sent[:at], secret) is None
+
+
+def test_without_a_secret_nobody_is_believed() -> None:
+    assert Heartbeat.verify(Heartbeat("b1", "b2", "running", 1).sign(""), "") is None
+
+
+class Line:
+    """In place of the way to other instances: what they answer."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Any] = {}
+        self.asked: list[str] = []
+
+    async def forward(
+        self, member: Member, method: str, target: bytes, headers: Any, body: bytes, **_: Any
+    ) -> Answer:
+        assert (method, target) == ("POST", b"/internal/heartbeat")
+        self.asked.append(member.id)
+        answer = self.answers.get(member.id)
+        if answer is None:
+            raise Unavailable("owner-unreachable", "nobody there")
+        return cast(Answer, answer(body))
+
+
+def placed(*holders: tuple[int, ...]) -> Topology:
+    """A map in which each partition has these members, the first being active."""
+    members = (ME, OTHER, Member("b3", "127.0.0.1", 8083))
+    of = PlacedView(
+        ORDERS.description(), ORDERS.hash, tuple(each[0] for each in holders),
+        standbys=tuple(each[1:] for each in holders),
+    )  # fmt: skip
+    return Topology(Epoch(5, 1), members, {"orders": of}, SECRET)
+
+
+async def beats(line: Line, instance: Any, rounds: int) -> None:
+    await beat(Heartbeats(instance, cast(Any, line), 60.0), rounds)
+
+
+async def beat(heartbeats: Heartbeats, rounds: int = 1) -> None:
+    try:
+        for _ in range(rounds):
+            heartbeats.beat()
+            while heartbeats._under_way:
+                await asyncio.sleep(0)
+    finally:
+        await heartbeats.stop()
+
+
+def test_heartbeats_go_to_holders_of_the_same_partitions_alone() -> None:
+    line, instance = Line(), context(heartbeat_interval=60)
+    instance.take_topology(placed((0, 1), (2, 1)))
+    asyncio.run(beats(line, instance, 1))
+    assert line.asked == ["b2"]
+    instance.take_topology(placed((0, 1), (2, 0)))
+    asyncio.run(beats(line, instance, 1))
+    assert set(line.asked[1:]) == {"b2", "b3"}
+
+
+def test_what_is_answered_counts_only_if_it_is_that_members_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # all heartbeats within one millisecond: an answer still belongs to one of them
+    monkeypatch.setattr(heartbeats_module.time, "time_ns", lambda: 1_800_000_000_000_000_000)
+    line, instance = Line(), context(heartbeat_interval=60)
+    instance.take_topology(placed((0, 1)))
+    there = context(instance_id="b2", heartbeat_interval=60)
+    there.take_topology(placed((0, 1)))
+    there.set_state("draining")
+
+    async def other(body: bytes) -> Answer:
+        heartbeats = Heartbeats(there, cast(Any, Line()), 60.0)
+        try:
+            return heartbeats.answer(body)
+        finally:
+            await heartbeats.stop()
+
+    kept: list[Answer] = []
+
+    def answered(body: bytes) -> Answer:
+        kept.append(asyncio.run_coroutine_threadsafe(other(body), loop).result())
+        return kept[-1]
+
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="other")
+    thread.start()
+    try:
+        line.answers["b2"] = answered
+        ours = Heartbeats(instance, cast(Any, line), 60.0)
+        asyncio.run(beat(ours))
+        assert instance.peers.states() == {"b2": "draining"}
+        assert there.peers.states() in ({}, {"b1": "starting"}, {"b1": "running"})
+
+        # the same answer again is an old one; and one without the secret is nobody's
+        stranger = Answer(200, [], Heartbeat("b2", "b1", "running", 1).sign("another secret"))
+        for wrong in (kept[0], stranger, Answer(403, [], b""), Answer(200, [], b"")):
+            line.answers["b2"] = lambda _, wrong=wrong: wrong
+            asyncio.run(beat(ours))
+        assert instance.peers.states() == {"b2": "dead"}
+        assert other_status(loop, other, b"nonsense") == 403
+        not_for_it = Heartbeat("b1", "b9", "running", 1).sign(SECRET)
+        assert other_status(loop, other, not_for_it) == 403
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def other_status(loop: asyncio.AbstractEventLoop, other: Any, body: bytes) -> int:
+    return int(asyncio.run_coroutine_threadsafe(other(body), loop).result().status)
+
+
+@pytest.mark.parametrize("dead", [True, False])
+def test_the_dead_are_asked_last(dead: bool) -> None:
+    instance = context()
+    instance.take_topology(placed((1, 2)))
+    instance.peers.keep(["b2", "b3"])
+    if dead:
+        for _ in range(MISSED_BY_THE_DEAD):
+            instance.peers.missed("b2")
+    expected = ["b3", "b2"] if dead else ["b2", "b3"]
+    assert [member.id for member in instance.others("orders", 0)] == expected

@@ -1,0 +1,222 @@
+"""Streams, forwards and heartbeats do not wait for one another; another's answer is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+
+import pytest
+from aiohttp import web
+
+from backend.cluster import peer_client as forwarding
+from backend.cluster.heartbeats import PATH as HEARTBEAT
+from backend.cluster.liveness import DEAD, RUNNING, Heartbeat
+from backend.cluster.peer_client import PeerClient
+from backend.http.parameters import changes_parameters, point_parameters, span_parameters
+from backend.http.router import Router
+from backend.http.streams import Streams
+from model.problems import BadRequest, Unavailable
+from model.topology import Epoch, Member, PlacedView, Topology
+from tests.support.in_process.examples import ORDERS
+from tests.support.in_process.instance import ME, context
+
+SECRET = "secret"
+
+
+@asynccontextmanager
+async def peer(
+    heartbeat: Callable[[bytes], bytes] = lambda body: body,
+    on_hung: Callable[[], None] = lambda: None,
+) -> AsyncIterator[Member]:
+    """Another instance, whose `/stream` never ends, `/hung` never begins, and so on."""
+    ends = asyncio.Event()
+
+    async def stream(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b": open\n\n")
+        await ends.wait()
+        return response
+
+    async def hung(_: web.Request) -> web.Response:
+        on_hung()
+        await ends.wait()
+        return web.Response()
+
+    async def large(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        if request.query_string:
+            response.content_length = 5000
+        await response.prepare(request)
+        if request.method != "HEAD":
+            await response.write(bytes(5000))
+        return response
+
+    async def beat(request: web.Request) -> web.Response:
+        return web.Response(body=heartbeat(await request.read()))
+
+    async def answered(_: web.Request) -> web.Response:
+        return web.Response(body=b"here")
+
+    app = web.Application()
+    for path, handler in (("/stream", stream), ("/hung", hung), ("/large", large), ("/", answered)):
+        app.router.add_get(path, handler)
+    app.router.add_post(HEARTBEAT.decode(), beat)
+    runner = web.AppRunner(app, shutdown_timeout=0)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0, backlog=1024)
+    await site.start()
+    host, port = runner.addresses[0]
+    try:
+        yield Member("b2", host, port)
+    finally:
+        ends.set()
+        await runner.cleanup()
+
+
+def run(test: Callable[[Member], Awaitable[None]]) -> None:
+    async def with_peer() -> None:
+        async with peer() as member:
+            await test(member)
+
+    asyncio.run(with_peer())
+
+
+def test_forwards_do_not_wait_for_streams() -> None:
+    """As many streams as there may be connections: each forward was 503 then."""
+
+    async def test(member: Member) -> None:
+        peer_client = PeerClient("b1", timeout=5.0, connections=2, streams=3)
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(peer_client.close)
+            for _ in range(3):
+                of, chunks = await stack.enter_async_context(
+                    peer_client.stream(member, b"/stream", [])
+                )
+                assert (of.status, await anext(chunks)) == (200, b": open\n\n")
+            assert (await peer_client.forward(member, "GET", b"/", [])).body == b"here"
+
+    run(test)
+
+
+@pytest.mark.parametrize("path", [b"/hung", b"/stream"])
+@pytest.mark.parametrize(("of_all", "of_this"), [(0.2, None), (60.0, 0.2)])
+def test_a_stream_that_does_not_begin_in_time_is_refused(
+    path: bytes, of_all: float, of_this: float | None
+) -> None:
+    """Whether the owner is silent, or there is no connection left."""
+
+    async def test(member: Member) -> None:
+        peer_client = PeerClient("b1", timeout=of_all, streams=1)
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(peer_client.close)
+            if path == b"/stream":
+                await stack.enter_async_context(peer_client.stream(member, path, []))
+            with pytest.raises(Unavailable) as error:
+                async with asyncio.timeout(10):
+                    await stack.enter_async_context(peer_client.stream(member, path, [], of_this))
+            assert error.value.code == "owner-unreachable"
+
+    run(test)
+
+
+@pytest.mark.parametrize("target", [b"/large", b"/large?with-length"])
+def test_an_answer_that_is_too_large_is_none(
+    target: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(member: Member) -> None:
+        peer_client = PeerClient("b1", timeout=5.0)
+        try:
+            assert len((await peer_client.forward(member, "GET", target, [])).body) == 5000
+            monkeypatch.setattr(forwarding, "MOST_ANSWER", 4999)
+            with pytest.raises(Unavailable):
+                await peer_client.forward(member, "GET", target, [])
+            assert (await peer_client.forward(member, "HEAD", target, [])).status == 200
+        finally:
+            await peer_client.close()
+
+    run(test)
+
+
+def answered(body: bytes) -> bytes:
+    heard = Heartbeat.verify(body, SECRET)
+    assert heard is not None
+    return Heartbeat(heard.receiver, heard.sender, RUNNING, heard.at).sign(SECRET)
+
+
+def test_heartbeats_do_not_wait_for_forwards() -> None:
+    """An instance with 256 forwards under way took all others for dead."""
+
+    async def test() -> None:
+        connected = asyncio.Semaphore(0)
+        async with peer(answered, connected.release) as member:
+            here = context(forward_timeout=60)
+            shell = Router(here, None)  # type: ignore[arg-type]
+            shell.start()
+            assert shell._peer_client is not None
+            placed = PlacedView(ORDERS.description(), ORDERS.hash, (0,), standbys=((1,),))
+            views = {ORDERS.name: placed}
+            here.take_topology(Topology(Epoch(5, 1), (ME, member), views, secret=SECRET))
+
+            async def hang(peer_client: PeerClient) -> None:
+                while True:
+                    with suppress(Unavailable):  # a loaded machine connects late
+                        await peer_client.forward(member, "GET", b"/hung", [])
+
+            hung = [asyncio.create_task(hang(shell._peer_client)) for _ in range(300)]
+            assert shell._heartbeats is not None
+            try:
+                for _ in range(256):  # all of the pool
+                    await asyncio.wait_for(connected.acquire(), 20)
+                shell._heartbeats.beat()
+                here.peers.missed(member.id)
+                for _ in range(3):
+                    here.peers.missed(member.id)
+                assert here.peers.states() == {member.id: DEAD}
+                async with asyncio.timeout(10):
+                    while here.peers.states() != {member.id: RUNNING}:
+                        await asyncio.sleep(0.01)
+                        shell._heartbeats.beat()
+            finally:
+                for task in hung:
+                    task.cancel()
+                await asyncio.gather(*hung, return_exceptions=True)
+                await shell.stop()
+
+    asyncio.run(test())
+
+
+def test_a_stream_has_its_place_while_it_is_opened() -> None:
+    streams = Streams(1)
+    with streams.place():
+        with pytest.raises(Unavailable) as error, streams.place():
+            pass
+        assert error.value.code == "overloaded"
+    with streams.place():
+        pass
+    streams.end()
+    with pytest.raises(Unavailable) as error, streams.place():
+        pass
+    assert error.value.code == "draining"
+
+
+ENCODINGS = [b"encoding=base64ur%6c", b"%65ncoding=base64url", b"encoding=b%61se64%75r%6C&"]
+
+
+@pytest.mark.parametrize("query", ENCODINGS)
+def test_names_and_values_of_parameters_are_percent_decoded(query: bytes) -> None:
+    """As nginx has to read them: it finds the key's partition by them."""
+    assert changes_parameters(query)
+    assert point_parameters(query, False)[0]
+    assert span_parameters(query)[0]
+
+
+@pytest.mark.parametrize(
+    "query", [b"encoding=base64ur", b"encoding=", b"encoding=base64url%00", b"encoding=base64url+",
+              b"encoding=text&%65ncoding=base64url", b"encoding=%zz"],
+)  # fmt: skip
+def test_a_wrong_encoding_is_refused(query: bytes) -> None:
+    for parse in (changes_parameters, span_parameters, lambda of: point_parameters(of, True)):
+        with pytest.raises(BadRequest):
+            parse(query)

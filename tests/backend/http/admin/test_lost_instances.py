@@ -1,0 +1,137 @@
+"""The admin page, the metrics and the health of three real backends, of which one is killed: what
+readers get, and what redundancy is missing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from selenium import webdriver
+
+from local.broker import Broker
+from local.waiting import wait_until
+from tests.backend.http.admin.browser import AdminPage, chromium
+from tests.support.backends import Backend
+from tests.support.deployment import Deployment, settle, views_toml
+from tests.support.plugins.fixtures import MakeTopic
+from tests.support.topics import Writer
+
+pytestmark = pytest.mark.system
+
+PARTITIONS = 6
+
+
+@pytest.fixture
+def backends(broker: Broker, make_topic: MakeTopic, tmp_path: Path) -> Iterator[list[Backend]]:
+    topic = make_topic(PARTITIONS)
+    Writer(broker.bootstrap_servers).table(topic, {f"k{n}": n for n in range(30)})
+    views = views_toml(things={"topic": topic, "path": "/things"})
+    # the group notices late: nothing but heartbeats tells soon
+    with Deployment(
+        tmp_path, broker.bootstrap_servers, views, standby_replicas="1", session_timeout_ms="15000"
+    ) as deployment:
+        started = deployment.start(3)
+        settle(started)
+        yield started
+
+
+@pytest.fixture
+def page(backends: list[Backend], driver: webdriver.Chrome) -> AdminPage:
+    return AdminPage(driver, backends[0].port)
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Iterator[webdriver.Chrome]:
+    with chromium(tmp_path / "chromium") as driver:
+        yield driver
+
+
+def metric(backend: Backend, name: str) -> float:
+    lines = backend.get("/metrics").body.decode().splitlines()
+    [found] = [line for line in lines if line.split("{")[0].split(" ")[0] == f"queryable_{name}"]
+    return float(found.split()[-1])
+
+
+def test_an_instance_that_is_killed(page: AdminPage, backends: list[Backend]) -> None:
+    first, second, third = backends
+
+    def totals() -> dict[str, str]:
+        told = page.run(
+            """return [...document.querySelectorAll("#totals li")].map(
+                 (item) => [item.children[1].textContent, item.children[0].textContent])"""
+        )
+        return dict(told)
+
+    def full(instances: str) -> bool:
+        said = totals()
+        return (
+            said.get("Instances running") == instances
+            and said["Partitions answerable"] == f"{PARTITIONS} of {PARTITIONS}"
+            and said["Below replica target"] == "none"
+        )
+
+    page.wait(lambda: full("3 of 3"), "a deployment with all its replicas")
+    assert metric(first, "view_partitions_below_replicas") == 0
+    assert first.get("/health/ready").json()["redundancy"] == {"wanted": 2, "below": 0, "lost": []}
+    held = [p["role"] for p in third.instance()["partitions"]]
+    assert "active" in held
+
+    killed = time.monotonic()
+    third.kill()
+    page.wait(lambda: page.instances()[third.id]["state"] == "lost", "that it is lost")
+    # 3 s on a quiet machine: well before the group's 15 s
+    assert time.monotonic() - killed < 8
+    note = page.run("""return [...document.querySelectorAll(".instance")].map(
+        (card) => card.querySelector(".note").textContent).join("|")""")
+    assert "Lost " in note
+
+    # readers get all of it, from standbys; so says the page, and counts what is missing
+    assert all(first.get(f"/things/k{n}").status == 200 for n in range(30))
+    said = totals()
+    assert said["Instances running"] == "2 of 3"
+    assert said["Partitions answerable"] == f"{PARTITIONS} of {PARTITIONS}"
+    assert said["Below replica target"] == f"{len(held)} of {PARTITIONS}"
+    by_standbys = [t for t in page.grid("things").values() if t["how"].startswith("by ")]
+    assert len(by_standbys) == held.count("active")
+    assert metric(second, "view_partitions_answerable") == PARTITIONS
+    assert metric(second, "view_partitions_standby_only") == held.count("active")
+    assert metric(second, "view_partitions_below_replicas") == len(held)
+    assert metric(second, "lost_instances") == 1
+    ready = second.get("/health/ready")
+    assert ready.status == 200, "it answers, whatever others do"
+    assert ready.json()["redundancy"] == {"wanted": 2, "below": len(held), "lost": [third.id]}
+
+    # with the next map there are all replicas again, and the loss is not forgotten
+    page.wait_long(lambda: full("2 of 3"), "the replicas to be back")
+    assert page.instances()[third.id]["state"] == "lost"
+
+    # the last one has no redundancy, and says so
+    second.kill()
+    page.wait_long(
+        lambda: totals()["Below replica target"] == f"{PARTITIONS} of {PARTITIONS}",
+        "that all partitions lack a replica",
+    )
+    page.wait_long(
+        lambda: {t["owner"] for t in page.grid("things").values()} == {first.id},
+        "the last one to be active for all",
+    )
+    assert totals()["Partitions answerable"] == f"{PARTITIONS} of {PARTITIONS}"
+    assert totals()["Instances running"] == "1 of 3"
+    assert metric(first, "view_partitions_below_replicas") == PARTITIONS
+
+    # one that is back is lost no more
+    third.launch()
+    page.wait_long(lambda: page.instances()[third.id]["state"] == "running", "its return")
+    page.wait_long(lambda: full("2 of 3"), "the replicas to be back")
+
+
+def test_an_instance_that_is_stopped_is_not_lost(backends: list[Backend]) -> None:
+    first, second, third = backends
+    assert third.stop() == 0
+    wait_until(lambda: len(first.processors()["processors"]) == 2, 30, "a map of two")
+    for backend in (first, second):
+        assert backend.instance()["lost"] == []
+        # what it is made of is up to a second old: an instance that missed heartbeats was lost then
+        backend.wait(lambda b=backend: metric(b, "lost_instances") == 0, "the metric to say so")

@@ -1,0 +1,47 @@
+"""A client of the KIQR dialect of an instance without processes."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+from flask.testing import FlaskClient
+
+from backend.http.flask_app import create_flask_app
+from backend.http.kiqr.raw_reads import RawReads
+from backend.queries.partition_scan import PartitionScans
+from backend.queries.scatter_gather import ScatterGather
+from tests.support.in_process.world import World
+
+
+@contextmanager
+def asking(made: World) -> Iterator[FlaskClient]:
+    """A client of b1, whose event loop is another thread's."""
+    served = made.instances["b1"].context
+    reads = RawReads(served)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    async def start() -> None:
+        scans = PartitionScans(served)
+        reads.start(ScatterGather(served, scans, cast(Any, made.peers)))
+
+    try:
+        asyncio.run_coroutine_threadsafe(start(), loop).result(5)
+        with create_flask_app(served, reads).test_client() as client:
+            yield client
+    finally:
+        asyncio.run_coroutine_threadsafe(_settled(), loop).result(5)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+async def _settled() -> None:
+    """Until what was given up has ended."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    await asyncio.gather(*others, return_exceptions=True)

@@ -1,0 +1,113 @@
+"""The bodies of all requests in flight have a bound together: beyond it, 503 `overloaded`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.http.bodies import BodyBudget
+from tests.support.in_process.cluster import Cluster
+from tests.support.in_process.examples import ORDERS
+
+PARTS = [b'{"keys":["' + b"a" * 50, b'"]}']
+SIZE = sum(map(len, PARTS))
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    made = Cluster(tmp_path, ORDERS)
+    made.settle()
+    yield made
+    made.close()
+
+
+class Sender:
+    """A client that sends the parts of a body; the last one when it may."""
+
+    def __init__(self, parts: list[bytes]) -> None:
+        self._parts = list(parts)
+        self.may_end = asyncio.Event()
+        self.waits = asyncio.Event()
+
+    async def receive(self) -> dict[str, Any]:
+        if len(self._parts) == 1:
+            self.waits.set()
+            await self.may_end.wait()
+        part = self._parts.pop(0)
+        return {"type": "http.request", "body": part, "more_body": bool(self._parts)}
+
+
+def target_of(path: str) -> dict[str, Any]:
+    return {"raw_path": path.encode(), "query_string": b"", "method": "POST", "headers": []}
+
+
+async def asked(cluster: Cluster, path: str, sender: Sender) -> tuple[int, dict[bytes, bytes]]:
+    """Status and headers of what b1 answers."""
+    started: dict[str, Any] = {}
+
+    async def send(message: Any) -> None:
+        started.update(message)
+
+    await cluster.nodes["b1"].shell(target_of(path), sender.receive, send)
+    return started["status"], dict(started["headers"])
+
+
+@pytest.mark.parametrize("resource", ["batch", "search"])
+def test_a_body_waits_for_no_room(cluster: Cluster, resource: str) -> None:
+    """Whether its request is still arriving, or is being answered."""
+    path = f"/views/orders/{resource}"
+    parts = PARTS if resource == "batch" else [b'{"query":"' + b"a" * 50, b'"}']
+    size = sum(map(len, parts))
+    shell = cluster.nodes["b1"].shell
+    shell._bodies = budget = BodyBudget(size + size // 2)
+    answered = 200 if resource == "batch" else 404
+
+    async def test() -> None:
+        first, second = Sender(parts), Sender(parts)
+        second.may_end.set()
+        asking = asyncio.create_task(asked(cluster, path, first))
+        await first.waits.wait()
+        status, headers = await asked(cluster, path, second)
+        assert (status, headers[b"retry-after"]) == (503, b"1")
+        first.may_end.set()
+        assert (await asking)[0] == answered
+        third = Sender(parts)
+        third.may_end.set()
+        assert (await asked(cluster, path, third))[0] == answered
+
+    cluster._runner.run(test())
+    assert budget.left == size + size // 2, "all of it was given back"
+
+
+def test_a_body_counts_until_its_request_is_answered() -> None:
+    async def test() -> None:
+        budget, sender = BodyBudget(SIZE), Sender(PARTS)
+        sender.may_end.set()
+        with budget.counted(sender.receive) as receive:
+            await receive()
+            await receive()
+            assert budget.left == 0
+        assert budget.left == SIZE
+
+    asyncio.run(test())
+
+
+def test_clients_leave_room_for_what_instances_ask(cluster: Cluster) -> None:
+    shell = cluster.nodes["b1"].shell
+    shell._bodies = BodyBudget(0)
+    body = json.dumps({"keys": [f"key {n}" for n in range(20)]}).encode()
+    assert cluster.ask("b1", "POST", "/views/orders/batch", body).json()["code"] == "overloaded"
+    # of other instances, some of whose keys are here
+    answer = cluster.ask("b2", "POST", "/views/orders/batch", body)
+    assert {item["status"] for item in answer.json()["items"]} == {404}
+    assert cluster.ask("b1", "GET", "/views/orders/keys").status == 200
+    # not a question of bodies: heartbeats are small
+    assert cluster.ask("b1", "POST", "/internal/heartbeat", b"{}").status != 503
+    shell._internal_bodies = BodyBudget(0)
+    answer = cluster.ask("b2", "POST", "/views/orders/batch", body)
+    assert {item["status"] for item in answer.json()["items"]} == {404, 503}

@@ -1,0 +1,212 @@
+"""What one request may cost: each part of it is bounded before it is parsed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.http.negotiation import chosen
+from backend.http.parameters import point_parameters, span_parameters
+from backend.queries import key_bodies as batch
+from backend.queries import partition_run as partition_runs
+from backend.queries import partition_scan as partition_scans
+from backend.queries.key_bodies import parse_batch, parse_members, parse_search
+from backend.queries.ranking import Ranking
+from backend.wire.scan import PARAMETERS, parse_page, parse_parameters, slices
+from model import limits
+from model.formats.codecs import KEY_CODECS
+from model.problems import BadRequest
+from model.times import parse_time
+from tests.support.in_process.examples import ORDERS
+from tests.support.in_process.world import World, world
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Iterator[World]:
+    with world(tmp_path, ORDERS) as made:
+        yield made
+
+
+def refused(ask: Callable[[], object]) -> BadRequest:
+    with pytest.raises(BadRequest) as error:
+        ask()
+    assert error.value.status == 400
+    return error.value
+
+
+@pytest.mark.parametrize("fields", [17, 500])
+def test_a_ranking_by_a_deep_field_is_refused(orders: World, fields: int) -> None:
+    """Each field of the path is a look-up an entry: 16,000 of them stopped all instances."""
+    answer = orders.ask(f"top?by={'a.' * (fields - 1)}a")
+    assert answer.status == 400
+    assert answer.json["code"] == "bad-parameter"
+    assert (answer.json["parameter"], answer.json["limit"]) == ("by", limits.MOST_PATH_FIELDS)
+    assert orders.peers.asked == [], "nobody was asked"
+    assert refused(lambda: Ranking(ORDERS, "a." * fields + "a", True)).more["parameter"] == "by"
+
+
+def test_the_deepest_field_that_is_allowed_can_be_ranked_by(orders: World) -> None:
+    document = b"7"
+    for _ in range(limits.MOST_PATH_FIELDS):
+        document = b'{"a":%b}' % document
+    orders.put(b"k", document)
+    answer = orders.ask(f"top?by={'.'.join('a' * limits.MOST_PATH_FIELDS)}")
+    assert [item["key"] for item in answer.json["items"]] == ["k"]
+
+
+@pytest.mark.parametrize("name", ["order", "limit", "stale", "by"])
+def test_each_parameter_of_a_ranking_has_a_longest_value(orders: World, name: str) -> None:
+    most = limits.parameter_bytes(name)
+    answer = orders.ask(f"top?{name}={'7' * (most + 1)}")
+    assert answer.status == 400
+    assert (answer.json["parameter"], answer.json["limit"]) == (name, most)
+    assert len(answer.body) < 1000, "what is too long is not repeated"
+
+
+def test_every_parameter_of_every_question_has_a_longest_value() -> None:
+    for kind, names in PARAMETERS.items():
+        for name in names:
+            query = f"{name}={'a' * (limits.parameter_bytes(name) + 1)}".encode()
+            problem = refused(
+                lambda kind=kind, query=query: parse_parameters(query, PARAMETERS[kind])
+            )  # type: ignore[misc]
+            assert problem.more == {"parameter": name, "limit": limits.parameter_bytes(name)}
+    for name in ("encoding", "route", "max_lag", "max_staleness", "min_offset", "as_of"):
+        long = b"%b=%b" % (name.encode(), b"1" * (limits.parameter_bytes(name) + 1))
+        assert refused(lambda long=long: point_parameters(long, True)).more["parameter"] == name  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("times", ["from", "to"])
+def test_a_long_time_is_refused(times: str) -> None:
+    refused(lambda: span_parameters(f"{times}={'1' * 5000}".encode()))
+    with pytest.raises(ValueError, match="64 characters"):
+        parse_time("1" * 5000)
+
+
+def test_so_many_parameters_are_not_parsed() -> None:
+    problem = refused(lambda: parse_page(ORDERS, "keys", b"&" * 10_000))
+    assert problem.more["limit"] == limits.MOST_PARAMETERS
+    assert parse_page(ORDERS, "keys", b"&" * (limits.MOST_PARAMETERS - 1)).limit == 100
+
+
+def test_an_unknown_parameter_is_not_repeated_in_full() -> None:
+    problem = refused(lambda: parse_parameters(b"a" * 30_000, ("limit",)))
+    assert problem.code == "unknown-parameter"
+    assert len(problem.detail) < 300
+
+
+def test_a_long_accept_is_refused() -> None:
+    ranges = [(b"accept", b"a/b," * 2000) for _ in range(4)]
+    problem = refused(lambda: chosen(ranges, ("json", "octet-stream")))
+    assert (problem.more["header"], problem.more["limit"]) == ("accept", limits.MOST_ACCEPT_BYTES)
+
+
+@pytest.mark.parametrize("text", ["1" * 40_000 + "x", "1." + "1" * 40_000 + "x", "." * 40_000])
+def test_a_long_number_is_refused_in_linear_time(text: str) -> None:
+    """Its pattern was quadratic: the test would not end before its time-out."""
+    with pytest.raises(ValueError, match="not a decimal"):
+        KEY_CODECS["float64"].from_text(text.encode())
+
+
+def test_large_values_give_way_to_others_in_time(
+    orders: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ranking of 120 values of 100 KB each: 12 MB were parsed without a turn for others."""
+    value = b'{"n":1,"text":"%b"}' % (b"x" * 100_000)
+    orders.put_all({b"%d" % number: value for number in range(120)})
+    sizes: list[int] = []
+    turns = 0
+    read = partition_runs.PartitionRun.read
+
+    def noted(run: Any, count: int) -> Any:
+        found = read(run, count)
+        sizes.append(run.got_bytes)
+        return found
+
+    async def turn(seconds: float) -> None:
+        nonlocal turns
+        turns += 1
+        await original(seconds)
+
+    original = asyncio.sleep
+    monkeypatch.setattr(partition_runs.PartitionRun, "read", noted)
+    monkeypatch.setattr(partition_scans.asyncio, "sleep", turn)
+    assert len(orders.ask("top?by=n&limit=1").json["items"]) == 1
+    assert sum(sizes) > 12_000_000
+    # the first look at a partition may be at a few large values, before it is known how large
+    assert turns >= sum(sizes) / (8 * 100_100) / 2
+
+
+def test_an_answer_ends_after_so_many_bytes(orders: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition_scans, "MOST_EXAMINED_BYTES", 1)
+    orders.put_all({b"%d" % number: b'{"n":%d}' % number for number in range(200)})
+    assert orders.ask("count?exact=true").json == {"count": 200, "exact": True}
+    assert [i["value"]["n"] for i in orders.ask("top?by=n&limit=2").json["items"]] == [199, 198]
+
+
+EMPTY_LISTS = b'{"keys":[%b]}' % b",".join([b"[]"] * 2_000_000)
+
+
+@pytest.mark.parametrize(
+    "parse",
+    [
+        parse_batch,
+        partial(parse_batch, exact=True),
+        parse_search,
+        partial(parse_members, required=("key",)),
+    ],
+)
+def test_a_body_of_many_small_values_is_refused_before_it_is_parsed(
+    parse: Callable[[bytes], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """6 MB of `[]` held the event loop for 300 ms."""
+    for module in (batch.orjson, batch.json):
+        monkeypatch.setattr(module, "loads", lambda _: pytest.fail("it was parsed"))
+    assert refused(lambda: parse(EMPTY_LISTS)).more["limit"] == limits.MOST_JSON_PARTS
+
+
+def test_a_batch_of_the_most_keys_with_commas_is_answered() -> None:
+    keys = ["a,b,c,d:[{" + "x" * 2000] * 1000
+    body = orjson.dumps({"keys": keys})
+    assert len(body) <= limits.MOST_BATCH_BYTES
+    assert len(parse_batch(body)) == 1000
+
+
+def test_a_deep_body_is_refused() -> None:
+    deep = b"[" * 30_000 + b"]" * 30_000
+    refused(lambda: parse_batch(b'{"keys":[%b]}' % deep, exact=True))
+    refused(lambda: parse_search(b'{"query":%b}' % deep))
+
+
+@given(st.lists(st.integers(0, 9)), st.integers(1, 20))
+def test_slices_are_all_of_the_rows(sizes: list[int], most: int) -> None:
+    rows = [(b"%d" % number, b"", b"x" * size) for number, size in enumerate(sizes)]
+    found = [list(some) for some in slices(rows, most)]
+    assert [row for some in found for row in some] == rows
+    for some in found:
+        assert sum(len(row[2]) for row in some[:-1]) < most
+
+
+def test_a_ranking_is_merged_in_turns(orders: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an owner sends has up to 4 MiB, which were parsed at once."""
+    value = b'{"n":1,"text":"%b"}' % (b"x" * 100_000)
+    orders.put_all({b"%d" % number: value for number in range(30)})
+    sizes: list[int] = []
+    of_items = Ranking.of_items
+
+    def noted(ranking: Ranking, items: list[bytes]) -> Any:
+        sizes.append(sum(map(len, items)))
+        return of_items(ranking, items)
+
+    monkeypatch.setattr(Ranking, "of_items", noted)
+    assert len(orders.ask("top?by=n&limit=30").json["items"]) == 30
+    assert sum(sizes) > 3_000_000
+    assert max(sizes) < 400_000

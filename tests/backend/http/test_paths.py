@@ -1,0 +1,129 @@
+"""From a raw path to view and key: split first, each part percent-decoded once."""
+
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backend.http.paths import KeyPath, Paths
+from model.problems import BadRequest
+from tests.support.in_process.examples import view
+
+VIEWS = {
+    v.name: v
+    for v in (
+        view("orders", path="/orders"),
+        view("deep", path="/shop/orders"),
+        view("log", path="/shop/~log"),
+        view("bare", path=None),
+    )
+}
+PATHS = Paths(VIEWS.values())
+
+
+@pytest.mark.parametrize(
+    ("raw_path", "name", "text", "rest"),
+    [
+        (b"/orders/a", "orders", b"a", b""),
+        (b"/views/orders/keys/a", "orders", b"a", b""),
+        (b"/views/bare/keys/a", "bare", b"a", b""),
+        (b"/shop/orders/a", "deep", b"a", b""),
+        (b"/shop/~log/a", "log", b"a", b""),
+        (b"/orders/a%2Fb", "orders", b"a/b", b""),
+        (b"/orders/a%2fb", "orders", b"a/b", b""),
+        (b"/views/orders/keys/a%2Fb", "orders", b"a/b", b""),
+        (b"/orders/100%25", "orders", b"100%", b""),
+        (b"/orders/%2561", "orders", b"%61", b""),
+        (b"/orders/a%252Fb", "orders", b"a%2Fb", b""),
+        (b"/orders/%FF%00", "orders", b"\xff\0", b""),
+        (b"/orders/a+b%20c", "orders", b"a+b c", b""),
+        (b"/orders/%C3%A9", "orders", "é".encode(), b""),
+        (b"/orders/%3F%23", "orders", b"?#", b""),
+        (b"/orders/processors", "orders", b"processors", b""),
+        (b"/orders/views", "orders", b"views", b""),
+        (b"/orders/..", "orders", b"..", b""),
+        (b"/orders/", "orders", b"", b""),
+        (b"/views/orders/keys/", "orders", b"", b""),
+        (b"/orders/a/windows", "orders", b"a", b"windows"),
+        (b"/orders/a/windows/b%2F", "orders", b"a", b"windows/b%2F"),
+        (b"/views/orders/keys/a/windows", "orders", b"a", b"windows"),
+        (b"/orders//a", "orders", b"", b"a"),
+        # each part is decoded, not the key alone
+        (b"/views/%6Frders/keys/a", "orders", b"a", b""),
+        (b"/%76iews/orders/%6beys/a", "orders", b"a", b""),
+        (b"/%6Frders/a", "orders", b"a", b""),
+        (b"/shop/%7Elog/a", "log", b"a", b""),
+    ],
+)
+def test_a_key(raw_path: bytes, name: str, text: bytes, rest: bytes) -> None:
+    assert PATHS.key_path(raw_path) == KeyPath(VIEWS[name], text, rest)
+
+
+@pytest.mark.parametrize(
+    "raw_path",
+    [
+        b"",
+        b"/",
+        b"/orders",
+        b"/orderss/a",
+        b"//orders/a",
+        b"orders/a",
+        b"/Orders/a",
+        b"/shop/a",
+        b"/shop/orders",
+        b"/bare/a",
+        b"/views",
+        b"/views/orders",
+        b"/views/orders/keys",
+        b"/views/orders/count",
+        b"/views/nothing/keys/a",
+        b"/processors",
+        # an encoded slash divides nothing
+        b"/shop%2Forders/a",
+        b"/views%2Forders%2Fkeys/a",
+        b"/orders%2Fa",
+        # nor is anything decoded twice
+        b"/views/%256Frders/keys/a",
+    ],
+)
+def test_no_key(raw_path: bytes) -> None:
+    assert PATHS.key_path(raw_path) is None
+
+
+@pytest.mark.parametrize("key", [b"%", b"100%", b"%zz", b"%4", b"a%2Fb%4g", b"%%41", b"%\xff\xff"])
+def test_a_percent_sign_that_means_nothing(key: bytes) -> None:
+    with pytest.raises(BadRequest) as error:
+        PATHS.key_path(b"/orders/" + key)
+    assert error.value.code == "path-undecodable"
+
+
+@settings(deadline=None)
+@given(st.binary(), st.sampled_from(sorted(VIEWS)))
+def test_any_key_can_be_asked_for(key: bytes, name: str) -> None:
+    encoded = quote(key, safe="").encode()
+    asked = VIEWS[name]
+    prefixes = [f"/views/{name}/keys/"] + ([f"{asked.path}/"] if asked.path else [])
+    for prefix in prefixes:
+        assert PATHS.key_path(prefix.encode() + encoded) == KeyPath(asked, key, b"")
+
+
+@pytest.mark.parametrize(
+    ("path", "resource"),
+    [
+        (b"/views/orders/keys", "keys"),
+        (b"/views/orders/windows", "windows"),
+        (b"/views/orders/batch", "batch"),
+        (b"/views/%6frders/%6Beys", "keys"),
+        (b"/views/orders/keys/", None),
+        (b"/views/orders/keys/a", None),
+        (b"/views/orders", None),
+        (b"/views/orders%2Fkeys", None),
+        (b"/views/none/keys", None),
+        (b"/views/orders/nothing", None),
+        (b"//views/orders/keys", None),
+    ],
+)
+def test_questions_about_a_whole_view(path: bytes, resource: str | None) -> None:
+    found = Paths(VIEWS.values()).view_path(path)
+    assert (found and (found.view, found.resource)) == (resource and (VIEWS["orders"], resource))

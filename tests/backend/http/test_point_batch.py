@@ -1,0 +1,221 @@
+"""Point reads that travel together: each is answered as it would be alone, or left to be asked
+alone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import quote
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backend.http.router import Router
+from backend.http.routes.point_batch import PATH
+from backend.storage.data_directory import DataDirectory
+from backend.wire.answer import Answer
+from backend.wire.point_batch import (
+    ASK_ALONE,
+    MOST_READS,
+    Head,
+    Item,
+    decode_answers,
+    encode_paths,
+)
+from model.partitioner import partition_of
+from model.records import ENTRY, deleted_entry
+from model.views import View
+from tests.support.in_process.examples import ORDERS, identity, view
+from tests.support.in_process.instance import Instance
+from tests.support.in_process.requests import asked
+
+PARTITIONS = 3
+place = partition_of("murmur2")
+
+
+@contextmanager
+def holding(
+    folder: Path, of: View, entries: dict[bytes, bytes], partitions: int = PARTITIONS
+) -> Iterator[Instance]:
+    """An instance that holds all of the view's partitions, and is at their ends."""
+    data = DataDirectory(folder)
+    instance = Instance(data, of)
+    instance.place(*[0] * partitions)
+    for number in range(partitions):
+        theirs = {k: v for k, v in entries.items() if place(k, partitions) == number}
+        held = instance.hold(number, theirs)
+        held.progress.end_fetched(len(theirs), time.monotonic())
+    try:
+        yield instance
+    finally:
+        instance.close()
+        data.close()
+
+
+def told(shell: Router, paths: list[bytes]) -> list[Answer | None]:
+    """What is said of each; None for those that are left to be asked alone."""
+    answer = shell.reads_now(encode_paths(paths))
+    assert answer.status == 200, answer.body
+    epoch, heads, items = decode_answers(answer.body)
+    assert epoch == b"5-1"
+    assert len(items) == len(paths)
+    return [None if item == ASK_ALONE else _whole(heads[item[0]], item) for item in items]
+
+
+def _whole(head: Head, item: Item) -> Answer:
+    """As the proxy puts it together."""
+    status, lines = head
+    _, etag, body = item
+    split = [line.split(b": ", 1) for line in lines.splitlines()]
+    headers = [(name, value) for name, value in split]
+    if etag:
+        headers.append((b"etag", etag))
+    length = (b"content-length", b"%d" % len(body))
+    return Answer(status, [*headers, length, (b"topology-epoch", b"5-1")], body)
+
+
+def ageless(answer: Answer) -> Answer:
+    headers = [(n, b"" if n == b"staleness" else v) for n, v in answer.headers]
+    return replace(answer, headers=headers)
+
+
+def assert_as_alone(instance: Instance, shell: Router, paths: list[bytes]) -> list[Answer | None]:
+    before = replace(instance.reads.counts)
+    answers = told(shell, paths)
+    counts = shell._reads[instance.view.name].counts
+    assert counts.found - before.found == sum(a is not None and a.status == 200 for a in answers)
+    assert counts.missed - before.missed == sum(a is not None and a.status == 404 for a in answers)
+    for path, answer in zip(paths, answers, strict=True):
+        alone = shell.answer_now(path)
+        if answer is None:
+            assert alone is None or len(alone.body) >= 65_536
+        else:
+            assert alone is not None
+            assert ageless(answer) == ageless(alone), path
+    return answers
+
+
+KEYS = st.text(max_size=8) | st.sampled_from(["a", "b", "a/b", "%41", '"', "\\", "ä", " "])
+
+
+@settings(max_examples=25)
+@given(
+    st.dictionaries(KEYS, st.integers(), max_size=8),
+    st.lists(KEYS, max_size=60),
+    st.sampled_from(["/orders/", "/views/orders/keys/", "/%6frders/"]),
+)
+def test_each_is_answered_as_it_would_be_alone(
+    tmp_path_factory: pytest.TempPathFactory,
+    entries: dict[str, int],
+    more: list[str],
+    prefix: str,
+) -> None:
+    stored = {key.encode(): b'{ "n":%d}' % n for key, n in entries.items()}
+    with holding(tmp_path_factory.mktemp("data"), ORDERS, stored) as instance:
+        shell = Router(instance.context, None)  # type: ignore[arg-type]
+        paths = [(prefix + quote(key, safe="")).encode() for key in [*entries, *more]]
+        odd = [b"/", b"//", b"/orders", b"/orders/a/b", b"/orders/a/changes", b"/x/y", b"/orders/%"]
+        answers = assert_as_alone(instance, shell, [*paths, *odd])
+        for key, answer in zip(entries, answers, strict=False):
+            assert answer is not None
+            assert json.loads(answer.body) == {"key": key, "value": {"n": entries[key]}}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "entries", "texts"),
+    [
+        ("int64", "string", {(7).to_bytes(8, "big"): b"seven"}, ["7", "8", "x", "07"]),
+        ("bytes", "bytes", {b"\xff": b"\x00\xff"}, ["%FF", "a"]),
+        ("string", "none", {b"a": b"?"}, ["a", "b"]),
+        ("string", "float64", {b"a": b"\x7f\xf0" + b"\0" * 6}, ["a"]),
+        ("uuid", "int32", {str(UUID(int=0)).encode(): b"\0\0\0\7"}, [str(UUID(int=0)), "a"]),
+    ],
+)
+def test_other_formats(
+    tmp_path: Path, key: str, value: str, entries: dict[bytes, bytes], texts: list[str]
+) -> None:
+    of = view(key=key, value=value)
+    with holding(tmp_path, of, entries) as instance:
+        shell = Router(instance.context, None)  # type: ignore[arg-type]
+        paths = [f"/views/orders/keys/{text}".encode() for text in texts]
+        assert any(assert_as_alone(instance, shell, paths))
+
+
+def test_large_values_travel_alone(tmp_path: Path) -> None:
+    entries = {b"small": b'"%b"' % (b"x" * 65_000), b"large": b'"%b"' % (b"x" * 66_000)}
+    with holding(tmp_path, ORDERS, entries) as instance:
+        shell = Router(instance.context, None)  # type: ignore[arg-type]
+        small, large = assert_as_alone(instance, shell, [b"/orders/small", b"/orders/large"])
+        assert small is not None
+        assert large is None
+
+
+def test_what_is_for_others_or_not_yet_is_asked_alone(tmp_path: Path) -> None:
+    with holding(tmp_path, ORDERS, {b"%d" % n: b"1" for n in range(40)}) as instance:
+        shell = Router(instance.context, None)  # type: ignore[arg-type]
+        paths = [b"/orders/%d" % n for n in range(40)]
+        instance.place(1, 0, 0)
+        instance.context.held.get("orders", 0).store.close()  # type: ignore[union-attr]
+        instance.context.held.remove(instance.context.held.get("orders", 0))  # type: ignore[arg-type]
+        instance.context.held.get("orders", 1).progress.answerable = False  # type: ignore[union-attr]
+        answers = told(shell, paths)
+        for n, answer in enumerate(answers):
+            assert (answer is not None) == (place(b"%d" % n, PARTITIONS) == 2)
+        # a view whose keys may be anywhere
+        instance.place(0, 0, 0, mis_partitioned=True)
+        assert not any(told(shell, paths))
+
+
+def test_a_delete_and_a_damaged_store(tmp_path: Path) -> None:
+    with holding(tmp_path, ORDERS, {b"a": b"1", b"b": b"2"}, partitions=1) as instance:
+        shell = Router(instance.context, None)  # type: ignore[arg-type]
+        held = instance.context.held.get("orders", 0)
+        assert held is not None
+        batch = held.store.new_batch()
+        batch.put(ENTRY + b"b", deleted_entry(1, 9))
+        held.store.write(batch, 10, identity(ORDERS))
+        found, deleted = assert_as_alone(instance, shell, [b"/orders/a", b"/orders/b"])
+        assert found is not None
+        assert deleted is not None
+        assert (found.status, deleted.status) == (200, 404)
+        held.store.close()
+        assert told(shell, [b"/orders/a", b"/orders/b"]) == [None, None]
+
+
+def test_no_more_than_so_many(tmp_path: Path) -> None:
+    with holding(tmp_path, ORDERS, {b"a": b"1"}) as instance:
+        shell = Router(instance.context, None)  # type: ignore[arg-type]
+        assert len(told(shell, [b"/orders/a"] * MOST_READS)) == MOST_READS
+        refused = shell.reads_now(encode_paths([b"/orders/a"] * (MOST_READS + 1)))
+        assert (refused.status, json.loads(refused.body)["code"]) == (400, "too-many-keys")
+
+
+def test_the_route_gives_the_same(tmp_path: Path) -> None:
+    """A body that did not come with its headers goes the ordinary way of all requests."""
+    with holding(tmp_path, ORDERS, {b"a": b"1"}) as instance:
+        shell = Router(instance.context, None)  # type: ignore[arg-type]
+        body = encode_paths([b"/orders/a", b"/orders/b"])
+        sent = []
+
+        async def receive() -> dict[str, object]:
+            return {"type": "http.request", "body": body}
+
+        async def send(message: dict[str, object]) -> None:
+            sent.append(message)
+
+        scope = {"method": "POST", "raw_path": PATH, "headers": [], "query_string": b""}
+        asyncio.run(shell(scope, receive, send))  # type: ignore[arg-type]
+        now = shell.reads_now(body)
+        assert sent[0]["status"] == 200
+        # its length differs by the digits of a staleness
+        assert [n for n, _ in sent[0]["headers"]] == [n for n, _ in now.headers]  # type: ignore[attr-defined]
+        _, heads, items = decode_answers(sent[1]["body"])  # type: ignore[arg-type]
+        assert [heads[head][0] for head, _, _ in items] == [200, 404]
+        assert asked(shell, PATH.decode())[0] == 405

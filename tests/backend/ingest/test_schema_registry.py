@@ -1,0 +1,226 @@
+"""Schemas by id: from a registry that may be away, wrong or slow, or from a folder."""
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.ingest import schema_registry as module
+from backend.ingest.schema_registry import Registry, SchemaCache, SchemaFolder, Unanswered
+from local.ports import free_ports
+from local.waiting import wait_until
+from model.formats.avro.codecs import SchemaNotYet
+from model.formats.avro.schema import AvroSchema
+from tests.support.in_process.avro_examples import ORDER, FakeRegistry, binary, registry
+
+
+@pytest.fixture
+def running() -> Iterator[FakeRegistry]:
+    with registry() as running:
+        yield running
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_RETRY_AFTER", 0.02)
+
+
+class Started:
+    """Schemas that are stopped with the test."""
+
+    def __init__(self) -> None:
+        self.all: list[SchemaCache] = []
+
+    def __call__(self, source: Any) -> SchemaCache:
+        self.all.append(SchemaCache(source))
+        self.all[-1].start()
+        return self.all[-1]
+
+
+@pytest.fixture
+def started(quick: None) -> Iterator[Started]:
+    started = Started()
+    yield started
+    for each in started.all:
+        each.stop()
+
+
+def found(schemas: SchemaCache, schema_id: int) -> AvroSchema | str:
+    """The schema, or why there is none, once it is told."""
+
+    def ask() -> AvroSchema | str | None:
+        try:
+            return schemas.schema(schema_id)
+        except SchemaNotYet:
+            return None
+        except ValueError as e:
+            return str(e)
+
+    answer: AvroSchema | str = wait_until(ask, 10, "a schema", 0.01)
+    return answer
+
+
+def test_a_schema_is_asked_for_once(running: FakeRegistry, started: Started) -> None:
+    running.add(7, ORDER)
+    schemas = started(Registry(running.url, "me:secret"))
+    with pytest.raises(SchemaNotYet):
+        schemas.schema(7)
+    schema = found(schemas, 7)
+    assert isinstance(schema, AvroSchema)
+    assert schema.definition == ORDER
+    assert schemas.schema(7) is schema
+    assert running.asked == [("/schemas/ids/7", "Basic bWU6c2VjcmV0")]
+
+
+def test_an_id_that_the_registry_does_not_know(running: FakeRegistry, started: Started) -> None:
+    schemas = started(Registry(running.url))
+    assert "knows no schema" in str(found(schemas, 7))
+    with pytest.raises(ValueError, match="knows no schema"):
+        schemas.schema(7)
+    assert len(running.asked) == 1, "it is not asked again at once"
+
+
+def test_an_unknown_id_is_asked_for_again_later(
+    running: FakeRegistry, started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_UNKNOWN_FOR", 0.05)
+    schemas = started(Registry(running.url))
+    assert "knows no schema" in str(found(schemas, 7))
+    running.add(7, ORDER)
+    wait_until(lambda: isinstance(found(schemas, 7), AvroSchema), 10, "the schema", 0.01)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (404, b"<html>wrong path"),
+        (404, {"error_code": 404, "message": "HTTP 404 Not Found"}),
+        (401, {"error_code": 401}),
+        (500, {"error_code": 50001}),
+        (200, b"<html>a proxy's page"),
+        (200, {"name": "no schema"}),
+        (200, {"schema": 7}),
+    ],
+)
+def test_what_is_no_word_of_a_registry_is_not_yet(
+    running: FakeRegistry, started: Started, answer: tuple[int, Any]
+) -> None:
+    """A wrong URL or password must not make dead letters of all records."""
+    running.answers["/schemas/ids/7"] = answer
+    with pytest.raises(Unanswered):
+        Registry(running.url).fetch(7)
+    schemas = started(Registry(running.url))
+    with pytest.raises(SchemaNotYet):
+        schemas.schema(7)
+    wait_until(lambda: len(running.asked) > 3, 10, "it is asked again", 0.01)
+    assert running.url in schemas.state
+    with pytest.raises(SchemaNotYet):
+        schemas.schema(7)
+    running.add(7, "int")
+    assert isinstance(found(schemas, 7), AvroSchema)
+
+
+def test_a_registry_that_is_down_at_first(
+    started: Started, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [port] = free_ports(1)
+    source = Registry(f"http://127.0.0.1:{port}")
+    fetch, tries = source.fetch, []
+
+    def counted(schema_id: int) -> AvroSchema:
+        tries.append(schema_id)
+        return fetch(schema_id)
+
+    monkeypatch.setattr(source, "fetch", counted)
+    schemas = started(source)
+    with caplog.at_level(logging.INFO):
+        with pytest.raises(SchemaNotYet) as error:
+            schemas.schema(7)
+        wait_until(lambda: len(tries) > 3, 10, "some tries", 0.01)
+        assert "does not answer" in error.value.state
+        assert "127.0.0.1" not in error.value.detail, "addresses are not for clients"
+        with registry(port) as running:
+            running.add(7, ORDER)
+            running.add(8, "int")
+            assert isinstance(found(schemas, 7), AvroSchema)
+            assert error.value.over
+            assert isinstance(found(schemas, 8), AvroSchema)
+    assert isinstance(schemas.schema(7), AvroSchema), "what is known stays known"
+    assert len([r for r in caplog.records if "cannot be had" in r.message]) == 1, "said once"
+    assert "does not answer" not in schemas.state
+
+
+@pytest.mark.parametrize(
+    ("document", "why"),
+    [
+        ({"schema": "{}", "schemaType": "PROTOBUF"}, "PROTOBUF"),
+        ({"schema": "nonsense"}, "not an Avro schema"),
+    ],
+)
+def test_schemas_that_nobody_can_read_by(
+    running: FakeRegistry, started: Started, document: dict[str, str], why: str
+) -> None:
+    running.answers["/schemas/ids/7"] = (200, document)
+    assert why in str(found(started(Registry(running.url)), 7))
+
+
+def test_a_schema_that_uses_others(running: FakeRegistry) -> None:
+    """As registries keep them: by subject and version."""
+    inner, middle = ORDER, {"type": "record", "name": "M", "fields": [
+        {"name": "o", "type": "shop.Order"}]}  # fmt: skip
+    outer = {"type": "array", "items": "M"}
+    refer = {"references": [{"name": "shop.Order", "subject": "a/b", "version": 2}]}
+    running.answers["/subjects/a%2Fb/versions/2"] = (200, {"schema": json.dumps(inner)})
+    running.answers["/subjects/m/versions/1"] = (200, {"schema": json.dumps(middle), **refer})
+    running.add(7, outer, references=[{"name": "M", "subject": "m", "version": 1}])
+    schema = Registry(running.url).fetch(7)
+    raw = b"\2" + binary(ORDER, {"id": 1, "price": 2.5}) + b"\0"
+    assert json.loads(schema.to_json(raw)) == [{"o": {"id": 1, "price": 2.5, "note": None}}]
+
+
+def test_what_is_kept_has_a_bound(
+    running: FakeRegistry, started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_KEPT", 2)
+    schemas = started(Registry(running.url))
+    for schema_id in (1, 2, 3):
+        running.add(schema_id, "int")
+        found(schemas, schema_id)
+    with pytest.raises(SchemaNotYet):
+        schemas.schema(1)
+    assert isinstance(found(schemas, 1), AvroSchema)
+
+
+def test_more_are_asked_for_than_are_noted(
+    running: FakeRegistry, started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waits for one asks again: it is not forgotten."""
+    monkeypatch.setattr(module, "_KEPT", 1)
+    schemas = SchemaCache(Registry(running.url))
+    waiting = []
+    for schema_id in (1, 2, 3):
+        running.add(schema_id, "int")
+        with pytest.raises(SchemaNotYet) as error:
+            schemas.schema(schema_id)
+        waiting.append(error.value)
+    schemas.start()
+    started.all.append(schemas)
+    for each in waiting:
+        wait_until(lambda each=each: each.over, 10, "its schema", 0.01)
+
+
+def test_a_folder(tmp_path: Path) -> None:
+    folder = SchemaFolder(tmp_path / "schemas")
+    with pytest.raises(Unanswered, match="no folder"):
+        folder.fetch(7)
+    (tmp_path / "schemas").mkdir()
+    with pytest.raises(ValueError, match=r"7\.avsc"):
+        folder.fetch(7)
+    (tmp_path / "schemas" / "7.avsc").write_text(json.dumps(ORDER))
+    assert folder.fetch(7).definition == ORDER
+    (tmp_path / "schemas" / "8.avsc").mkdir()
+    with pytest.raises(Unanswered, match="cannot be read"):
+        folder.fetch(8)

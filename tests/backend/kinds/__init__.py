@@ -1,0 +1,1 @@
+"""Windows, sessions, versions and stores of one's own."""

@@ -1,0 +1,89 @@
+"""One store partition of windows, sessions or versions, fed and asked by the product's code."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from backend.ingest.batch import build_batch
+from backend.ingest.expiry import expired
+from backend.queries.history import History, Span
+from backend.queries.routing import ReadOptions
+from backend.queries.versions import VersionedReads
+from backend.storage.data_directory import DataDirectory
+from model.records import ENTRY, EXPIRY
+from model.views import View
+from tests.support.in_process.fakes import Rec
+from tests.support.in_process.instance import Instance
+
+Entry = dict[str, Any]
+
+
+def record(store: str, offset: int, key: str, first: int, second: int, value: Any) -> Rec:
+    raw = None if value is None else json.dumps(value).encode()
+    suffix = {
+        "window": lambda: struct.pack(">qi", first, second),
+        "session": lambda: struct.pack(">qq", first, second),
+        "versioned": lambda: b"",
+    }[store]()
+    return Rec(offset, key.encode() + suffix, raw, first)
+
+
+@dataclass
+class Kept:
+    """One store partition, fed and asked by the product's own code."""
+
+    instance: Instance
+    offset: int = 0
+
+    def feed(self, records: list[Rec]) -> None:
+        held = self.instance.context.held.get("orders", 0)
+        assert held is not None
+        batch = held.store.new_batch()
+        filled = build_batch(batch, self.instance.view, records, 0, held.store.stream_time)
+        assert not filled.dead
+        held.store.write(batch, records[-1].offset() + 1, None, filled.stream_time)
+
+    def clean(self) -> int:
+        held = self.instance.context.held.get("orders", 0)
+        assert held is not None
+        while (batch := expired(held)) is not None:
+            held.store.write(batch, held.store.position or 0)
+        return sum(1 for _ in held.store.scan(ENTRY, EXPIRY))
+
+    def pages(self, key: str, span: Callable[..., Span], limit: int) -> list[Entry]:
+        history = History(self.instance.reads)
+        items: list[Entry] = []
+        cursor = None
+        while True:
+            answer = history.read(key.encode(), ReadOptions(), span(limit=limit, cursor=cursor))
+            document = json.loads(answer.body)
+            assert document["key"] == key
+            assert len(document["items"]) <= limit
+            items += document["items"]
+            cursor = document["next"]
+            if cursor is None:
+                return items
+            assert len(document["items"]) == limit
+
+
+@contextmanager
+def kept(of: View) -> Iterator[Kept]:
+    with TemporaryDirectory() as folder:
+        data = DataDirectory(Path(folder) / "data")
+        instance = Instance(data, of)
+        if of.store == "versioned":
+            instance.reads = VersionedReads(of, instance.context)
+        instance.place(0)
+        instance.hold(0)
+        try:
+            yield Kept(instance)
+        finally:
+            instance.close()
+            data.close()

@@ -1,0 +1,126 @@
+"""Stores of one's own, and the Bloom filter that is shipped as one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backend.ingest.batch import build_batch
+from backend.queries.custom_point import CustomReads
+from backend.storage.bloom_filter import BloomFilter
+from backend.storage.custom import CustomPartition, load_store
+from backend.storage.data_directory import DataDirectory
+from model.problems import ConfigurationError, Problem, StoreError
+from tests.support.in_process.examples import identity, view
+from tests.support.in_process.fakes import Rec
+from tests.support.in_process.instance import Instance
+
+
+class Lengths:
+    """The length of each key's value; of no other use."""
+
+    def __init__(self) -> None:
+        self.lengths: dict[bytes, int] = {}
+
+    def apply(self, key: bytes, value: bytes | None, timestamp: int, offset: int) -> None:
+        if value == b'"never"':
+            raise ValueError("not this one")
+        self.lengths[key] = -1 if value is None else len(value)
+
+    def query(self, key: bytes) -> Any:
+        if key == b"broken":
+            raise RuntimeError("no")
+        return self.lengths.get(key)
+
+    def size(self) -> int:
+        return 8 * len(self.lengths)
+
+    def close(self) -> None:
+        self.lengths = {}
+
+
+LENGTHS = view(store=f"{__name__}:Lengths", persistence="memory")
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Any:
+    folder = DataDirectory(tmp_path / "data")
+    folder.use("orders", load_store(LENGTHS.store))
+    instance = Instance(folder, LENGTHS)
+    instance.reads = CustomReads(LENGTHS, instance.context)
+    instance.place(0)
+    yield instance
+    instance.close()
+    folder.close()
+
+
+def feed(instance: Instance, *records: Rec) -> list[str]:
+    held = instance.context.held.get("orders", 0)
+    assert held is not None
+    batch = held.store.new_batch()
+    filled = build_batch(batch, LENGTHS, records, 0)
+    held.store.write(batch, records[-1].offset() + 1, identity(LENGTHS))
+    return [letter.reason for letter in filled.dead]
+
+
+def test_records_go_to_the_class_and_its_answers_to_readers(instance: Instance) -> None:
+    held = instance.hold(0)
+    assert held.store.position == 0
+    dead = feed(
+        instance, Rec(0, b"a", b"123"), Rec(1, b"b", b"1"), Rec(2, b"x", b"{"), Rec(3, b"b", None)
+    )
+    assert [reason.partition(":")[0] for reason in dead] == ["value"]
+    assert orjson.loads(instance.read(b"a").body) == {"key": "a", "value": 3}
+    assert orjson.loads(instance.read(b"b").body) == {"key": "b", "value": -1}
+    missing = instance.read(b"x")
+    assert (missing.status, orjson.loads(missing.body)["code"]) == (404, "key-not-found")
+    assert (held.store.size(), held.store.entries(), held.store.position) == (16, 3, 4)
+
+
+def test_a_class_that_fails_is_no_damage(instance: Instance) -> None:
+    held = instance.hold(0)
+    with pytest.raises(Problem) as error:
+        instance.read(b"broken")
+    assert (error.value.code, error.value.status) == ("store-failed", 500)
+    assert held.damaged is None
+    with pytest.raises(StoreError, match="offset 0: ValueError: not this one"):
+        feed(instance, Rec(0, b"a", b'"never"'))
+    assert held.store.position == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("no.such.module:Class", "cannot be imported"),
+        (f"{__name__}:NoSuchClass", "cannot be imported"),
+        ("backend.storage.data_directory:DataDirectory", "has no apply, query, size"),
+    ],
+)
+def test_a_class_that_is_not_one_is_refused(path: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        load_store(path)
+
+
+@given(st.sets(st.binary(max_size=8), min_size=1, max_size=200))
+@settings(max_examples=50, deadline=None)
+def test_a_bloom_filter_never_says_no_to_what_was_there(keys: set[bytes]) -> None:
+    store = CustomPartition("v/0", BloomFilter(capacity=16))
+    batch = store.new_batch()
+    for offset, key in enumerate(sorted(keys)):
+        batch.apply(key, b"", 0, offset)
+    store.write(batch, len(keys))
+    assert all(store.query(key) is True for key in keys)
+
+
+def test_a_bloom_filter_that_grows_is_seldom_wrong() -> None:
+    store = BloomFilter(capacity=1000)
+    for number in range(20_000):
+        store.apply(b"%d" % number, b"", 0, number)
+    wrong = sum(store.query(b"other %d" % number) for number in range(20_000))
+    assert wrong < 20_000 * 0.02
+    assert store.size() < 20_000 * 4

@@ -1,0 +1,68 @@
+"""A page of a key's history looks at so many entries or bytes, then says how to go on."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from backend.queries import history as histories
+from backend.queries.history import History, Span
+from backend.queries.routing import ReadOptions
+from tests.backend.kinds.one_partition import Kept, kept, record
+from tests.support.in_process.examples import view
+
+COUNT = 60
+
+
+def pages(partition: Kept, **span: Any) -> list[list[Any]]:
+    history = History(partition.instance.reads)
+    found, cursor = [], None
+    while True:
+        answer = history.read(b"a", ReadOptions(), Span(cursor=cursor, **span))
+        document = json.loads(answer.body)
+        found.append(document["items"])
+        cursor = document["next"]
+        if cursor is None:
+            return found
+        assert len(found) <= COUNT + 1, "pages without end"
+
+
+def filled(partition: Kept, store: str) -> None:
+    """Every third version is a delete; sessions overlap, the later ones begin earlier."""
+    partition.feed(
+        [
+            record(store, n, "a", 1000 + n, COUNT - n if store == "session" else 0,
+                   None if store == "versioned" and n % 3 == 0 else n)
+            for n in range(COUNT)
+        ]
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("descending", [False, True], ids=["asc", "desc"])
+@pytest.mark.parametrize("store", ["window", "session", "versioned"])
+@pytest.mark.parametrize("bound", ["MOST_EXAMINED", "MOST_PAGE_BYTES"])
+def test_short_pages_have_the_items_of_a_long_one(
+    store: str, descending: bool, bound: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with kept(view(store=store, window_size=10 if store == "window" else None)) as partition:
+        filled(partition, store)
+        for span in ({}, {"last": 20}, {"first": 1020, "last": 1040}, {"limit": 3}):
+            more: dict[str, Any] = {"limit": 1000, **span, "descending": descending}
+            monkeypatch.undo()
+            whole = [item for page in pages(partition, **more) for item in page]
+            monkeypatch.setattr(histories, bound, 2)
+            short = pages(partition, **more)
+            assert [item for page in short for item in page] == whole
+            assert all(len(page) <= 2 for page in short)
+
+
+def test_a_page_ends_after_so_many_entries_even_if_none_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A key with a million sessions, of which none begins in time, held the event loop."""
+    monkeypatch.setattr(histories, "MOST_EXAMINED", 20)
+    with kept(view(store="session")) as partition:
+        filled(partition, "session")
+        assert pages(partition, last=-1) == [[], [], []]

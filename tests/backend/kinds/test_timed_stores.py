@@ -1,0 +1,213 @@
+"""Windows, sessions and versions: every answer equals that of a model made of dicts and lists."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain, pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backend.queries.history import History, Span
+from backend.queries.point import ViewReads, WrongStoreReads
+from backend.queries.routing import ReadOptions
+from model.kinds.registry import KINDS
+from model.problems import BadRequest, Gone, Problem
+from tests.backend.kinds.one_partition import Entry, kept, record
+from tests.support.in_process.examples import view
+from tests.support.in_process.fakes import Rec
+from tests.support.in_process.instance import Instance
+
+RETENTION = 50
+KEYS = ["a", "a\x00", "ab", ""]
+TIMES = st.integers(0, 120)
+
+
+@dataclass
+class Model:
+    """What Kafka Streams would keep of the same records, in offset order."""
+
+    store: str
+    retention: int | None
+    entries: dict[tuple[str, int, int], Any] = field(default_factory=dict)
+    stream_time: int | None = None
+
+    @property
+    def horizon(self) -> float:
+        if self.retention is None or self.stream_time is None:
+            return float("-inf")
+        return self.stream_time - self.retention + (self.store != "versioned")
+
+    def apply(self, key: str, first: int, second: int, value: Any) -> None:
+        """window: start, sequence; session: end, start; versioned: timestamp, 0."""
+        self.stream_time = max(first, first if self.stream_time is None else self.stream_time)
+        if first < self.horizon:
+            return
+        if value is None and self.store != "versioned":
+            self.entries.pop((key, first, second), None)
+        else:
+            self.entries[key, first, second] = value
+
+    def of_key(self, key: str) -> list[tuple[int, int, Any]]:
+        return sorted((f, s, v) for (k, f, s), v in self.entries.items() if k == key)
+
+    def windows(self, key: str, first: float, last: float) -> list[Entry]:
+        return [
+            {"start": start, "end": start + 10, "sequence": sequence, "value": value}
+            for start, sequence, value in self.of_key(key)
+            if max(first, self.horizon) <= start <= last
+        ]
+
+    def sessions(self, key: str, first: float, last: float) -> list[Entry]:
+        return [
+            {"start": start, "end": end, "value": value}
+            for end, start, value in self.of_key(key)
+            if max(first, self.horizon) <= end and start <= last
+        ]
+
+    def versions(self, key: str, first: float, last: float) -> list[Entry]:
+        found: list[Entry] = []
+        began = [*self.of_key(key), None]
+        for version, following in pairwise(began):
+            until = None if following is None else following[0]
+            # of what ended before the horizon nothing is known
+            known_from = first if until is None else max(first, self.horizon)
+            overlaps = known_from <= last and (until is None or until > known_from)
+            if overlaps and version[0] <= last and version[2] is not None:
+                found.append({"valid_from": version[0], "valid_to": until, "value": version[2]})
+        return found
+
+
+RECORDS = st.lists(
+    st.tuples(st.sampled_from(KEYS), TIMES, st.integers(0, 2), st.none() | st.integers(0, 9)),
+    min_size=1,
+    max_size=25,
+)
+BOUND = st.none() | TIMES
+
+
+@pytest.mark.parametrize("retention", [None, RETENTION], ids=["all", "retention"])
+@pytest.mark.parametrize("store", ["window", "session", "versioned"])
+@given(data=st.data())
+@settings(max_examples=25, deadline=None)
+def test_every_answer_equals_the_models(
+    store: str, retention: int | None, data: st.DataObject
+) -> None:
+    of = view(store=store, window_size=10 if store == "window" else None, retention=retention)
+    model = Model(store, retention)
+    with kept(of) as partition:
+        for batch in data.draw(st.lists(RECORDS, min_size=1, max_size=3)):
+            records = []
+            for key, first, second, value in batch:
+                if store == "session":
+                    second = first - second
+                elif store == "versioned":
+                    second = 0
+                records.append(record(store, partition.offset, key, first, second, value))
+                partition.offset += 1
+                model.apply(key, first, second, value)
+            partition.feed(records)
+            if data.draw(st.booleans()):
+                partition.clean()
+            first, last = data.draw(BOUND), data.draw(BOUND)
+            descending, limit = data.draw(st.booleans()), data.draw(st.integers(1, 4))
+            for key in KEYS:
+                expected = getattr(model, KINDS[store].history or "")(
+                    key,
+                    float("-inf") if first is None else first,
+                    float("inf") if last is None else last,
+                )
+                span = partial(Span, first, last, descending)
+                found = partition.pages(key, span, limit)
+                assert found == (expected[::-1] if descending else expected)
+
+
+def gone(instance: Instance, key: str, options: ReadOptions) -> bool:
+    """Whether it says that it does not keep what was then: only right before the horizon."""
+    with suppress(Gone):
+        instance.read(key.encode(), options)
+        return False
+    return True
+
+
+@given(data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_a_version_at_a_time_is_the_models_or_known_to_be_gone(data: st.DataObject) -> None:
+    of = view(store="versioned", retention=RETENTION)
+    model = Model("versioned", RETENTION)
+    with kept(of) as partition:
+        for offset, (key, time, _, value) in enumerate(data.draw(RECORDS)):
+            partition.feed([record("versioned", offset, key, time, 0, value)])
+            model.apply(key, time, 0, value)
+        partition.clean()
+        for key in KEYS:
+            versions = model.versions(key, float("-inf"), float("inf"))
+            latest = model.of_key(key)[-1:]
+            answer = partition.instance.read(key.encode())
+            expected = latest[0][2] if latest else None
+            assert answer.status == (404 if expected is None else 200)
+            assert expected is None or json.loads(answer.body) == {"key": key, "value": expected}
+            for as_of in chain(range(0, 125, 7), [time]):
+                then = next(
+                    (
+                        v
+                        for v in versions
+                        if v["valid_from"] <= as_of
+                        and (v["valid_to"] is None or as_of < v["valid_to"])
+                    ),
+                    None,
+                )
+                options = ReadOptions(as_of=as_of)
+                ended = then is None or then["valid_to"] is not None
+                if as_of < model.horizon and ended and gone(partition.instance, key, options):
+                    continue
+                answer = partition.instance.read(key.encode(), options)
+                assert answer.status == (404 if then is None else 200)
+                assert then is None or json.loads(answer.body) == {"key": key, **then}
+
+
+def test_what_has_expired_is_deleted_and_key_value_keeps_later_records() -> None:
+    of = view(store="key-value", retention=RETENTION)
+    with kept(of) as partition:
+        partition.feed(
+            [Rec(n, key, b"%d" % n, n * 20) for n, key in enumerate((b"old", b"kept", b"new"))]
+        )
+        assert partition.instance.read(b"old").status == 200
+        partition.feed([Rec(3, b"kept", b"3", 55), Rec(4, b"late", b"5", 4)])
+        # expired before it is deleted, and late before it came
+        assert partition.instance.read(b"old").status == 404
+        assert partition.instance.read(b"late").status == 404
+        assert partition.clean() == 2
+        assert json.loads(partition.instance.read(b"kept").body)["value"] == 3
+        assert json.loads(partition.instance.read(b"new").body)["value"] == 2
+
+
+def test_a_cursor_is_good_for_its_own_query_alone() -> None:
+    with kept(view(store="window", window_size=10)) as partition:
+        partition.feed([record("window", n, "a", n * 10, 0, n) for n in range(5)])
+        history = History(partition.instance.reads)
+        page = json.loads(history.read(b"a", ReadOptions(), Span(limit=2)).body)
+        for key, span in (
+            (b"b", Span(cursor=page["next"])),
+            (b"a", Span(first=1, cursor=page["next"])),
+            (b"a", Span(descending=True, cursor=page["next"])),
+            (b"a", Span(cursor="AAAA")),
+            (b"a", Span(cursor="é")),
+        ):
+            with pytest.raises(BadRequest) as error:
+                history.read(key, ReadOptions(), span)
+            assert error.value.code == "cursor-invalid"
+
+
+@pytest.mark.parametrize("store", ["window", "session"])
+def test_there_is_no_one_value_of_a_key_with_many_entries(store: str) -> None:
+    with kept(view(store=store)) as partition:
+        reads: ViewReads = WrongStoreReads(partition.instance.view, partition.instance.context)
+        with pytest.raises(Problem, match=f"/{store}s") as error:
+            reads.read(b"a")
+        assert error.value.code == "wrong-store"

@@ -1,0 +1,178 @@
+"""What waits for the clients of streams is bounded in bytes: of one stream, and of all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.ingest.change_listeners import Change
+from backend.queries import change_backlog as backlog
+from backend.queries.change_backlog import Backlog, Room
+from backend.queries.changes import Changes
+from backend.storage.data_directory import DataDirectory
+from tests.support.in_process.examples import ORDERS
+from tests.support.in_process.instance import Instance
+
+MB = 1 << 20
+
+
+def change(offset: int, size: int = 10) -> Change:
+    return Change(offset, 0, b'"%b"' % (b"x" * (size - 2)))
+
+
+def taken(waiting: Backlog) -> list[int | None]:
+    """The offsets of what waits, None being the end."""
+
+    async def all_of_it() -> list[int | None]:
+        found: list[int | None] = []
+        try:
+            while (got := await waiting.get(0.001)) is not None:
+                found.append(got.offset)
+        except TimeoutError:
+            return found
+        return [*found, None]
+
+    return asyncio.run(all_of_it())
+
+
+def test_large_changes_end_a_stream_before_they_are_many() -> None:
+    """A thousand changes of 1 MB each could wait: 1 GB for one slow client."""
+    room = Room()
+    waiting = Backlog(room)
+    assert waiting.put([change(n, MB) for n in range(3)])
+    assert not waiting.put([change(3, MB)])
+    assert room.left == backlog.MOST_BYTES_OF_ALL, "what waited is let go at once"
+    assert taken(waiting) == [None]
+
+
+def test_one_change_may_be_larger_than_what_a_stream_may_have() -> None:
+    waiting = Backlog(Room())
+    assert waiting.put([change(1, 2 * backlog.MOST_BYTES)])
+    assert taken(waiting) == [1]
+
+
+def test_all_streams_share_their_room() -> None:
+    room = Room(3 * MB)
+    streams = [Backlog(room) for _ in range(4)]
+    assert [each.put([change(1, MB - 300)]) for each in streams] == [True, True, True, False]
+    assert taken(streams[0]) == [1]
+    assert streams[0].put([change(2, MB - 300)]), "what was sent has left its room"
+    for each in streams:
+        each.close()
+    assert room.left == 3 * MB
+
+
+def test_a_change_that_is_being_sent_still_takes_room() -> None:
+    async def slowly() -> None:
+        room = Room(MB)
+        waiting = Backlog(room)
+        waiting.put([change(1, 600_000)])
+        await waiting.get(1)
+        assert room.left < MB / 2, "its client has not taken it yet"
+        with pytest.raises(TimeoutError):
+            await waiting.get(0.001)
+        assert room.left == MB
+
+    asyncio.run(slowly())
+
+
+def test_many_changes_end_a_stream() -> None:
+    waiting = Backlog(Room())
+    assert waiting.put([change(n) for n in range(backlog.MOST_CHANGES + 1)])
+    assert not waiting.put([change(5000)])
+    assert taken(waiting) == [None]
+
+
+def test_what_waits_is_told_before_the_partition_is_let_go() -> None:
+    waiting = Backlog(Room())
+    waiting.put([change(1), change(2)])
+    waiting.end()
+    assert not waiting.put([change(3)])
+    assert taken(waiting) == [1, 2, None]
+
+
+steps = st.lists(
+    st.tuples(st.integers(0, 2), st.sampled_from(["put", "get", "end", "close"]),
+              st.integers(2, 6000)), max_size=40,
+)  # fmt: skip
+
+
+@given(steps)
+def test_no_room_is_lost(done: list[tuple[int, str, int]]) -> None:
+    async def run() -> None:
+        room = Room(20_000)
+        streams = [Backlog(room) for _ in range(3)]
+        for number, what, size in done:
+            if what == "put":
+                streams[number].put([change(1, size), change(2, size)])
+            elif what == "get":
+                with suppress(TimeoutError):
+                    await streams[number].get(0)
+            elif what == "end":
+                streams[number].end()
+            else:
+                streams[number].close()
+            assert 0 <= room.left <= 20_000
+        for each in streams:
+            each.close()
+        assert room.left == 20_000
+
+    asyncio.run(run())
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Iterator[Instance]:
+    folder = DataDirectory(tmp_path)
+    made = Instance(folder, ORDERS)
+    made.place(0)
+    made.hold(0, {b"k": b'"old"'})
+    yield made
+    made.close()
+    folder.close()
+
+
+def run(instance: Instance, room: Room, test: Callable[[Changes], Awaitable[None]]) -> None:
+    async def with_stream() -> None:
+        await test(Changes(instance.reads, b"k", None, room))
+
+    asyncio.run(with_stream())
+
+
+def test_a_stream_whose_client_is_slow_ends_and_resumes(instance: Instance) -> None:
+    room = Room()
+
+    async def slow(stream: Changes) -> None:
+        held = instance.context.held.get(ORDERS.name, 0)
+        assert held is not None
+        events = stream.events()
+        assert b'"old"' in await anext(events)
+        for offset in range(1, 9):  # nobody asks for the next event meanwhile
+            for tell in list(held.watches._by_key.get(b"k", ())):
+                tell([change(offset, MB)])
+            await asyncio.sleep(0)
+        assert not held.watches, "nothing more is told to it"
+        assert [event async for event in events] == []
+
+    run(instance, room, slow)
+    assert room.left == backlog.MOST_BYTES_OF_ALL
+    # who comes back gets what is there
+    run(instance, room, lambda stream: _first_is_there(stream))
+
+
+async def _first_is_there(stream: Changes) -> None:
+    events = stream.events()
+    assert (await anext(events)).startswith(b"id: 0:0\nevent: value\n")
+    await events.aclose()
+
+
+def test_a_stream_without_room_for_what_is_there_ends(instance: Instance) -> None:
+    async def at_once(stream: Changes) -> None:
+        assert [event async for event in stream.events()] == []
+
+    run(instance, Room(10), at_once)

@@ -1,0 +1,408 @@
+"""The store partitions: real RocksDB, real damage, really killed."""
+
+import random
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from rocksdict import WriteBatch
+
+from backend.storage.data_directory import DataDirectory
+from backend.storage.rocksdb_store import RocksDBStore
+from model.problems import ConfigurationError, StoreClosedError, StoreError
+from model.records import IDENTITY_KEY, POSITION_KEY
+from tests.backend.storage.store_writer import KEYS, TUNING, batch_end, entries_at
+from tests.support.in_process.examples import identity
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[DataDirectory]:
+    folder = DataDirectory(tmp_path / "data", TUNING)
+    yield folder
+    folder.close()
+
+
+def opened(folder: DataDirectory) -> RocksDBStore:
+    store, anew = folder.open("orders", 0)
+    assert anew is None
+    return store
+
+
+def value_of(i: int) -> bytes:
+    """100 bytes that nobody compresses."""
+    return random.Random(i).randbytes(100)
+
+
+def filled(folder: DataDirectory, entries: int = 3000) -> RocksDBStore:
+    store = opened(folder)
+    store.initialise(0, identity())
+    batch = store.new_batch()
+    for i in range(entries):
+        batch.put(b"\x01%d" % i, value_of(i))
+    store.write(batch, entries)
+    return store
+
+
+def test_a_new_one_is_empty(folder: DataDirectory) -> None:
+    store = opened(folder)
+    assert (store.position, store.identity, store.get(b"\x01a")) == (None, None, None)
+    store.close()
+
+
+def test_a_batch_and_its_position(folder: DataDirectory) -> None:
+    store = opened(folder)
+    store.initialise(7, identity())
+    batch = store.new_batch()
+    batch.put(b"\x01a", b"1")
+    batch.put(b"\x01b", b"\0\xff")
+    batch.put(b"\x01", b"")
+    store.write(batch, 9)
+    batch = store.new_batch()
+    batch.delete(b"\x01a")
+    batch.put(b"\x01c", b"2")
+    batch.put(b"\x01c", b"3")
+    store.write(batch, 12, identity(dead_letters=4))
+    for _ in range(2):
+        assert (store.position, store.identity) == (12, identity(dead_letters=4))
+        found = [store.get(b"\x01" + key) for key in (b"a", b"b", b"", b"c", b"d")]
+        assert found == [None, b"\0\xff", b"", b"3", None]
+        store.close()
+        store = opened(folder)
+    store.close()
+
+
+def test_the_position_is_in_the_batch_itself(
+    folder: DataDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What RocksDB gets is one write: entries, position and identity."""
+    store = filled(folder, 1)
+    written: list[int] = []
+
+    class Spy:
+        def write(self, batch: WriteBatch) -> None:
+            written.append(batch.len())
+
+    monkeypatch.setattr(store, "_db", Spy())
+    batch = store.new_batch()
+    batch.put(b"\x01a", b"1")
+    store.write(batch, 2, identity())
+    assert written == [3]
+    monkeypatch.undo()
+    store.close()
+
+
+def test_a_write_that_fails_changes_nothing(folder: DataDirectory) -> None:
+    store = filled(folder, 1)
+    store.close()
+    batch = store.new_batch()
+    batch.put(b"\x01a", b"1")
+    with pytest.raises(StoreError, match="writing"):
+        store.write(batch, 99, identity(dead_letters=9))
+    assert (store.position, store.identity) == (1, identity())
+
+
+def test_touch_notes_the_time_and_nothing_else(folder: DataDirectory) -> None:
+    store = filled(folder, 5)
+    store.touch(777)
+    store.close()
+    store = opened(folder)
+    assert (store.position, store.identity) == (5, identity(alive_at=777))
+    store.close()
+
+
+def test_one_that_was_there_already_is_opened_with_all_of_the_tuning(folder: DataDirectory) -> None:
+    filled(folder).close()
+    store = opened(folder)
+    cache = folder._memory.cache
+    before = cache.get_usage()
+    assert store.get(b"\x01999") is not None
+    assert cache.get_usage() > before, "blocks lie in the cache of all"
+    batch = store.new_batch()
+    for i in range(3000):
+        batch.put(b"\x01another %d" % i, value_of(i))
+    store.write(batch, 6000)
+    store._db.flush()
+    properties = str(store._db.property_value("rocksdb.aggregated-table-properties"))
+    [filters] = re.findall(r"filter block size=(\d+)", properties)
+    assert int(filters) > 2 * 3000 * TUNING.bloom_bits_per_key / 8 * 0.9, "new files have one, too"
+    store.close()
+
+
+def test_a_closed_one_says_so(folder: DataDirectory) -> None:
+    store = filled(folder, 3)
+    assert store.get(b"\x011") is not None
+    assert store.size() > 0
+    assert store.entries() > 0
+    store.close()
+    store.close()
+    with pytest.raises(StoreClosedError):
+        store.get(b"\x011")
+    assert (store.size(), store.entries()) == (0, 0)
+
+
+def test_readers_may_read_while_it_is_closed(folder: DataDirectory) -> None:
+    store = filled(folder)
+    ends: list[BaseException] = []
+    reading = threading.Barrier(3)
+
+    def read() -> None:
+        reading.wait()
+        try:
+            while store.get(b"\x0142") is not None:
+                store.size()
+        except BaseException as e:
+            ends.append(e)
+
+    threads = [threading.Thread(target=read) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    reading.wait()
+    store.close()
+    for thread in threads:
+        thread.join(10)
+    assert [type(end) for end in ends] == [StoreClosedError] * 2
+
+
+@pytest.mark.parametrize("load", [[], ["load"]], ids=["plain", "loading"])
+def test_killed_in_the_middle_of_writing(tmp_path: Path, load: list[str]) -> None:
+    """Again and again: entries and position are in step, and nothing that was written is gone."""
+    root = tmp_path / "data"
+    position, kills = 0, 4
+    boundaries = {0}
+    for kill in range(kills):
+        command = [sys.executable, "-m", "tests.backend.storage.store_writer", str(root), *load]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as writer:
+            assert writer.stdout is not None
+            said = position
+            for _ in range(15 + 17 * kill):
+                said = int(writer.stdout.readline())
+            writer.kill()
+            said = max([said, *map(int, writer.stdout.read().split())])
+        folder = DataDirectory(root, TUNING)
+        store, anew = folder.open("orders", 0)
+        assert anew is None
+        assert store.position is not None
+        assert said <= store.position <= batch_end(said), "at most the batch under way is more"
+        while max(boundaries) < store.position:
+            boundaries.add(batch_end(max(boundaries)))
+        assert store.position in boundaries, "a batch is there as a whole"
+        position = store.position
+        expected = entries_at(position)
+        assert {key: store.get(key) for key in KEYS} == {key: expected.get(key) for key in KEYS}
+        store.close()
+        folder.close()
+    assert position > 500
+
+
+# Damage
+
+
+def one(path: Path, pattern: str) -> Path:
+    return min(path.glob(pattern))
+
+
+def flip(path: Path, at: int, count: int = 8) -> None:
+    raw = bytearray(path.read_bytes())
+    for i in range(count):
+        raw[at + i] ^= 0xFF
+    path.write_bytes(raw)
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "CURRENT is garbage": lambda path: (path / "CURRENT").write_text("garbage\n"),
+    "CURRENT is empty": lambda path: (path / "CURRENT").write_text(""),
+    "MANIFEST is flipped": lambda path: flip(one(path, "MANIFEST-*"), 10),
+    "MANIFEST is gone": lambda path: one(path, "MANIFEST-*").unlink(),
+    "MANIFEST is empty": lambda path: one(path, "MANIFEST-*").write_bytes(b""),
+    "an SST is gone": lambda path: one(path, "*.sst").unlink(),
+    "an SST is cut": lambda path: one(path, "*.sst").write_bytes(b"short"),
+    "an SST's foot is flipped": lambda path: flip(
+        one(path, "*.sst"), one(path, "*.sst").stat().st_size - 8
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_one_is_kept_aside_and_begun_anew(
+    folder: DataDirectory, damage: Callable[[Path], object]
+) -> None:
+    filled(folder).close()
+    path = folder.path("orders", 0)
+    damage(path)
+    store, anew = folder.open("orders", 0)
+    assert anew is not None
+    assert "cannot open it" in anew
+    [aside] = path.parent.glob("0.aside-*")
+    assert aside.name in anew
+    assert one(aside, "LOG*"), "what there was is there to be looked into"
+    assert (store.position, store.get(b"\x011")) == (None, None)
+    # and it works
+    store.initialise(0, identity())
+    store.close()
+    store = opened(folder)
+    assert store.position == 0
+    store.close()
+    assert folder.held() == {"orders": [0]}
+
+
+def test_without_its_name_file_it_is_empty(folder: DataDirectory) -> None:
+    """RocksDB begins anew by itself where there is no CURRENT: nothing old may shine through."""
+    filled(folder).close()
+    (folder.path("orders", 0) / "CURRENT").unlink()
+    store, _ = folder.open("orders", 0)
+    assert (store.position, store.identity, store.get(b"\x011")) == (None, None, None)
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (POSITION_KEY, b"short"),
+        (POSITION_KEY, b""),
+        (IDENTITY_KEY, b"not json"),
+        (IDENTITY_KEY, b"[]"),
+        (IDENTITY_KEY, b'{"of": "another version"}'),
+    ],
+)
+def test_notes_that_cannot_be_read_are_damage(
+    folder: DataDirectory, key: bytes, value: bytes
+) -> None:
+    store = filled(folder)
+    batch = store.new_batch()
+    batch.put(key, value)
+    store._db.write(batch)
+    store.close()
+    store, anew = folder.open("orders", 0)
+    assert anew is not None
+    assert (store.position, store.identity) == (None, None)
+    store.close()
+
+
+def test_of_those_kept_aside_the_last_is_kept(folder: DataDirectory) -> None:
+    for round_ in range(3):
+        store, anew = folder.open("orders", 0)
+        assert (anew is not None) == (round_ > 0)
+        store.close()
+        (folder.path("orders", 0) / "CURRENT").write_text("garbage\n")
+        (folder.path("orders", 0) / f"round-{round_}").touch()
+    store, _ = folder.open("orders", 0)
+    store.close()
+    [aside] = folder.root.glob("orders/0.aside-*")
+    assert (aside / "round-2").exists()
+
+
+def test_one_that_is_open_already_is_not_taken_for_damaged(folder: DataDirectory) -> None:
+    store = filled(folder)
+    with pytest.raises(Exception, match=r"[Ll]ock"):
+        folder.open("orders", 0)
+    assert store.get(b"\x011") is not None
+    assert not list(folder.root.glob("orders/*.aside-*"))
+    store.close()
+
+
+def test_flipped_bytes_are_told_and_never_answered(folder: DataDirectory) -> None:
+    filled(folder).close()
+    table = one(folder.path("orders", 0), "*.sst")
+    for at in range(table.stat().st_size // 3, table.stat().st_size // 2, 3000):
+        flip(table, at)
+    store = opened(folder)
+    said: set[str] = set()
+    for i in range(3000):
+        try:
+            assert store.get(b"\x01%d" % i) == value_of(i)
+        except StoreError as e:
+            said.add(str(e))
+    assert said
+    assert all(str(store.path) in what and "checksum" in what for what in said)
+    store.close()
+
+
+# The folder
+
+
+def test_delete(folder: DataDirectory) -> None:
+    filled(folder).close()
+    other, _ = folder.open("orders", 1)
+    other.close()
+    folder.delete("orders", 0)
+    folder.delete("orders", 0)
+    folder.delete("nothing", 0)
+    assert folder.held() == {"orders": [1]}
+    assert sorted(path.name for path in (folder.root / "orders").iterdir()) == ["1"]
+    store = opened(folder)
+    assert store.position is None
+    store.close()
+
+
+def test_what_a_crash_left_half_deleted_is_deleted(folder: DataDirectory) -> None:
+    filled(folder).close()
+    folder.path("orders", 0).rename(folder.root / "orders" / "0.deleted-123")
+    folder.close()
+    again = DataDirectory(folder.root)
+    assert list((folder.root / "orders").iterdir()) == []
+    assert again.held() == {}
+    folder._lock = again._lock
+
+
+def test_what_is_held(folder: DataDirectory) -> None:
+    for view, partition in (("orders", 0), ("orders", 11), ("lock", 2)):
+        folder.open(view, partition)[0].close()
+    folder.set_aside("orders", 0)
+    held = {view: sorted(partitions) for view, partitions in folder.held().items()}
+    assert held == {"orders": [11], "lock": [2]}
+
+
+def test_a_folder_is_one_processs(folder: DataDirectory) -> None:
+    script = (
+        "import sys, pathlib\n"
+        "from model.problems import ConfigurationError\n"
+        "from backend.storage.data_directory import DataDirectory\n"
+        "try: DataDirectory(pathlib.Path(sys.argv[1]))\n"
+        "except ConfigurationError as e: sys.exit(str(e))\n"
+    )
+    command = [sys.executable, "-c", script, str(folder.root)]
+    refused = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert refused.returncode == 1
+    assert "is in use by another instance" in refused.stderr
+    assert "QUERYABLE_DATA_DIR" in refused.stderr
+    with pytest.raises(ConfigurationError, match="in use"):
+        DataDirectory(folder.root)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        pytest.param(lambda tmp: tmp / "file", id="a file"),
+        pytest.param(lambda tmp: tmp / "file" / "data", id="below a file"),
+        pytest.param(lambda _: Path("/proc/queryable-topics"), id="a read-only file system"),
+        pytest.param(lambda tmp: tmp / ("x" * 300), id="a name too long"),
+    ],
+)
+def test_a_folder_that_cannot_be_written(tmp_path: Path, place: Callable[[Path], Path]) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError) as error:
+        DataDirectory(place(tmp_path))
+    assert str(error.value).startswith(f"the data folder {place(tmp_path)} cannot be written: ")
+    assert "QUERYABLE_DATA_DIR" in str(error.value)
+
+
+@pytest.mark.parametrize("where", [0.02, 0.5, 0.9])
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_scan_over_damage_fails_and_never_ends_early(
+    folder: DataDirectory, where: float, backwards: bool
+) -> None:
+    store = filled(folder)
+    store.close()
+    store = opened(folder)
+    file = one(store.path, "*.sst")
+    flip(file, int(file.stat().st_size * where), 64)
+    with pytest.raises(StoreError, match="Corruption") as raised:
+        list(store.scan(b"\x01", b"\x02", backwards=backwards))
+    assert raised.value.damaged
+    store.close()

@@ -1,0 +1,1 @@
+"""Bytes between the proxy and backends, and between backends."""

@@ -1,0 +1,1 @@
+"""What backend, client, Spark and the local stack agree on."""

@@ -1,0 +1,127 @@
+"""Times in questions: up to both ends of 64 bits, and bounds between which there is nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from model.times import parse_time
+from tests.support.in_process.cluster import Cluster
+from tests.support.in_process.examples import view
+from tests.support.reference.tables import Record
+
+GREATEST, LEAST = 2**63 - 1, -(2**63)
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("0", 0), ("-1", -1), (str(GREATEST), GREATEST), (str(LEAST), LEAST),
+        ("1970-01-01T00:00:01Z", 1000), ("1970-01-01T01:00:00+01:00", 0),
+        ("0001-01-01T00:00:00Z", -62_135_596_800_000),
+    ],
+)  # fmt: skip
+def test_times(text: str, ms: int) -> None:
+    assert parse_time(text) == ms
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (str(GREATEST + 1), "64 bits"), (str(LEAST - 1), "64 bits"), ("9" * 40, "64 bits"),
+        ("9" * 5000, "64 characters"), ("", "no time"), ("1.5", "no time"), ("soon", "no time"),
+        ("٣", "no time"), ("1970-01-01T00:00:01", "no zone"),
+    ],
+)  # fmt: skip
+def test_what_is_no_time_is_refused(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        parse_time(text)
+
+
+def found(made: Cluster, target: str) -> list[Any]:
+    """The items that all instances agree on."""
+    answers = [made.ask(id_, "GET", f"/views/orders/{target}", b"", {}) for id_ in made.nodes]
+    assert {answer.status for answer in answers} == {200}, (target, answers[0].body)
+    [items] = {str(answer.json()["items"]): answer.json()["items"] for answer in answers}.values()
+    return list(items)
+
+
+STORES = {
+    "window": ("windows", [(n * 10, 0) for n in range(3)]),
+    "session": ("sessions", [(n * 10, n * 10) for n in range(3)]),
+    "versioned": ("versions", [()] * 3),
+}
+
+
+@pytest.mark.parametrize("partitioner", ["murmur2", "none"])
+@pytest.mark.parametrize("store", STORES)
+def test_open_ends_and_inverted_bounds(tmp_path: Path, store: str, partitioner: str) -> None:
+    resource, entries = STORES[store]
+    made = Cluster(tmp_path, view(store=store, partitioner=partitioner))
+    try:
+        partition = 1 if partitioner == "none" else made.home(b"a")
+        for n, at in enumerate(entries):
+            made.write(Record(n, b"a", at, b"%d" % n, n * 10), partition)
+        made.settle()
+        targets = [f"keys/a/{resource}"] + ([resource] if store != "versioned" else [])
+        for target in targets:
+            for order in ("asc", "desc"):
+                asked = f"{target}?order={order}"
+                whole = found(made, asked)
+                assert len(whole) == 3
+                assert found(made, f"{asked}&to={GREATEST}") == whole
+                assert found(made, f"{asked}&from={LEAST}") == whole
+                assert found(made, f"{asked}&from={LEAST}&to={GREATEST}") == whole
+                assert len(found(made, f"{asked}&from=10&to={GREATEST}")) >= 2
+                assert len(found(made, f"{asked}&from={LEAST}&to=0")) == 1
+                for first, last in ((20, 0), (20, 10), (GREATEST, LEAST), (1, -1)):
+                    assert found(made, f"{asked}&from={first}&to={last}") == []
+            refused = made.ask("b1", "GET", f"/views/orders/{target}?to={GREATEST + 1}", b"", {})
+            assert (refused.status, refused.json()["code"]) == (400, "bad-parameter")
+            assert "64 bits" in refused.json()["detail"]
+        if store == "versioned":
+            for time, status in ((GREATEST, 200), (LEAST, 404)):
+                answer = made.ask("b1", "GET", f"/views/orders/keys/a?as_of={time}", b"", {})
+                assert answer.status == status
+    finally:
+        made.close()
+
+
+def test_a_session_may_reach_over_inverted_bounds(tmp_path: Path) -> None:
+    """As Kafka Streams finds sessions: by the earliest end and the latest start."""
+    made = Cluster(tmp_path, view(store="session"))
+    try:
+        made.write(Record(0, b"a", (100, 0), b"1", 100), made.home(b"a"))
+        made.settle()
+        for target in ("keys/a/sessions", "sessions"):
+            assert len(found(made, f"{target}?from=60&to=40")) == 1
+            assert found(made, f"{target}?from=101&to=40") == []
+            assert found(made, f"{target}?from=60&to=-1") == []
+    finally:
+        made.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "status"),
+    [
+        ("max_lag", str(GREATEST), 200), ("max_lag", str(GREATEST + 1), 400),
+        ("max_lag", "-1", 400), ("max_lag", "9" * 5000, 400),
+        ("min_offset", "0:0", 200), ("min_offset", f"999:{GREATEST}", 200),
+        ("min_offset", f"0:{GREATEST + 1}", 400), ("min_offset", "0:-1", 400),
+    ],
+)  # fmt: skip
+def test_bounds_of_freshness(tmp_path: Path, name: str, given: str, status: int) -> None:
+    made = Cluster(tmp_path, view())
+    try:
+        key = next(k for k in (b"%d" % n for n in range(20)) if made.home(k) == 0)
+        made.write(Record(0, key, (), b"1", 1), 0)
+        made.settle()
+        target = f"/views/orders/keys/{key.decode()}?{name}={given}"
+        answer = made.ask("b1", "GET", target, b"", {})
+        assert answer.status == status
+        if status == 400:
+            assert answer.json()["code"] == "bad-parameter"
+    finally:
+        made.close()

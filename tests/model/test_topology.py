@@ -1,0 +1,234 @@
+"""The map and the members' user data: as bytes, as /processors, and what is refused."""
+
+import zlib
+from dataclasses import replace
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from model.topology import (
+    MAX_BYTES,
+    NOBODY,
+    Epoch,
+    Member,
+    MemberMetadata,
+    PlacedView,
+    Topology,
+    TopologyError,
+)
+from tests.support.in_process.examples import ORDERS, candidate
+
+NAMES = st.text("abc-.é0", min_size=1, max_size=4)
+OFFSETS = st.integers(0, 2**63 - 1)
+MS = st.integers(0, 2**45)
+PARTITIONS = st.integers(0, 500)
+MEMBERS = st.builds(Member, NAMES, NAMES, st.integers(1, 65535), NAMES | st.just(""))
+EPOCHS = st.builds(Epoch, MS, st.integers(0, 2**31 - 1))
+DESCRIPTIONS = st.dictionaries(NAMES, st.none() | NAMES, max_size=3)
+
+
+@st.composite
+def topologies(draw: st.DrawFn) -> Topology:
+    members = draw(st.lists(MEMBERS, max_size=4))
+    indices = st.integers(NOBODY, len(members) - 1)
+    placed = st.builds(
+        PlacedView,
+        DESCRIPTIONS,
+        NAMES,
+        st.lists(indices, max_size=6).map(tuple),
+        st.booleans(),
+        st.integers(0, 9),
+        st.lists(st.lists(indices, max_size=2).map(tuple), max_size=6).map(tuple),
+        st.lists(st.tuples(PARTITIONS, indices), max_size=3).map(tuple),
+    )
+    views = draw(st.dictionaries(NAMES, placed, max_size=3))
+    return Topology(draw(EPOCHS), tuple(members), views, draw(NAMES))
+
+
+CANDIDATES = st.builds(
+    MemberMetadata,
+    member=MEMBERS,
+    views=st.dictionaries(NAMES, st.tuples(NAMES, DESCRIPTIONS), max_size=3),
+    positions=st.dictionaries(NAMES, st.dictionaries(PARTITIONS, OFFSETS, max_size=4), max_size=3),
+    active=st.dictionaries(NAMES, st.lists(PARTITIONS).map(tuple), max_size=3),
+    epoch=EPOCHS,
+    started_at=MS,
+    mis_partitioned=st.lists(NAMES, max_size=2).map(tuple),
+    built=st.dictionaries(NAMES, PARTITIONS, max_size=2),
+    ready=st.dictionaries(NAMES, st.lists(PARTITIONS).map(tuple), max_size=3),
+    standby=st.dictionaries(NAMES, st.lists(PARTITIONS).map(tuple), max_size=3),
+    secret=NAMES,
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(topologies(), st.integers(0, 2**31 - 1))
+def test_a_topology_as_user_data(topology: Topology, generation: int) -> None:
+    """The generation is not in it: Kafka tells it."""
+    expected = replace(topology, epoch=Epoch(topology.epoch.ms, generation))
+    assert Topology.decode(topology.encode(), generation) == expected
+
+
+@settings(deadline=None, max_examples=60)
+@given(CANDIDATES)
+def test_a_candidate_as_user_data(said: MemberMetadata) -> None:
+    assert MemberMetadata.decode(said.encode()) == said
+
+
+def packed(document: object) -> bytes:
+    return zlib.compress(orjson.dumps(document))
+
+
+FOREIGN = {
+    "nothing": b"",
+    "not compressed": b"sticky\0\1",
+    "not JSON": zlib.compress(b"\xff"),
+    "a number": packed(1),
+    "a list": packed([1]),
+    "no version": packed({}),
+    "another version": packed({"v": 9, "ms": 1, "members": [], "views": {}}),
+    "nothing else": packed({"v": 2}),
+    "a list of views": packed({"v": 2, "ms": 1, "members": [], "views": [], "member": ["a", "b", 1],
+                               "positions": {}, "active": {}, "epoch": [1, 1], "started_at": 1,
+                               "mis_partitioned": [], "built": {}}),
+    "a member of two": packed({"v": 2, "ms": 1, "members": [["a", "b"]], "views": {},
+                               "member": ["a", "b"]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("user_data", FOREIGN.values(), ids=FOREIGN)
+def test_user_data_of_others(user_data: bytes) -> None:
+    with pytest.raises(TopologyError):
+        Topology.decode(user_data, 1)
+    with pytest.raises(TopologyError):
+        MemberMetadata.decode(user_data)
+
+
+def test_the_version_is_named() -> None:
+    with pytest.raises(TopologyError, match="version 9"):
+        Topology.decode(FOREIGN["another version"], 1)
+    with pytest.raises(TopologyError, match="version 9"):
+        MemberMetadata.decode(FOREIGN["another version"])
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data())
+def test_damaged_user_data(data: st.DataObject) -> None:
+    sound = candidate("b1", positions={"orders": {0: 7, 1: 9}}).encode()
+    at = data.draw(st.integers(2, len(sound) - 1))  # the first two bytes are zlib's own settings
+    flipped = sound[at] ^ data.draw(st.integers(1, 255))
+    for damaged in (sound[:at], sound[:at] + bytes([flipped]) + sound[at + 1 :]):
+        with pytest.raises(TopologyError):
+            MemberMetadata.decode(damaged)
+        with pytest.raises(TopologyError):
+            Topology.decode(damaged, 1)
+
+
+def test_a_map_that_no_group_can_carry_is_refused() -> None:
+    import random
+
+    dice = random.Random(1)
+    members = tuple(
+        Member(dice.randbytes(100).hex(), dice.randbytes(100).hex(), 1) for _ in range(5000)
+    )
+    big = Topology(Epoch(1, 1), members, {"orders": PlacedView({}, "h", tuple(range(5000)))})
+    with pytest.raises(TopologyError, match=rf"5000 partitions on 5000 instances.*{MAX_BYTES}"):
+        big.encode()
+    assert len(replace(big, members=members[:1000]).encode()) < MAX_BYTES
+
+
+def test_ten_thousand_partitions_can_be_carried() -> None:
+    members = tuple(Member(f"b{i}", "127.0.0.1", 8000 + i) for i in range(100))
+    active = tuple((i * 7919) % 100 for i in range(10_000))
+    topology = Topology(Epoch(1, 1), members, {"v": PlacedView(ORDERS.description(), "h", active)})
+    assert len(topology.encode()) < MAX_BYTES // 10
+
+
+def test_epochs_are_ordered() -> None:
+    shuffled = [Epoch(10, 0), Epoch(2, 1), Epoch(0, 0), Epoch(2, 0), Epoch(1, 9)]
+    assert sorted(shuffled) == [Epoch(0, 0), Epoch(1, 9), Epoch(2, 0), Epoch(2, 1), Epoch(10, 0)]
+    assert str(Epoch(1795225262643, 17)) == "1795225262643-17"
+
+
+TOPOLOGY = Topology(
+    Epoch(1795225262643, 17),
+    (Member("b1", "127.0.0.1", 8081), Member("b2", "127.0.0.2", 8082, "r2")),
+    {
+        "orders": PlacedView(
+            ORDERS.description(),
+            ORDERS.hash,
+            (0, 1, NOBODY, 0),
+            True,
+            3,
+            standbys=((1,), (0,), (), ()),
+            warming=((3, 1),),
+            moved=(1, 3),
+        ),
+        "missing": PlacedView({"topic": "missing", "path": None}, "h", ()),
+    },
+    "secret",
+)
+
+
+def test_who_is_active() -> None:
+    b1, b2 = TOPOLOGY.members
+    assert [TOPOLOGY.active_of("orders", p) for p in range(-1, 5)] == [
+        None, b1, b2, None, b1, None,
+    ]  # fmt: skip
+    assert TOPOLOGY.active_of("missing", 0) is None
+    assert TOPOLOGY.active_of("nothing", 0) is None
+    assert TOPOLOGY.roles_of("b1", "orders")["active"] == [0, 3]
+    assert TOPOLOGY.roles_of("b2", "orders")["active"] == [1]
+    assert TOPOLOGY.roles_of("b3", "orders")["active"] == []
+    assert TOPOLOGY.roles_of("b1", "nothing")["active"] == []
+
+
+def test_who_can_be_asked() -> None:
+    b1, b2 = TOPOLOGY.members
+    asked = [TOPOLOGY.holders_of("orders", p) for p in range(-1, 5)]
+    assert asked == [[], [b1, b2], [b2, b1], [], [b1], []], "not who is warming up"
+    assert TOPOLOGY.roles_of("b2", "orders") == {"active": [1], "standby": [0], "warming": [3]}
+    assert TOPOLOGY.roles_of("b9", "orders") == {"active": [], "standby": [], "warming": []}
+
+
+def test_the_document_of_processors() -> None:
+    assert TOPOLOGY.processors({"b2": "draining"}) == {
+        "version": 1,
+        "epoch": "1795225262643-17",
+        "views": {
+            "orders": {
+                "name": "orders",
+                "topic": "orders",
+                "path": "/orders",
+                "key": "string",
+                "value": "json",
+                "partitioner": "murmur2",
+                "store": "key-value",
+                "partitions": 4,
+            },
+            "missing": {"topic": "missing", "path": None, "partitions": 0},
+        },
+        "processors": [
+            {
+                "id": "b1",
+                "host": "127.0.0.1",
+                "port": 8081,
+                "state": "running",
+                "topicPartitions": {"orders": [0, 3], "missing": []},
+                "standbyPartitions": {"orders": [1], "missing": []},
+                "warmingPartitions": {"orders": [], "missing": []},
+            },
+            {
+                "id": "b2",
+                "host": "127.0.0.2",
+                "port": 8082,
+                "rack": "r2",
+                "state": "draining",
+                "topicPartitions": {"orders": [1], "missing": []},
+                "standbyPartitions": {"orders": [0], "missing": []},
+                "warmingPartitions": {"orders": [3], "missing": []},
+            },
+        ],
+    }

@@ -1,0 +1,274 @@
+"""views.toml: what it may say, and that a mistake is refused with its line, field and remedy."""
+
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from model.formats.avro.codecs import AvroCodec, ConfluentCodec, NoSchemas
+from model.problems import ConfigurationError
+from model.views import View
+from model.views_file import RESERVED_SEGMENTS, parse_views
+from tests.support.in_process.examples import ORDERS
+
+ROOT = Path(__file__).parents[2]
+GOOD = """\
+[views.orders]
+topic = "orders"
+path = "/orders"
+key = "string"
+value = "json"
+"""
+
+
+def with_line(number: int, line: str) -> str:
+    lines = GOOD.splitlines()
+    lines[number - 1] = line
+    return "\n".join(lines)
+
+
+def second(name: str, path: str) -> str:
+    return f'{GOOD}\n[views.{name}]\ntopic="t"\nkey="string"\nvalue="json"\npath="{path}"\n'
+
+
+def test_a_view() -> None:
+    assert parse_views(GOOD).views == (View("orders", "orders", "/orders", "string", "json",
+                                            "murmur2"),)  # fmt: skip
+
+
+def test_to_name_the_pipeline_makes_it_no_other_view() -> None:
+    """Its stores are kept."""
+    [named] = parse_views(f'{GOOD}pipeline = "job 1"').views
+    [plain] = parse_views(GOOD).views
+    assert (named.pipeline, plain.pipeline) == ("job 1", None)
+    assert (named.hash, named.description()) == (plain.hash, plain.description())
+    for wrong in ("x" * 250, "a\\u0000b"):
+        with pytest.raises(ConfigurationError, match=r"line 6.*consumer group"):
+            parse_views(f'{GOOD}pipeline = "{wrong}"')
+
+
+def test_everything_that_may_be_said() -> None:
+    text = """
+        [views."a.b"]   # a comment
+        topic = "t.1_x-Y"
+        key = "bytes"
+        value = "none"
+        partitioner = "crc32"
+        store = "key-value"
+        persistence = "rocksdb"
+        [kafka]
+        "security.protocol" = "SASL_SSL"
+        "socket.keepalive.enable" = true
+        "session.timeout.ms" = 6000
+    """
+    deployment = parse_views(text)
+    assert deployment.views == (View("a.b", "t.1_x-Y", None, "bytes", "none", "crc32"),)
+    assert deployment.kafka == {
+        "security.protocol": "SASL_SSL",
+        "socket.keepalive.enable": "true",
+        "session.timeout.ms": "6000",
+    }
+
+
+def test_the_shipped_file() -> None:
+    views = {view.name: view for view in parse_views((ROOT / "views.toml").read_text()).views}
+    assert {name: view.path for name, view in views.items()} == {
+        "latest-departure": "/messages",
+        "word-count": "/words",
+        "flights": "/flights",
+        "airports": "/airports",
+        "departures": "/departures",
+        "requests-per-host": "/requests",
+        "requests-per-minute": "/requests-per-minute",
+        "bytes-per-host": "/bytes",
+        "visits": "/visits",
+    }
+    assert views["word-count"].value == "int64"
+
+
+# text; where: line and table, field; a part of what would be right
+BROKEN = {
+    "no TOML": ("[views.orders\n", "not TOML", "line 1, column 14"),
+    "no TOML at its end": ("[views.orders", "not TOML", "at end of document"),
+    "empty": ("", "no view is declared", "[views.orders]"),
+    "views is no table": ("views = 3", "no view is declared", "add a table"),
+    "unknown table": (GOOD + "[view.x]\n", "line 6, [view]", "[views.*] and [kafka]"),
+    "a view is no table": ("[views]\n\norders = 3", "line 3, [views], orders", "[views.orders]"),
+    "view's name": (GOOD + '[views."a/b"]\n', "line 6, [views.a/b]", "letters, digits"),
+    "view named ..": (GOOD + '[views.".."]\n', "line 6, [views...]", "letters, digits"),
+    "misspelt field": (with_line(4, 'keys = "string"'), "line 4, [views.orders], keys", "key,"),
+    "retention": (GOOD + 'retention = "7 days"', "line 6, [views.orders], retention", '"7d"'),
+    "window size of others": (
+        GOOD + 'window_size = "1h"',
+        "line 6, [views.orders], window_size",
+        'store = "window"',
+    ),
+    "own store on disk": (
+        GOOD + 'store = "a.b:C"',
+        "line 1, [views.orders], persistence",
+        'persistence = "memory"',
+    ),
+    "own store with retention": (
+        GOOD + 'store = "a.b:C"\npersistence = "memory"\nretention = "1d"',
+        "line 8, [views.orders], retention",
+        "fed anew",
+    ),
+    "unknown field": (GOOD + 'standby = "1"', "line 6, [views.orders], standby", "path"),
+    "no topic": (with_line(2, ""), "line 1, [views.orders]", 'topic = "…"'),
+    "no key": (with_line(4, ""), "line 1, [views.orders]", 'key = "…"'),
+    "no value": (with_line(5, ""), "line 1, [views.orders]", 'value = "…"'),
+    "number for text": (with_line(2, "topic = 7"), "line 2, [views.orders], topic", "not text"),
+    "key format": (with_line(4, 'key = "text"'), "line 4, [views.orders], key", "string, bytes"),
+    "key of format none": (with_line(4, 'key = "none"'), "line 4, [views.orders], key", "int32"),
+    "value format": (with_line(5, 'value = ""'), "line 5, [views.orders], value", "none"),
+    "partitioner": (GOOD + 'partitioner = "murmur3"', "line 6, [views.orders], partition", "crc32"),
+    "store": (GOOD + 'store = "windows"', "line 6, [views.orders], store", "key-value"),
+    "persistence": (GOOD + 'persistence = "disk"', "line 6, [views.orders], persist", "rocksdb"),
+    "topic's name": (with_line(2, 'topic = "a b"'), "line 2, [views.orders], topic", "topic's"),
+    "topic ..": (with_line(2, 'topic = ".."'), "line 2, [views.orders], topic", "topic's"),
+    "long topic": (with_line(2, f'topic = "{"a" * 250}"'), "line 2, [views.orders], topic", "name"),
+    "path without /": (with_line(3, 'path = "orders"'), "line 3, [views.orders], path", '"/'),
+    "path with / last": (with_line(3, 'path = "/a/"'), "line 3, [views.orders], path", '"/'),
+    "path /": (with_line(3, 'path = "/"'), "line 3, [views.orders], path", '"/'),
+    "path with ..": (with_line(3, 'path = "/a/.."'), "line 3, [views.orders], path", '"/'),
+    "path with %": (with_line(3, 'path = "/a%2F"'), "line 3, [views.orders], path", "letters"),
+    "path with a line": (with_line(3, 'path = "/a\\n"'), "line 3, [views.orders], path", "letters"),
+    "same path": (second("b", "/orders"), "line 11, [views.b], path", "[views.orders]"),
+    "path below": (second("b", "/orders/x"), "line 11, [views.b], path", "[views.orders]"),
+    "path above": (
+        second("b", "/a").replace('"/orders"', '"/a/x"'),
+        "line 11, [views.b], path",
+        "[views.orders]",
+    ),
+    "kafka is no table": ("kafka = 1\n" + GOOD, "[kafka]", "a table"),
+    "kafka's dotted name": (
+        GOOD + '[kafka]\nsasl.username = "a"',
+        "line 7, [kafka], sasl",
+        "in quotes",
+    ),
+}
+
+
+_AVRO = GOOD.replace('"json"', '"avro"')
+BROKEN |= {
+    "avro without a schema": (_AVRO, "line 5, [views.orders], value", "value_schema is missing"),
+    "schema of no avro": (GOOD + 'key_schema = "a"', "line 6, [views.orders], key_schema", "avro"),
+    "schema file": (
+        _AVRO + 'value_schema = "missing.avsc"',
+        "line 6, [views.orders], value_schema",
+        '"missing.avsc": cannot be read',
+    ),
+    "schema that is none": (
+        _AVRO + 'value_schema = "bad.avsc"',
+        "line 6, [views.orders], value_schema",
+        "not an Avro schema",
+    ),
+    "framed without a registry": (
+        _AVRO + 'value_schema = "confluent"',
+        "line 6, [views.orders], value_schema",
+        "[schemas] is missing",
+    ),
+    "schemas is no table": ("schemas = 3\n" + GOOD, "[schemas]", "registry ="),
+    "empty schemas": (GOOD + "[schemas]", "line 6, [schemas]", "registry ="),
+    "registry and folder": (
+        GOOD + '[schemas]\nregistry = "http://a"\nfolder = "b"',
+        "line 6, [schemas]",
+        "one of them",
+    ),
+    "schemas' field": (GOOD + '[schemas]\nurl = "http://a"', "line 7, [schemas], url", "folder ="),
+    "registry's password": (
+        GOOD + '[schemas]\nregistry = "http://me:secret@a"',
+        "line 7, [schemas], registry",
+        "URL",
+    ),
+    "registry's scheme": (GOOD + '[schemas]\nregistry = "a:80"', "line 7, [schemas], reg", "URL"),
+}
+
+
+def _read(name: str) -> str:
+    if name == "missing.avsc":
+        raise ValueError("cannot be read")
+    return '{"type": "what"}' if name == "bad.avsc" else '{ "type": "long" }'
+
+
+def test_avro_views() -> None:
+    text = _AVRO.replace('key = "string"', 'key = "avro"\nkey_schema = "k.avsc"')
+    framed = text + 'value_schema = "confluent"\n[schemas]\nregistry = "http://a:1/x/"'
+    deployment = parse_views(framed, read=_read)
+    assert (deployment.registry, deployment.schema_folder) == ("http://a:1/x", None)
+    [view] = deployment.views
+    assert (view.key_schema, view.value_schema) == ('{"type":"long"}', "confluent")
+    assert isinstance(view.key_codec, AvroCodec)
+    assert isinstance(view.value_codec, ConfluentCodec)
+    description = view.description()
+    assert description["key_schema"] == view.key_codec.schema.fingerprint
+    assert description["value_schema"] == "confluent"
+    bare = parse_views(text + 'value_schema = "v.avsc"\n', read=_read).views[0]
+    assert bare.value_codec.to_json(b"\x02") == b"1"
+    assert bare.hash != view.hash
+    folder = parse_views(GOOD + '[schemas]\nfolder = "schemas"')
+    assert (folder.registry, folder.schema_folder) == (None, "schemas")
+
+
+@pytest.mark.parametrize(("text", "where", "right"), BROKEN.values(), ids=BROKEN)
+def test_a_broken_file(text: str, where: str, right: str) -> None:
+    with pytest.raises(ConfigurationError) as error:
+        parse_views(text, "some/views.toml", _read)
+    message = str(error.value)
+    assert message.startswith("some/views.toml")
+    assert where in message
+    assert right in message
+
+
+@pytest.mark.parametrize("segment", sorted(RESERVED_SEGMENTS))
+def test_a_path_that_would_hide_one_of_the_products_own(segment: str) -> None:
+    for path in (f"/{segment}", f"/{segment}/x"):
+        with pytest.raises(ConfigurationError, match=rf"line 3.*path.*would hide /{segment},"):
+            parse_views(with_line(3, f'path = "{path}"'))
+
+
+def test_every_route_of_the_products_own_is_reserved() -> None:
+    from flask import Flask
+
+    from backend.http.flask_app import create_flask_app
+    from tests.support.in_process.instance import context
+
+    pages: Flask = create_flask_app(context())
+    firsts = {rule.rule.split("/")[1] for rule in pages.url_map.iter_rules()} - {"static"}
+    assert firsts
+    assert firsts <= RESERVED_SEGMENTS
+
+
+def test_paths_side_by_side() -> None:
+    views = parse_views(second("b", "/orders2")).views
+    assert [view.path for view in views] == ["/orders", "/orders2"]
+
+
+@pytest.mark.parametrize("field", [field.name for field in fields(View) if field.compare])
+def test_the_hash_tells_definitions_apart(field: str) -> None:
+    assert ORDERS.hash == replace(ORDERS).hash == replace(ORDERS, schemas=NoSchemas()).hash
+    assert replace(ORDERS, **{field: "other"}).hash != ORDERS.hash
+
+
+def test_the_hash_outlives_the_process() -> None:
+    """It stands in every store partition: another one rebuilds them all."""
+    assert ORDERS.hash == "7d062347497a48e3"
+
+
+def test_what_the_same_key_in_several_partitions_is() -> None:
+    text = '[views.v]\ntopic = "{}"\nkey = "string"\nvalue = "json"\n{}'
+
+    def declared(topic: str, more: str = "") -> View:
+        [view] = parse_views(text.format(topic, more)).views
+        return view
+
+    changelog = declared("shop-v-changelog")
+    assert (changelog.is_partial, declared("orders").is_partial) == (True, False)
+    newest = declared("shop-v-changelog", 'same_key = "newest"')
+    assert (newest.is_partial, newest.description()["same_key"]) == (False, "newest")
+    assert declared("orders", 'same_key = "partial"').is_partial
+    # what is not said is not in the hash: views that are there already are not rebuilt
+    assert "same_key" not in changelog.description()
+    assert changelog.hash != newest.hash
+    with pytest.raises(ConfigurationError, match=r"line 5.*none of newest, partial"):
+        declared("orders", 'same_key = "first"')

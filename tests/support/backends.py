@@ -1,0 +1,255 @@
+"""A backend as users run it: a gunicorn process, started, stopped, killed and started again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from local.errors import LocalError, tail
+from local.ports import free_ports, is_free
+from local.processes import end, how_it_ended, spawn
+from local.settings import REPOSITORY
+from local.waiting import wait_until
+from tests.support.client import Client, Response
+from tests.support.fork_server import fork_server
+
+COMMAND = [str(Path(sys.executable).with_name("gunicorn")), "-c", "python:backend.gunicorn_conf"]
+
+# Short time-outs: a test sees a dead instance after 2 s, not after 6.
+FAST_SETTINGS = {
+    "QUERYABLE_SESSION_TIMEOUT_MS": "2000",
+    "QUERYABLE_METADATA_MAX_AGE_MS": "500",
+    "QUERYABLE_END_OFFSET_INTERVAL": "0.2",
+    "QUERYABLE_BROKER_TIMEOUT": "2",
+    "QUERYABLE_FORWARD_TIMEOUT": "5",
+    # most tests are about ownership and forwarding; tests of standbys set this
+    "QUERYABLE_STANDBY_REPLICAS": "0",
+}
+START_TIMEOUT = 40.0  # s, on a loaded machine
+
+
+class Backend:
+    """One instance: its port and its data folder stay the same over any number of processes."""
+
+    def __init__(self, id_: str, folder: Path, settings: Mapping[str, str]) -> None:
+        self.id = id_
+        [self.port] = free_ports(1)
+        self.data_dir = folder / id_
+        self.log_path = folder / f"{id_}.log"
+        self.cwd = REPOSITORY
+        self.uses_command = False  # rather than a fork, which starts faster
+        self.settings = {
+            **FAST_SETTINGS,
+            "QUERYABLE_INSTANCE_ID": id_,
+            "QUERYABLE_PORT": str(self.port),
+            "QUERYABLE_DATA_DIR": str(self.data_dir),
+            **settings,
+        }
+        self._process: Any = None
+        self._log_start = 0
+        self._arbiter_killed = False
+
+    @property
+    def advertised_port(self) -> int:
+        """Where proxies and other instances reach it."""
+        return int(self.settings.get("QUERYABLE_ADVERTISED_PORT", self.port))
+
+    def launch(self, **settings: str) -> Backend:
+        """Start the process and return at once. `settings` (without prefix) apply to it alone."""
+        changed = {f"QUERYABLE_{name.upper()}": value for name, value in settings.items()}
+        plain = {k: v for k, v in os.environ.items() if not k.startswith("QUERYABLE_")}
+        self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
+        env = {**plain, **self.settings, **changed}
+        if self.uses_command or self.cwd != REPOSITORY or "PYTHONPATH" in self.settings:
+            self._process = spawn(COMMAND, self.log_path, env=env, cwd=self.cwd)
+        else:
+            self._process = fork_server().start(env, self.cwd, self.log_path)
+        return self
+
+    def start(self, **settings: str) -> Backend:
+        """Start the process and return when all its partitions are answerable."""
+        self.launch(**settings)
+        self.wait_ready()
+        return self
+
+    @property
+    def pid(self) -> int:
+        """The pid of gunicorn's arbiter, which is also the process group."""
+        return int(self._process.pid)
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def check(self) -> None:
+        """Raise LocalError with the end of the log if the process has ended."""
+        if not self.is_running:
+            status = how_it_ended(self._process.poll())
+            raise LocalError(f"backend {self.id} ended with {status}:\n{tail(self.log(), 40)}")
+
+    def wait(self, condition: Any, what: str, timeout: float = START_TIMEOUT) -> Any:
+        """Wait for the first true result of `condition()`; fail at once if this backend ends."""
+
+        def still() -> Any:
+            self.check()
+            return condition()
+
+        try:
+            return wait_until(still, timeout, f"{what} ({self.id})", 0.03)
+        except LocalError as error:
+            raise AssertionError(f"{error}\nits log:\n{tail(self.log(), 40)}") from None
+
+    def wait_listening(self) -> None:
+        self.wait(lambda: self.try_get("/health/live"), "an answer")
+
+    def wait_ready(self, instances: int = 0, timeout: float = START_TIMEOUT) -> None:
+        """Wait until all its partitions are answerable and, with `instances`, until its topology
+        has that many and none of them warms up."""
+
+        def ready() -> bool:
+            answer = self.try_get("/health/ready")
+            if answer is None or answer.status != 200:
+                return False
+            processors = self.processors()["processors"]
+            warming = [p for each in processors for p in each["warmingPartitions"].values() if p]
+            return not instances or (len(processors) == instances and not warming)
+
+        self.wait(ready, "it to be ready", timeout)
+
+    def wait_log(self, text: str, timeout: float = START_TIMEOUT) -> str:
+        """Wait until this process has logged `text`; return the line."""
+        return str(
+            self.wait(
+                lambda: next((line for line in self.log().splitlines() if text in line), ""),
+                f"{text!r} in the log",
+                timeout,
+            )
+        )
+
+    def wait_end(self, timeout: float = 30.0) -> int:
+        """Wait until the process has ended by itself; return its status."""
+        return int(self._process.wait(timeout))
+
+    def terminate(self) -> None:
+        """Send SIGTERM and return at once."""
+        self._process.terminate()
+
+    def stop(self, grace: float = 20.0) -> int:
+        """Send SIGTERM and wait; return the exit status (-9 if it had to be killed)."""
+        return end(self._process, grace)
+
+    def kill(self) -> None:
+        """Kill arbiter and worker at once, as when the machine fails."""
+        os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait()
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop arbiter and worker (SIGSTOP), as when the machine is suspended, during the block."""
+        os.killpg(self.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.killpg(self.pid, signal.SIGCONT)
+
+    def workers(self) -> list[int]:
+        """The pids of the arbiter's children (Linux)."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
+        return [int(pid) for pid in children.split()]
+
+    def kill_worker(self, pid: int) -> None:
+        """Kill one of `workers()`."""
+        os.kill(pid, signal.SIGKILL)
+
+    def kill_arbiter(self) -> None:
+        """Kill the arbiter alone; its worker stays behind."""
+        self._process.kill()
+        self._process.wait()
+        self._arbiter_killed = True
+
+    def wait_gone(self, timeout: float = 20.0) -> None:
+        """Wait until no process of this instance is left and its port is free."""
+
+        def gone() -> bool:
+            try:
+                os.killpg(self.pid, 0)
+            except ProcessLookupError:
+                return is_free(self.port)
+            return False
+
+        wait_until(gone, timeout, f"the end of all processes of {self.id}")
+        self._arbiter_killed = False
+
+    def end(self) -> None:
+        """Kill what is left of it."""
+        if self._process is None:
+            return
+        # after wait() the pid may belong to another process, unless the group has a member left
+        if self._process.returncode is None or self._arbiter_killed:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def log(self, whole: bool = False) -> str:
+        """What this process wrote to stdout and stderr; with `whole`, all processes of it."""
+        if not self.log_path.exists():
+            return ""
+        with self.log_path.open("rb") as file:
+            file.seek(0 if whole else self._log_start)
+            return file.read().decode(errors="replace")
+
+    def get(self, path: str, **headers: str) -> Response:
+        """A GET on a connection of its own."""
+        with Client(self.port) as client:
+            return client.get(path, **headers)
+
+    def try_get(self, path: str) -> Response | None:
+        """The same; None if the connection fails."""
+        try:
+            return self.get(path)
+        except OSError:
+            return None
+
+    def processors(self) -> dict[str, Any]:
+        answer = self.get("/processors")
+        assert answer.status == 200, answer
+        document: dict[str, Any] = answer.json()
+        return document
+
+    def instance(self) -> dict[str, Any]:
+        document: dict[str, Any] = self.get("/instance").json()
+        return document
+
+    def holds_what_the_map_says(self) -> bool:
+        """Whether its open partitions and their roles are exactly those of its topology."""
+        [mine] = [p for p in self.processors()["processors"] if p["id"] == self.id] or [{}]
+        fields = {"active": "topicPartitions", "standby": "standbyPartitions"}
+        wanted = {
+            (view, partition, role)
+            for role, field in fields.items()
+            for view, partitions in mine.get(field, {}).items()
+            for partition in partitions
+        }
+        held = self.instance()["partitions"]
+        return wanted == {(p["view"], p["partition"], p["role"]) for p in held}
+
+    def partitions(self, view: str) -> list[dict[str, Any]]:
+        """The partitions of the view that it holds, as /instance shows them."""
+        return [p for p in self.instance()["partitions"] if p["view"] == view]
+
+    def wait_positions(self, view: str, ends: Mapping[int, int]) -> None:
+        """Wait until it holds exactly the partitions of `ends`, each at that position."""
+
+        def there() -> bool:
+            answer = self.try_get("/instance")
+            if answer is None:
+                return False
+            held = [p for p in answer.json()["partitions"] if p["view"] == view]
+            return {p["partition"]: p.get("position") for p in held} == dict(ends)
+
+        self.wait(there, f"view {view} to be at {dict(ends)}")

@@ -1,0 +1,123 @@
+"""The backends of one application, and nginx in front of them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+from tests.support.backends import Backend
+from tests.support.nginx import Nginx
+
+_running: list[Deployment] = []
+
+
+class Deployment:
+    """One application id, one views file, one folder. Everything is killed as the block is left."""
+
+    def __init__(self, folder: Path, bootstrap_servers: str, views: str, **settings: str) -> None:
+        """`views`: the text of views.toml. `settings` (without prefix) of all its backends."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.views_path = folder / "views.toml"
+        self.views_path.write_text(views)
+        self._settings = {
+            "QUERYABLE_BOOTSTRAP_SERVERS": bootstrap_servers,
+            "QUERYABLE_APPLICATION_ID": f"system-{time.time_ns()}",
+            "QUERYABLE_VIEWS": str(self.views_path),
+            **{f"QUERYABLE_{name.upper()}": value for name, value in settings.items()},
+        }
+        self.all: list[Backend] = []
+        self.proxies: list[Nginx] = []
+
+    def __enter__(self) -> Self:
+        _running.append(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _running.remove(self)
+        try:
+            for nginx in self.proxies:
+                nginx.stop()
+        finally:
+            for backend in self.all:
+                backend.end()
+
+    def new(self, id_: str = "", **settings: str) -> Backend:
+        """An instance that is not started yet; `settings` are its own."""
+        own = {f"QUERYABLE_{name.upper()}": value for name, value in settings.items()}
+        backend = Backend(id_ or f"b{len(self.all) + 1}", self.folder, {**self._settings, **own})
+        self.all.append(backend)
+        return backend
+
+    def start(self, count: int = 1) -> list[Backend]:
+        """Start so many new instances; return when they are ready and have one topology."""
+        started = [self.new().launch() for _ in range(count)]
+        settle(started)
+        return started
+
+    def proxy(
+        self,
+        *backends: Backend,
+        environment: Mapping[str, str] | None = None,
+        workers: int | None = None,
+        with_map: bool = True,
+    ) -> Nginx:
+        """Start nginx in front of `backends` (all, by default). It ends with the deployment.
+
+        It returns when all workers of nginx have the topology of the first backend, unless
+        `with_map` is false.
+        """
+        behind = backends or tuple(self.all)
+        nginx = Nginx(
+            self.folder / f"nginx-{len(self.proxies) + 1}",
+            ",".join(f"127.0.0.1:{backend.advertised_port}" for backend in behind),
+            environment,
+            workers,
+        )
+        self.proxies.append(nginx)
+        if with_map:
+            nginx.wait_for_map(behind[0].processors()["epoch"])
+        return nginx
+
+    def logs(self) -> Iterator[tuple[str, str]]:
+        """The name and the log of each backend and each nginx."""
+        for backend in self.all:
+            yield f"backend {backend.id}", backend.log(whole=True)
+        for number, nginx in enumerate(self.proxies, 1):
+            yield f"nginx {number}", nginx.error_log()
+
+
+def running_deployments() -> Sequence[Deployment]:
+    """Those whose block was entered and not left, of this process."""
+    return tuple(_running)
+
+
+def settle(backends: list[Backend], count: int = 0) -> None:
+    """Wait until these are ready on one topology of `count` instances (all of them, by default)."""
+    count = count or len(backends)
+    for backend in backends:
+        backend.wait_ready(count)
+
+    def one_epoch() -> bool:
+        return len({backend.processors()["epoch"] for backend in backends}) == 1
+
+    backends[0].wait(one_epoch, "all instances to have one topology")
+    for backend in backends:
+        backend.wait_ready(count)
+        backend.wait(backend.holds_what_the_map_says, "partitions of others to be closed")
+
+
+def views_toml(kafka: Mapping[str, str] | None = None, **views: Mapping[str, str]) -> str:
+    """The text of a views.toml; `_` in the name of a view stands for `-`."""
+    lines = []
+    for name, fields in views.items():
+        lines.append(f"[views.{name.replace('_', '-')}]")
+        declared = {"key": "string", "value": "json", **fields}
+        lines += [f"{field} = {json.dumps(value)}" for field, value in declared.items()]
+    if kafka:
+        lines.append("[kafka]")
+        lines += [f"{json.dumps(name)} = {json.dumps(value)}" for name, value in kafka.items()]
+    return "\n".join(lines) + "\n"

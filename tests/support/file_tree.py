@@ -1,0 +1,17 @@
+"""All that can be seen of a folder from outside, to tell whether anything in it was changed."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+from typing import Any
+
+
+def tree(root: Path) -> dict[str, Any]:
+    """All that can be told of what is below a folder, and of the folder."""
+    found: dict[str, Any] = {}
+    for path in (root, *sorted(root.rglob("*"))):
+        state = path.lstat()
+        content = path.read_bytes() if stat.S_ISREG(state.st_mode) else None
+        found[str(path)] = (state.st_mode, state.st_mtime_ns, state.st_ino, content)
+    return found

@@ -1,0 +1,162 @@
+"""Starts backends as forks of a process that has imported the product already.
+
+Importing it is most of what a start costs (0.65 s of CPU). Everything else is as in the command
+that users run: the fork has a session, an environment and a log of its own, and goes on in
+gunicorn's `run` as that command does. Tests of the start use the command: `Backend.uses_command`.
+
+The server is a process of this module; requests and answers are lines of JSON on a socket. It ends
+when the socket is closed, and with it, by SIGTERM, whatever it has started.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from local.settings import REPOSITORY
+
+ARGUMENTS = ["gunicorn", "-c", "python:backend.gunicorn_conf"]
+_PRELOADED = ("gunicorn.app.wsgiapp", "gunicorn.asgi.protocol", "backend.app", "backend.worker")
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+class ForkedProcess:
+    """What `subprocess.Popen` is for a command: the same names, for those that tests need."""
+
+    def __init__(self, server: ForkServer, pid: int) -> None:
+        self._server = server
+        self._pidfd = os.pidfd_open(pid)
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        return self._reap(0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Raises TimeoutExpired as Popen does."""
+        status = self._reap(timeout)
+        if status is None:
+            raise subprocess.TimeoutExpired(ARGUMENTS, timeout or 0)
+        return status
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            signal.pidfd_send_signal(self._pidfd, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def _reap(self, timeout: float | None) -> int | None:
+        if self.returncode is None:
+            poll = select.poll()
+            poll.register(self._pidfd, select.POLLIN)
+            if poll.poll(None if timeout is None else timeout * 1000):
+                # until now it was a zombie, whose pid nothing else can have
+                self.returncode = self._server.ask({"reap": self.pid})
+                os.close(self._pidfd)
+        return self.returncode
+
+
+class ForkServer:
+    """The server process, from the side of the tests; for any thread."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        command = [sys.executable, "-m", __name__, str(theirs.fileno())]
+        self._process = subprocess.Popen(
+            command, cwd=REPOSITORY, pass_fds=[theirs.fileno()], start_new_session=True
+        )
+        theirs.close()
+        self._file = ours.makefile("rwb")
+        ours.close()
+        self._lock = threading.Lock()
+
+    def start(self, env: Mapping[str, str], cwd: Path, log: Path) -> ForkedProcess:
+        """A backend with this environment; its output is appended to `log`."""
+        log.parent.mkdir(parents=True, exist_ok=True)
+        request = {"start": {"env": dict(env), "cwd": str(cwd), "log": str(log)}}
+        return ForkedProcess(self, self.ask(request))
+
+    def ask(self, request: Mapping[str, Any]) -> int:
+        with self._lock:
+            self._file.write(json.dumps(request).encode() + b"\n")
+            self._file.flush()
+            answer = self._file.readline()
+        if not answer:
+            raise RuntimeError(f"the fork server ended with {self._process.wait()}")
+        return int(answer)
+
+    def close(self) -> None:
+        self._file.close()
+        self._process.wait()
+
+
+@cache
+def fork_server() -> ForkServer:
+    """The one of this process, started at the first call."""
+    server = ForkServer()
+    atexit.register(server.close)
+    return server
+
+
+def _serve(requests: socket.socket) -> dict[str, Any]:
+    """Answers requests until the socket is closed, which ends the process. Returns in each fork,
+    with what it has to start."""
+    with requests, requests.makefile("rwb") as file:
+        while line := file.readline():
+            request = json.loads(line)
+            if "reap" in request:
+                answer = os.waitstatus_to_exitcode(os.waitpid(request["reap"], 0)[1])
+            else:
+                has_session, tells = os.pipe()
+                answer = os.fork()
+                if answer == 0:
+                    os.close(has_session)
+                    os.setsid()
+                    os.close(tells)
+                    return dict(request["start"])
+                os.close(tells)
+                os.read(has_session, 1)  # until then a signal to its group would find nobody
+                os.close(has_session)
+            file.write(b"%d\n" % answer)
+            file.flush()
+    sys.exit()
+
+
+def _become(env: Mapping[str, str], cwd: str, log: str) -> None:
+    """What `local.processes.spawn` gives a command."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    null = os.open(os.devnull, os.O_RDONLY)
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    for source, target in ((null, 0), (output, 1), (output, 2)):
+        os.dup2(source, target)
+    os.close(null)
+    os.close(output)
+    os.environ.clear()
+    os.environ.update(env)
+    os.chdir(cwd)
+    sys.argv = list(ARGUMENTS)
+
+
+if __name__ == "__main__":
+    for _name in _PRELOADED:
+        __import__(_name)
+    _become(**_serve(socket.socket(fileno=int(sys.argv[1]))))
+    from gunicorn.app.wsgiapp import run
+
+    run()

@@ -1,0 +1,280 @@
+"""Several whole instances in one process, but for Kafka and the network: ingest with real store
+partitions, the HTTP side from the shell on, and one another.
+
+Nothing runs by itself: a log gets records, an instance applies some of them, a map is handed out,
+each when the test says so. `table` is what an instance has to answer from, by the reference.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from backend.cluster.peer_client import MARK
+from backend.ingest.store_partitions import StorePartition
+from backend.wire.answer import Answer as Sent
+from backend.wire.answer import Header
+from model.partitioner import partition_of
+from model.problems import Unavailable
+from model.topology import ACTIVE, NOBODY, Epoch, Member, PlacedView, Topology
+from model.views import ANY_PARTITION, View
+from tests.support.in_process.logs import Letters
+from tests.support.in_process.node import Node
+from tests.support.reference.questions import Answer
+from tests.support.reference.tables import Partition, Record, Table, fold
+
+
+class Cluster:
+    """Instances of one view; also the PeerClient by which they reach one another."""
+
+    def __init__(self, folder: Path, view: View, instances: int = 3, partitions: int = 3) -> None:
+        self.view = view
+        self.logs: list[list[Record]] = [[] for _ in range(partitions)]
+        self.letters = Letters()
+        self._folder = folder
+        self._runner = asyncio.Runner()
+        self._epochs = itertools.count(1)
+        self._members = tuple(
+            Member(f"b{n}", "127.0.0.1", 8080 + n) for n in range(1, instances + 1)
+        )
+        self.active = [n % instances for n in range(partitions)]
+        self.standbys: list[list[int]] = [[] for _ in range(partitions)]
+        self.mis_partitioned = False
+        self.hung: set[str] = set()
+        self.waits: list[float | None] = []  # s, for those that hang; None: as long as is set
+        self._partition_of = partition_of(
+            "murmur2" if view.partitioner == ANY_PARTITION else view.partitioner
+        )
+        self.nodes: dict[str, Node] = {}
+        for member in self._members:
+            self.start(member.id)
+
+    # what happens
+
+    def home(self, key: bytes) -> int:
+        return self._partition_of(key, len(self.logs))
+
+    def write(self, record: Record, partition: int) -> None:
+        assert record.offset == len(self.logs[partition])
+        self.logs[partition].append(record)
+
+    def start(self, id_: str) -> None:
+        """Anew, on what it has kept on disk; it gets the map at once."""
+        member = next(member for member in self._members if member.id == id_)
+        self.nodes[id_] = Node(self, member, self._folder / id_)
+        self.place(self.active, self.standbys)
+
+    def stop(self, id_: str) -> None:
+        self.nodes.pop(id_).stop()
+
+    def crash(self, id_: str) -> None:
+        """It ends without a word: what it noted of its partitions stays as it was."""
+        node = self.nodes.pop(id_)
+        for held in node.held.all():
+            held.store.close()
+        node.folder.close()
+
+    def place(self, active: list[int], standbys: list[list[int]] | None = None) -> None:
+        """Hands out a map: of each partition the number of its instance, or NOBODY; and those of
+        its standbys."""
+        running = [member.id in self.nodes for member in self._members]
+        moved = tuple(
+            partition
+            for partition, (before, now) in enumerate(zip(self.active, active, strict=True))
+            if before != now and before != NOBODY and running[before]
+        )
+        self.active = list(active)
+        self.standbys = standbys or [[] for _ in active]
+        placed = PlacedView(
+            self.view.description(),
+            self.view.hash,
+            tuple(active),
+            self.mis_partitioned,
+            len(active),
+            moved=moved,
+            standbys=tuple(map(tuple, self.standbys)),
+        )
+        topology = Topology(Epoch(next(self._epochs), 1), self._members, {self.view.name: placed})
+        for node in self.nodes.values():
+            roles = topology.roles_of(node.member.id, self.view.name)
+            node.held.scattered = frozenset([self.view.name] if self.mis_partitioned else [])
+            units = {(self.view.name, p): role for role, those in roles.items() for p in those}
+            shared = {unit for unit in units if topology.is_shared(node.member, *unit)}
+            before = node.context.topology
+            taken_over = {
+                (self.view.name, p)
+                for p in range(len(active))
+                if topology.is_taken_over(before, self.view.name, p)
+            }
+            node.ingest.loop.hold(units, shared, taken_over)
+            node.context.take_topology(topology)
+
+    def turn(self, id_: str, most: int = 10_000) -> None:
+        """One instance opens, closes and applies; what it finds out is known to all."""
+        node = self.nodes[id_]
+        node.turn(most)
+        if node.held.mis_partitioned() and not self.mis_partitioned:
+            self.mis_partitioned = True
+            self.place(self.active, self.standbys)
+
+    def settle(self) -> None:
+        """All that is held by one that runs is open and up to date."""
+        for _ in range(3):
+            for id_ in self.nodes:
+                self.turn(id_)
+
+    # what is to be answered
+
+    def holder(
+        self, asked: str, partition: int, whole: bool = False, stale: str = ""
+    ) -> StorePartition | None:
+        """From which store partition an instance answers; None where nobody can.
+
+        What it has itself, while it has it; else the active's, else a standby's. Of the `whole`
+        view the active's is the first.
+        """
+        here = self.nodes[asked].held.get(self.view.name, partition)
+        if stale == "never":
+            for held in (None if whole else here, self._held_by_the_active(partition)):
+                if held is not None and held.role == ACTIVE and held.progress.answerable:
+                    return held
+            return None
+        order = [number for number in self._holders(partition) if self._id(number) != asked]
+        others = [
+            node.held.get(self.view.name, partition)
+            for number in order
+            if (node := self.nodes.get(self._id(number))) is not None
+        ]
+        active_first = whole and order and order[0] == self.active[partition]
+        running = active_first and self._id(order[0]) in self.nodes
+        first = others[:1] if running else []
+        for held in (*first, here, *others):
+            if held is not None and (held.progress.answerable or stale == "allow"):
+                return held
+        return None
+
+    def answerers(self, asked: str, stale: str = "") -> set[str]:
+        """Who has to read where all partitions are asked, as `instance; role`."""
+        wanted = [self.holder(asked, p, whole=True, stale=stale) for p in range(len(self.logs))]
+        return {
+            f"{id_}; {held.role}"
+            for id_, node in self.nodes.items()
+            for held in node.held.all()
+            if any(held is each for each in wanted)
+        }
+
+    def _held_by_the_active(self, partition: int) -> StorePartition | None:
+        """By whom the map says so."""
+        active = self.active[partition]
+        node = None if active == NOBODY else self.nodes.get(self._id(active))
+        return None if node is None else node.held.get(self.view.name, partition)
+
+    def _holders(self, partition: int) -> list[int]:
+        active = self.active[partition]
+        return [*([] if active == NOBODY else [active]), *self.standbys[partition]]
+
+    def _id(self, number: int) -> str:
+        return self._members[number].id
+
+    def table(self, asked: str, stale: str = "", whole: bool = False) -> Table:
+        """What this instance has to answer from; no state where it has to say 503."""
+        found: dict[int, Partition | None] = {}
+        anywhere = self.view.partitioner == ANY_PARTITION or self.mis_partitioned
+        for partition, log in enumerate(self.logs):
+            held = self.holder(asked, partition, whole or anywhere, stale)
+            found[partition] = None
+            if held is not None:
+                found[partition] = fold(self.view, partition, log, held.progress.position)
+        return Table(self.view, found, anywhere)
+
+    def why_not(self, asked: str, partition: int, stale: str = "") -> set[str]:
+        """The codes that tell why a partition cannot be answered for: what one of its holders says,
+        or what is said of it."""
+        here = self.nodes[asked].held.get(self.view.name, partition)
+        active = self.active[partition]
+        if stale == "never":
+            if active == NOBODY:
+                return {"nobody"} if here is None else {"nobody", "not-active", "catching-up"}
+            if self._id(active) not in self.nodes:
+                return {"owner-unreachable"}
+            held = self._held_by_the_active(partition)
+            waits = held is None or held.role == ACTIVE
+            return {"catching-up" if waits else "not-active"}
+        holders = [self._id(number) for number in self._holders(partition)]
+        if here is None and not holders:
+            return {"nobody"}
+        gone = any(id_ not in self.nodes for id_ in holders)
+        waits = here is not None or any(id_ in self.nodes for id_ in holders)
+        return {
+            code for code, is_so in (("owner-unreachable", gone), ("catching-up", waits)) if is_so
+        }
+
+    # asking
+
+    def ask(
+        self,
+        id_: str,
+        method: str,
+        target: str,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        named = [(k.lower().encode(), v.encode()) for k, v in (headers or {}).items()]
+        return self._runner.run(self._ask(id_, method, target.encode(), named, body))
+
+    async def _ask(
+        self, id_: str, method: str, target: bytes, headers: list[Header], body: bytes
+    ) -> Answer:
+        path, _, query = target.partition(b"?")
+        scope = {
+            "raw_path": path, "query_string": query, "method": method, "headers": headers,
+        }  # fmt: skip
+        status, named, said, complete = 0, list[Header](), b"", False
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def send(message: Any) -> None:
+            nonlocal status, named, said, complete
+            if message["type"] == "http.response.start":
+                status, named = message["status"], message["headers"]
+            else:
+                said += message["body"]
+                complete = not message.get("more_body")
+
+        await self.nodes[id_].shell(scope, receive, send)
+        assert complete, (id_, method, target, status, said)
+        return Answer(status, {k.decode(): v.decode() for k, v in named}, said)
+
+    async def forward(
+        self,
+        member: Member,
+        method: str,
+        target: bytes,
+        headers: list[Header],
+        body: bytes = b"",
+        timeout: float | None = None,
+    ) -> Sent:
+        """As PeerClient does it, without HTTP; how long it would have waited stands in `waits`."""
+        await asyncio.sleep(0)
+        if member.id in self.hung:
+            self.waits.append(timeout)
+            raise Unavailable("owner-unreachable", "It hangs.")
+        if member.id not in self.nodes:
+            raise Unavailable("owner-unreachable", "It was stopped.")
+        answer = await self._ask(member.id, method, target, [*headers, (MARK, b"peer")], body)
+        kept = [(k.encode(), v.encode()) for k, v in answer.headers.items()]
+        return Sent(
+            answer.status,
+            [h for h in kept if h[0] not in (b"topology-epoch", b"content-length")],
+            answer.body,
+        )
+
+    def close(self) -> None:
+        for node in self.nodes.values():
+            node.stop()
+        self.nodes.clear()
+        self._runner.close()

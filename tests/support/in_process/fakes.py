@@ -1,0 +1,76 @@
+"""Stand-ins for what needs a broker: records, metadata that never changes, idle threads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from backend.ingest.topic_metadata import TopicMetadata
+
+
+class FakeWatcher:
+    """Has the metadata that a test puts into `latest`."""
+
+    alive = True
+
+    def __init__(self) -> None:
+        self.latest: dict[str, TopicMetadata] = {}
+
+    def facts(self, topic: str) -> TopicMetadata | None:
+        return self.latest.get(topic)
+
+
+class FakeIngestor:
+    alive = True
+    failure = None
+    rebuilds = 0
+    progress_at = float("inf")
+
+    def opening(self) -> dict[tuple[str, int], str]:
+        return {}
+
+
+class FakeCopier:
+    def under_way(self) -> dict[tuple[str, int], Any]:
+        return {}
+
+
+class FakeMember:
+    alive = True
+
+
+@dataclass(frozen=True)
+class Rec:
+    """A record as confluent_kafka's Message gives it: offset, key, value, time in ms."""
+
+    at: int
+    k: bytes | None
+    v: bytes | None
+    time: int = 7
+
+    def key(self) -> bytes | None:
+        return self.k
+
+    def value(self) -> bytes | None:
+        return self.v
+
+    def offset(self) -> int:
+        return self.at
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, self.time
+
+    def leader_epoch(self) -> int | None:
+        return None
+
+
+class FakeFetcher:
+    """Keeps the position that it is assigned."""
+
+    reads_from: int | None = None
+
+    def assign(self, source: Any, position: int, leader_epoch: int) -> None:
+        self.reads_from = position
+
+    def unassign(self, source: Any) -> None:
+        self.reads_from = None

@@ -1,0 +1,74 @@
+"""Ingest without its thread and without a broker: the parts, composed as the application does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from backend.ingest.applier import RecordApplier
+from backend.ingest.consumer import SourceAssignments
+from backend.ingest.lifecycle.partitions import PartitionLifecycle, RecoveryPolicy
+from backend.ingest.loop import IngestLoop
+from backend.ingest.store_partitions import PartitionRegistry
+from backend.ingest.writer import PartitionWriter
+from model.views import View
+from tests.support.in_process.fakes import FakeFetcher, FakeWatcher
+
+
+@dataclass
+class Ingest:
+    """All of them work on one registry."""
+
+    lifecycle: PartitionLifecycle
+    applier: RecordApplier
+    assignments: SourceAssignments
+    loop: IngestLoop
+
+
+def ingest_of(
+    views: Sequence[View],
+    folder: Any,
+    registry: PartitionRegistry,
+    metadata_poller: Any,
+    consumer: Any,
+    dead_letters: Any = None,
+    snapshots: Any = None,
+    acceptable_recovery_lag: int = 0,
+    cleanup_delay: float = 0.0,
+) -> Ingest:
+    """`consumer` and the others may be fakes."""
+    assignments = SourceAssignments(registry)
+    assignments.consumer = consumer
+    writer = PartitionWriter(lambda: None)
+    policy = RecoveryPolicy(acceptable_recovery_lag, cleanup_delay)
+    lifecycle = PartitionLifecycle(
+        views,
+        folder,
+        registry,
+        metadata_poller,
+        snapshots,
+        dead_letters,
+        assignments,
+        writer,
+        policy,
+    )
+    applier = RecordApplier(
+        registry,
+        lifecycle,
+        metadata_poller,
+        dead_letters,
+        assignments,
+        writer,
+        policy.clock_tolerance,
+    )
+    settings = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
+    loop = IngestLoop(registry, lifecycle, applier, assignments, dead_letters, settings, lambda: 0)
+    return Ingest(lifecycle, applier, assignments, loop)
+
+
+def ingest_without_broker(of: View, folder: Any, registry: PartitionRegistry) -> Ingest:
+    """Ingest of one view. Its topic has no metadata."""
+    poller = FakeWatcher()
+    cast(Any, poller).refresh = lambda: None
+    return ingest_of((of,), folder, registry, poller, FakeFetcher())

@@ -1,0 +1,91 @@
+"""One instance whose store partitions are real and of which nothing else runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any, cast
+
+import pytest
+
+from backend.ingest.store_partitions import PartitionRegistry, StorePartition
+from backend.instance_context import InstanceContext
+from backend.queries.point import ViewReads
+from backend.queries.routing import ReadOptions
+from backend.settings import Settings
+from backend.storage.data_directory import DataDirectory
+from backend.wire.answer import Answer
+from model.problems import Unavailable
+from model.progress import Progress
+from model.records import ENTRY, StoreMetadata, entry_head
+from model.topology import Epoch, Member, PlacedView, Topology
+from model.views import View
+from tests.support.in_process.examples import ORDERS, identity
+from tests.support.in_process.fakes import FakeCopier, FakeIngestor, FakeMember, FakeWatcher
+
+ME, OTHER = Member("b1", "127.0.0.1", 8081), Member("b2", "127.0.0.1", 8082)
+
+
+def context(views: Iterable[View] = (ORDERS,), **settings: Any) -> InstanceContext:
+    """An instance "b1" with nothing open and no map yet."""
+    views = tuple(views)
+    return InstanceContext(
+        settings=Settings(**{"instance_id": "b1", **settings}),
+        views={view.name: view for view in views},
+        held=PartitionRegistry(views),
+        metadata_poller=cast(Any, FakeWatcher()),
+        ingest_loop=cast(Any, FakeIngestor()),
+        snapshot_fetcher=cast(Any, FakeCopier()),
+        member=cast(Any, FakeMember()),
+        appender=cast(Any, None),
+    )
+
+
+class Instance:
+    """Instance b1 with one view, some of whose partitions it holds."""
+
+    def __init__(self, folder: DataDirectory, of: View, **settings: Any) -> None:
+        self.folder = folder
+        self.view = of
+        self.context: InstanceContext = context([of], **settings)
+        self.reads = ViewReads(of, self.context)
+
+    def place(self, *active: int, **more: Any) -> None:
+        """The map: who is active, 0 for b1, 1 for b2."""
+        placed = PlacedView(self.view.description(), self.view.hash, active, **more)
+        self.context.held.scattered = frozenset({self.view.name} if placed.mis_partitioned else ())
+        views = {self.view.name: placed}
+        self.context.take_topology(Topology(Epoch(5, 1), (ME, OTHER), views))
+
+    def hold(
+        self,
+        number: int,
+        entries: dict[bytes, bytes] | None = None,
+        goal: int = 0,
+        answerable: bool = True,
+        made_from: StoreMetadata | None = None,
+    ) -> StorePartition:
+        """Open a partition with these records, at offsets 0, 1, 2, …"""
+        store, _ = self.folder.open(self.view.name, number)
+        made_from = made_from or identity(self.view)
+        batch = store.new_batch()
+        for offset, (key, value) in enumerate((entries or {}).items()):
+            batch.put(ENTRY + self.view.key_codec.to_store(key), entry_head(7, offset) + value)
+        store.write(batch, len(entries or {}), made_from)
+        progress = Progress(store.position or 0, goal, answerable)
+        held = StorePartition(self.view, number, store, progress, made_from, time.monotonic())
+        self.context.held.add(held)
+        return held
+
+    def read(self, key: bytes, options: ReadOptions = ReadOptions()) -> Answer:  # noqa: B008
+        return self.reads.read(key, options)
+
+    def refusal(self, key: bytes, options: ReadOptions = ReadOptions()) -> Unavailable:  # noqa: B008
+        with pytest.raises(Unavailable) as error:
+            self.read(key, options)
+        assert dict(error.value.headers())[b"retry-after"] == b"1"
+        return error.value
+
+    def close(self) -> None:
+        for held in self.context.held.all():
+            held.store.close()

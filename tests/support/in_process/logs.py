@@ -1,0 +1,95 @@
+"""Topics in memory, and what reads them in place of Kafka's clients."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence, Set
+
+from backend.ingest.batch import DeadLetter
+from backend.ingest.consumer import Fetched, Source
+from backend.ingest.dead_letters import DeadLetters
+from backend.ingest.topic_metadata import TopicMetadata
+from model.views import View
+from tests.support.in_process.fakes import Rec
+from tests.support.reference.tables import Record
+
+
+class LogFetcher:
+    """A Fetcher of the cluster's logs."""
+
+    def __init__(self, logs: list[list[Record]], view: View) -> None:
+        self._logs = logs
+        self._view = view
+        self._positions: dict[Source, int] = {}
+        self._told: dict[Source, int] = {}
+
+    def assign(self, source: Source, position: int, leader_epoch: int) -> None:
+        self._positions[source] = position
+        self._told.pop(source, None)
+
+    def unassign(self, source: Source) -> None:
+        self._positions.pop(source, None)
+
+    def fetch(self, most: int, timeout: float = 0) -> Fetched:
+        """Up to `most` records of each partition, and the ends that were reached."""
+        fetched = Fetched()
+        for source, position in self._positions.items():
+            log = self._logs[source[1]]
+            run = log[position : position + most]
+            if run:
+                fetched.records[source] = [
+                    Rec(r.offset, r.record_key(self._view), r.value, r.timestamp) for r in run
+                ]
+            end = self._positions[source] = position + len(run)
+            if end == len(log) and self._told.get(source) != end:
+                fetched.ends[source] = self._told[source] = end
+        return fetched
+
+
+class LogWatcher:
+    """A Watcher of the cluster's logs, that looks when it is told to."""
+
+    alive = True
+
+    def __init__(self, logs: list[list[Record]], view: View) -> None:
+        self._logs = logs
+        self._topic = view.topic
+        self.latest: dict[str, TopicMetadata] = {}
+        self.refresh()
+
+    def refresh(self) -> None:
+        ends = {number: len(log) for number, log in enumerate(self._logs)}
+        starts = dict.fromkeys(ends, 0)
+        facts = TopicMetadata("topic-1", len(ends), starts, ends, None, time.monotonic())
+        self.latest[self._topic] = facts
+
+    def facts(self, topic: str) -> TopicMetadata | None:
+        return self.latest.get(topic)
+
+    def fresh(self, topic: str) -> TopicMetadata | None:
+        self.refresh()
+        return self.facts(topic)
+
+    def watch(self, topics: frozenset[str]) -> None:
+        pass
+
+
+class NoCopies:
+    """In place of a Copier: everything is read from the log."""
+
+    def has_ended(self, view: View, partition: int, facts: TopicMetadata) -> bool:
+        return True
+
+    def keep(self, wanted: Set[tuple[str, int]]) -> None:
+        pass
+
+
+class Letters(DeadLetters):
+    """The dead letters of a view: partition, offset."""
+
+    def __init__(self) -> None:
+        super().__init__({}, 0)
+        self.sent: set[tuple[int, int]] = set()
+
+    def send(self, view: View, partition: int, letters: Sequence[DeadLetter]) -> None:
+        self.sent.update((partition, letter.record.offset()) for letter in letters)

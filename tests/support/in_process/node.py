@@ -1,0 +1,70 @@
+"""One whole instance of a cluster, from its start to its stop."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from backend.http.router import Router
+from backend.ingest.store_partitions import PartitionRegistry
+from backend.instance_context import InstanceContext
+from backend.settings import Settings
+from backend.storage.data_directory import DataDirectory
+from model.topology import Member
+from tests.support.in_process.fakes import FakeMember
+from tests.support.in_process.ingest import ingest_of
+from tests.support.in_process.logs import LogFetcher, LogWatcher, NoCopies
+
+if TYPE_CHECKING:
+    from tests.support.in_process.cluster import Cluster
+
+
+@cache
+def _settings(member: Member) -> Settings:
+    return Settings(instance_id=member.id, port=member.port, wait_timeout=0)
+
+
+class Node:
+    """One instance, from its start to its stop."""
+
+    def __init__(self, cluster: Cluster, member: Member, folder: Path) -> None:
+        view = cluster.view
+        self.member = member
+        self.folder = DataDirectory(folder)
+        self.held = PartitionRegistry((view,))
+        self.metadata_poller = LogWatcher(cluster.logs, view)
+        self.fetcher = LogFetcher(cluster.logs, view)
+        self.ingest = ingest_of(
+            [view],
+            self.folder,
+            self.held,
+            self.metadata_poller,
+            self.fetcher,
+            dead_letters=cluster.letters,
+            snapshots=NoCopies(),
+            acceptable_recovery_lag=5,
+            cleanup_delay=600,
+        )
+        self.context = InstanceContext(
+            settings=_settings(member),
+            views={view.name: view},
+            held=self.held,
+            metadata_poller=cast(Any, self.metadata_poller),
+            ingest_loop=self.ingest.loop,
+            snapshot_fetcher=cast(Any, NoCopies()),
+            member=cast(Any, FakeMember()),
+            appender=cast(Any, None),
+        )
+        self.shell = Router(self.context, cast(Any, None))
+        self.shell.start(cast(Any, cluster))
+
+    def turn(self, most: int) -> None:
+        """What the ingest thread does in one round, with up to `most` records a partition."""
+        self.metadata_poller.refresh()
+        self.ingest.loop.turn(lambda: self.fetcher.fetch(most))
+
+    def stop(self) -> None:
+        for held in self.held.all():
+            self.ingest.lifecycle.close(held)
+        self.folder.close()

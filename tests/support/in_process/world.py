@@ -1,0 +1,222 @@
+"""Two instances of one view that ask one another as over HTTP, with real store partitions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import orjson
+
+from backend.http.paths import Paths
+from backend.http.routes.views import ViewRoutes
+from backend.ingest.store_partitions import StorePartition
+from backend.storage.data_directory import DataDirectory
+from backend.wire.answer import Answer, Header
+from model.partitioner import partition_of
+from model.problems import Unavailable
+from model.records import deleted_entry, entry_head
+from model.topology import Member
+from model.views import ANY_PARTITION, View
+from tests.support.in_process.instance import Instance
+
+PARTITIONS = 4
+
+NDJSON = "application/x-ndjson"
+
+
+class Peers:
+    """A PeerClient without a network: `down` are ids of those that do not answer."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.asked: list[tuple[str, bytes]] = []
+        self.down: set[str] = set()
+
+    async def forward(
+        self,
+        member: Member,
+        method: str,
+        target: bytes,
+        headers: list[Header],
+        body: bytes = b"",
+        timeout: float | None = None,
+    ) -> Answer:
+        self.asked.append((member.id, target))
+        await asyncio.sleep(0)
+        if member.id in self.down:
+            raise Unavailable("owner-unreachable", "down")
+        return await self._world.request(member.id, method, target.decode(), body)
+
+
+class Said(Answer):
+    """An answer, and whether it was sent to its end."""
+
+    complete = True
+
+    @property
+    def json(self) -> Any:
+        return orjson.loads(self.body)
+
+    @property
+    def named(self) -> dict[bytes, bytes]:
+        return dict(self.headers)
+
+
+class World:
+    """Instances b1 and b2; partitions 0 and 2 are b1's, 1 and 3 b2's, until `place` says else."""
+
+    def __init__(self, folder: Path, view: View, **settings: Any) -> None:
+        self.view = view
+        self.peers = Peers(self)
+        self.offset = 0
+        self.instances: dict[str, Instance] = {}
+        self._queries: dict[str, ViewRoutes] = {}
+        for id_, port in (("b1", 8081), ("b2", 8082)):
+            of = {"instance_id": id_, "port": port, "wait_timeout": 0, **settings}
+            instance = Instance(DataDirectory(folder / id_), view, **of)
+            queries = ViewRoutes(instance.context, Paths([view]), {view.name: instance.reads})
+            queries.start(cast(Any, self.peers))
+            self.instances[id_], self._queries[id_] = instance, queries
+        self.place(0, 1, 0, 1)
+        self.held: dict[int, StorePartition] = {}
+        for partition in range(PARTITIONS):
+            self.held[partition] = self.owner(partition).hold(partition)
+        anywhere = view.partitioner == ANY_PARTITION
+        self._partition_of = partition_of("murmur2" if anywhere else view.partitioner)
+
+    def place(self, *active: int, **more: Any) -> None:
+        for instance in self.instances.values():
+            instance.place(*active, **more)
+
+    def owner(self, partition: int) -> Instance:
+        return self.instances["b2" if partition % 2 else "b1"]
+
+    def partition(self, key: bytes) -> int:
+        return self._partition_of(key, PARTITIONS)
+
+    def put(
+        self,
+        record_key: bytes,
+        value: bytes | None,
+        timestamp: int = 7,
+        partition: int | None = None,
+    ) -> None:
+        """As ingest does; `partition` overrules the partitioner."""
+        self.put_all({record_key: value}, timestamp, partition)
+
+    def put_all(
+        self,
+        records: Mapping[bytes, bytes | None],
+        timestamp: int = 7,
+        partition: int | None = None,
+    ) -> None:
+        by_partition: dict[int, list[tuple[bytes, bytes | None]]] = {}
+        layout = self.view.layout
+        for key, value in records.items():
+            home = self.partition(layout.bare_key(key)) if partition is None else partition
+            by_partition.setdefault(home, []).append((key, value))
+        for home, of_home in by_partition.items():
+            store = self.held[home].store
+            batch = store.new_batch()
+            for key, value in of_home:
+                self.offset += 1
+                stored_key = layout.stored_key(key, timestamp)
+                if value is not None:
+                    batch.put(stored_key, entry_head(timestamp, self.offset) + value)
+                elif self.view.store == "versioned":
+                    batch.put(stored_key, deleted_entry(timestamp, self.offset))
+                else:
+                    batch.delete(stored_key)
+            store.write(batch, self.offset)
+
+    def clear(self) -> None:
+        for held in self.held.values():
+            batch = held.store.new_batch()
+            for key, _ in held.store.scan(b"\x01", b"\x03"):
+                batch.delete(key)
+            held.store.write(batch, self.offset)
+
+    async def request(
+        self,
+        instance: str,
+        method: str,
+        target: str,
+        body: bytes = b"",
+        accept: str = "*/*",
+        on_chunk: Any = None,
+    ) -> Said:
+        path, _, query = target.partition("?")
+        scope = {
+            "raw_path": path.encode(),
+            "query_string": query.encode(),
+            "method": method,
+            "headers": [(b"accept", accept.encode())],
+        }
+        said = Said(0, [], b"")
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def send(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                said.status, said.headers = message["status"], message["headers"]
+                said.complete = False
+                return
+            said.body += message["body"]
+            said.complete = not message["more_body"]
+            if on_chunk is not None:
+                on_chunk()
+
+        async def respond(answer: Answer, method: str, send: Any) -> None:
+            said.status, said.headers, said.body = answer.status, answer.headers, answer.body
+
+        assert await self._queries[instance](scope, receive, send, respond)
+        return said
+
+    def ask(self, target: str, instance: str = "b1", **more: Any) -> Said:
+        return asyncio.run(
+            self.request(instance, more.pop("method", "GET"), f"/views/orders/{target}", **more)
+        )
+
+    def code(self, target: str, status: int, **more: Any) -> str:
+        said = self.ask(target, **more)
+        assert said.status == status, said
+        return str(said.json["code"])
+
+    def batch(self, keys: Any, instance: str = "b1", query: str = "") -> Said:
+        body = keys if isinstance(keys, bytes) else json.dumps({"keys": keys}).encode()
+        return self.ask(f"batch{query}", instance, method="POST", body=body)
+
+    def pages(self, target: str, instance: str = "b1") -> Iterator[list[Any]]:
+        """The items of each page to the end."""
+        cursor = ""
+        for _ in range(500):
+            said = self.ask(target + (f"&cursor={cursor}" if cursor else ""), instance)
+            assert said.status == 200, said
+            yield said.json["items"]
+            cursor = said.json["next"]
+            if cursor is None:
+                return
+        raise AssertionError("pages without end")
+
+    def close(self) -> None:
+        for instance in self.instances.values():
+            instance.close()
+            instance.folder.close()
+
+
+@contextmanager
+def world(folder: Path, view: View, **settings: Any) -> Iterator[World]:
+    made = World(folder, view, **settings)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def numbered(count: int) -> dict[bytes, bytes]:
+    return {b"key-%05d" % n: b'{"n":%d}' % n for n in range(count)}

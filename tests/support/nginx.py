@@ -1,0 +1,130 @@
+"""A real nginx: the repository's nginx.conf and Lua modules in a folder of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from local.nginx import lay_out as nginx_in
+from local.ports import free_ports
+from local.processes import end, spawn
+from local.waiting import wait_until
+from tests.support.client import Client
+
+
+def lay_out(
+    prefix: Path, port: int, workers: int | None = None, changes: Mapping[str, str] | None = None
+) -> list[str]:
+    """`local.nginx.lay_out` with `changes` of text in nginx.conf; the command to start it."""
+    command = nginx_in(prefix, port)
+    changes = dict(changes or {})
+    if workers is not None:
+        changes["worker_processes auto;"] = f"worker_processes {workers};"
+    if changes:
+        path = prefix / "nginx.conf"
+        text = path.read_text()
+        for old, new in changes.items():
+            assert old in text, old
+            text = text.replace(old, new)
+        path.unlink()  # a link to the repository's
+        path.write_text(text)
+    return command
+
+
+class Nginx:
+    """It starts on construction, and ends with `stop` or as the block is left."""
+
+    def __init__(
+        self,
+        prefix: Path,
+        backends: str,
+        environment: Mapping[str, str] | None = None,
+        workers: int | None = None,
+        changes: Mapping[str, str] | None = None,
+    ) -> None:
+        """`backends`: addresses, with commas. `workers`: how many, in place of one a core;
+        `changes` of text in nginx.conf."""
+        (self.port,) = free_ports(1)
+        self.prefix = prefix
+        self._command = lay_out(prefix, self.port, workers, changes)
+        self._environment = {**os.environ, "QUERYABLE_BACKENDS": backends, **(environment or {})}
+        self._log = prefix / "logs" / "output.log"
+        self.start()
+
+    def start(self) -> None:
+        """Also after `stop`: the port stays the same."""
+        self.process = spawn(self._command, self._log, env=self._environment)
+        wait_until(self._listens, 10, "nginx to listen")
+
+    def __enter__(self) -> Nginx:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _listens(self) -> bool:
+        assert self.process.poll() is None, self._log.read_text()
+        try:
+            with self.client() as client:
+                client.get("/proxy/health")
+        except ConnectionRefusedError:
+            return False
+        return True
+
+    def client(self) -> Client:
+        return Client(self.port)
+
+    def health(self) -> dict[str, Any]:
+        """The report of the worker that accepts the connection."""
+        with self.client() as client:
+            return json.loads(client.get("/proxy/health").body)
+
+    def wait_for_map(self, epoch: str) -> None:
+        """Wait until twenty connections in a row find the epoch: by then all workers have it."""
+
+        def all_know() -> bool:
+            return all(self.health()["epoch"] == epoch for _ in range(20))
+
+        wait_until(all_know, 10, f"the map {epoch}")
+
+    def workers(self) -> set[int]:
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        return set(map(int, children.read_text().split()))
+
+    def reload(self) -> None:
+        """Reload the configuration; return when only new workers are left."""
+        old = self.workers()
+        done = subprocess.run(
+            [*self._command[:-2], "-s", "reload"],
+            env=self._environment,
+            capture_output=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        wait_until(lambda: self.workers() and not old & self.workers(), 20, "new workers")
+
+    def access_log(self, count: int, path: str = "") -> list[dict[str, Any]]:
+        """The entries whose URI contains `path`, once there are `count`; without those of `health`.
+
+        Each worker writes its entries some time later: they are in no order.
+        """
+
+        def entries() -> list[dict[str, Any]]:
+            lines = (self.prefix / "logs" / "access.log").read_text(errors="replace").splitlines()
+            found = [json.loads(line) for line in lines]
+            return [e for e in found if path in e["uri"] and e["uri"] != "/proxy/health"]
+
+        wait_until(lambda: len(entries()) >= count, 10, f"{count} lines in the access log")
+        return entries()
+
+    def error_log(self) -> str:
+        return (self.prefix / "logs" / "error.log").read_text()
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        end(self.process, 10)

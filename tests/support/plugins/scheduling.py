@@ -1,0 +1,103 @@
+"""A pytest plugin: in which order test files run, and which xdist worker runs them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+# Files that take longest, by hand: they begin first, and the unit tests last, so that no worker is
+# left alone with a long one at the end.
+FIRST = (
+    "tests/spark/test_supervise.py",
+    "tests/e2e/test_demo.py",
+    "tests/system/test_queries.py",
+    "tests/system/test_membership.py",
+    "tests/system/test_broker_outage.py",
+    "tests/spark/test_run.py",
+    "tests/system/test_crash.py",
+    "tests/streams/test_streams.py",
+    "tests/local/test_broker.py",
+    "tests/system/test_standbys.py",
+    "tests/system/test_openapi.py",
+    "tests/system/test_topic_changes.py",
+    "tests/spark/test_freshness.py",
+    "tests/backend/http/admin/test_lost_instances.py",
+    "tests/streams/test_odd_stores.py",
+    "tests/faults/test_scenarios.py",
+)
+# They share a Spark session, which warms up for half a minute of CPU time: one worker runs them.
+ONE_SESSION = (
+    "tests/spark/test_supervise.py",
+    "tests/spark/test_logs.py",
+    "tests/spark/test_streams.py",
+    "tests/spark/test_no_record_ends_a_query.py",
+    "tests/spark/test_cluster.py",
+    "tests/spark/test_dead_letter_topic.py",
+    "tests/spark/test_views.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Sorts the files; the order of the tests in a file stays."""
+    rank = {name: number for number, name in enumerate(FIRST)}
+
+    def place(item: pytest.Item) -> tuple[int, bool]:
+        is_unit_test = not any(map(item.get_closest_marker, ("broker", "spark", "system")))
+        return rank.get(_work_unit(item.nodeid), len(FIRST)), is_unit_test
+
+    items.sort(key=place)
+
+
+def _work_unit(nodeid: str) -> str:
+    """What one worker runs from begin to end: a file, or the files of the Spark session."""
+    file = nodeid.partition("::")[0]
+    return ONE_SESSION[0] if file in ONE_SESSION else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """`--dist loadfile` in the order above: xdist's own order is by the number of tests."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class InOrder(LoadFileScheduling):
+        """Also corrects what xdist 3.8 does after a worker has died (its issues 1323, 1327, 1378):
+        it runs the test that killed the worker again, for ever, and it gives finished or single
+        units to the replacement, which then waits for ever."""
+
+        def _split_scope(self, nodeid: str) -> str:
+            return _work_unit(nodeid)
+
+        def remove_node(self, node: Any) -> str | None:
+            units = self.assigned_work.pop(node)
+            crashed = next(
+                (nodeid for unit in units.values() for nodeid, done in unit.items() if not done),
+                None,
+            )
+            for name, unit in units.items():
+                if crashed in unit:
+                    unit[crashed] = True  # it counts as failed, and does not run again
+                if not all(unit.values()):
+                    self.workqueue[name] = unit
+            self._fill()
+            return crashed
+
+        def schedule(self) -> None:
+            super().schedule()
+            self._fill()
+
+        def _fill(self) -> None:
+            """Gives each worker so much that it never waits for a second test to begin the first;
+            an empty queue ends the workers when they have run what they have."""
+            for node in self.nodes:
+                if node not in self.registered_collections:
+                    continue  # it is still collecting
+                before = -1
+                while not node.shutting_down and before != (left := len(self.workqueue)):
+                    before = left
+                    self._reschedule(node)
+
+    config.option.loadscopereorder = False
+    return InOrder(config, log)

@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+import pytest
+
+from local.settings import REPOSITORY
+from tests.support.plugins import scheduling
+
+
+def test_files_that_begin_first_are_there() -> None:
+    named = {*scheduling.FIRST, *scheduling.ONE_SESSION}
+    assert [name for name in named if not (REPOSITORY / name).exists()] == []
+
+
+def test_whoever_needs_the_spark_session_shares_it(request: pytest.FixtureRequest) -> None:
+    """Of the files that were collected for this run."""
+    needing = {
+        item.nodeid.partition("::")[0]
+        for item in request.session.items
+        if "session" in getattr(item, "fixturenames", ())
+    }
+    assert needing <= {*scheduling.ONE_SESSION}

@@ -1,0 +1,96 @@
+"""Reading keys all the time, from several threads, and judging every answer."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from local.waiting import wait_until
+from tests.support.background import Background
+from tests.support.client import Client, Response
+
+# what is wrong with an answer to this path; "" if nothing is
+Judge = Callable[[str, Response], str]
+
+_ENOUGH = 20  # wrong answers to keep
+
+
+class ReadLoop(Background):
+    """GETs every path from every port, again and again, in `threads` threads, during the block.
+
+    `outcomes` counts the answers by status and code. A connection that fails is not judged.
+    """
+
+    def __init__(
+        self, ports: Sequence[int], paths: Sequence[str], judge: Judge, threads: int = 3
+    ) -> None:
+        super().__init__("read-loop", threads)
+        self._ports = list(ports)
+        self._paths = list(paths)
+        self._judge = judge
+        self._lock = threading.Lock()
+        self.outcomes: Counter[str] = Counter()
+        self.wrong: list[str] = []
+        self._rounds = [0] * threads  # of each thread: passes over all its paths, all answered 200
+
+    def seen(self, outcome: str) -> int:
+        with self._lock:
+            return self.outcomes[outcome]
+
+    def rounds(self) -> int:
+        """How often every thread has read all paths without a 503."""
+        return min(self._rounds)
+
+    def all_again(self, timeout: float = 20.0) -> None:
+        """Wait until every thread has read all paths once more from now on."""
+        begun = self.rounds()
+        wait_until(
+            lambda: self.failures or self.wrong or self.rounds() > begun + 1,
+            timeout, "every path to be answered again", 0.02,
+        )  # fmt: skip
+        self.check()
+
+    def check(self) -> None:
+        super().check()
+        assert not self.wrong, self.wrong[:5]
+
+    def _work(self, number: int) -> None:
+        clients = [Client(port) for port in self._ports]
+        try:
+            # every thread reads all paths, each beginning at another one
+            start = number * len(self._paths) // len(self._rounds)
+            paths = self._paths[start:] + self._paths[:start]
+            while not self._stop.is_set():
+                complete = True
+                for at, path in enumerate(paths):
+                    if self._stop.is_set():
+                        return
+                    client = clients[(at + number) % len(clients)]
+                    complete = self._ask(client, path) and complete
+                if complete:
+                    self._rounds[number] += 1
+        finally:
+            for client in clients:
+                client.close()
+
+    def _ask(self, client: Client, path: str) -> bool:
+        try:
+            answer = client.get(path)
+        except OSError:
+            with self._lock:
+                self.outcomes["unreachable"] += 1
+            self._stop.wait(0.02)
+            return False
+        wrong = self._judge(path, answer)
+        outcome = str(answer.status)
+        if answer.status == 503:
+            outcome = f"503 {answer.code}"
+            if answer.headers["Retry-After"] is None:
+                wrong = wrong or "503 without Retry-After"
+        with self._lock:
+            self.outcomes[outcome] += 1
+            if wrong and len(self.wrong) < _ENOUGH:
+                self.wrong.append(f"{time.strftime('%X')} GET {path}: {wrong}: {answer}")
+        return answer.status != 503

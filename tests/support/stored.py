@@ -1,0 +1,43 @@
+"""What a stopped backend has on disk, read without the product's own code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rocksdict import AccessType, Options, Rdict
+
+from model.records import ENTRY, IDENTITY_KEY, POSITION_KEY, StoreMetadata, decode_number
+from tests.support.topics import Entries
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The content of a closed store partition."""
+
+    entries: Entries
+    position: int
+    identity: StoreMetadata
+
+
+def stored(data_dir: Path, view: str, partition: int) -> Stored:
+    """Read a store partition; for formats whose stored keys are the record keys."""
+    path = str(data_dir / view / str(partition))
+    db = Rdict(path, Options(raw_mode=True), access_type=AccessType.read_only())
+    try:
+        entries: Entries = {}
+        position, identity = None, None
+        for key, value in db.items():
+            if key[:1] == ENTRY:
+                stamp = int.from_bytes(value[:8], "big", signed=True)
+                offset = int.from_bytes(value[8:16], "big", signed=True)
+                entries[key[1:]] = (stamp, offset, value[16:])
+            elif key == POSITION_KEY:
+                position = decode_number(value)
+            elif key == IDENTITY_KEY:
+                identity = StoreMetadata.decode(value)
+        assert position is not None
+        assert identity is not None
+        return Stored(entries, position, identity)
+    finally:
+        db.close()

@@ -1,0 +1,69 @@
+"""What the repository promises of its own modules."""
+
+import ast
+import tomllib
+from fnmatch import fnmatch
+from pathlib import Path
+
+from model.kinds.registry import KINDS
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("model", "backend", "queryable", "spark", "local", "bench")
+MODULES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+MOST_LINES = 400
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def test_the_packages_are_found() -> None:
+    assert {"backend/app.py", "spark/run.py", "local/broker.py"} <= set(map(name, MODULES))
+
+
+def test_modules_are_short() -> None:
+    lengths = {name(path): len(path.read_text().splitlines()) for path in MODULES}
+    long = {module: lines for module, lines in lengths.items() if lines > MOST_LINES}
+    assert long == {}, "each of these is two modules"
+
+
+def test_a_package_says_what_it_is_for() -> None:
+    for folder in sorted({path.parent for path in MODULES}):
+        init = folder / "__init__.py"
+        assert init.exists(), f"{name(folder)} is no package"
+        assert ast.get_docstring(ast.parse(init.read_text())), f"{name(init)} has no docstring"
+
+
+def test_only_the_kinds_of_store_know_their_names() -> None:
+    """All other code asks `view.kind`: a new kind of store is a module and a line in a registry."""
+    default = {"model/views.py", "model/views_file.py"}  # "key-value", where views.toml names none
+    named = {
+        f"{name(path)}:{node.lineno}"
+        for path in MODULES
+        if name(path).startswith(("backend/", "model/"))
+        if not name(path).startswith(("model/kinds/",))
+        if name(path) not in default
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and node.value in KINDS
+    }
+    assert named == set()
+
+
+def test_the_wheel_has_every_package_of_the_backend_and_its_data() -> None:
+    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    patterns = setuptools["packages"]["find"]["include"]
+    packages = {name(path.parent) for path in MODULES if path.is_relative_to(ROOT / "backend")}
+    assert [p for p in packages if not any(fnmatch(p.replace("/", "."), i) for i in patterns)] == []
+    data = {
+        path
+        for package, patterns in setuptools["package-data"].items()
+        for pattern in patterns
+        for path in (ROOT / package.replace(".", "/")).glob(pattern)
+    }
+    others = {
+        path
+        for path in (ROOT / "backend").rglob("*")
+        if path.is_file() and path.suffix not in (".py", ".pyc")
+    }
+    assert others
+    assert others <= data
