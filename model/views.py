@@ -27,6 +27,9 @@ its value; or each partition has a result of its own, and none of them is the wh
 CHANGELOG = "-changelog"
 """How Kafka Streams ends the names of the topics behind its stores."""
 
+_ROUTED_AVRO = ("boolean", "int", "long", "float", "double", "string")
+"""The Avro types whose keys the proxy encodes: as proxy/key_codec.lua."""
+
 _SCHEMAS = ("key_schema", "value_schema")
 _LEFT_OUT = (*_SCHEMAS, "same_key")
 _ALWAYS_SHOWN = ("name", "topic", "path", "key", "value", "partitioner", "store")
@@ -76,6 +79,16 @@ class View:
         """Whether its store is a class of the user's."""
         return self.kind.is_custom
 
+    @property
+    def routed_encodings(self) -> tuple[str, ...]:
+        """The encodings of keys in URLs from which the proxy computes the partition. A request
+        with another key goes to any instance, which forwards it."""
+        if self.partitioner == ANY_PARTITION:
+            return ()
+        if self.key_schema is not None and not _is_routed_avro(self.key_schema):
+            return ("base64url",)
+        return ("text", "base64url")
+
     @cached_property
     def is_partial(self) -> bool:
         """Whether a key in several partitions has a partial result in each.
@@ -116,6 +129,19 @@ class View:
             for name, value in self._definition().items()
             if name in _ALWAYS_SHOWN or value != usual[name]
         }
+
+
+def _is_routed_avro(schema: str) -> bool:
+    codec = avro_codec(schema, None)
+    if not isinstance(codec, AvroCodec):
+        return False
+    definition: Any = codec.schema.definition
+    if isinstance(definition, dict):
+        # the text of other logical types is not that of their base type
+        if "logicalType" in definition and definition["type"] != "string":
+            return False
+        definition = definition["type"]
+    return definition in _ROUTED_AVRO
 
 
 def fingerprint(schema: str) -> str:

@@ -1,6 +1,6 @@
---- Keeps the map: each worker's timer reads /processors, and keeps the last good one.
--- Two verbs: `init_worker()`, and `note()` for every epoch that a response carries. The map lies in
--- a shared dict too, which outlives the workers: after a reload, the new ones know it at once.
+--- Keeps the topology: a timer of each worker reads /processors, and the last good one is kept.
+-- Two verbs: `init_worker()`, and `observe_epoch()` for the epoch of each response. The topology is
+-- also in a shared dict, which outlives the workers: after a reload the new ones have it at once.
 
 local cjson = require "cjson.safe"
 local http_client = require "proxy.http_client"
@@ -13,34 +13,36 @@ local _M = {}
 local shared = ngx.shared.queryable_topics
 
 local PATH = "/processors"
-local NO_MAP_YET_S = 0.2
-local FOLLOW_AT_MOST_EVERY_S = 0.1
-local ASKED_AT_ONCE = 4
-local ADDRESSES_ASKED = 4
--- how often a worker looks whether it is time to read the map
+local RETRY_INTERVAL_S = 0.2
+local MIN_FOLLOW_INTERVAL_S = 0.1
+local MAX_SOURCES = 4
+local MAX_ADDRESSES = 4
+-- how often a worker checks whether a refresh is due
 local TICK_S = 0.1
+local MAX_LOGGED_BYTES = 64
 
---- Timers of this module that may run at a time in a worker: the refresh under way, a tick that
--- finds it so, and one that follows an epoch. See nginx.conf, lua_max_running_timers.
-_M.MOST_TIMERS = 3
+--- Timers of this module that may run at the same time in a worker: a refresh, a tick that finds it
+-- running, and one that follows an epoch. See lua_max_running_timers in nginx.conf.
+_M.MAX_TIMERS = 3
 
--- the worker's own: the map in force, the table it was built from, and where the next one is read
+-- this worker's topology, and the document and addresses from which it was built
 local current, source
 local confirmed_at
+-- what failed, by the name of the backend
 local failures = {}
--- when the map is to be read again, and whether that, or the following of an epoch, is under way
-local due, is_refreshing, is_following = 0, false, false
--- who gave the last map: asked first next time, as instances differ in what they say of states
+local next_refresh, is_refreshing, is_following = 0, false, false
+-- the backend that gave the last topology: asked first, because instances differ in the states that
+-- they report
 local last_source
--- its ETag, and the address that gave it: revisions are an instance's own
-local etag, etag_of
+-- the document's ETag, and the address that sent it: revisions are per instance
+local etag, etag_sender
 
 local function name_of(backend)
     return backend.host .. ":" .. backend.port
 end
 
---- IP addresses by host name, for all processors of a table.
-local function addresses_of(processors)
+--- IP addresses by host name, for all processors of a document.
+local function resolve_all(processors)
     local addresses, now = {}, ngx.now()
     for _, processor in ipairs(processors.processors) do
         if type(processor.host) == "string" then
@@ -51,48 +53,48 @@ local function addresses_of(processors)
 end
 
 local function use(processors, addresses)
-    local map, err = topology.build(processors, addresses)
-    if not map then
+    local built, err = topology.build(processors, addresses)
+    if not built then
         return nil, err
     end
-    if not current or current.epoch ~= map.epoch then
-        ngx.log(ngx.NOTICE, "topology ", map.epoch, ": ", #map.backends, " backends")
+    if not current or current.epoch ~= built.epoch then
+        ngx.log(ngx.NOTICE, "topology ", built.epoch, ": ", #built.backends, " backends")
     end
-    current = map
+    current = built
     source = { processors = processors, addresses = addresses }
     return true
 end
 
---- Takes the map that another worker, or the one before a reload, has found, if it is newer.
-local function adopt_shared()
+--- Uses the topology of another worker, or of the workers before a reload, if it is newer.
+local function load_shared()
     local epoch = shared:get("epoch")
     if not topology.is_newer(epoch, current and current.epoch) then
         return false
     end
-    local kept = cjson.decode(shared:get("map") or "")
-    if not kept or not use(kept.processors, kept.addresses) then
+    local stored = cjson.decode(shared:get("map") or "")
+    if not stored or not use(stored.processors, stored.addresses) then
         return false
     end
     etag = nil
     return true
 end
 
-local function share()
-    -- the map first: whoever sees the epoch shall find its map, or a newer one
+local function store_shared()
+    -- the epoch last: a worker that sees it must find its topology, or a newer one
     local ok, err = shared:set("map", cjson.encode(source))
     if ok then
         ok, err = shared:set("epoch", current.epoch)
     end
     if not ok then
-        ngx.log(ngx.ERR, "topology not shared with other workers: ", err)
+        ngx.log(ngx.ERR, "cannot share the topology with other workers: ", err)
     end
 end
 
---- Reads the map of the backend at one address; gives whether it answered, and what failed.
+--- Reads the topology from the backend at one address. Returns whether it answered; if not, why.
 local function read_from(backend, address)
     local headers = { Accept = "application/json" }
-    local asked = address .. ":" .. backend.port
-    if etag and etag_of == asked then
+    local server = address .. ":" .. backend.port
+    if etag and etag_sender == server then
         headers["If-None-Match"] = etag
     end
     local response, err = http_client.get(address, backend.port, PATH, headers)
@@ -108,33 +110,33 @@ local function read_from(backend, address)
     end
     local processors = cjson.decode(response.body)
     if type(processors) ~= "table" or type(processors.processors) ~= "table" then
-        return false, "not the JSON of " .. PATH
+        return false, "invalid response to GET " .. PATH
     end
-    -- another worker may have a newer one, if this one has been starting or waiting for the answer
-    adopt_shared()
+    -- another worker may have stored a newer one while this worker waited for the answer
+    load_shared()
     if current and topology.is_newer(current.epoch, processors.epoch) then
-        return false, "lesser epoch " .. tostring(processors.epoch):sub(1, 64)
+        return false, "older epoch " .. tostring(processors.epoch):sub(1, MAX_LOGGED_BYTES)
     end
     local used
-    used, err = use(processors, addresses_of(processors))
+    used, err = use(processors, resolve_all(processors))
     if not used then
-        return false, err
+        return false, "invalid response to GET " .. PATH .. ": " .. err
     end
-    etag, etag_of = response.headers.etag, asked
+    etag, etag_sender = response.headers.etag, server
     last_source = name_of(backend)
     confirmed_at = ngx.now()
-    share()
+    store_shared()
     return true
 end
 
---- Reads the map of a backend, at the first of its host's addresses that gives one.
+--- Reads the topology from a backend, at the first of its addresses that answers.
 local function read(backend)
     local answered, err = false, "no address for " .. backend.host
     for i, address in ipairs(resolver.addresses(backend.host, ngx.now())) do
-        if i > ADDRESSES_ASKED then
+        if i > MAX_ADDRESSES then
             break
         end
-        -- one that says what nobody has thought of shall not keep the others from being asked
+        -- whatever one backend sends, the others must still be asked
         local ok
         ok, answered, err = pcall(read_from, backend, address)
         if not ok then
@@ -147,41 +149,41 @@ local function read(backend)
     local name = name_of(backend)
     if err ~= failures[name] then
         if err then
-            ngx.log(ngx.WARN, "topology not read from ", name, ": ", err)
+            ngx.log(ngx.WARN, "cannot read the topology from ", name, ": ", err)
         end
         failures[name] = err
     end
     return answered
 end
 
---- Whom to ask for a map, a few at a time: who gave the last, then the configured ones and those
--- of the map, from anywhere on.
-local function sources()
-    local list, seen = {}, {}
-    local function add_all(backends, only)
+--- The backends to read from: the last source, then the configured ones and those of the topology,
+-- each list from a random index on and around.
+local function choose_sources()
+    local sources, seen = {}, {}
+    local function add(backends, only)
         local start = #backends > 0 and math.random(#backends) or 0
         for i = 1, #backends do
             local backend = backends[(start + i) % #backends + 1]
             local name = name_of(backend)
-            if not seen[name] and #list < ASKED_AT_ONCE and (not only or only == name) then
+            if not seen[name] and #sources < MAX_SOURCES and (not only or only == name) then
                 seen[name] = true
-                list[#list + 1] = backend
+                sources[#sources + 1] = backend
             end
         end
     end
     local known = current and current.backends or {}
     if last_source then
-        add_all(settings.seeds, last_source)
-        add_all(known, last_source)
+        add(settings.seeds, last_source)
+        add(known, last_source)
     end
-    add_all(settings.seeds)
-    add_all(known)
-    return list
+    add(settings.seeds)
+    add(known)
+    return sources
 end
 
---- A host whose address has changed moves without a new epoch.
-local function follow_addresses()
-    local addresses = addresses_of(source.processors)
+--- Rebuilds the topology if the address of a host has changed, which changes no epoch.
+local function update_addresses()
+    local addresses = resolve_all(source.processors)
     for host, address in pairs(addresses) do
         if source.addresses[host] ~= address then
             use(source.processors, addresses)
@@ -190,8 +192,8 @@ local function follow_addresses()
     end
 end
 
---- Backends come and go: what failed is kept of those alone that may be asked again.
-local function forget_failures()
+--- Forgets the failures of backends that will not be asked again.
+local function prune_failures()
     local known = {}
     for _, backends in ipairs { settings.seeds, current and current.backends or {} } do
         for _, backend in ipairs(backends) do
@@ -206,43 +208,44 @@ local function forget_failures()
 end
 
 local function refresh()
-    for _, backend in ipairs(sources()) do
+    for _, backend in ipairs(choose_sources()) do
         if read(backend) then
             break
         end
     end
     if current then
-        follow_addresses()
+        update_addresses()
     end
-    forget_failures()
-    resolver.forget(ngx.now())
+    prune_failures()
+    resolver.evict(ngx.now())
 end
 
---- Refreshes the map if it is time to. nginx repeats this timer by itself: one that could not run,
--- for whatever reason, does not keep the next ones from running.
+--- Refreshes the topology if that is due. nginx repeats this timer itself, so a tick that could not
+-- run does not prevent later ones.
 local function tick(premature)
-    if premature or is_refreshing or ngx.now() < due then
+    if premature or is_refreshing or ngx.now() < next_refresh then
         return
     end
     is_refreshing = true
     local ok, err = pcall(refresh)
     is_refreshing = false
     if not ok then
-        ngx.log(ngx.ERR, "topology not refreshed: ", err)
+        ngx.log(ngx.ERR, "cannot refresh the topology: ", err)
     end
-    -- jitter: workers that started together shall not ask together for ever
-    due = ngx.now() + (current and settings.refresh or NO_MAP_YET_S) * (0.8 + 0.4 * math.random())
+    -- jitter: workers that started together must not stay in step
+    local interval = current and settings.refresh or RETRY_INTERVAL_S
+    next_refresh = ngx.now() + interval * (0.8 + 0.4 * math.random())
 end
 
---- To be called as each worker starts.
+--- Call when a worker starts.
 function _M.init_worker()
     math.randomseed(ngx.now() * 1000 + ngx.worker.pid())
-    adopt_shared()
+    load_shared()
     local ok, err = ngx.timer.every(math.min(TICK_S, settings.refresh / 2), tick)
     if not ok then
-        ngx.log(ngx.ERR, "topology will not be read: ", err)
+        ngx.log(ngx.ERR, "cannot start the timer that reads the topology: ", err)
     end
-    -- at once; if that fails, the timer above does it
+    -- at once; the timer above does it if this one cannot run
     ngx.timer.at(0, tick)
 end
 
@@ -254,40 +257,41 @@ local function follow(premature, backend)
     local ok, err = pcall(read, backend)
     is_following = false
     if not ok then
-        ngx.log(ngx.ERR, "epoch of ", backend.name, " not followed: ", err)
+        ngx.log(ngx.ERR, "cannot read the topology from ", backend.name, ": ", err)
     end
 end
 
---- Takes notice of the epoch in a response. A greater one than ours is followed to the backend it
--- came from: at most ten times a second, counted over all workers.
--- Hot path: one comparison of interned strings when there is nothing new.
-function _M.note(epoch, backend)
+--- Handles the epoch of a response. If it is newer than ours, the topology is read from the backend
+-- that sent it: at most ten times a second, counted over all workers.
+-- Hot path: one comparison of interned strings if the epoch has not changed.
+function _M.observe_epoch(epoch, backend)
     if not current or epoch == current.epoch or not topology.is_newer(epoch, current.epoch) then
         return
     end
-    adopt_shared()
+    load_shared()
     if topology.is_newer(epoch, current.epoch)
         and not is_following
-        and shared:add("followed", true, FOLLOW_AT_MOST_EVERY_S)
+        and shared:add("followed", true, MIN_FOLLOW_INTERVAL_S)
     then
         local ok, err = ngx.timer.at(0, follow, backend)
         if not ok then
-            ngx.log(ngx.WARN, "epoch ", epoch, " not followed: ", err)
+            ngx.log(ngx.WARN, "cannot follow epoch ", epoch, ": ", err)
         end
     end
 end
 
---- The map in force; nil while there has been none.
-function _M.map()
+--- The current topology; nil if there has not been one yet.
+function _M.topology()
     if not current then
         -- another worker may have been quicker
-        adopt_shared()
+        load_shared()
     end
     return current
 end
 
---- For /proxy/health: seconds since a backend last confirmed the map (nil: never), and what failed.
-function _M.report()
+--- For the health page: seconds since a backend last confirmed the topology (nil: never), and what
+-- failed by backend.
+function _M.status()
     return confirmed_at and ngx.now() - confirmed_at, failures
 end
 

@@ -1,57 +1,57 @@
---- One GET over a cosocket: what discovery needs of HTTP/1.1, no more.
--- Whatever the other side sends, an answer has a bound in bytes and in time.
+--- One GET over a cosocket: the part of HTTP/1.1 that discovery needs.
+-- Responses are limited in bytes and in time, whatever the server sends.
 
 local _M = {}
 
 local CONNECT_MS, SEND_MS, READ_MS = 500, 500, 1000
--- for the whole answer, s: a server that sends a byte now and then is given up, too
-local LONGEST_S = 5
-local LONGEST_LINE, MOST_HEADERS = 8192, 100
-local LONGEST_BODY = 16 * 1024 * 1024
-local PIECE = 65536
+-- for the whole response: also ends one that arrives a byte at a time
+local MAX_RESPONSE_S = 5
+local MAX_LINE_BYTES, MAX_HEADERS = 8192, 100
+local MAX_BODY_BYTES = 16 * 1024 * 1024
+local RECEIVE_BYTES = 65536
 
---- What reads from a socket: `held` is what has been received and not been taken, from `at` on.
+--- A buffered reader of a socket; `buffer` from `at` on has been received but not consumed.
 local function new_reader(socket)
-    return { socket = socket, held = "", at = 1, till = ngx.now() + LONGEST_S }
+    return { socket = socket, buffer = "", at = 1, deadline = ngx.now() + MAX_RESPONSE_S }
 end
 
---- Receives more; nil and why there is none.
+--- Receives more bytes; nil and the error.
 local function receive(reader)
-    local piece, err = reader.socket:receiveany(PIECE)
+    local piece, err = reader.socket:receiveany(RECEIVE_BYTES)
     if not piece then
         return nil, err
     end
-    if ngx.now() > reader.till then
+    if ngx.now() > reader.deadline then
         return nil, "timeout"
     end
     return piece
 end
 
---- The next line, without its end.
+--- The next line, without its line ending.
 local function read_line(reader)
     while true do
-        local feed = reader.held:find("\n", reader.at, true)
-        if feed and feed - reader.at <= LONGEST_LINE then
-            local line = reader.held:sub(reader.at, feed - 1)
+        local feed = reader.buffer:find("\n", reader.at, true)
+        if feed and feed - reader.at <= MAX_LINE_BYTES then
+            local line = reader.buffer:sub(reader.at, feed - 1)
             reader.at = feed + 1
             return line:byte(-1) == 13 and line:sub(1, -2) or line
         end
-        if feed or #reader.held - reader.at >= LONGEST_LINE then
-            return nil, "a line that is too long"
+        if feed or #reader.buffer - reader.at >= MAX_LINE_BYTES then
+            return nil, "line too long"
         end
         local piece, err = receive(reader)
         if not piece then
             return nil, err
         end
-        reader.held = reader.held:sub(reader.at) .. piece
+        reader.buffer = reader.buffer:sub(reader.at) .. piece
         reader.at = 1
     end
 end
 
---- The next `size` bytes, put behind those in `pieces`.
+--- Appends the next `size` bytes to `pieces`.
 local function read_bytes(reader, size, pieces)
     while true do
-        local piece = reader.held:sub(reader.at, reader.at + size - 1)
+        local piece = reader.buffer:sub(reader.at, reader.at + size - 1)
         reader.at = reader.at + #piece
         pieces[#pieces + 1] = piece
         size = size - #piece
@@ -59,9 +59,9 @@ local function read_bytes(reader, size, pieces)
             return pieces
         end
         local err
-        reader.held, err = receive(reader)
+        reader.buffer, err = receive(reader)
         reader.at = 1
-        if not reader.held then
+        if not reader.buffer then
             return nil, err
         end
     end
@@ -69,7 +69,7 @@ end
 
 local function read_headers(reader)
     local headers = {}
-    for _ = 0, MOST_HEADERS do
+    for _ = 0, MAX_HEADERS do
         local line, err = read_line(reader)
         if not line then
             return nil, err
@@ -79,7 +79,7 @@ local function read_headers(reader)
         end
         local name, value = line:match("^([^:%s]+):%s*(.*)$")
         if name then
-            -- spaces at the end, from the end: a pattern would look from each of them
+            -- trailing spaces, from the end: a pattern would start at each of them
             local size = #value
             while size > 0 and (value:byte(size) == 32 or value:byte(size) == 9) do
                 size = size - 1
@@ -96,17 +96,17 @@ local function read_chunks(reader)
         local line, err = read_line(reader)
         local hex = line and line:match("^%x+")
         if not hex then
-            return nil, err or "a broken chunk"
+            return nil, err or "invalid chunk"
         end
         local size = tonumber(hex, 16)
         total = total + size
-        if total > LONGEST_BODY then
-            return nil, "a body that is too long"
+        if total > MAX_BODY_BYTES then
+            return nil, "body too long"
         end
         if size == 0 then
             -- trailers end with an empty line, as headers do
-            local ended, trailer_err = read_headers(reader)
-            return ended and table.concat(pieces), trailer_err
+            local trailers, trailer_err = read_headers(reader)
+            return trailers and table.concat(pieces), trailer_err
         end
         local read
         read, err = read_bytes(reader, size, pieces)
@@ -115,7 +115,7 @@ local function read_chunks(reader)
         end
         line, err = read_line(reader)
         if line ~= "" then
-            return nil, err or "a broken chunk"
+            return nil, err or "invalid chunk"
         end
     end
 end
@@ -130,10 +130,10 @@ local function read_body(reader, status, headers)
     local length = headers["content-length"] or ""
     length = #length <= 15 and length:find("^%d+$") and tonumber(length)
     if not length then
-        return nil, "a body without a length"
+        return nil, "no valid Content-Length"
     end
-    if length > LONGEST_BODY then
-        return nil, "a body that is too long"
+    if length > MAX_BODY_BYTES then
+        return nil, "body too long"
     end
     if length == 0 then
         return ""
@@ -165,8 +165,8 @@ local function exchange(socket, request)
     return { status = status, headers = headers, body = body }
 end
 
---- GET `path` of the server at `address`:`port`.
--- Gives {status, headers (names in lower case), body}, or nil and what failed.
+--- GET `path` from the server at `address`:`port`.
+-- Returns {status, headers (names in lower case), body}; or nil and what failed.
 function _M.get(address, port, path, request_headers)
     local socket = ngx.socket.tcp()
     socket:settimeouts(CONNECT_MS, SEND_MS, READ_MS)

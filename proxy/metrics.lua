@@ -1,5 +1,5 @@
---- GET /proxy/metrics: what all workers together have counted since nginx started, as text for
--- Prometheus. Counted once a batch, so that it costs a read nothing.
+--- GET /proxy/metrics, for Prometheus: counters of all workers since nginx started. They are
+-- updated once per batch, so a read costs nothing.
 
 local shared = ngx.shared.queryable_topics
 
@@ -11,7 +11,7 @@ local PREFIX = "metric:"
 local function add(name, value)
     local _, err = shared:incr(PREFIX .. name, value, 0)
     if err then
-        ngx.log(ngx.ERR, "metric ", name, " not counted: ", err)
+        ngx.log(ngx.ERR, "cannot count metric ", name, ": ", err)
     end
 end
 
@@ -35,18 +35,18 @@ function _M.count_batch(count, waited)
     end
 end
 
---- A batch of `count` reads was not answered: each of them goes the ordinary way.
+--- A batch of `count` reads was not answered: each of them is sent by itself.
 function _M.count_failed(count)
     add("failed", 1)
     add("failed_reads", count)
 end
 
---- A read found no room among those that wait.
+--- A read found the pending batch full.
 function _M.count_full()
     add("full", 1)
 end
 
---- A read went alone, as the worker has as many calls to backends as it may have.
+--- A read was sent by itself because the worker had no call left for its backend.
 function _M.count_no_call()
     add("no_call", 1)
 end
@@ -66,24 +66,28 @@ local function counter(name, help, value)
 end
 
 function _M.render()
-    local sizes, below = {}, 0
+    local sizes, cumulative = {}, 0
     for i, size in ipairs(SIZES) do
-        below = below + get(BUCKETS[i])
-        sizes[i] = 'queryable_proxy_batch_reads_bucket{le="' .. size .. '"} ' .. below
+        cumulative = cumulative + get(BUCKETS[i])
+        sizes[i] = 'queryable_proxy_batch_reads_bucket{le="' .. size .. '"} ' .. cumulative
     end
     local batches = get("batches")
     sizes[#sizes + 1] = 'queryable_proxy_batch_reads_bucket{le="+Inf"} ' .. batches
     sizes[#sizes + 1] = "queryable_proxy_batch_reads_sum " .. get("reads")
     sizes[#sizes + 1] = "queryable_proxy_batch_reads_count " .. batches
-    return metric("batch_reads", "histogram", "point reads that travelled together", sizes)
-        .. counter("batch_wait_seconds_total", "waits of the first read of each batch, to 1 ms",
+    return metric("batch_reads", "histogram", "Coalesced point reads per batch.", sizes)
+        .. counter("batch_wait_seconds_total",
+                   "Time that the first read of each batch waited, in steps of 1 ms.",
                    get("waited"))
-        .. counter("batches_failed_total", "batches whose backend did not answer", get("failed"))
-        .. counter("batches_failed_reads_total", "reads in them, which then went one by one",
+        .. counter("batches_failed_total", "Batches that the backend did not answer.",
+                   get("failed"))
+        .. counter("batches_failed_reads_total",
+                   "Reads in failed batches, which were then sent by themselves.",
                    get("failed_reads"))
-        .. counter("batches_full_total", "reads that found no room in a batch", get("full"))
+        .. counter("batches_full_total", "Reads sent by themselves because the batch was full.",
+                   get("full"))
         .. counter("batches_no_call_total",
-                   "reads that went alone, as their worker batches reads for too many backends",
+                   "Reads sent by themselves because their worker coalesces for too many backends.",
                    get("no_call"))
 end
 

@@ -1,6 +1,6 @@
---- Which partition a record key belongs to, as Kafka's clients compute it.
--- Each function takes the key's bytes (a Lua string) and the partition count, and gives a partition
--- from 0 on. Pure; pinned by tests/vectors/, where the semantics are written down.
+--- The partition of a record key, as Kafka's clients compute it.
+-- Each function takes the key's bytes (a Lua string) and the partition count, and returns a
+-- partition from 0 on. Pure. tests/vectors/ defines the semantics and pins them.
 
 local bit = require "bit"
 
@@ -13,13 +13,13 @@ local MURMUR2_SEED = tobit(0x9747b28c)
 local MURMUR2_M = 0x5bd1e995
 local FNV_OFFSET = tobit(0x811c9dc5)
 
---- a * MURMUR2_M modulo 2^32. Doubles are exact only to 2^53: one half of `a` at a time.
+--- a * MURMUR2_M modulo 2^32, by halves of `a` because doubles are exact only to 2^53.
 local function times_m(a)
     return tobit(band(a, 0xffff) * MURMUR2_M + lshift(rshift(a, 16) * MURMUR2_M, 16))
 end
 
---- The Java client's default (and librdkafka's murmur2, murmur2_random).
--- From MurmurHash2 by Austin Appleby, with Kafka's seed; 87 ns for a short key under the JIT.
+--- The default of Kafka's Java client (murmur2 and murmur2_random in librdkafka).
+-- MurmurHash2 by Austin Appleby, with Kafka's seed; 87 ns for a short key when compiled.
 function _M.murmur2(key, count)
     local length = #key
     local h = bxor(MURMUR2_SEED, length)

@@ -1,4 +1,4 @@
---- Errors of the proxy's own, as RFC 9457 problems. A client never sees a bare 502 or 504.
+--- The proxy's own errors, as RFC 9457 problem documents. Clients never see a bare 502 or 504.
 
 local cjson = require "cjson.safe"
 
@@ -9,27 +9,26 @@ local RETRY_AFTER_S = 1
 -- status, title and detail by code
 local PROBLEMS = {
     ["no-topology"] = { 503, "No topology yet",
-        "The proxy has not yet learned from any backend who holds what. Try again." },
+        "The proxy has not received the topology from any backend yet. Try again." },
     ["no-backend"] = { 503, "No backend answers",
-        "None of the backends that were asked has answered. Try again." },
+        "None of the backends that were tried answered. Try again." },
     ["bad-request"] = { 400, "Bad request",
-        "The request is not valid HTTP, or its path cannot be read. Keys with a NUL byte, and keys "
-        .. "that look like ../.., go as ?encoding=base64url." },
+        "The request is not valid HTTP, or its path is invalid. Send keys with a NUL byte, and "
+        .. "keys such as ../.., with ?encoding=base64url." },
     ["no-such-resource"] = { 404, "Not found",
-        "Nothing is here. GET /views lists the views and their paths." },
+        "Unknown path. GET /views lists the views and their paths." },
     ["request-timeout"] = { 408, "Request time-out", "The request did not arrive in time." },
     ["method-not-allowed"] = { 405, "Method not allowed",
-        "The proxy does not pass on this method." },
+        "The proxy does not allow this method." },
     ["body-too-large"] = { 413, "Request body too large", "Send the request in smaller parts." },
     ["uri-too-long"] = { 414, "URI too long",
-        "The key is too long for a URL. POST /views/{view}/search or /batch take longer ones." },
+        "The key is too long for a URL. POST it to /views/{view}/search or /views/{view}/batch." },
     ["headers-too-large"] = { 431, "Request headers too large", "Send fewer or shorter headers." },
-    ["not-implemented"] = { 501, "Not implemented",
-        "The proxy does not know this transfer coding." },
-    ["internal"] = { 500, "Internal error", "The proxy failed; its error log says why." },
+    ["not-implemented"] = { 501, "Not implemented", "Unsupported transfer coding." },
+    ["internal"] = { 500, "Internal error", "The proxy failed; see its error log." },
 }
 
--- by code; the members in the order in which the backends write them
+-- by code; the members are in the backends' order
 local BODIES = {}
 for code, problem in pairs(PROBLEMS) do
     local form = '{"type":"urn:queryable:%s","title":%s,"status":%d,"code":"%s","detail":%s}'
@@ -63,9 +62,9 @@ function _M.send(code)
     return ngx.exit(ngx.HTTP_OK)
 end
 
---- The content of what nginx itself refuses: by the status it has chosen.
+--- Content phase of requests that nginx itself refuses, by nginx's status.
 function _M.content()
-    -- asked for from outside, its path is no more than a bad one
+    -- a client that requests the internal path sends a bad request
     local status = ngx.req.is_internal() and ngx.status or 400
     return _M.send(BY_STATUS[status] or "internal")
 end

@@ -1,34 +1,34 @@
---- Whether newer workers are about to replace this one, which then keeps no client's connection.
+--- Whether newer workers are about to replace this one. It then keeps no client connection open.
 --
--- On a reload nginx starts the new workers, and 0.1 s later tells the old ones to go. These close
--- idle connections at once, also those on which a request is arriving: the client sees a reset. So
--- as soon as the new configuration is read, the old workers end each answer with
--- `Connection: close`, and those who ask often have moved before that.
+-- On a reload nginx starts the new workers, and tells the old ones to quit 0.1 s later. These close
+-- idle connections at once, even while a request arrives on them: the client sees a reset. So the
+-- old workers answer with `Connection: close` from the moment in which the new configuration is
+-- read, and busy clients have moved to the new workers by then.
 
 local _M = {}
 
 local shared = ngx.shared.queryable_topics
 
-local LOOKED_FOR_EVERY_S = 0.01
--- the old workers are gone by then; if not, nginx has refused the new configuration
+local CHECK_INTERVAL_S = 0.01
+-- a worker that still runs after this was not replaced: nginx has refused the new configuration
 local RETIRING_S = 10
 
--- the same in all workers of one load, which are forked later
+-- the same in all workers of one configuration, which are forked later
 local loaded_at
-local look_at, retiring = 0, false
+local next_check, retiring = 0, false
 
---- To be called as the configuration is read.
+--- Call when the configuration is read.
 function _M.load()
     ngx.update_time()
     loaded_at = ngx.now()
     shared:set("loaded_at", loaded_at)
 end
 
---- Hot path: looks into the shared dict a hundred times a second at most.
+--- Hot path: reads the shared dict at most a hundred times a second.
 function _M.is_retiring()
     local now = ngx.now()
-    if now >= look_at then
-        look_at = now + LOOKED_FOR_EVERY_S
+    if now >= next_check then
+        next_check = now + CHECK_INTERVAL_S
         local newest = shared:get("loaded_at")
         retiring = newest ~= loaded_at and now < newest + RETIRING_S
     end

@@ -1,8 +1,7 @@
---- IP addresses of host names, by the system's own resolver (/etc/hosts, DNS, search domains).
--- nginx's balancer takes addresses only. getaddrinfo(3) blocks the worker while it asks, so it is
--- called by discovery's timer alone, for names only, and what it said is kept for a while;
--- nginx.conf shortens its time-outs. A plain address costs nothing.
--- Linux: the layout below is glibc's and musl's.
+--- IP addresses of host names, from the system's resolver (/etc/hosts, DNS, search domains):
+-- nginx's balancer takes addresses only. getaddrinfo(3) blocks the worker, so that only discovery's
+-- timer calls it; answers are cached, and nginx.conf shortens its time-outs. An address in place of
+-- a name is returned as it is. Linux: the structure below is that of glibc and musl.
 
 local ffi = require "ffi"
 
@@ -23,20 +22,20 @@ int getnameinfo(const void *address, unsigned int length, char *host, unsigned i
 
 local SOCK_STREAM = 1
 local NI_NUMERICHOST = 1
-local KEPT_S = 10
-local FAILURE_KEPT_S = 2
--- a name that is in use is asked for with each refresh of the map, an hour apart at most
-local FORGOTTEN_S = 2 * 3600
+local TTL_S = 10
+local FAILURE_TTL_S = 2
+-- a name in use is looked up with each refresh of the topology, which are an hour apart at most
+local EVICT_AFTER_S = 2 * 3600
 
 local _M = {}
 
-local kept = {}
+local cache = {}
 
 local function is_address(host)
     return host:find("^%d+%.%d+%.%d+%.%d+$") or host:find("^%[.*%]$")
 end
 
---- All addresses of a name, IPv6 ones in brackets; nil if there is none.
+--- All addresses of a name, IPv6 ones in brackets; nil if there are none.
 local function look_up(host)
     local hints = ffi.new("struct qt_addrinfo")
     hints.ai_socktype = SOCK_STREAM
@@ -62,29 +61,30 @@ local function look_up(host)
     return #addresses > 0 and addresses or nil
 end
 
---- The addresses of a host at the time `now` (s); the last known ones while it cannot be resolved.
+--- The addresses of a host at the time `now` (s); the last known ones if it cannot be resolved.
 function _M.addresses(host, now)
     if is_address(host) then
         return { host }
     end
-    local known = kept[host]
-    if known and now < known.till then
-        return known.addresses
+    local cached = cache[host]
+    if cached and now < cached.expires_at then
+        return cached.addresses
     end
     local addresses = look_up(host)
     if addresses then
-        kept[host] = { addresses = addresses, till = now + KEPT_S }
+        cache[host] = { addresses = addresses, expires_at = now + TTL_S }
     else
-        kept[host] = { addresses = known and known.addresses or {}, till = now + FAILURE_KEPT_S }
+        local last_known = cached and cached.addresses or {}
+        cache[host] = { addresses = last_known, expires_at = now + FAILURE_TTL_S }
     end
-    return kept[host].addresses
+    return cache[host].addresses
 end
 
---- Forgets names that nobody has asked for lately.
-function _M.forget(now)
-    for host, known in pairs(kept) do
-        if now > known.till + FORGOTTEN_S then
-            kept[host] = nil
+--- Drops names that have not been looked up for long.
+function _M.evict(now)
+    for host, cached in pairs(cache) do
+        if now > cached.expires_at + EVICT_AFTER_S then
+            cache[host] = nil
         end
     end
 end

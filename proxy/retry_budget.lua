@@ -1,42 +1,42 @@
---- A token bucket for further attempts: they may be a tenth of the requests, in the long run.
--- When all backends are slow, trying again would double what they have to do. Pure.
+--- A token bucket that limits retries to a tenth of the requests in the long run: when all backends
+-- are slow, retries would double their load. Pure.
 --
--- Each request adds a tenth of a token, each further attempt takes a whole one. A backend that
--- hangs gathers readers for 0.4 s, who all go on to the next one: the more there are, the more
--- tokens have been earned before, up to a thousand. Counted in tenths, as whole numbers.
+-- Each request adds a tenth of a token, and each retry takes one. When a backend hangs, the reads
+-- of 0.4 s are retried at once; a busy worker has earned more tokens for that, up to 1,000.
+-- Counted in tenths, as whole numbers.
 
-local ATTEMPT = 10
-local AT_START, MOST = 100 * ATTEMPT, 1000 * ATTEMPT
+local RETRY = 10
+local INITIAL, MAX = 100 * RETRY, 1000 * RETRY
 
 local _M = {}
 
 function _M.new()
-    return { tenths = AT_START, denied = 0 }
+    return { tenths = INITIAL, denied = 0 }
 end
 
 function _M.earn(budget)
-    if budget.tenths < MOST then
+    if budget.tenths < MAX then
         budget.tenths = budget.tenths + 1
     end
 end
 
---- Whether there is a token; it is left where it is.
+--- Whether there is a token; does not take it.
 function _M.has(budget)
-    return budget.tenths >= ATTEMPT
+    return budget.tenths >= RETRY
 end
 
---- Takes a token; false, and counted as denied, if there is none.
+--- Takes a token. Returns false, and counts the denial, if there is none.
 function _M.spend(budget)
-    if budget.tenths < ATTEMPT then
+    if budget.tenths < RETRY then
         budget.denied = budget.denied + 1
         return false
     end
-    budget.tenths = budget.tenths - ATTEMPT
+    budget.tenths = budget.tenths - RETRY
     return true
 end
 
 function _M.tokens(budget)
-    return budget.tenths / ATTEMPT
+    return budget.tenths / RETRY
 end
 
 return _M

@@ -1,8 +1,8 @@
---- What the environment says, read once as nginx starts or reloads; nothing reads it later.
+--- Settings from the environment, read once when nginx starts or reloads.
 
 local _M = {}
 
---- "host:port,host:port" as a list of {host, port}; "[::1]:8081" for IPv6. Nil and why not.
+--- "host:port,host:port" as a list of {host, port}; "[::1]:8081" for IPv6. Nil and the error.
 function _M.backends(text)
     local backends = {}
     for entry in (text .. ","):gmatch("%s*([^,]-)%s*,") do
@@ -29,28 +29,29 @@ local function positive_number(name, default)
     if not text or text == "" then
         return default
     end
-    local value = tonumber(text)
+    -- digits only: tonumber also reads "nan", "inf" and hexadecimal numbers
+    local value = text:find("^[%d.]+$") and tonumber(text)
     if not value or value <= 0 or value > 3600 then
-        error(name .. ": '" .. text .. "' is not a number of seconds, 0 to 3600; "
-              .. "leave it out for " .. default, 0)
+        error(name .. ": '" .. text .. "' is not a number of seconds above 0 and up to 3600; "
+              .. "the default is " .. default, 0)
     end
     return value
 end
 
-local function whole_number(name, default, most)
+local function whole_number(name, default, max)
     local text = os.getenv(name)
     if not text or text == "" then
         return default
     end
     local value = text:match("^%d+$") and tonumber(text)
-    if not value or value > most then
-        error(name .. ": '" .. text .. "' is not a whole number, 0 to " .. most
-              .. "; leave it out for " .. default, 0)
+    if not value or value > max then
+        error(name .. ": '" .. text .. "' is not a whole number from 0 to " .. max
+              .. "; the default is " .. default, 0)
     end
     return value
 end
 
---- Reads all settings; an error names the variable, what is wrong, and what would be right.
+--- Reads all settings. An error names the variable, what is wrong, and what is valid.
 function _M.load()
     local text = os.getenv("QUERYABLE_BACKENDS")
     if not text or text == "" then
@@ -58,7 +59,7 @@ function _M.load()
     end
     local backends, err = _M.backends(text)
     if not backends then
-        error("QUERYABLE_BACKENDS: " .. err .. "; give one or more as host:port,host:port", 0)
+        error("QUERYABLE_BACKENDS: " .. err .. "; list one or more as host:port,host:port", 0)
     end
     _M.seeds = backends
     _M.refresh = positive_number("QUERYABLE_PROXY_REFRESH", 1)

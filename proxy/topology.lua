@@ -1,39 +1,41 @@
---- Who holds what: the table of /processors as the router needs it. Pure.
+--- Who owns what: the document of /processors, in the form that routing needs. Pure.
 --
--- A map is made once for each new answer and never changed after: requests under way keep theirs.
---   epoch       its text, "<leader's ms>-<generation>"
---   views       by_name, by_path, path_depth, longest_name (bytes), max_key_bytes; a view is
---               {name, key, partitions, partitioner}, its partitioner a function, or nil where any
---               backend is asked
---   holders     by view name, then partition: list of backends as they are asked, the active before
---               the standbys within a rank; its `good` is how many come before the dead (all, if
---               all are dead)
---   owners      by view name, then partition: the active's id
---   backends    all of them: {id, host, address, port, name, state, rank, is_dead}; address nil if
---               unknown, name is "address:port"
---   ordered     those with an address, by rank; the first `usable` of them are of the best rank
+-- A topology is built for each new document and never changed afterwards: requests keep the one
+-- with which they began.
+--   epoch     its text, "<leader's ms>-<generation>"
+--   views     by_name, by_path, path_depth, longest_name (bytes), max_key_bytes; a view is
+--             {name, encode_key, partitions, partitioner}; the last is a function, or nil where any
+--             backend may be asked; encode_key is a function, or nil: see key_codec
+--   replicas  by view name, then partition: list of backends in the order in which they are tried,
+--             the active before its standbys within a rank; its `healthy` is how many come before
+--             the dead (all, if all are dead)
+--   owners    by view name, then partition: the active's id
+--   backends  all of them: {id, host, address, port, name, state, rank, is_dead}; address is nil if
+--             unknown, name is "address:port"
+--   by_rank   those with an address; the first `usable` of them have the best rank
 
+local key_codec = require "proxy.key_codec"
 local partitioner = require "proxy.partitioner"
 
 local _M = {}
 
--- How gladly a backend is asked, by state. One that drains still answers; one that starts says
--- `catching-up` better than anybody else. That one is dead is what another believes, who may be the
--- one that is cut off: it is asked last, not never.
+-- The order in which backends are tried, by state. One that drains still answers; one that starts
+-- knows best why it does not answer yet. That a backend is dead is the opinion of another, which
+-- may itself be cut off: it is tried last, but it is tried.
 local RANKS = { running = 1, draining = 2, dead = 4, stopped = 4 }
 local OTHER_STATE = 3
 local LAST_RANK = 4
 
---- Milliseconds and generation of an epoch; nil if the text is no epoch.
-local function epoch_numbers(text)
+--- Milliseconds and generation of an epoch; nil if the text is not an epoch.
+local function parse_epoch(text)
     local ms, generation = tostring(text):match("^(%d+)%-(%d+)$")
     return tonumber(ms), tonumber(generation)
 end
 
---- Whether epoch `a` is greater than `b`. No epoch (nil, or text that is none) is the least of all.
+--- Whether epoch `a` is greater than `b`. Anything that is not an epoch is less than every epoch.
 function _M.is_newer(a, b)
-    local a_ms, a_generation = epoch_numbers(a)
-    local b_ms, b_generation = epoch_numbers(b)
+    local a_ms, a_generation = parse_epoch(a)
+    local b_ms, b_generation = parse_epoch(b)
     if not a_ms or not b_ms then
         return a_ms ~= nil and b_ms == nil
     end
@@ -43,7 +45,7 @@ function _M.is_newer(a, b)
     return a_generation > b_generation
 end
 
-local function backend_of(processor, addresses)
+local function new_backend(processor, addresses)
     local address = addresses[processor.host]
     local rank = RANKS[processor.state] or OTHER_STATE
     return {
@@ -58,7 +60,7 @@ local function backend_of(processor, addresses)
     }
 end
 
-local function by_rank(backends)
+local function sorted_by_rank(backends)
     local sorted = {}
     for rank = 1, LAST_RANK do
         for _, backend in ipairs(backends) do
@@ -70,13 +72,12 @@ local function by_rank(backends)
     return sorted
 end
 
--- Where a backend does not say how long a key may be: the default of all versions. A longer key is
--- no error here, it goes to any backend.
+-- the backends' default, for backends that do not report theirs; any backend is asked for a longer
+-- key
 local MAX_KEY_BYTES = 8192
 local SLASH = ("/"):byte()
 
---- A path without slashes at its end.
-local function trimmed(path)
+local function without_trailing_slashes(path)
     local size = #path
     while size > 0 and path:byte(size) == SLASH do
         size = size - 1
@@ -84,23 +85,23 @@ local function trimmed(path)
     return path:sub(1, size)
 end
 
-local function max_key_bytes_of(said)
-    return type(said) == "number" and said >= 1 and said or MAX_KEY_BYTES
+local function max_key_bytes(reported)
+    return type(reported) == "number" and reported >= 1 and reported or MAX_KEY_BYTES
 end
 
-local function views_of(processors)
+local function build_views(processors)
     local by_name, by_path, path_depth, longest = {}, {}, 1, #"views"
     for name, declared in pairs(processors.views) do
         local view = {
             name = name,
-            key = declared.key,
+            encode_key = key_codec.codec(declared.key, declared.key_schema),
             partitions = tonumber(declared.partitions) or 0,
             partitioner = partitioner[declared.partitioner],
         }
         by_name[name] = view
         longest = math.max(longest, #name)
         if type(declared.path) == "string" then
-            local path = trimmed(declared.path)
+            local path = without_trailing_slashes(declared.path)
             by_path[path] = view
             local _, depth = path:gsub("/", "")
             path_depth = math.max(path_depth, depth)
@@ -112,11 +113,11 @@ local function views_of(processors)
         by_path = by_path,
         path_depth = path_depth,
         longest_name = longest,
-        max_key_bytes = max_key_bytes_of(processors.max_key_bytes),
+        max_key_bytes = max_key_bytes(processors.max_key_bytes),
     }
 end
 
-local function add_holders(all, backend, partitions_by_view)
+local function add_replicas(all, backend, partitions_by_view)
     if type(partitions_by_view) ~= "table" then
         return
     end
@@ -131,87 +132,87 @@ local function add_holders(all, backend, partitions_by_view)
     end
 end
 
---- How many come before the dead; all, if all are dead.
-local function count_good(holders)
-    local good = 0
-    for _, backend in ipairs(holders) do
-        good = good + (backend.is_dead and 0 or 1)
+--- How many replicas come before the dead; all, if all are dead.
+local function count_healthy(replicas)
+    local healthy = 0
+    for _, backend in ipairs(replicas) do
+        healthy = healthy + (backend.is_dead and 0 or 1)
     end
-    return good > 0 and good or #holders
+    return healthy > 0 and healthy or #replicas
 end
 
 local function build(processors, addresses)
-    if type(processors) ~= "table" or not epoch_numbers(processors.epoch) then
-        return nil, "no epoch in it"
+    if type(processors) ~= "table" or not parse_epoch(processors.epoch) then
+        return nil, "it has no epoch"
     end
     if type(processors.views) ~= "table" or type(processors.processors) ~= "table" then
-        return nil, "no views or no processors in it"
+        return nil, "it has no views or no processors"
     end
-    local backends, holders = {}, {}
+    local backends, replicas = {}, {}
     for name in pairs(processors.views) do
-        holders[name] = {}
+        replicas[name] = {}
     end
     for index, processor in ipairs(processors.processors) do
         if type(processor.host) ~= "string" or type(processor.port) ~= "number" then
-            return nil, "a processor without host and port in it"
+            return nil, "a processor has no host or port"
         end
-        backends[index] = backend_of(processor, addresses)
+        backends[index] = new_backend(processor, addresses)
     end
     -- all actives before any standby
     for _, role in ipairs { "topicPartitions", "standbyPartitions" } do
         for index, processor in ipairs(processors.processors) do
-            add_holders(holders, backends[index], processor[role])
+            add_replicas(replicas, backends[index], processor[role])
         end
     end
     local owners = {}
-    for name, by_partition in pairs(holders) do
+    for name, by_partition in pairs(replicas) do
         owners[name] = {}
         for partition, list in pairs(by_partition) do
             owners[name][partition] = list[1].id
-            local ordered = by_rank(list)
-            ordered.good = count_good(ordered)
-            by_partition[partition] = ordered
+            local sorted = sorted_by_rank(list)
+            sorted.healthy = count_healthy(sorted)
+            by_partition[partition] = sorted
         end
     end
-    local ordered, usable = by_rank(backends), 0
-    for _, backend in ipairs(ordered) do
-        usable = usable + (backend.rank == ordered[1].rank and 1 or 0)
+    local by_rank, usable = sorted_by_rank(backends), 0
+    for _, backend in ipairs(by_rank) do
+        usable = usable + (backend.rank == by_rank[1].rank and 1 or 0)
     end
     return {
         epoch = processors.epoch,
-        views = views_of(processors),
-        holders = holders,
+        views = build_views(processors),
+        replicas = replicas,
         owners = owners,
         backends = backends,
-        ordered = ordered,
+        by_rank = by_rank,
         usable = usable,
     }
 end
 
---- A map from the decoded JSON of /processors.
--- addresses: IP address by host name; a backend whose host has none is not asked.
--- Gives nil and what is wrong when the table is not a map, whatever else it is.
+--- A topology from the decoded JSON of /processors, whatever that is; nil and what is wrong.
+-- addresses: IP address by host name; backends on other hosts are not asked.
 function _M.build(processors, addresses)
-    local ok, map, err = pcall(build, processors, addresses)
+    local ok, topology, err = pcall(build, processors, addresses)
     if not ok then
-        return nil, "not of the form of a map: " .. tostring(map)
+        return nil, "it has an unexpected structure: " .. tostring(topology)
     end
-    return map, err
+    return topology, err
 end
 
-local NOBODY = { good = 0 }
+local NO_REPLICAS = { healthy = 0 }
 
---- Partition, its holders in the order in which to ask them, and the active's id.
--- Nil, no holders and nil where any backend is as good: no partitioner, or no partitions yet.
-function _M.holders(map, view, key)
+--- The key's partition, its replicas in the order in which they are tried, and the active's id.
+-- Nil, no replicas and nil where any backend may be asked: without a partitioner or partitions.
+function _M.replicas(topology, view, key)
     if not view or not key or not view.partitioner or view.partitions < 1 then
-        return nil, NOBODY, nil
+        return nil, NO_REPLICAS, nil
     end
     local partition = view.partitioner(key, view.partitions)
-    return partition, map.holders[view.name][partition] or NOBODY, map.owners[view.name][partition]
+    local replicas = topology.replicas[view.name][partition] or NO_REPLICAS
+    return partition, replicas, topology.owners[view.name][partition]
 end
 
-local function is_among(backend, list)
+local function contains(list, backend)
     for i = 1, #list do
         if list[i] == backend then
             return true
@@ -220,14 +221,14 @@ local function is_among(backend, list)
     return false
 end
 
---- Up to `limit` backends that are not among `holders`: the usable ones in turn, from place `start`
--- on, then the others by rank.
-function _M.others(map, holders, start, limit)
-    local ordered, usable, others = map.ordered, map.usable, {}
-    for i = 0, #ordered - 1 do
-        local place = i < usable and (start + i) % usable or i
-        local backend = ordered[place + 1]
-        if not is_among(backend, holders) then
+--- Up to `limit` backends that are not among `replicas`: the usable ones, from index `start` on and
+-- around, then the others by rank.
+function _M.others(topology, replicas, start, limit)
+    local by_rank, usable, others = topology.by_rank, topology.usable, {}
+    for i = 0, #by_rank - 1 do
+        local index = i < usable and (start + i) % usable or i
+        local backend = by_rank[index + 1]
+        if not contains(replicas, backend) then
             others[#others + 1] = backend
             if #others == limit then
                 break

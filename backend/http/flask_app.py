@@ -108,6 +108,7 @@ def _view(context: InstanceContext, name: str) -> dict[str, Any]:
         **context.views[name].description(),
         "partitions": placed.partitions if placed else None,
         "hash": context.views[name].hash,
+        "routed_encodings": context.views[name].routed_encodings,
         **pipeline_document(context, name),
     }
 

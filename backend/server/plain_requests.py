@@ -27,7 +27,7 @@ _GET = re.compile(
     rb"|(?i:connection): keep-alive\r\n)*"
     rb"\r\n"
 )
-# as proxy/reads_call.lua writes it
+# as proxy/point_batch_client.lua writes it
 _READS = re.compile(
     rb"POST /internal/reads HTTP/1\.1\r\nHost: [!-~]+\r\nContent-Length: ([0-9]{1,7})\r\n\r\n"
 )

@@ -10,7 +10,7 @@
 
 Numbers are 4 B, little-endian. A head is what many answers share: `name: value` lines, each ended
 by a line feed, in the order in which they are sent. The Topology-Epoch is in all of them, so it
-stands once. The proxy's side is proxy/reads_wire.lua.
+stands once. The proxy's side is proxy/point_batch.lua.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fake backends: real HTTP servers that say who holds what, and record what they are asked."""
+"""Fake backends: real HTTP servers that serve a topology, and record the requests they receive."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from backend.wire.point_batch import ASK_ALONE, Head, Item, decode_paths, encode_answers
+from model.views import fingerprint
 
 EPOCH = "1000-1"
 VIEWS = {
@@ -19,6 +20,15 @@ VIEWS = {
     "crc": {"path": None, "partitions": 9, "partitioner": "crc32", "key": "bytes"},
     "fnv": {"path": "/fnv", "partitions": 9, "partitioner": "fnv1a", "key": "string"},
     "longs": {"path": "/longs", "partitions": 9, "partitioner": "murmur2", "key": "int64"},
+    "floats": {"path": "/floats", "partitions": 9, "partitioner": "murmur2", "key": "float64"},
+    "documents": {"path": "/documents", "partitions": 9, "partitioner": "murmur2", "key": "json"},
+    "avro": {
+        "path": "/avro",
+        "partitions": 9,
+        "partitioner": "murmur2",
+        "key": "avro",
+        "key_schema": fingerprint('"long"'),
+    },
     "any": {"path": "/any", "partitions": 9, "partitioner": "none", "key": "string"},
     "absent": {"path": "/absent", "partitions": 0, "partitioner": "murmur2", "key": "string"},
 }
@@ -35,7 +45,7 @@ class Request:
 
 @dataclass
 class Answer:
-    """What to say; ``None`` instead of an answer closes the connection without one."""
+    """A response; ``None`` in its place closes the connection without one."""
 
     status: int = 200
     body: bytes = b"{}"
@@ -49,33 +59,33 @@ CATCHING_UP = Answer(
 )
 
 
-def is_hopeless(request: Request) -> Answer:
-    """What no other backend can better: 503, or as the proxy wants to be told so."""
+def non_retryable(request: Request) -> Answer:
+    """A 503 that no other backend can better, with the status that the proxy asks for."""
     status = int(request.headers.get("Queryable-Final-Status", "503"))
     return Answer(status, b'{"code":"repartitioned"}', CATCHING_UP.headers)
 
 
-def says(answer: Answer | None) -> Behaviour:
+def always(answer: Answer | None) -> Behaviour:
     return lambda request: answer
 
 
 class Backend:
-    """One server on a port of its own. ``holds`` and ``stands_by`` go by view name."""
+    """One server on its own port. ``active`` and ``standby``: partitions by view name."""
 
     def __init__(self, cluster: Cluster, name: str) -> None:
         self.cluster = cluster
         self.name = name
         self.state = "running"
         self.host = "127.0.0.1"
-        self.holds: dict[str, list[int]] = {}
-        self.stands_by: dict[str, list[int]] = {}
+        self.active: dict[str, list[int]] = {}
+        self.standby: dict[str, list[int]] = {}
         self.behave: Behaviour = self.answer
-        self.behave_together: Behaviour = self.together
-        self.topology: Behaviour = self.processors
+        self.behave_batch: Behaviour = self.answer_batch
+        self.behave_topology: Behaviour = self.processors
         self.requests: list[Request] = []
-        self.batches: list[int] = []  # how many reads travelled in each
-        self.map_requests: list[Request] = []
-        self.map_answers: list[int] = []
+        self.batches: list[int] = []  # reads in each
+        self.topology_requests: list[Request] = []
+        self.topology_answers: list[int] = []
         self.connections = 0
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
@@ -89,7 +99,7 @@ class Backend:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
             disable_nagle_algorithm = True
-            # all of an answer in one write: the last segment of two would wait for an ACK
+            # one write per response: the second of two would wait for an ACK
             wbufsize = -1
 
             def setup(self) -> None:
@@ -102,7 +112,7 @@ class Backend:
 
             def handle_any(self) -> None:
                 length = int(self.headers.get("Content-Length", 0))
-                # the path as it came: http.server shortens a leading "//"
+                # the raw path: http.server shortens a leading "//"
                 path = self.requestline.split(" ")[1]
                 headers = dict(self.headers.items())
                 body = self.rfile.read(length)
@@ -114,7 +124,7 @@ class Backend:
                 pass
 
         class Server(ThreadingHTTPServer):
-            # connections that are not accepted yet; 5 is too few for a crowd
+            # connections waiting to be accepted; the default of 5 is too few for a crowd
             request_queue_size = 512
 
         self._server = Server(("127.0.0.1", self.port), Handler)
@@ -124,7 +134,7 @@ class Backend:
         self._thread.start()
 
     def stop(self) -> None:
-        """As a kill does: connections closed, new ones refused."""
+        """As if killed: closes its connections and refuses new ones."""
         if self._server is None:
             return
         self._server.shutdown()
@@ -148,21 +158,21 @@ class Backend:
             self._open.discard(connection)
 
     def _serve(self, handler: BaseHTTPRequestHandler, request: Request) -> None:
-        is_map = request.path == "/processors" and "Connection" in request.headers
-        if is_map:
-            self.map_requests.append(request)
-            answer = self.topology(request)
+        is_topology = request.path == "/processors" and "Connection" in request.headers
+        if is_topology:
+            self.topology_requests.append(request)
+            answer = self.behave_topology(request)
         elif request.path == "/internal/reads":
             self.batches.append(len(decode_paths(request.body)))
-            answer = self.behave_together(request)
+            answer = self.behave_batch(request)
         else:
             self.requests.append(request)
             answer = self.behave(request)
         if answer is None:
             handler.close_connection = True
             return
-        if is_map:
-            self.map_answers.append(answer.status)
+        if is_topology:
+            self.topology_answers.append(answer.status)
         handler.send_response(answer.status)
         headers = {"Topology-Epoch": self.cluster.epoch, "Content-Length": str(len(answer.body))}
         for name, value in {**headers, **answer.headers}.items():
@@ -172,12 +182,12 @@ class Backend:
             handler.wfile.write(answer.body)
         handler.wfile.flush()
 
-    def together(self, asked: Request) -> Answer | None:
-        """Reads that travel together: each as it would be answered alone."""
+    def answer_batch(self, batch: Request) -> Answer | None:
+        """Coalesced reads, each answered as a single read."""
         heads: list[Head] = []
         items: list[Item] = []
-        for path in decode_paths(asked.body):
-            request = Request("GET", path.decode(), {}, b"", asked.connection)
+        for path in decode_paths(batch.body):
+            request = Request("GET", path.decode(), {}, b"", batch.connection)
             self.requests.append(request)
             answer = self.behave(request)
             if answer is None:
@@ -191,7 +201,7 @@ class Backend:
         return Answer(200, encode_answers(self.cluster.epoch.encode(), heads, items))
 
     def answer(self, request: Request) -> Answer:
-        """What a good backend says: who it is."""
+        """The answer of a healthy backend: its name."""
         body = json.dumps({"by": self.name}).encode()
         return Answer(body=body, headers={"Served-By": f"{self.name}; active"})
 
@@ -199,14 +209,14 @@ class Backend:
         etag = f'"{self.cluster.epoch}/{self.name}"'
         if request.headers.get("If-None-Match") == etag:
             return Answer(304, b"", {"ETag": etag})
-        return Answer(200, json.dumps(self.cluster.map()).encode(), {"ETag": etag})
+        return Answer(200, json.dumps(self.cluster.topology()).encode(), {"ETag": etag})
 
     def asked(self, path: str) -> list[Request]:
         return [request for request in self.requests if path in request.path]
 
 
 class Cluster:
-    """Some backends that agree: partition p is held by backend p modulo their number."""
+    """Backends with one topology: partition p is owned by backend p modulo their number."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self.epoch = EPOCH
@@ -216,17 +226,17 @@ class Cluster:
 
     def spread(self) -> None:
         for index, backend in enumerate(self.backends):
-            backend.holds = {
+            backend.active = {
                 name: list(range(index, int(str(view["partitions"])), len(self.backends)))
                 for name, view in self.views.items()
             }
 
     def with_standbys(self) -> None:
-        """Each backend stands by for the one before it."""
+        """Each backend is the standby of the one before it."""
         for index, backend in enumerate(self.backends):
-            backend.stands_by = dict(self.backends[index - 1].holds)
+            backend.standby = dict(self.backends[index - 1].active)
 
-    def map(self) -> dict[str, Any]:
+    def topology(self) -> dict[str, Any]:
         return {
             "epoch": self.epoch,
             "views": self.views,
@@ -236,15 +246,15 @@ class Cluster:
                     "host": backend.host,
                     "port": backend.port,
                     "state": backend.state,
-                    "topicPartitions": backend.holds,
-                    "standbyPartitions": backend.stands_by,
+                    "topicPartitions": backend.active,
+                    "standbyPartitions": backend.standby,
                 }
                 for backend in self.backends
             ],
         }
 
-    def holder(self, view: str, partition: int) -> Backend:
-        return next(b for b in self.backends if partition in b.holds.get(view, []))
+    def owner(self, view: str, partition: int) -> Backend:
+        return next(b for b in self.backends if partition in b.active.get(view, []))
 
     def addresses(self) -> str:
         return ",".join(f"127.0.0.1:{backend.port}" for backend in self.backends)

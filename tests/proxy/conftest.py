@@ -1,4 +1,4 @@
-"""Fake backends and a real nginx before them."""
+"""Fake backends behind a real nginx."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def start_nginx(tmp_path: Path) -> Iterator[StartNginx]:
 
 @pytest.fixture
 def nginx(cluster: Cluster, start_nginx: StartNginx) -> Nginx:
-    """nginx before the cluster; all its workers have the map, and reread it every 0.1 s."""
+    """nginx in front of the cluster. Its workers have the topology, and read it every 0.1 s."""
     nginx = start_nginx(cluster.addresses(), QUERYABLE_PROXY_REFRESH="0.1")
     nginx.wait_for_map(EPOCH)
     return nginx
@@ -48,9 +48,9 @@ def nginx(cluster: Cluster, start_nginx: StartNginx) -> Nginx:
 
 @pytest.fixture
 def roles(cluster: Cluster) -> tuple[Backend, Backend, Backend]:
-    """The active of the key, its standby, and the one that is neither."""
+    """The key's active, its standby, and the backend that is neither."""
     cluster.with_standbys()
-    active = cluster.holder("words", PARTITION)
-    (standby,) = [b for b in cluster.backends if PARTITION in b.stands_by["words"]]
+    active = cluster.owner("words", PARTITION)
+    (standby,) = [b for b in cluster.backends if PARTITION in b.standby["words"]]
     (other,) = [b for b in cluster.backends if b not in (active, standby)]
     return active, standby, other

@@ -1,4 +1,4 @@
-"""Many clients at once, and what they wait for."""
+"""Many clients at once."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.proxy.conftest import KEY
 from tests.support.client import TIMEOUT, Response
 from tests.support.nginx import Nginx
 
-# so that a gate that is shut is no fault
+# a closed gate must not count as a failure
 PATIENT = {"QUERYABLE_PROXY_READ_TIMEOUT": "10"}
 LINE = f"GET {KEY} HTTP/1.1"
 
 
 class Crowd:
-    """Clients that have sent a request each, and have not looked at the answer."""
+    """Clients that have each sent a request, and have not read the answer."""
 
     def __init__(self, nginx: Nginx) -> None:
         self._nginx = nginx
@@ -31,30 +31,30 @@ class Crowd:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.leave(*range(len(self.sockets)))
+        self.disconnect(*range(len(self.sockets)))
 
-    def ask(self, *lines: str, headers: str = "") -> None:
+    def send(self, *lines: str, headers: str = "") -> None:
         for line in lines:
             connection = socket.create_connection(("127.0.0.1", self._nginx.port), timeout=TIMEOUT)
             self.sockets.append(connection)
             connection.sendall(f"{line}\r\nHost: t\r\n{headers}\r\n".encode())
 
-    def leave(self, *places: int) -> None:
-        for place in places:
-            self.sockets[place].close()
+    def disconnect(self, *indices: int) -> None:
+        for index in indices:
+            self.sockets[index].close()
 
-    def answers(self, *places: int) -> list[Response]:
-        return [_answer_on(self.sockets[place]) for place in places or range(len(self.sockets))]
+    def answers(self, *indices: int) -> list[Response]:
+        return [_read_answer(self.sockets[i]) for i in indices or range(len(self.sockets))]
 
 
-def _answer_on(connection: socket.socket) -> Response:
+def _read_answer(connection: socket.socket) -> Response:
     answer = http.client.HTTPResponse(connection)
     answer.begin()
     return Response(answer.status, answer.headers, answer.read())
 
 
 class Gate:
-    """Lets no request of a backend but the first one wait, until it is opened."""
+    """Holds a backend's next request until it is opened; later requests pass."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -73,7 +73,7 @@ class Gate:
 
 
 def reads(nginx: Nginx, backend: Backend) -> Any:
-    """What the worker has to do with the backend."""
+    """The worker's queue for the backend."""
     found = next(b for b in nginx.health()["backends"] if b["id"] == backend.name)
     return found["reads"] or {"waiting": 0, "in_flight": 0}
 
@@ -82,11 +82,11 @@ def wait_waiting(nginx: Nginx, backend: Backend, count: int) -> None:
     wait_until(lambda: reads(nginx, backend)["waiting"] == count, 10, f"{count} reads to wait")
 
 
-def lead_and(crowd: Crowd, nginx: Nginx, active: Backend, lines: Sequence[str]) -> None:
-    """A read is under way at the active; then others come, all of which wait."""
-    crowd.ask(LINE)
-    wait_until(lambda: len(active.requests) == 1, 10, "the lead")
-    crowd.ask(*lines)
+def send_behind_leader(crowd: Crowd, nginx: Nginx, active: Backend, lines: Sequence[str]) -> None:
+    """Sends a leader to the active, and then further reads, which wait for it."""
+    crowd.send(LINE)
+    wait_until(lambda: len(active.requests) == 1, 10, "the leader")
+    crowd.send(*lines)
     wait_waiting(nginx, active, len(lines))
 
 

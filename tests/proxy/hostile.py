@@ -1,4 +1,4 @@
-"""Requests of the largest size that nginx accepts, made to cost as much as they can."""
+"""Requests of the largest size that nginx accepts, made to be as expensive as possible."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ ENCODED = b"?encoding=base64url"
 
 
 def _filled(before: bytes, unit: bytes, after: bytes = b"") -> bytes:
-    """`before`, as many units as there is room for, and `after`."""
+    """`before`, as many units as fit, and `after`."""
     return before + unit * ((LARGEST_URI - len(before) - len(after)) // len(unit)) + after
 
 
 def uris() -> Iterator[tuple[str, bytes]]:
-    """A name and a URI each, for the views of `tests.proxy.backends`."""
+    """Pairs of a name and a URI, for the views of `tests.proxy.backends`."""
     for path in (b"/words/", b"/views/crc/keys/"):
         yield f"{path!r} padding before a letter", _filled(path, b"=", b"x" + ENCODED)
         yield f"{path!r} padding alone", _filled(path, b"=", ENCODED)
@@ -38,6 +38,9 @@ def uris() -> Iterator[tuple[str, bytes]]:
     for before, after in ((b"", b""), (b"", b"x"), (b"-", b""), (b"-", b"-"), (b"", b"1x")):
         for digit in (b"0", b"9"):
             yield f"{before!r} {digit!r} {after!r}", _filled(b"/longs/" + before, digit, after)
+    for before, after in ((b"", b"x"), (b"", b"."), (b"1e", b""), (b"-.", b"-")):
+        for view in (b"/floats/", b"/avro/", b"/documents/"):
+            yield f"{view!r} {before!r} digits {after!r}", _filled(view + before, b"0", after)
     yield "hexadecimal digits", _filled(b"/uuids/", b"a-")
     yield "slashes alone", _filled(b"", b"/")
     yield "a long first part", _filled(b"/", b"%61", b"/k")
@@ -61,7 +64,7 @@ def uris() -> Iterator[tuple[str, bytes]]:
 
 
 def headers() -> Iterator[tuple[str, bytes]]:
-    """A name and header lines each."""
+    """Pairs of a name and header lines."""
     large = LARGEST_LINE - 200
     yield "a long cookie", b"Cookie: " + b"c" * large + b"\r\n"
     yield (

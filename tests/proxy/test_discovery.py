@@ -1,4 +1,4 @@
-"""The map: read from any backend, kept while none answers, followed to a greater epoch only."""
+"""The topology: read from any backend, kept while none answers, replaced only by a newer one."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ def get(nginx: Nginx, target: str = KEY) -> Response:
 
 @pytest.fixture
 def settled(cluster: Cluster, start_nginx: StartNginx) -> Nginx:
-    """nginx that has read the map once and does not read it again of its own."""
+    """nginx that has read the topology once, and does not refresh it."""
     nginx = start_nginx(cluster.addresses(), **NEVER)
     nginx.wait_for_map(EPOCH)
     return nginx
 
 
-def turn(cluster: Cluster, epoch: str) -> None:
+def rotate(cluster: Cluster, epoch: str) -> None:
     """Each partition moves to the next backend."""
-    holds = [backend.holds for backend in cluster.backends]
-    for backend, new in zip(cluster.backends, holds[-1:] + holds[:-1], strict=True):
-        backend.holds = new
+    owned = [backend.active for backend in cluster.backends]
+    for backend, new in zip(cluster.backends, owned[-1:] + owned[:-1], strict=True):
+        backend.active = new
     cluster.epoch = epoch
 
 
-def test_without_a_map_there_is_no_topology(start_nginx: StartNginx) -> None:
+def test_without_a_topology_requests_are_refused(start_nginx: StartNginx) -> None:
     (port,) = free_ports(1)
     nginx = start_nginx(f"127.0.0.1:{port}")
     for target in (KEY, "/views", "/processors"):
@@ -63,14 +63,14 @@ def test_without_a_map_there_is_no_topology(start_nginx: StartNginx) -> None:
     assert failures() == {f"127.0.0.1:{port}": "connect: connection refused"}
 
 
-def test_a_map_is_found_as_soon_as_a_backend_has_one(
+def test_a_topology_is_read_as_soon_as_a_backend_has_one(
     cluster: Cluster, start_nginx: StartNginx
 ) -> None:
     for backend in cluster.backends:
-        backend.topology = lambda request: Answer(503, b'{"code":"starting"}')
+        backend.behave_topology = lambda request: Answer(503, b'{"code":"starting"}')
     nginx = start_nginx(cluster.addresses())
     assert get(nginx).json()["code"] == "no-topology"
-    cluster.backends[1].topology = cluster.backends[1].processors
+    cluster.backends[1].behave_topology = cluster.backends[1].processors
     began = time.monotonic()
     nginx.wait_for_map(EPOCH)
     assert time.monotonic() - began < 2
@@ -88,18 +88,18 @@ def test_a_map_is_found_as_soon_as_a_backend_has_one(
         None,
     ],
 )
-def test_what_is_no_map_is_passed_over(
+def test_an_invalid_topology_is_skipped(
     cluster: Cluster, start_nginx: StartNginx, answer: Answer | None
 ) -> None:
     for backend in cluster.backends[:2]:
-        backend.topology = lambda request: answer
+        backend.behave_topology = lambda request: answer
     nginx = start_nginx(cluster.addresses(), QUERYABLE_PROXY_REFRESH="0.1")
     nginx.wait_for_map(EPOCH)
     assert get(nginx).status == 200
 
 
-def test_a_chunked_map_is_read(cluster: Cluster, start_nginx: StartNginx) -> None:
-    text = json.dumps(cluster.map()).encode()
+def test_a_chunked_topology_is_read(cluster: Cluster, start_nginx: StartNginx) -> None:
+    text = json.dumps(cluster.topology()).encode()
     parts = [text[:10], text[10:200], text[200:]]
     chunks = (
         b"".join(b"%x;x=y\r\n%s\r\n" % (len(part), part) for part in parts) + b"0\r\nA: b\r\n\r\n"
@@ -112,14 +112,14 @@ def test_a_chunked_map_is_read(cluster: Cluster, start_nginx: StartNginx) -> Non
         return Chunked(200, chunks, {"Transfer-Encoding": "chunked"})
 
     for backend in cluster.backends:
-        backend.topology = chunked
+        backend.behave_topology = chunked
     nginx = start_nginx(cluster.addresses())
     nginx.wait_for_map(EPOCH)
 
 
-def test_an_unchanged_map_is_not_sent_again(cluster: Cluster, nginx: Nginx) -> None:
+def test_an_unchanged_topology_is_not_sent_again(cluster: Cluster, nginx: Nginx) -> None:
     def answers() -> list[int]:
-        return [status for backend in cluster.backends for status in backend.map_answers]
+        return [status for backend in cluster.backends for status in backend.topology_answers]
 
     wait_until(lambda: answers().count(304) > 20, 10, "twenty refreshes")
     assert answers().count(200) == len(nginx.workers())
@@ -129,46 +129,46 @@ def test_an_unchanged_map_is_not_sent_again(cluster: Cluster, nginx: Nginx) -> N
 def test_a_state_changes_without_an_epoch(cluster: Cluster, nginx: Nginx) -> None:
     cluster.backends[0].state = "draining"
     for backend in cluster.backends:
-        # each instance has a revision of its own in its ETag
-        backend.topology = lambda request: Answer(
-            200, json.dumps(cluster.map()).encode(), {"ETag": '"new"'}
+        # the revision in an ETag is per instance
+        backend.behave_topology = lambda request: Answer(
+            200, json.dumps(cluster.topology()).encode(), {"ETag": '"new"'}
         )
 
-    def noticed() -> bool:
+    def all_report_it() -> bool:
         reports = [nginx.health() for _ in range(20)]
         return all(report["backends"][0]["state"] == "draining" for report in reports)
 
-    wait_until(noticed, 10, "the new state")
+    wait_until(all_report_it, 10, "the new state")
     assert nginx.health()["backends"][0]["usable"] is False
     assert nginx.health()["epoch"] == EPOCH
 
 
-def test_the_last_good_map_is_kept(cluster: Cluster, nginx: Nginx) -> None:
+def test_the_last_good_topology_is_kept(cluster: Cluster, nginx: Nginx) -> None:
     for backend in cluster.backends:
-        backend.topology = lambda request: Answer(503)
-    asked = len(cluster.backends[0].map_requests)
-    wait_until(lambda: len(cluster.backends[0].map_requests) > asked + 5, 10, "refreshes")
-    owner = cluster.holder("words", PARTITION)
+        backend.behave_topology = lambda request: Answer(503)
+    asked = len(cluster.backends[0].topology_requests)
+    wait_until(lambda: len(cluster.backends[0].topology_requests) > asked + 5, 10, "refreshes")
+    owner = cluster.owner("words", PARTITION)
     assert get(nginx).json() == {"by": owner.name}
     report = get(nginx, "/proxy/health")
     assert report.status == 200
-    wait_until(lambda: nginx.health()["age_s"] > 0.5, 10, "an old map")
+    wait_until(lambda: nginx.health()["age_s"] > 0.5, 10, "an old topology")
     assert set(nginx.health()["failures"].values()) == {"status 503"}
 
 
-def test_a_greater_epoch_is_followed_to_the_backend_that_has_it(
+def test_a_newer_epoch_is_read_from_the_backend_that_has_it(
     cluster: Cluster, settled: Nginx
 ) -> None:
-    old_owner = cluster.holder("words", PARTITION)
-    before = [len(backend.map_requests) for backend in cluster.backends]
-    turn(cluster, "1000-2")
-    new_owner = cluster.holder("words", PARTITION)
+    old_owner = cluster.owner("words", PARTITION)
+    before = [len(backend.topology_requests) for backend in cluster.backends]
+    rotate(cluster, "1000-2")
+    new_owner = cluster.owner("words", PARTITION)
     assert new_owner is not old_owner
     began = time.monotonic()
     assert get(settled).json() == {"by": old_owner.name}
     wait_until(lambda: get(settled).json() == {"by": new_owner.name}, 10, "the new owner")
     assert time.monotonic() - began < 2
-    after = [len(backend.map_requests) for backend in cluster.backends]
+    after = [len(backend.topology_requests) for backend in cluster.backends]
     asked = {
         backend.name: now - then
         for backend, now, then in zip(cluster.backends, after, before, strict=True)
@@ -177,61 +177,63 @@ def test_a_greater_epoch_is_followed_to_the_backend_that_has_it(
     assert sum(asked.values()) - asked[old_owner.name] - asked[new_owner.name] == 0
 
 
-def test_epochs_are_followed_ten_times_a_second_at_most(cluster: Cluster, settled: Nginx) -> None:
-    """All responses boast of an epoch that no map ever has."""
+def test_epochs_are_followed_at_most_ten_times_a_second(cluster: Cluster, settled: Nginx) -> None:
+    """All responses have an epoch that no topology ever has."""
 
-    def boast(backend: Backend) -> None:
+    def claim_newer_epoch(backend: Backend) -> None:
         backend.behave = lambda request: Answer(200, b"{}", {"Topology-Epoch": "2000-1"})
 
     for backend in cluster.backends:
-        boast(backend)
-    before = sum(len(backend.map_requests) for backend in cluster.backends)
+        claim_newer_epoch(backend)
+    before = sum(len(backend.topology_requests) for backend in cluster.backends)
     began = time.monotonic()
     with settled.client() as client:
         while time.monotonic() < began + 1:
             assert client.get(KEY).status == 200
     took = time.monotonic() - began
-    followed = sum(len(backend.map_requests) for backend in cluster.backends) - before
+    followed = sum(len(backend.topology_requests) for backend in cluster.backends) - before
     assert 2 <= followed <= took * 10 + 1
 
 
 @pytest.mark.parametrize("epoch", ["999-9", "1000-0", "nonsense"])
-def test_a_lesser_epoch_is_never_taken(cluster: Cluster, nginx: Nginx, epoch: str) -> None:
-    owner = cluster.holder("words", PARTITION)
-    turn(cluster, epoch)
-    asked = sum(len(backend.map_requests) for backend in cluster.backends)
+def test_an_older_epoch_is_never_used(cluster: Cluster, nginx: Nginx, epoch: str) -> None:
+    owner = cluster.owner("words", PARTITION)
+    rotate(cluster, epoch)
+    asked = sum(len(backend.topology_requests) for backend in cluster.backends)
     wait_until(
-        lambda: sum(len(b.map_requests) for b in cluster.backends) > asked + 12, 10, "refreshes"
+        lambda: sum(len(b.topology_requests) for b in cluster.backends) > asked + 12,
+        10,
+        "refreshes",
     )
     assert {nginx.health()["epoch"] for _ in range(20)} == {EPOCH}
     assert get(nginx).json() == {"by": owner.name}
 
 
-def test_a_worker_that_starts_takes_no_lesser_epoch_than_another_has(
+def test_a_starting_worker_uses_no_older_epoch_than_other_workers(
     cluster: Cluster, start_nginx: StartNginx
 ) -> None:
     for backend in cluster.backends:
-        backend.topology = lambda request: Answer(503, b'{"code":"starting"}')
+        backend.behave_topology = lambda request: Answer(503, b'{"code":"starting"}')
     nginx = start_nginx(cluster.addresses(), workers=2, **NEVER)
-    requests, held, lesser = itertools.count(), threading.Event(), threading.Event()
+    requests, held, older = itertools.count(), threading.Event(), threading.Event()
 
-    def to_one_and_then_no_more(backend: Backend, request: Request) -> Answer:
+    def answer_only_the_first(backend: Backend, request: Request) -> Answer:
         if next(requests) > 0:
             held.set()
-            lesser.wait(20)
+            older.wait(20)
         return backend.processors(request)
 
     for backend in cluster.backends:
-        backend.topology = functools.partial(to_one_and_then_no_more, backend)
-    wait_until(lambda: f"topology {EPOCH}" in nginx.error_log(), 10, "one worker's map")
-    assert held.wait(10), "the other one asks, too"
-    turn(cluster, "1000-0")
-    lesser.set()
-    wait_until(lambda: "epoch 1000-0" in nginx.error_log(), 10, "it to be refused")
+        backend.behave_topology = functools.partial(answer_only_the_first, backend)
+    wait_until(lambda: f"topology {EPOCH}" in nginx.error_log(), 10, "one worker's topology")
+    assert held.wait(10), "the other worker asks, too"
+    rotate(cluster, "1000-0")
+    older.set()
+    wait_until(lambda: "epoch 1000-0" in nginx.error_log(), 10, "the older epoch to be refused")
     assert {nginx.health()["epoch"] for _ in range(20)} == {EPOCH}
 
 
-def test_a_new_backend_is_found_and_an_old_one_forgotten(cluster: Cluster, nginx: Nginx) -> None:
+def test_new_backends_are_found_and_old_ones_forgotten(cluster: Cluster, nginx: Nginx) -> None:
     added = Backend(cluster, "b4")
     cluster.backends.append(added)
     cluster.spread()
@@ -242,7 +244,7 @@ def test_a_new_backend_is_found_and_an_old_one_forgotten(cluster: Cluster, nginx
         configured.stop()
     cluster.backends[:3] = []
     cluster.spread()
-    # none of the configured ones is left: the map itself names whom to ask
+    # none of the configured backends is left: the topology names others
     cluster.epoch = "1000-3"
     nginx.wait_for_map("1000-3")
     assert {get(nginx, f"/words/k{n}").json()["by"] for n in range(20)} == {"b4"}
@@ -254,14 +256,14 @@ def test_hosts_may_be_names(cluster: Cluster, start_nginx: StartNginx) -> None:
         backend.host = "localhost"
     nginx = start_nginx(",".join(f"localhost:{port}" for port in ports))
     nginx.wait_for_map(EPOCH)
-    assert get(nginx).json() == {"by": cluster.holder("words", PARTITION).name}
+    assert get(nginx).json() == {"by": cluster.owner("words", PARTITION).name}
     addresses = {backend["address"] for backend in nginx.health()["backends"]}
     assert addresses == {f"127.0.0.1:{port}" for port in ports}
 
 
 @pytest.fixture
 def load(nginx: Nginx) -> Iterator[list[Response]]:
-    """Reads without a pause, each on a connection of its own; the answers."""
+    """Answers to reads without a pause, each on a new connection."""
     answers: list[Response] = []
     done = threading.Event()
 
@@ -276,24 +278,24 @@ def load(nginx: Nginx) -> Iterator[list[Response]]:
     thread.join()
 
 
-def test_a_reload_loses_neither_requests_nor_the_map(
+def test_a_reload_loses_neither_requests_nor_the_topology(
     cluster: Cluster, nginx: Nginx, load: list[Response]
 ) -> None:
     for backend in cluster.backends:
-        backend.topology = lambda request: Answer(503)
+        backend.behave_topology = lambda request: Answer(503)
     wait_until(lambda: len(load) > 20, 10, "some reads")
     nginx.reload()
     after = len(load)
     wait_until(lambda: len(load) > after + 50, 10, "more reads")
-    owner = cluster.holder("words", PARTITION)
+    owner = cluster.owner("words", PARTITION)
     assert {response.body for response in load} == {b'{"by": "%s"}' % owner.name.encode()}
-    # the map is older than the workers, who have not read one themselves
+    # the new workers have it from the old ones, and have read none themselves
     assert nginx.health()["epoch"] == EPOCH
     assert nginx.health()["age_s"] is None
 
 
-def test_a_reload_breaks_no_connection_that_is_in_use(nginx: Nginx) -> None:
-    """Readers on connections that stay open; none of them tries anything again."""
+def test_a_reload_breaks_no_connection_in_use(nginx: Nginx) -> None:
+    """With readers on kept connections that retry nothing."""
     done = threading.Event()
     answered = [0] * 8
     failed: list[str] = []

@@ -1,4 +1,4 @@
-"""What clients, operators and the log see at the edges."""
+"""Limits, refused requests, settings, logs and users."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def is_problem(response: Response, status: int, code: str) -> bool:
     )
 
 
-def test_a_key_of_32_kib_is_too_long_for_a_url(cluster: Cluster, nginx: Nginx) -> None:
+def test_a_uri_has_at_most_32_kib(cluster: Cluster, nginx: Nginx) -> None:
     with nginx.client() as client:
         assert client.get("/words/" + "k" * 30_000).status == 200
     with nginx.client() as client:
@@ -70,7 +70,7 @@ def test_a_key_of_32_kib_is_too_long_for_a_url(cluster: Cluster, nginx: Nginx) -
         (b"GET /.queryable-proxy/problem HTTP/1.1\r\nHost: a\r\n\r\n", 400, "bad-request"),
     ],
 )
-def test_what_nginx_refuses_is_a_problem_too(
+def test_requests_that_nginx_refuses_get_a_problem(
     cluster: Cluster, nginx: Nginx, request_bytes: bytes, status: int, code: str
 ) -> None:
     assert is_problem(raw(nginx.port, request_bytes), status, code)
@@ -90,7 +90,7 @@ def test_what_nginx_refuses_is_a_problem_too(
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_what_backends_ask_one_another_is_not_for_clients(
+def test_requests_between_backends_are_not_open_to_clients(
     cluster: Cluster, nginx: Nginx, method: str, path: str
 ) -> None:
     with nginx.client() as client:
@@ -112,7 +112,7 @@ def test_a_batch_may_be_large(cluster: Cluster, nginx: Nginx) -> None:
     ]:
         large = f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {size}\r\n\r\n"
         assert is_problem(raw(nginx.port, large.encode()), 413, "body-too-large")
-    assert "[warn]" not in nginx.error_log(), "nothing is written to a file"
+    assert "[warn]" not in nginx.error_log(), "no body is written to a file"
 
 
 def test_an_http_1_0_client_without_a_host_is_served(cluster: Cluster, nginx: Nginx) -> None:
@@ -121,7 +121,7 @@ def test_an_http_1_0_client_without_a_host_is_served(cluster: Cluster, nginx: Ng
     assert request.headers["Host"] == "backends"
 
 
-def test_the_proxys_health_names_the_backends(cluster: Cluster, nginx: Nginx) -> None:
+def test_health_lists_the_backends(cluster: Cluster, nginx: Nginx) -> None:
     report = nginx.health()
     assert (report["status"], report["epoch"]) == ("ok", cluster.epoch)
     assert 0 <= report["age_s"] < 2
@@ -139,8 +139,8 @@ def test_the_proxys_health_names_the_backends(cluster: Cluster, nginx: Nginx) ->
     assert report["retries"] == {"tokens": 100, "denied": 0}
 
 
-def test_the_access_log_says_who_answered(cluster: Cluster, nginx: Nginx) -> None:
-    owner = cluster.holder("words", 4)
+def test_the_access_log_names_the_backend_that_answered(cluster: Cluster, nginx: Nginx) -> None:
+    owner = cluster.owner("words", 4)
     with nginx.client() as client:
         client.get("/words/a?x=%22")
         client.get("/views/words")
@@ -200,7 +200,7 @@ def start(command: list[str], user: int | None = None, **environment: str) -> su
         ("QUERYABLE_PROXY_REFRESH", "often", "QUERYABLE_PROXY_REFRESH: 'often' is not a number"),
     ],
 )
-def test_a_wrong_setting_is_refused_at_start(
+def test_an_invalid_setting_is_refused_at_start(
     tmp_path: Path, name: str, value: str, message: str
 ) -> None:
     command = lay_out(tmp_path / "prefix", *free_ports(1))
@@ -210,7 +210,7 @@ def test_a_wrong_setting_is_refused_at_start(
     assert message in output
 
 
-def test_a_port_that_is_taken_is_named(nginx: Nginx, tmp_path: Path) -> None:
+def test_a_port_in_use_is_named(nginx: Nginx, tmp_path: Path) -> None:
     with start(lay_out(tmp_path / "second", nginx.port)) as process:
         output, _ = process.communicate(timeout=20)
     assert process.returncode != 0
@@ -219,7 +219,7 @@ def test_a_port_that_is_taken_is_named(nginx: Nginx, tmp_path: Path) -> None:
 
 @pytest.fixture
 def public_folder() -> Iterator[Path]:
-    """A folder that every user may enter, with a copy of what nginx reads."""
+    """A folder that every user can read, with a copy of nginx.conf and the Lua modules."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         shutil.copy(REPOSITORY / "nginx.conf", folder)
@@ -228,14 +228,14 @@ def public_folder() -> Iterator[Path]:
         yield folder
 
 
-def test_it_runs_without_being_root(cluster: Cluster, public_folder: Path) -> None:
+def test_nginx_runs_without_root(cluster: Cluster, public_folder: Path) -> None:
     prefix = public_folder / "prefix"
     (port,) = free_ports(1)
     command = lay_out(prefix, port)
     for name in ("nginx.conf", "proxy"):
         (prefix / name).unlink()
         (prefix / name).symlink_to(public_folder / name)
-    # whoever runs the tests without being root tests this with every other test
+    # without root, every other test tests this
     user = NOBODY if os.geteuid() == 0 else None
     if user is not None:
         for path in (prefix, prefix / "logs"):

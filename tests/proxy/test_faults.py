@@ -1,4 +1,4 @@
-"""A backend that fails costs a reader a moment, never an answer; and nothing is done twice."""
+"""A backend that fails delays a reader, but costs no answer; and no write is sent twice."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ import time
 
 import pytest
 
-from tests.proxy.backends import CATCHING_UP, Answer, Backend, Cluster, Request, is_hopeless, says
+from tests.proxy.backends import (
+    CATCHING_UP,
+    Answer,
+    Backend,
+    Cluster,
+    Request,
+    always,
+    non_retryable,
+)
 from tests.proxy.conftest import KEY, PARTITION
 from tests.support.client import Response
 from tests.support.nginx import Nginx
@@ -17,7 +25,7 @@ pytestmark = pytest.mark.system
 
 def without_standbys(cluster: Cluster) -> None:
     for backend in cluster.backends:
-        backend.stands_by = {}
+        backend.standby = {}
 
 
 def get(nginx: Nginx, target: str = KEY) -> Response:
@@ -30,7 +38,7 @@ def post(nginx: Nginx, target: str = KEY) -> Response:
         return client.request("POST", target, body=b"{}")
 
 
-@pytest.mark.parametrize("fault", ["refuses", "closes", "says 503", "says too much"])
+@pytest.mark.parametrize("fault", ["refuses", "closes", "answers 503", "sends too many headers"])
 def test_a_read_goes_to_the_standby_when_the_active(
     roles: tuple[Backend, Backend, Backend], nginx: Nginx, fault: str
 ) -> None:
@@ -39,8 +47,8 @@ def test_a_read_goes_to_the_standby_when_the_active(
         active.stop()
     else:
         too_much = Answer(200, b"{}", {"X": "x" * 20_000})
-        answers = {"closes": None, "says 503": CATCHING_UP, "says too much": too_much}
-        active.behave = says(answers[fault])
+        answers = {"closes": None, "answers 503": CATCHING_UP, "sends too many headers": too_much}
+        active.behave = always(answers[fault])
     assert get(nginx).json() == {"by": standby.name}
     with nginx.client() as client:
         assert client.request("HEAD", KEY).status == 200
@@ -48,13 +56,13 @@ def test_a_read_goes_to_the_standby_when_the_active(
     entries = nginx.access_log(2, KEY)
     attempts = {entry["method"]: entry["attempts"] for entry in entries}
     assert attempts["GET"] == 2
-    # the same worker knows by now who fails
-    assert attempts["HEAD"] in ({2} if fault == "says 503" else {1, 2})
+    # by now the same worker may know that the active fails
+    assert attempts["HEAD"] in ({2} if fault == "answers 503" else {1, 2})
     assert {entry["owner"] for entry in entries} == {active.name}
     assert {entry["served_by"] for entry in entries} == {f"{standby.name}; active"}
 
 
-def test_a_hung_active_is_given_up_soon(
+def test_an_active_that_hangs_is_given_up_soon(
     roles: tuple[Backend, Backend, Backend], nginx: Nginx
 ) -> None:
     active, standby, _ = roles
@@ -71,14 +79,14 @@ def test_a_hung_active_is_given_up_soon(
     assert took < 4
 
 
-def test_what_is_no_point_read_has_more_time(
+def test_other_requests_have_more_time(
     roles: tuple[Backend, Backend, Backend], nginx: Nginx
 ) -> None:
     active, _, _ = roles
     times_out_after = 2
 
     def slow(request: Request) -> Answer:
-        # no wait for a condition: that it takes long is what is tested
+        # a fixed time, because the time-out is under test
         threading.Event().wait(times_out_after + 0.3)
         return active.answer(request)
 
@@ -87,14 +95,14 @@ def test_what_is_no_point_read_has_more_time(
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_without_a_standby_another_is_asked_to_forward(
+def test_without_a_standby_another_backend_forwards(
     cluster: Cluster, roles: tuple[Backend, Backend, Backend], nginx: Nginx, method: str
 ) -> None:
     without_standbys(cluster)
     cluster.epoch = "1000-2"
     nginx.wait_for_map("1000-2")
     roles[0].stop()
-    # a POST as well: it has reached nobody so far
+    # a POST as well: no backend has received it
     response = get(nginx) if method == "GET" else post(nginx)
     assert response.json()["by"] in {roles[1].name, roles[2].name}
     asked = [r for backend in roles for r in backend.requests]
@@ -103,7 +111,7 @@ def test_without_a_standby_another_is_asked_to_forward(
     assert (entry["method"], entry["attempts"], entry["owner"]) == (method, 2, roles[0].name)
 
 
-def test_two_dead_backends_of_three_leave_one_that_is_found(
+def test_one_backend_of_three_is_enough(
     cluster: Cluster, roles: tuple[Backend, Backend, Backend], nginx: Nginx
 ) -> None:
     roles[0].stop()
@@ -113,29 +121,29 @@ def test_two_dead_backends_of_three_leave_one_that_is_found(
         assert get(nginx, "/views").json() == {"by": roles[2].name}
 
 
-def test_the_last_refusal_is_passed_on_whole(
+def test_the_last_503_is_passed_on_unchanged(
     roles: tuple[Backend, Backend, Backend], nginx: Nginx
 ) -> None:
     active, standby, other = roles
-    active.behave = standby.behave = says(CATCHING_UP)
+    active.behave = standby.behave = always(CATCHING_UP)
     response = get(nginx)
     assert (response.status, response.json()) == (503, {"code": "catching-up"})
     assert response.headers["Retry-After"] == "1"
     assert response.headers["Content-Type"] == "application/problem+json"
-    # others could only ask those two again
+    # another backend could only ask the same two again
     assert [len(backend.requests) for backend in roles] == [1, 1, 0]
     assert other.requests == []
 
 
 @pytest.mark.parametrize("target", [KEY, "/views/words/keys"])
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_what_no_other_can_better_is_asked_of_one(
+def test_a_non_retryable_503_is_not_retried(
     roles: tuple[Backend, Backend, Backend], nginx: Nginx, method: str, target: str
 ) -> None:
     for backend in roles:
-        backend.behave = is_hopeless
+        backend.behave = non_retryable
     with nginx.client() as client:
-        # clients have no say in it
+        # clients cannot set the header
         response = client.request(method, target, Queryable_Final_Status="200")
     assert response.status == 503
     assert response.body == (b'{"code":"repartitioned"}' if method == "GET" else b"")
@@ -147,10 +155,10 @@ def test_what_no_other_can_better_is_asked_of_one(
 
 
 @pytest.mark.parametrize("status", [400, 404, 500, 502, 504])
-def test_other_answers_are_never_tried_again(
+def test_other_answers_are_never_retried(
     roles: tuple[Backend, Backend, Backend], nginx: Nginx, status: int
 ) -> None:
-    roles[0].behave = says(Answer(status, b'{"code":"x"}'))
+    roles[0].behave = always(Answer(status, b'{"code":"x"}'))
     response = get(nginx)
     assert (response.status, response.json()) == (status, {"code": "x"})
     assert [len(backend.requests) for backend in roles] == [1, 0, 0]
@@ -161,17 +169,17 @@ def test_a_post_that_was_sent_is_never_sent_again(
     roles: tuple[Backend, Backend, Backend], nginx: Nginx, target: str
 ) -> None:
     for backend in roles:
-        backend.behave = says(None)
+        backend.behave = always(None)
     response = post(nginx, target)
     assert (response.status, response.json()["code"]) == (503, "no-backend")
     assert response.headers["Retry-After"] == "1"
     for backend in roles:
-        backend.behave = says(CATCHING_UP)
+        backend.behave = always(CATCHING_UP)
     assert post(nginx, target).json() == {"code": "catching-up"}
     assert sum(len(backend.requests) for backend in roles) == 2
 
 
-def test_without_any_backend_it_says_so(cluster: Cluster, nginx: Nginx) -> None:
+def test_without_any_backend_requests_are_refused(cluster: Cluster, nginx: Nginx) -> None:
     cluster.stop()
     for target in (KEY, "/views", "/health/live"):
         response = get(nginx, target)
@@ -181,15 +189,15 @@ def test_without_any_backend_it_says_so(cluster: Cluster, nginx: Nginx) -> None:
         assert response.headers["Content-Type"] == "application/problem+json"
     response = post(nginx)
     assert (response.status, response.json()["code"]) == (503, "no-backend")
-    # the owner, which has no standby, and both others; without an owner, all three
+    # the owner and, as it has no standby, both others; without an owner all three
     entries = [(e["method"], e["uri"], e["attempts"]) for e in nginx.access_log(4)]
     assert sorted(entries) == sorted(
         [("GET", KEY, 3), ("GET", "/views", 3), ("GET", "/health/live", 3), ("POST", KEY, 3)]
     )
 
 
-def test_a_backend_that_was_restarted_is_asked_again(cluster: Cluster, nginx: Nginx) -> None:
-    owner = cluster.holder("words", PARTITION)
+def test_a_restarted_backend_is_tried_again(cluster: Cluster, nginx: Nginx) -> None:
+    owner = cluster.owner("words", PARTITION)
     with nginx.client() as client:
         assert client.get(KEY).json() == {"by": owner.name}
         owner.stop()

@@ -1,10 +1,22 @@
-"""The Lua modules' own specs, and luacheck."""
+"""The Lua modules' own specs, luacheck, and the rules of proxy/README.md."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+MODULES = sorted((ROOT / "proxy").glob("*.lua"))
+PURE = (
+    "partitioner",
+    "key_codec",
+    "query",
+    "topology",
+    "passive_health",
+    "retry_budget",
+    "point_batch",
+)
+HOT = ("route", "balance", "log", "coalescer")
 
 
 def run(*command: str) -> None:
@@ -21,3 +33,30 @@ def test_the_specs_pass_under_luajit() -> None:
 
 def test_luacheck_finds_nothing() -> None:
     run("luacheck", "--config", "proxy/.luacheckrc", "proxy", "tests/proxy")
+
+
+def code(module: str) -> str:
+    """The module without its comments."""
+    return re.sub(r"--.*", "", (ROOT / "proxy" / f"{module}.lua").read_text())
+
+
+def test_pure_modules_do_not_use_nginx() -> None:
+    for module in PURE:
+        assert not re.search(r"\bngx\b", code(module)), module
+        required = set(re.findall(r'require "proxy\.(\w+)"', code(module)))
+        assert required <= set(PURE), module
+
+
+def test_the_hot_path_parses_no_json() -> None:
+    for module in HOT:
+        assert "cjson" not in code(module), module
+
+
+def test_modules_are_short_and_described() -> None:
+    table = (ROOT / "proxy" / "README.md").read_text()
+    assert len(MODULES) <= 20
+    for path in MODULES:
+        lines = path.read_text().splitlines()
+        assert len(lines) <= 400, f"{path.name} is two modules"
+        assert lines[0].startswith("--- "), f"{path.name} has no description"
+        assert f"`{path.name}`" in table, f"proxy/README.md does not describe {path.name}"

@@ -1,4 +1,4 @@
-"""What a worker of nginx does for each backend has a bound, and the map is always read again."""
+"""Coalescing is limited per worker, and the topology is read however many backends there are."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MANY = 40
 
 @pytest.fixture
 def many() -> Iterator[Cluster]:
-    """As many partitions as backends: each holds one."""
+    """As many partitions as backends: each owns one."""
     cluster = Cluster([f"b{number}" for number in range(MANY)])
     cluster.views["words"]["partitions"] = MANY
     cluster.spread()
@@ -45,7 +45,7 @@ def start(many: Cluster, start_nginx: StartNginx, batches: int) -> Nginx:
 
 
 def keys(many: Cluster, nginx: Nginx) -> dict[str, str]:
-    """A key's path by the backend that has it; each of them has been asked."""
+    """The path of a key of each backend; each backend has received a read."""
     found: dict[str, str] = {}
     with nginx.client() as client:
         for number in range(10_000):
@@ -54,22 +54,22 @@ def keys(many: Cluster, nginx: Nginx) -> dict[str, str]:
             response = client.get(f"/words/k{number}")
             assert response.status == 200
             found.setdefault(response.json()["by"], f"/words/k{number}")
-    raise AssertionError("some backend has none of these keys")
+    raise AssertionError("a backend owns none of these keys")
 
 
-def read_together(nginx: Nginx, backend: Backend, path: str) -> None:
-    """Three reads that wait for the backend while a fourth is under way."""
+def coalesce_reads(nginx: Nginx, backend: Backend, path: str) -> None:
+    """Three reads that wait for the backend during the call of a fourth."""
     gate = Gate(backend)
     before = len(backend.requests)
     try:
         with Crowd(nginx) as crowd:
-            crowd.ask(f"GET {path} HTTP/1.1")
-            wait_until(lambda: len(backend.requests) == before + 1, 10, "the lead")
-            crowd.ask(*[f"GET {path} HTTP/1.1"] * 3)
+            crowd.send(f"GET {path} HTTP/1.1")
+            wait_until(lambda: len(backend.requests) == before + 1, 10, "the leader")
+            crowd.send(*[f"GET {path} HTTP/1.1"] * 3)
             wait_until(
                 lambda: reads(nginx, backend)["waiting"] == 3 or len(backend.requests) > before + 1,
                 10,
-                "the others to wait",
+                "the others to wait, or to be sent",
             )
             gate.open()
             assert [answer.json() for answer in crowd.answers()] == [{"by": backend.name}] * 4
@@ -78,18 +78,18 @@ def read_together(nginx: Nginx, backend: Backend, path: str) -> None:
 
 
 @pytest.mark.parametrize("batches", [1, 16])
-def test_the_map_is_read_on_however_many_backends_there_are(
+def test_the_topology_is_refreshed_with_many_backends(
     many: Cluster, start_nginx: StartNginx, batches: int
 ) -> None:
     nginx = start(many, start_nginx, batches)
     keys(many, nginx)
-    # no answer tells of it: nobody asks for a key
+    # no response has this epoch: there are no requests
     many.epoch = "1000-2"
     nginx.wait_for_map("1000-2")
     assert "lua_max_running_timers" not in nginx.error_log()
 
 
-def test_reads_travel_together_to_each_of_many_backends(
+def test_reads_for_each_of_many_backends_are_coalesced(
     many: Cluster, start_nginx: StartNginx
 ) -> None:
     nginx = start(many, start_nginx, 1)
@@ -97,41 +97,41 @@ def test_reads_travel_together_to_each_of_many_backends(
         backend.requests.clear()
     paths = keys(many, nginx)
     for backend in (many.backends[0], many.backends[MANY // 2], many.backends[-1]):
-        read_together(nginx, backend, paths[backend.name])
+        coalesce_reads(nginx, backend, paths[backend.name])
         assert backend.batches == [3]
     assert metric(nginx, "batches_no_call_total") == 0
 
 
-def test_reads_of_backends_beyond_the_bound_go_alone_and_are_counted(
+def test_reads_for_backends_above_the_limit_are_sent_by_themselves_and_counted(
     many: Cluster, start_nginx: StartNginx
 ) -> None:
     nginx = start(many, start_nginx, 16)
     paths = keys(many, nginx)
     report = {backend["id"]: backend["reads"] for backend in nginx.health()["backends"]}
-    without = [name for name, of_backend in report.items() if of_backend is None]
+    without = [name for name, queue in report.items() if queue is None]
     # 16 calls each, 512 in all
     assert len(without) == MANY - 512 // 16
     counted = metric(nginx, "batches_no_call_total")
     assert counted >= len(without)
     for name in without[:2]:
         [backend] = [b for b in many.backends if b.name == name]
-        read_together(nginx, backend, paths[name])
+        coalesce_reads(nginx, backend, paths[name])
         assert backend.batches == []
     assert metric(nginx, "batches_no_call_total") == counted + 8
     [backend] = [b for b in many.backends if b.name not in without][:1]
-    read_together(nginx, backend, paths[backend.name])
+    coalesce_reads(nginx, backend, paths[backend.name])
     assert sum(backend.batches) == 3  # up to 16 calls at once: not all need be in one
-    assert "no timer began" not in nginx.error_log()
+    assert "no timer started" not in nginx.error_log()
 
 
-def test_where_nginx_drops_timers_reads_are_answered_and_the_map_is_read_again(
+def test_if_nginx_drops_timers_reads_are_answered_and_the_topology_is_refreshed(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    """There is room for one: while the map is being read, nothing else begins."""
-    too_long = threading.Event()
+    """One timer may run: no other starts while the topology is being read."""
+    released = threading.Event()
 
-    def hangs(request: Request) -> None:
-        too_long.wait(30)
+    def hang(request: Request) -> None:
+        released.wait(30)
 
     with Nginx(
         tmp_path / "prefix",
@@ -142,36 +142,40 @@ def test_where_nginx_drops_timers_reads_are_answered_and_the_map_is_read_again(
     ) as nginx:
         nginx.wait_for_map(EPOCH)
         for backend in cluster.backends:
-            backend.topology = hangs
-        wait_until(lambda: nginx.health().get("failures"), 10, "a map that does not come")
-        backend = cluster.holder("words", PARTITION)
+            backend.behave_topology = hang
+        wait_until(lambda: nginx.health().get("failures"), 10, "a topology that does not arrive")
+        backend = cluster.owner("words", PARTITION)
         gate = Gate(backend)
         with Crowd(nginx) as crowd:
-            crowd.ask(LINE)
-            wait_until(lambda: len(backend.requests) == 1, 10, "the lead")
-            # after the time in which the queue's timer should have begun, each read goes alone
-            begun = time.monotonic() + 1
-            wait_until(lambda: time.monotonic() > begun, 2, "the timer to be late")
-            crowd.ask(*[LINE] * 3)
-            wait_until(lambda: "no timer began" in nginx.error_log(), 10, "that to be noticed")
+            crowd.send(LINE)
+            wait_until(lambda: len(backend.requests) == 1, 10, "the leader")
+            # once the queue's timer should have started, each read is sent by itself
+            deadline = time.monotonic() + 1
+            wait_until(lambda: time.monotonic() > deadline, 2, "the timer to be late")
+            crowd.send(*[LINE] * 3)
+            wait_until(
+                lambda: "no timer started" in nginx.error_log(),
+                10,
+                "the dropped timer to be noticed",
+            )
             gate.open()
             assert [answer.json() for answer in crowd.answers()] == [{"by": backend.name}] * 4
         assert "lua_max_running_timers are not enough" in nginx.error_log()
         cluster.epoch = "1000-2"
-        too_long.set()
+        released.set()
         for backend in cluster.backends:
-            backend.topology = backend.processors
+            backend.behave_topology = backend.processors
         nginx.wait_for_map("1000-2")
 
 
-def test_nginx_has_room_for_all_timers_of_a_worker() -> None:
+def test_nginx_allows_all_timers_of_a_worker() -> None:
     def number(path: str, pattern: str) -> int:
         [found] = re.findall(pattern, (REPOSITORY / path).read_text(), re.MULTILINE)
         return int(found)
 
-    most_calls = number("proxy/batcher.lua", r"^_M\.MOST_CALLS = (\d+)$")
-    most_timers = number("proxy/discovery.lua", r"^_M\.MOST_TIMERS = (\d+)$")
+    max_calls = number("proxy/coalescer.lua", r"^_M\.MAX_CALLS = (\d+)$")
+    max_timers = number("proxy/discovery.lua", r"^_M\.MAX_TIMERS = (\d+)$")
     running = number("nginx.conf", r"^ +lua_max_running_timers (\d+);$")
     pending = number("nginx.conf", r"^ +lua_max_pending_timers (\d+);$")
-    assert running >= most_calls + most_timers
+    assert running >= max_calls + max_timers
     assert pending >= running

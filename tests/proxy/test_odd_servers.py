@@ -1,4 +1,4 @@
-"""What discovery asks may be anything: whatever it sends, others are asked, and soon."""
+"""Whatever a server sends to discovery, other servers are asked soon."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from tests.proxy.conftest import StartNginx
 
 pytestmark = pytest.mark.system
 
-Say = Callable[[socket.socket, threading.Event], None]
+Send = Callable[[socket.socket, threading.Event], None]
 
 
-def slowly(connection: socket.socket, over: threading.Event) -> None:
+def status_slowly(connection: socket.socket, over: threading.Event) -> None:
     connection.sendall(b"HTTP/1.1 200 OK\r\n")
     while not over.wait(0.1):
         connection.sendall(b"x")
 
 
-def a_body_slowly(connection: socket.socket, over: threading.Event) -> None:
+def body_slowly(connection: socket.socket, over: threading.Event) -> None:
     connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
     while not over.wait(0.1):
         connection.sendall(b" ")
 
 
-def without_an_end(connection: socket.socket, over: threading.Event) -> None:
+def endless_line(connection: socket.socket, over: threading.Event) -> None:
     while not over.is_set():
         connection.sendall(b"x" * 65536)
 
@@ -41,14 +41,14 @@ def many_headers(connection: socket.socket, over: threading.Event) -> None:
 
 
 class OddServer:
-    """Says one thing to all who connect."""
+    """Sends the same to every client."""
 
-    def __init__(self, say: Say) -> None:
+    def __init__(self, say: Send) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
-        self.was_asked = threading.Event()
+        self.has_request = threading.Event()
         self._over = threading.Event()
-        self._say = say
+        self._send = say
         self._threads = [threading.Thread(target=self._accept)]
         self._threads[0].start()
 
@@ -60,10 +60,10 @@ class OddServer:
                 self._threads[-1].start()
 
     def _serve(self, connection: socket.socket) -> None:
-        with connection, contextlib.suppress(OSError):  # the other side has gone
+        with connection, contextlib.suppress(OSError):  # the client has disconnected
             connection.recv(65536)
-            self.was_asked.set()
-            self._say(connection, self._over)
+            self.has_request.set()
+            self._send(connection, self._over)
 
     def stop(self) -> None:
         self._over.set()
@@ -74,10 +74,10 @@ class OddServer:
 
 
 @pytest.fixture
-def serve() -> Iterator[Callable[[Say], OddServer]]:
+def serve() -> Iterator[Callable[[Send], OddServer]]:
     servers: list[OddServer] = []
 
-    def start(say: Say) -> OddServer:
+    def start(say: Send) -> OddServer:
         servers.append(OddServer(say))
         return servers[-1]
 
@@ -89,25 +89,25 @@ def serve() -> Iterator[Callable[[Say], OddServer]]:
 @pytest.mark.parametrize(
     ("say", "failure"),
     [
-        (slowly, "read: timeout"),
-        (a_body_slowly, "read: timeout"),
-        (without_an_end, "read: a line that is too long"),
+        (status_slowly, "read: timeout"),
+        (body_slowly, "read: timeout"),
+        (endless_line, "read: line too long"),
         (many_headers, "read: too many headers"),
     ],
 )
-def test_an_answer_has_a_bound_in_time_and_bytes(
+def test_a_response_is_limited_in_time_and_bytes(
     cluster: Cluster,
     start_nginx: StartNginx,
-    serve: Callable[[Say], OddServer],
-    say: Say,
+    serve: Callable[[Send], OddServer],
+    say: Send,
     failure: str,
 ) -> None:
     odd = serve(say)
     good = cluster.backends[0]
-    good.topology = lambda request: CATCHING_UP
+    good.behave_topology = lambda request: CATCHING_UP
     nginx = start_nginx(f"127.0.0.1:{odd.port},127.0.0.1:{good.port}", 1)
-    assert odd.was_asked.wait(10)
-    good.topology = good.processors
-    wait_until(lambda: nginx.health()["epoch"] == EPOCH, 20, "the map of the other")
+    assert odd.has_request.wait(10)
+    good.behave_topology = good.processors
+    wait_until(lambda: nginx.health()["epoch"] == EPOCH, 20, "the topology of the other")
     name = f"127.0.0.1:{odd.port}"
     assert nginx.health().get("failures", {}).get(name) == failure

@@ -1,4 +1,4 @@
-"""Who fails is asked after the others, for a short, growing time; further attempts are bounded."""
+"""A backend that fails is tried last for a short, growing time; retries are limited."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from local.waiting import wait_until
-from tests.proxy.backends import CATCHING_UP, Answer, Backend, Behaviour, Cluster, Request, says
+from tests.proxy.backends import CATCHING_UP, Answer, Backend, Behaviour, Cluster, Request, always
 from tests.proxy.conftest import KEY
 from tests.support.client import Client
 from tests.support.nginx import Nginx
@@ -26,7 +26,7 @@ KEYS = [f"/words/k{number}" for number in (12, 3, 8, 2, 4, 0, 5, 6, 1)]
 
 @pytest.fixture
 def hang(cluster: Cluster) -> Iterator[Behaviour]:
-    """Takes the request and says nothing, as a stopped process does."""
+    """Receives the request and does not answer, as a stopped process."""
     released = threading.Event()
 
     def behaviour(request: Request) -> None:
@@ -38,20 +38,20 @@ def hang(cluster: Cluster) -> Iterator[Behaviour]:
 
 @pytest.fixture
 def client(roles: Roles, nginx: Nginx) -> Iterator[Client]:
-    """A connection that stays open: one worker of nginx answers all its requests."""
+    """A kept connection: the same worker of nginx answers all its requests."""
     with nginx.client() as client:
         assert client.get("/proxy/health").status == 200
         yield client
 
 
 def left_out(client: Client, backend: Backend) -> Any:
-    """What the client's worker says of the backend."""
+    """`left_out` of the backend, as reported by the client's worker."""
     backends = client.get("/proxy/health").json()["backends"]
     return next(b["left_out"] for b in backends if b["id"] == backend.name)
 
 
 def reader(nginx: Nginx, target: str, done: threading.Event) -> tuple[threading.Thread, list[Any]]:
-    """Reads without a pause, until `done`; (when, status) of each answer."""
+    """Reads without a pause until `done`; (time, status) of each answer."""
     answers: list[Any] = []
 
     def read() -> None:
@@ -65,7 +65,7 @@ def reader(nginx: Nginx, target: str, done: threading.Event) -> tuple[threading.
 
 
 @pytest.mark.parametrize(("fault", "longest"), [("refuses", 0.3), ("hangs", 1.0)])
-def test_no_partition_is_silent_for_long_when_a_holder(
+def test_no_partition_is_silent_for_long_when_a_replica(
     roles: Roles, nginx: Nginx, hang: Behaviour, fault: str, longest: float
 ) -> None:
     broken = roles[0]
@@ -93,26 +93,26 @@ def test_no_partition_is_silent_for_long_when_a_holder(
     assert max(silences) <= longest, silences
 
 
-def test_who_hangs_is_tried_less_and_less_often(
+def test_a_backend_that_hangs_is_probed_ever_more_rarely(
     roles: Roles, client: Client, hang: Behaviour
 ) -> None:
     active, standby, _ = roles
-    tried: list[float] = []
+    probes: list[float] = []
 
-    def note(request: Request) -> Answer | None:
-        tried.append(time.monotonic())
+    def record(request: Request) -> Answer | None:
+        probes.append(time.monotonic())
         return hang(request)
 
-    active.behave = note
+    active.behave = record
     reads = 0
     began = time.monotonic()
-    while len(tried) < 3:
+    while len(probes) < 3:
         assert client.get(KEY).json() == {"by": standby.name}
         reads += 1
         assert time.monotonic() < began + 20
     assert reads > 50
     # 0.4 s for the read itself, then 0.25 and 0.5 s
-    gaps = [after - before for before, after in pairwise(tried)]
+    gaps = [after - before for before, after in pairwise(probes)]
     for gap, expected in zip(gaps, (0.65, 0.9), strict=True):
         assert expected - 0.02 < gap < expected + 0.4, gaps
     # one good answer ends it
@@ -123,7 +123,7 @@ def test_who_hangs_is_tried_less_and_less_often(
     assert client.get(KEY).json() == {"by": active.name}
 
 
-def test_the_proxys_health_says_who_is_left_out_until_when(roles: Roles, client: Client) -> None:
+def test_health_shows_until_when_a_backend_is_tried_last(roles: Roles, client: Client) -> None:
     active, standby, _ = roles
     active.stop()
     assert client.get(KEY).json() == {"by": standby.name}
@@ -133,7 +133,7 @@ def test_the_proxys_health_says_who_is_left_out_until_when(roles: Roles, client:
     assert left_out(client, standby) is None
 
 
-def test_what_any_can_answer_is_not_asked_of_who_hangs(
+def test_requests_without_a_key_avoid_a_backend_that_hangs(
     roles: Roles, client: Client, hang: Behaviour
 ) -> None:
     active, standby, _ = roles
@@ -143,32 +143,34 @@ def test_what_any_can_answer_is_not_asked_of_who_hangs(
     began = time.monotonic()
     for _ in range(6):
         assert client.get("/views/words/keys").json()["by"] != active.name
-    # nor after the time: its trials are for point reads, who give up soon
+    # nor after its time: only point reads probe, because they give up soon
     while time.time() < until + 0.1:
         assert client.get(KEY + "/windows").json() == {"by": standby.name}
     for _ in range(6):
         assert client.get("/views/words/keys").json()["by"] != active.name
     assert client.request("POST", "/topics/words/records", b"{}").status == 200
     assert time.monotonic() - began < 2
-    # nobody else is left: asked last, not never
+    # the only backend left: it is tried last, but it is tried
     active.behave = active.answer
     for other in roles[1:]:
         other.stop()
     assert client.get("/views/words/keys").json() == {"by": active.name}
 
 
-def test_who_failed_is_asked_if_the_others_cannot_answer(roles: Roles, client: Client) -> None:
+def test_a_backend_that_failed_is_tried_if_the_others_cannot_answer(
+    roles: Roles, client: Client
+) -> None:
     active, standby, other = roles
-    active.behave = says(None)
+    active.behave = always(None)
     assert client.get(KEY).json() == {"by": standby.name}
     active.behave = active.answer
-    standby.behave = says(CATCHING_UP)
+    standby.behave = always(CATCHING_UP)
     assert client.get(KEY).json() == {"by": active.name}
     assert other.requests == []
 
 
 @pytest.mark.parametrize("state", ["draining", "dead"])
-def test_who_drains_or_is_thought_dead_is_asked_after_the_standby(
+def test_a_draining_or_dead_active_is_tried_after_the_standby(
     cluster: Cluster, roles: Roles, nginx: Nginx, state: str
 ) -> None:
     active, standby, other = roles
@@ -177,57 +179,59 @@ def test_who_drains_or_is_thought_dead_is_asked_after_the_standby(
     nginx.wait_for_map("1000-2")
     with nginx.client() as client:
         assert client.get(KEY).json() == {"by": standby.name}
-        standby.behave = says(CATCHING_UP)
+        standby.behave = always(CATCHING_UP)
         assert client.get(KEY).json() == {"by": active.name}
-        active.behave = says(None)
+        active.behave = always(None)
         standby.stop()
         assert client.get(KEY).json() == {"by": other.name}
 
 
-def test_a_slow_active_is_asked_again_if_the_standby_cannot_answer(
+def test_a_slow_active_is_tried_again_if_the_standby_cannot_answer(
     roles: Roles, client: Client, nginx: Nginx
 ) -> None:
     active, standby, _ = roles
 
     def slow(request: Request) -> Answer:
-        # no wait for a condition: that it takes long is what is tested
+        # a fixed time, because the time-out is under test
         threading.Event().wait(0.7)
         return active.answer(request)
 
     active.behave = slow
-    standby.behave = says(CATCHING_UP)
+    standby.behave = always(CATCHING_UP)
     assert client.get(KEY).json() == {"by": active.name}
     (entry,) = nginx.access_log(1, KEY)
     assert (entry["attempts"], entry["upstream_status"]) == (3, "504, 503, 200")
     assert len(standby.requests) == 1
 
 
-def test_half_an_answer_never_looks_like_a_whole_one(roles: Roles, client: Client) -> None:
+def test_half_an_answer_never_looks_complete(roles: Roles, client: Client) -> None:
     active, standby, _ = roles
-    active.behave = says(Answer(200, b'{"by": ', {"Content-Length": "100", "Connection": "close"}))
+    active.behave = always(
+        Answer(200, b'{"by": ', {"Content-Length": "100", "Connection": "close"})
+    )
     with pytest.raises(ConnectionError):
         client.get(KEY)
     assert (len(active.requests), len(standby.requests)) == (1, 0)
 
 
-def test_what_is_tried_again_is_bounded(roles: Roles, client: Client, nginx: Nginx) -> None:
+def test_retries_are_limited(roles: Roles, client: Client, nginx: Nginx) -> None:
     requests = 300
     for backend in roles:
-        backend.behave = says(None)
+        backend.behave = always(None)
     for _ in range(requests):
         response = client.get(KEY)
         assert (response.status, response.json()["code"]) == (503, "no-backend")
         assert response.headers["Retry-After"] == "1"
     attempts = sum(len(backend.requests) for backend in roles)
-    # the bucket, and a tenth of the requests; without it there were three attempts each
+    # the initial tokens, and a tenth of the requests; unlimited it would be three attempts each
     assert requests + 100 <= attempts <= requests + 100 + requests // 10
     retries = client.get("/proxy/health").json()["retries"]
     assert retries["tokens"] < 1
     assert retries["denied"] > requests / 2
     assert sum(entry["attempts"] for entry in nginx.access_log(requests, KEY)) == attempts
-    # the first answer is the answer
+    # without tokens the first answer is passed on
     for backend in roles:
-        backend.behave = says(CATCHING_UP)
+        backend.behave = always(CATCHING_UP)
     for _ in range(8):
         assert client.get(KEY).json() == {"code": "catching-up"}
     assert sum(len(backend.requests) for backend in roles) <= attempts + 8 + 1
@@ -238,10 +242,10 @@ def test_what_is_tried_again_is_bounded(roles: Roles, client: Client, nginx: Ngi
     assert client.get("/proxy/health").json()["retries"]["tokens"] >= 2
 
 
-def test_a_crowd_at_one_who_hangs_ends_with_the_budget(
+def test_a_crowd_at_a_backend_that_hangs_uses_up_the_budget(
     roles: Roles, nginx: Nginx, hang: Behaviour
 ) -> None:
-    """More readers at the same moment than a worker has tokens for, if there are two workers."""
+    """With more simultaneous readers than two workers have tokens."""
     active, standby, other = roles
     active.behave = hang
     answers: list[Any] = []
@@ -259,7 +263,7 @@ def test_a_crowd_at_one_who_hangs_ends_with_the_budget(
     assert {answer.json()["by"] for answer in good} == {standby.name}
     assert {answer.code for answer in answers if answer not in good} <= {"no-backend"}
     assert len(good) >= 100
-    # nobody was asked who is not in the log, and no attempt that was denied is
+    # the log has every attempt, and none that was denied
     assert (len(standby.requests), len(other.requests)) == (len(good), 0)
     attempts = sum(entry["attempts"] for entry in nginx.access_log(len(readers), KEY))
     assert attempts == len(active.requests) + len(standby.requests)

@@ -1,13 +1,16 @@
-"""Each request goes straight to the backend that owns its key, and arrives as it was sent."""
+"""Each request goes straight to the owner of its key, and arrives unchanged."""
 
 from __future__ import annotations
 
 import base64
 import json
+import math
+import struct
 from urllib.parse import quote
 
 import pytest
 
+from model.partitioner import partition_of
 from tests.proxy.backends import Answer, Backend, Cluster, Request
 from tests.support.client import raw
 from tests.support.nginx import Nginx
@@ -19,7 +22,7 @@ NINE = 2  # index of the count 9 in the vector files
 
 
 def vectors(name: str) -> list[tuple[bytes, int]]:
-    """Keys that fit into a URL, each with its partition of nine."""
+    """Keys that fit into a URL, with their partitions of nine."""
     _, *lines = (HERE / f"{name}.jsonl").read_text().splitlines()
     pairs = [(key_bytes(key), partitions[NINE]) for key, partitions in map(json.loads, lines)]
     return [(key, partition) for key, partition in pairs if len(key) <= 1025]
@@ -54,7 +57,7 @@ def test_every_key_reaches_its_owner_byte_for_byte(
             else:
                 text = base64.urlsafe_b64encode(key).decode().rstrip("=")
                 target = f"{path}{text}?encoding=base64url"
-            owner = cluster.holder(view, partition)
+            owner = cluster.owner(view, partition)
             response = client.get(target)
             if response.json() != {"by": owner.name} or owner.requests[-1].path != target:
                 wrong.append(target)
@@ -86,42 +89,64 @@ def test_every_key_reaches_its_owner_byte_for_byte(
         "/?q",
     ],
 )
-def test_the_raw_uri_arrives_as_it_was_sent(cluster: Cluster, nginx: Nginx, target: str) -> None:
+def test_the_raw_uri_arrives_unchanged(cluster: Cluster, nginx: Nginx, target: str) -> None:
     with nginx.client() as client:
         assert client.get(target).status == 200
     asked = [request.path for backend in cluster.backends for request in backend.requests]
     assert asked == [target]
 
 
-def test_raw_bytes_in_a_path_arrive_too(cluster: Cluster, nginx: Nginx) -> None:
+def test_raw_bytes_in_a_path_arrive_unchanged(cluster: Cluster, nginx: Nginx) -> None:
     target = "/words/日本".encode()
     assert raw(nginx.port, b"GET " + target + b" HTTP/1.1\r\nHost: a\r\n\r\n").status == 200
     asked = [request.path for backend in cluster.backends for request in backend.requests]
     assert [path.encode("latin-1") for path in asked] == [target]
 
 
-def test_numbers_are_routed_as_kafka_writes_them(cluster: Cluster, nginx: Nginx) -> None:
+def test_numbers_are_routed_as_kafka_serializes_them(cluster: Cluster, nginx: Nginx) -> None:
     partitions = dict(vectors("murmur2"))
     with nginx.client() as client:
         for number in (0, -1, 42, 2**53, -(2**53), 2**63 - 1, -(2**63)):
-            owner = cluster.holder("longs", partitions[number.to_bytes(8, "big", signed=True)])
+            owner = cluster.owner("longs", partitions[number.to_bytes(8, "big", signed=True)])
             assert client.get(f"/longs/{number}").json() == {"by": owner.name}
+
+
+@pytest.mark.parametrize(
+    ("view", "text", "key"),
+    [
+        ("floats", "-0", struct.pack(">d", -0.0)),
+        ("floats", "123456.789", struct.pack(">d", 123456.789)),
+        ("floats", "NaN", struct.pack(">d", math.nan)),
+        ("documents", '{"id": "日"}', '{"id": "日"}'.encode()),
+        ("documents", "[]", b"[]"),
+        ("avro", "-1", b"\x01"),
+        ("avro", "64", b"\x80\x01"),
+    ],
+)
+def test_keys_of_other_formats_are_routed_by_their_record_bytes(
+    cluster: Cluster, nginx: Nginx, view: str, text: str, key: bytes
+) -> None:
+    owner = cluster.owner(view, partition_of("murmur2")(key, 9))
+    # any other backend would be asked, too, if the key were not routed
+    with nginx.client() as client:
+        for target in (f"/{view}/", f"/views/{view}/keys/") * 3:
+            assert client.get(target + quote(text, safe="")).json() == {"by": owner.name}
 
 
 @pytest.mark.parametrize(
     "target", ["/any/k", "/absent/k", "/longs/x", "/views/words", "/health/ready", "/nothing/here"]
 )
-def test_what_has_no_owner_is_spread_over_all(cluster: Cluster, nginx: Nginx, target: str) -> None:
-    for _ in range(8):  # connections: both workers take part, each with a turn of its own
+def test_requests_without_an_owner_are_spread_over_all_backends(
+    cluster: Cluster, nginx: Nginx, target: str
+) -> None:
+    for _ in range(8):  # connections: both workers take part, each with its own round robin
         with nginx.client() as client:
             for _ in range(6):
                 assert client.get(target).status == 200
     assert all(len(backend.asked(target)) >= 8 for backend in cluster.backends)
 
 
-def test_only_running_backends_are_asked_what_any_can_answer(
-    cluster: Cluster, nginx: Nginx
-) -> None:
+def test_only_running_backends_get_requests_without_a_key(cluster: Cluster, nginx: Nginx) -> None:
     draining, dead, running = cluster.backends
     draining.state, dead.state = "draining", "dead"
     cluster.epoch = "1000-2"
@@ -141,12 +166,12 @@ def test_only_running_backends_are_asked_what_any_can_answer(
             b"\x08",
             b"\x09",
         ):
-            owner = cluster.holder("words", keys[key])
-            # one that drains still holds its partitions; so may one that is only thought dead
+            owner = cluster.owner("words", keys[key])
+            # a draining backend still owns its partitions; a dead one may only seem so
             assert client.get("/words/" + in_path(key)).json() == {"by": owner.name}
 
 
-def test_head_and_post_arrive_whole(cluster: Cluster, nginx: Nginx) -> None:
+def test_head_and_post_arrive_unchanged(cluster: Cluster, nginx: Nginx) -> None:
     with nginx.client() as client:
         head = client.request("HEAD", "/words/a")
         assert (head.status, head.body) == (200, b"")
@@ -161,14 +186,14 @@ def test_head_and_post_arrive_whole(cluster: Cluster, nginx: Nginx) -> None:
     assert requests[1].headers["Host"] == f"127.0.0.1:{nginx.port}"
 
 
-def test_the_forwarding_mark_of_a_client_is_removed(cluster: Cluster, nginx: Nginx) -> None:
+def test_a_clients_forwarding_mark_is_removed(cluster: Cluster, nginx: Nginx) -> None:
     with nginx.client() as client:
         client.get("/words/a", **{"Queryable-Forwarded": "b2"})
     (request,) = [request for backend in cluster.backends for request in backend.requests]
     assert "Queryable-Forwarded" not in request.headers
 
 
-def test_responses_arrive_whole(cluster: Cluster, nginx: Nginx) -> None:
+def test_responses_arrive_unchanged(cluster: Cluster, nginx: Nginx) -> None:
     big = b"x" * 3_000_000
 
     def answer(request: Request) -> Answer:
@@ -191,5 +216,5 @@ def test_connections_to_backends_are_kept(cluster: Cluster, nginx: Nginx) -> Non
     with nginx.client() as client:
         for number in range(300):
             assert client.get(f"/words/k{number}").status == 200
-    # one connection of a client stays with one worker, which asks one after the other
+    # a client connection stays with one worker, which sends one request at a time
     assert [len(data_connections(backend)) for backend in cluster.backends] == [1, 1, 1]

@@ -1,4 +1,4 @@
-"""No request that nginx accepts costs a worker more than 5 ms, whatever stands in it."""
+"""No request that nginx accepts costs a worker more than 5 ms."""
 
 from __future__ import annotations
 
@@ -29,13 +29,12 @@ def send(nginx: Nginx, request: bytes) -> bytes:
 
 
 def cpu_ms(worker: int) -> float:
-    """What the process has spent on the processor: the time in which it waits for one is not
-    counted, so other load changes little."""
+    """CPU time of the process; waiting for a processor does not count."""
     return int(Path(f"/proc/{worker}/schedstat").read_text().split()[0]) / 1e6
 
 
 def costs(nginx: Nginx, request: bytes) -> float:
-    """Of one request, ms: the least of some, as what else happens only adds to it."""
+    """CPU time of one request, ms: the minimum of several, as noise only adds to it."""
     [worker] = nginx.workers()
     taken = []
     for _ in range(ROUNDS):

@@ -1,6 +1,6 @@
--- What the proxy reads from URIs, for tests. The first line of the input is the map of /processors,
--- each further line is a JSON string, a URI. Says at once, for each of these lines,
--- [view, key in hexadecimal, partition], null where there is none.
+-- What the proxy parses from URIs, for tests. The first line of the input is the document of
+-- /processors; each further line is a JSON string, a URI. Prints for each of these lines
+-- [view, key in hexadecimal, partition], with null where there is none.
 --   luajit tests/proxy/uris.lua < input
 
 package.path = "./?.lua;" .. package.path
@@ -23,12 +23,12 @@ local function bytes_of(text)
 end
 
 io.stdout:setvbuf("line")
-local map = assert(topology.build(cjson.decode(io.read("*l")), {}))
+local current = assert(topology.build(cjson.decode(io.read("*l")), {}))
 
 for line in io.lines() do
     local uri = bytes_of(cjson.decode("[" .. line .. "]")[1])
-    local view, key = query.parse(uri, map.views)
-    local partition = topology.holders(map, view, key)
+    local view, key = query.parse(uri, current.views)
+    local partition = topology.replicas(current, view, key)
     print(cjson.encode {
         view and view.name or cjson.null,
         key and hex(key) or cjson.null,

@@ -1,4 +1,4 @@
-"""A real nginx: the repository's nginx.conf and Lua modules in a folder of their own."""
+"""A real nginx for tests: the repository's nginx.conf in its own prefix."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def lay_out(
 
 
 class Nginx:
-    """It starts on construction, and ends with `stop` or as the block is left."""
+    """Runs from construction until `stop`, or the end of the `with` block."""
 
     def __init__(
         self,
@@ -47,8 +47,8 @@ class Nginx:
         workers: int | None = None,
         changes: Mapping[str, str] | None = None,
     ) -> None:
-        """`backends`: addresses, with commas. `workers`: how many, in place of one a core;
-        `changes` of text in nginx.conf."""
+        """`backends`: addresses, with commas. `workers`: their number, by default that of the
+        processors; `changes` replace lines of nginx.conf."""
         (self.port,) = free_ports(1)
         self.prefix = prefix
         self._command = lay_out(prefix, self.port, workers, changes)
@@ -57,7 +57,7 @@ class Nginx:
         self.start()
 
     def start(self) -> None:
-        """Also after `stop`: the port stays the same."""
+        """Also restarts it: the port stays the same."""
         self.process = spawn(self._command, self._log, env=self._environment)
         wait_until(self._listens, 10, "nginx to listen")
 
@@ -85,19 +85,19 @@ class Nginx:
             return json.loads(client.get("/proxy/health").body)
 
     def wait_for_map(self, epoch: str) -> None:
-        """Wait until twenty connections in a row find the epoch: by then all workers have it."""
+        """Waits until 20 connections in a row see the epoch: by then all workers have it."""
 
-        def all_know() -> bool:
+        def all_have_it() -> bool:
             return all(self.health()["epoch"] == epoch for _ in range(20))
 
-        wait_until(all_know, 10, f"the map {epoch}")
+        wait_until(all_have_it, 10, f"the topology {epoch}")
 
     def workers(self) -> set[int]:
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         return set(map(int, children.read_text().split()))
 
     def reload(self) -> None:
-        """Reload the configuration; return when only new workers are left."""
+        """Returns when only new workers are running."""
         old = self.workers()
         done = subprocess.run(
             [*self._command[:-2], "-s", "reload"],
@@ -109,9 +109,9 @@ class Nginx:
         wait_until(lambda: self.workers() and not old & self.workers(), 20, "new workers")
 
     def access_log(self, count: int, path: str = "") -> list[dict[str, Any]]:
-        """The entries whose URI contains `path`, once there are `count`; without those of `health`.
+        """Waits for ``count`` entries whose URI contains ``path``, without those of `health`.
 
-        Each worker writes its entries some time later: they are in no order.
+        Each worker writes its own after a while, so they are not ordered.
         """
 
         def entries() -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from local.waiting import wait_until
 from tests.support.client import TIMEOUT, key_path
 from tests.support.deployment import views_toml
 from tests.support.nginx import Nginx
@@ -23,6 +24,8 @@ pytestmark = pytest.mark.system
 
 PARTITIONS = 6
 ODD_KEYS = ["a/b", "100%", "%61", " ", "a+b", "a?b", "a#b", "Zürich", "東京", "'\"\\", "a\nb"]
+FLOATS = [0.0, -0.0, 1.5, -1e300, 5e-324, float("inf"), float("-inf"), float("nan")]
+DOCUMENTS = ["1", "null", '"a/b"', '{"id":1}', '{"id": 1}', '["日"]', "[1.0]", "{}"]
 ROUNDS = 4
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -36,13 +39,23 @@ def proxies(
 ) -> Iterator[tuple[Nginx, Nginx]]:
     """One with a worker whose reads travel together, one whose reads do not."""
     words, numbers = make_topic(PARTITIONS), make_topic(PARTITIONS)
+    floats, documents, longs = (make_topic(PARTITIONS) for _ in range(3))
     writer.table(words, {key: {"is": key} for key in [f"k{n}" for n in range(40)] + ODD_KEYS})
     writer.table(words, {"large": "x" * 100_000, "gone": 1})
     writer.table(words, {"gone": None})
     writer.send(numbers, ((struct.pack(">q", n), str(n).encode()) for n in range(-5, 5)))
+    writer.send(floats, ((struct.pack(">d", x), repr(x).encode()) for x in FLOATS))
+    writer.send(documents, ((text.encode(), text.encode()) for text in DOCUMENTS))
+    # a zigzag varint of one byte
+    writer.send(longs, ((bytes([n * 2 ^ n >> 63]), str(n).encode()) for n in range(-5, 5)))
+    schema = tmp_path_factory.mktemp("schema") / "long.avsc"
+    schema.write_text('"long"')
     views = views_toml(
         v={"topic": words, "path": "/messages"},
         n={"topic": numbers, "key": "int64", "value": "string"},
+        f={"topic": floats, "key": "float64", "value": "string"},
+        d={"topic": documents, "key": "json", "value": "string"},
+        a={"topic": longs, "key": "avro", "key_schema": str(schema), "value": "string"},
     )
     deployment = module_deploy(views)
     backends = deployment.start(2)
@@ -62,6 +75,9 @@ def targets() -> list[str]:
         *(key_path("v", name) for name in names),
         *(f"/messages/k{n}" for n in range(20)),
         *(f"/views/n/keys/{n}" for n in range(-7, 7)),
+        *(f"/views/f/keys/{x}" for x in ("0", "-0", "1.5", "15e-1", "-1e300", "NaN", "Infinity")),
+        *(key_path("d", text) for text in [*DOCUMENTS, "2", "["]),
+        *(f"/views/a/keys/{n}" for n in (*range(-7, 7), "-0", "1.0")),
         "/views/n/keys/x",
         "/views/n/keys/007",
     ]
@@ -195,6 +211,29 @@ def test_values_are_right(proxies: tuple[Nginx, Nginx]) -> None:
     said = answers(together.port, [key_path("v", name) for name in names])
     bodies = [json.loads(answer.partition(b"\r\n\r\n")[2]) for answer in said]
     assert bodies == [{"key": name, "value": {"is": name}} for name in names]
+
+
+def test_keys_of_all_formats_are_routed_to_the_partition_that_has_them(
+    proxies: tuple[Nginx, Nginx],
+) -> None:
+    _, alone = proxies
+    texts = {"0": 0.0, "-0": -0.0, "15e-1": 1.5, "-1e300": -1e300, "5e-324": 5e-324, "NaN": "nan"}
+    expected = {f"/views/f/keys/{text}": str(x) for text, x in texts.items()}
+    expected |= {key_path("d", text): text for text in DOCUMENTS}
+    expected |= {f"/views/a/keys/{n}": str(n) for n in range(-5, 5)}
+    partitions = {}
+    with alone.client() as client:
+        for path, value in expected.items():
+            response = client.get(path)
+            assert (response.status, response.json()["value"]) == (200, value), path
+            partitions[path] = int(response.headers["Partition"])
+
+    def computed() -> dict[str, int | None]:
+        entries = alone.access_log(0, "/views/")
+        return {e["uri"]: e["partition"] for e in entries if e["uri"] in expected}
+
+    wait_until(lambda: computed().keys() == expected.keys(), 10, "the access log")
+    assert computed() == partitions
 
 
 def test_backends_keep_the_route_from_clients(proxies: tuple[Nginx, Nginx]) -> None:

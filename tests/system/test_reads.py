@@ -367,6 +367,7 @@ def test_views_and_health(running: Running) -> None:
         listed = {view["name"]: view for view in backend.get("/views").json()["views"]}
         assert listed["v"]["partitions"] == PARTITIONS
         assert listed["v"]["path"] == "/messages"
+        assert listed["v"]["routed_encodings"] == ["text", "base64url"]
         assert backend.get("/views/v").json() == listed["v"]
         assert backend.get("/health/live").json()["alive"] is True
         assert backend.get("/health/ready").json()["ready"] is True

@@ -136,6 +136,8 @@ def test_each_is_answered_as_it_would_be_alone(
         ("string", "none", {b"a": b"?"}, ["a", "b"]),
         ("string", "float64", {b"a": b"\x7f\xf0" + b"\0" * 6}, ["a"]),
         ("uuid", "int32", {str(UUID(int=0)).encode(): b"\0\0\0\7"}, [str(UUID(int=0)), "a"]),
+        ("float64", "string", {b"?\xf8" + b"\0" * 6: b"?"}, ["1.5", "15e-1", "-0", "NaN", "x"]),
+        ("json", "string", {b'{"id":1}': b"?"}, ["%7B%22id%22:1%7D", '{"id":1}', "[1", "1"]),
     ],
 )
 def test_other_formats(

@@ -37,7 +37,7 @@ describe("the partitioner", function()
         end)
     end
 
-    it("knows no other names", function()
+    it("has no other names", function()
         assert.is_nil(partitioner.none)
     end)
 end)

@@ -1,9 +1,10 @@
+local key_codec = require "proxy.key_codec"
 local query = require "proxy.query"
 
-local messages = { name = "latest-departure", key = "string" }
-local counts = { name = "counts", key = "int32" }
-local deep = { name = "deep", key = "string" }
-local odd = { name = "naïve view", key = "bytes" }
+local messages = { name = "latest-departure", encode_key = key_codec.codec("string") }
+local counts = { name = "counts", encode_key = key_codec.codec("int32") }
+local deep = { name = "deep", encode_key = key_codec.codec("string") }
+local odd = { name = "naïve view", encode_key = key_codec.codec("bytes") }
 
 local VIEWS = {
     by_name = {
@@ -56,13 +57,13 @@ describe("the query", function()
         assert_key(messages, "k", "/mess%61ges/k")
     end)
 
-    it("4 has no key where a per cent sign begins no escape", function()
+    it("4 has no key if a per cent sign begins no escape", function()
         for _, key in ipairs { "50%", "%zz", "%5", "%4z", "%", "a%%41" } do
             assert_no_key("/messages/" .. key)
         end
     end)
 
-    it("5 routes what lies under a key by that key", function()
+    it("5 routes sub-resources of a key by that key", function()
         local view, key, is_point = parse("/views/latest-departure/keys/a%2Fb/windows?from=1")
         assert.equal(messages, view)
         assert.equal("a/b", key)
@@ -91,7 +92,7 @@ describe("the query", function()
         assert_no_key("/views/latest-departure/keys/")
     end)
 
-    it("8 has no key for base64url that is none", function()
+    it("8 has no key for invalid base64url", function()
         assert_no_key("/messages/a?encoding=base64url")
         assert_no_key("/messages/ab.c?encoding=base64url")
         assert_no_key("/messages/ab+_?encoding=base64url")
@@ -100,14 +101,14 @@ describe("the query", function()
         assert_no_key("/messages/" .. ("="):rep(32000) .. "x?encoding=base64url")
     end)
 
-    it("9 takes no other argument for the encoding", function()
+    it("9 ignores other arguments", function()
         assert_key(messages, "YWI", "/messages/YWI?encoding=text")
         assert_key(messages, "YWI", "/messages/YWI?xencoding=base64url")
         assert_key(messages, "YWI", "/messages/YWI?ENCODING=base64url")
         assert_key(messages, "YWI", "/messages/YWI?x=encoding=base64url")
     end)
 
-    it("9a reads the encoding as backends do", function()
+    it("9a parses the encoding as backends do", function()
         assert_key(messages, "ab", "/messages/YWI?encoding=base64ur%6c")
         assert_key(messages, "ab", "/messages/YWI?%65ncoding=base64url")
         assert_key(messages, "ab", "/messages/YWI?&&encoding=%62%61%73%65%36%34%75%72%6C&")
@@ -115,7 +116,7 @@ describe("the query", function()
         assert_key(messages, "YWI", "/messages/YWI?encoding=%74ext")
     end)
 
-    it("9b has no key where backends refuse the encoding", function()
+    it("9b has no key if backends refuse the encoding", function()
         for _, arguments in ipairs {
             "encoding=base64urlx", "encoding=", "encoding", "encoding=BASE64URL", "encoding=base64",
             "encoding=base64url&encoding=base64url", "encoding=text&%65ncoding=base64url",
@@ -126,7 +127,7 @@ describe("the query", function()
         end
     end)
 
-    it("9c has no key for what is longer than backends read", function()
+    it("9c has no key if it is longer than backends accept", function()
         assert_key(messages, ("k"):rep(8192), "/messages/" .. ("k"):rep(8192))
         assert_key(messages, ("k"):rep(8192), "/messages/" .. ("%6b"):rep(8192))
         assert_key(messages, ("\0"):rep(8192),
@@ -136,7 +137,7 @@ describe("the query", function()
         assert_no_key("/messages/" .. ("A"):rep(10924) .. "?encoding=base64url")
     end)
 
-    it("9d has no key for bytes that are not read everywhere alike", function()
+    it("9d has no key for ambiguous bytes", function()
         for _, uri in ipairs {
             "/messages/日本", "/messages/a\127b", "/messages/a b", "/messages/a\1", "/messages/a#b",
             "/messages/k?stale=\255", "messages/k", "",
@@ -148,12 +149,23 @@ describe("the query", function()
         assert.is_false(query.is_plain("/messages/a?"))
     end)
 
-    it("10 encodes the key as the view says", function()
+    it("10 encodes the key in the view's format", function()
         assert_key(counts, "\0\0\0\42", "/views/counts/keys/42")
         assert_key(counts, nil, "/views/counts/keys/many")
     end)
 
-    it("11 finds no view where none is named", function()
+    it("10a takes keys of other formats as base64url only", function()
+        local other = { name = "other", encode_key = key_codec.codec("protobuf") }
+        local views = {
+            by_name = { other = other }, by_path = {}, path_depth = 1, longest_name = 5,
+            max_key_bytes = 100,
+        }
+        assert.same({ other, nil, true }, { query.parse("/views/other/keys/YWI", views) })
+        assert.same({ other, "ab", true },
+            { query.parse("/views/other/keys/YWI?encoding=base64url", views) })
+    end)
+
+    it("11 finds no view if the path names none", function()
         for _, request_uri in ipairs {
             "/", "/messages", "/views", "/views/", "/views/latest-departure", "/processors",
             "/views/latest-departure/keys", "/views/latest-departure/keys?limit=5", "/health/ready",
@@ -176,5 +188,43 @@ describe("the query", function()
     it("13 keeps empty parts apart", function()
         assert_no_key("/messages//k")
         assert_no_key("/views//keys/k")
+    end)
+end)
+
+local function with(more)
+    local headers = {
+        host = "localhost:8080",
+        ["user-agent"] = "curl/7.88.1",
+        accept = "*/*",
+        ["x-forwarded-proto"] = "https",
+        ["x-empty"] = "",
+    }
+    for name, value in pairs(more) do
+        headers[name] = value
+    end
+    return headers
+end
+
+describe("plain headers", function()
+    it("1 are those of ordinary clients", function()
+        assert.is_true(query.has_plain_headers(with {}))
+        assert.is_true(query.has_plain_headers(with { ["x-long"] = ("x"):rep(7000) }))
+    end)
+
+    it("2 are not those that a backend might refuse", function()
+        for _, more in ipairs {
+            { accept = { "*/*", "text/plain" } },
+            { ["x-a"] = { "1", "2" } },
+            { ["x-a"] = "a\1b" },
+            { ["x-a"] = "a\127b" },
+            { ["x-a"] = "\255" },
+            { ["x-a"] = "a\tb" },
+            { ["x-a"] = ("x"):rep(8000) },
+            { [("x"):rep(8000)] = "1" },
+            { ["x-forwarded-ssl"] = "on" },
+            { ["x-forwarded-protocol"] = "ssl" },
+        } do
+            assert.is_false(query.has_plain_headers(with(more)))
+        end
     end)
 end)

@@ -9,7 +9,7 @@ local function spend_all(budget)
 end
 
 describe("the retry budget", function()
-    it("1 has something at the start, and never more than a thousand", function()
+    it("1 starts with 100 tokens, and has at most 1,000", function()
         local budget = retry_budget.new()
         assert.equal(100, retry_budget.tokens(budget))
         for _ = 1, 20000 do
@@ -19,7 +19,7 @@ describe("the retry budget", function()
         assert.equal(1000, spend_all(budget))
     end)
 
-    it("2 gives one further attempt for ten requests", function()
+    it("2 earns one retry for ten requests", function()
         local budget = retry_budget.new()
         spend_all(budget)
         for _ = 1, 9 do
@@ -35,7 +35,7 @@ describe("the retry budget", function()
         assert.equal(25, spend_all(budget))
     end)
 
-    it("3 counts what it denies", function()
+    it("3 counts denials", function()
         local budget = retry_budget.new()
         spend_all(budget)
         assert.equal(1, budget.denied)

@@ -1,7 +1,7 @@
 local settings = require "proxy.settings"
 
 describe("the settings", function()
-    it("1 read a list of backends", function()
+    it("1 parse a list of backends", function()
         assert.same({ { host = "127.0.0.1", port = 8081 } }, settings.backends("127.0.0.1:8081"))
         assert.same({
             { host = "backend-1.local", port = 8081 }, { host = "[::1]", port = 82 },
@@ -9,7 +9,7 @@ describe("the settings", function()
         }, settings.backends(" backend-1.local:8081 , [::1]:82,back_end:65535,"))
     end)
 
-    it("2 say what is wrong with one", function()
+    it("2 name an invalid backend", function()
         for text, wrong in pairs {
             ["127.0.0.1"] = "'127.0.0.1' is not host:port",
             ["b1:8081,b2:x"] = "'b2:x' is not host:port",
@@ -21,6 +21,20 @@ describe("the settings", function()
             local backends, err = settings.backends(text)
             assert.is_nil(backends)
             assert.equal(wrong, err)
+        end
+    end)
+
+    it("3 refuse an invalid number of seconds", function()
+        local getenv = os.getenv
+        finally(function()
+            os.getenv = getenv -- luacheck: ignore 122
+        end)
+        for _, text in ipairs { "often", "0", "-1", "3601", "nan", "-nan", "inf", "0x10" } do
+            os.getenv = function(name) -- luacheck: ignore 122
+                return name == "QUERYABLE_PROXY_REFRESH" and text or nil
+            end
+            assert.has_error(settings.load, "QUERYABLE_PROXY_REFRESH: '" .. text .. "' is not a "
+                .. "number of seconds above 0 and up to 3600; the default is 1")
         end
     end)
 end)

@@ -33,7 +33,7 @@ local function ids(backends)
 end
 
 local function usable(map)
-    return { unpack(map.ordered, 1, map.usable) }
+    return { unpack(map.by_rank, 1, map.usable) }
 end
 
 --- A key of the partition.
@@ -45,10 +45,10 @@ local function key_in(partition, count)
     end
 end
 
-local function holders_of(map, partition)
+local function replicas_of(map, partition)
     local view = map.views.by_name.words
-    local _, holders, owner = topology.holders(map, view, key_in(partition, view.partitions))
-    return ids(holders), owner
+    local _, replicas, owner = topology.replicas(map, view, key_in(partition, view.partitions))
+    return ids(replicas), owner
 end
 
 describe("epochs", function()
@@ -60,7 +60,7 @@ describe("epochs", function()
         assert.is_false(topology.is_newer("1000-1", "1000-1"))
     end)
 
-    it("2 are greater than none, and what is no epoch is greater than nothing", function()
+    it("2 are greater than a missing epoch; other text is never greater", function()
         assert.is_true(topology.is_newer("1-1", nil))
         for _, text in ipairs { "", "x", "1", "1-", "-1", "1-1-1", "1.5-1" } do
             assert.is_false(topology.is_newer(text, "1-1"))
@@ -70,49 +70,49 @@ describe("epochs", function()
     end)
 end)
 
-describe("a map", function()
-    it("3 names the active first, then the standbys", function()
+describe("a topology", function()
+    it("3 puts the active before the standbys", function()
         local map = topology.build(processors {
             processor("b1", "one", "running", { 0 }, { 1, 2 }),
             processor("b2", "two", "running", { 1 }, { 0 }),
             processor("b3", "three", "running", { 2 }, { 0 }),
         }, ADDRESSES)
-        assert.same({ "b1 b2 b3", "b1" }, { holders_of(map, 0) })
-        assert.same({ "b2 b1", "b2" }, { holders_of(map, 1) })
-        assert.same({ "b3 b1", "b3" }, { holders_of(map, 2) })
-        assert.equal("10.0.0.2", map.holders.words[1][1].address)
+        assert.same({ "b1 b2 b3", "b1" }, { replicas_of(map, 0) })
+        assert.same({ "b2 b1", "b2" }, { replicas_of(map, 1) })
+        assert.same({ "b3 b1", "b3" }, { replicas_of(map, 2) })
+        assert.equal("10.0.0.2", map.replicas.words[1][1].address)
     end)
 
-    it("4 asks those that drain late, and the dead last", function()
+    it("4 puts draining backends late, and the dead last", function()
         local map = topology.build(processors {
             processor("b1", "one", "draining", { 0 }, { 1 }),
             processor("b2", "two", "running", { 1 }, { 0 }),
             processor("b3", "three", "dead", { 2 }, { 0, 1 }),
         }, ADDRESSES)
-        assert.same({ "b2 b1 b3", "b1" }, { holders_of(map, 0) })
-        assert.same({ "b2 b1 b3", "b2" }, { holders_of(map, 1) })
-        assert.same({ "b3", "b3" }, { holders_of(map, 2) })
+        assert.same({ "b2 b1 b3", "b1" }, { replicas_of(map, 0) })
+        assert.same({ "b2 b1 b3", "b2" }, { replicas_of(map, 1) })
+        assert.same({ "b3", "b3" }, { replicas_of(map, 2) })
         assert.equal("b2", ids(usable(map)))
     end)
 
-    it("5 asks an active in another state, for it says best what is the matter", function()
+    it("5 keeps an active in another state, which can best say what is wrong", function()
         local map = topology.build(processors {
             processor("b1", "one", "starting", { 0 }, {}),
             processor("b2", "two", "running", { 1, 2 }, {}),
         }, ADDRESSES)
-        assert.same({ "b1", "b1" }, { holders_of(map, 0) })
+        assert.same({ "b1", "b1" }, { replicas_of(map, 0) })
     end)
 
-    it("6 leaves out whom it has no address for", function()
+    it("6 omits backends without an address", function()
         local map = topology.build(processors {
             processor("b1", "nowhere", "running", { 0 }, {}),
             processor("b2", "two", "running", {}, { 0 }),
         }, ADDRESSES)
-        assert.same({ "b2", "b1" }, { holders_of(map, 0) })
+        assert.same({ "b2", "b1" }, { replicas_of(map, 0) })
         assert.equal("b2", ids(usable(map)))
     end)
 
-    it("7 falls back to the best there are", function()
+    it("7 falls back to the best available backends", function()
         local map = topology.build(processors {
             processor("b1", "one", "draining", {}, {}), processor("b2", "two", "dead", {}, {}),
         }, ADDRESSES)
@@ -127,42 +127,42 @@ describe("a map", function()
             processor("b1", "one", "running", { 0 }, {}),
         }, 50), ADDRESSES)
         local view = map.views.by_name.words
-        local partition, holders = topology.holders(map, view, key_in(49, 50))
+        local partition, replicas = topology.replicas(map, view, key_in(49, 50))
         assert.equal(49, partition)
-        assert.equal(0, #holders)
+        assert.equal(0, #replicas)
     end)
 
-    it("9 holds nothing where keys say nothing: no partitions, no partitioner, no key", function()
+    it("9 has no replicas without partitions, partitioner or key", function()
         local answer = processors({ processor("b1", "one", "running", { 0 }, {}) }, 0)
         local map = topology.build(answer, ADDRESSES)
-        assert.is_nil((topology.holders(map, map.views.by_name.words, "k")))
+        assert.is_nil((topology.replicas(map, map.views.by_name.words, "k")))
         answer.views.words.partitions = 3
         answer.views.words.partitioner = "none"
         map = topology.build(answer, ADDRESSES)
-        assert.is_nil((topology.holders(map, map.views.by_name.words, "k")))
+        assert.is_nil((topology.replicas(map, map.views.by_name.words, "k")))
         answer.views.words.partitioner = "crc32"
         map = topology.build(answer, ADDRESSES)
-        assert.is_nil((topology.holders(map, map.views.by_name.words, nil)))
-        assert.is_nil((topology.holders(map, nil, "k")))
+        assert.is_nil((topology.replicas(map, map.views.by_name.words, nil)))
+        assert.is_nil((topology.replicas(map, nil, "k")))
         assert.equal(partitioner.crc32("k", 3),
-            (topology.holders(map, map.views.by_name.words, "k")))
+            (topology.replicas(map, map.views.by_name.words, "k")))
     end)
 
-    it("10 gives others in turn, without those asked already", function()
+    it("10 returns other backends round robin, without the replicas", function()
         local map = topology.build(processors {
             processor("b1", "one", "running", { 0 }, {}),
             processor("b2", "two", "running", {}, {}),
             processor("b3", "three", "running", {}, {}),
         }, ADDRESSES)
-        local holders = map.holders.words[0]
-        assert.equal("b2 b3", ids(topology.others(map, holders, 0, 2)))
-        assert.equal("b3 b2", ids(topology.others(map, holders, 2, 2)))
-        assert.equal("b2", ids(topology.others(map, holders, 3, 1)))
+        local replicas = map.replicas.words[0]
+        assert.equal("b2 b3", ids(topology.others(map, replicas, 0, 2)))
+        assert.equal("b3 b2", ids(topology.others(map, replicas, 2, 2)))
+        assert.equal("b2", ids(topology.others(map, replicas, 3, 1)))
         assert.equal("b1 b2 b3", ids(topology.others(map, {}, 0, 5)))
         assert.equal("b2 b3", ids(topology.others(map, {}, 1, 2)))
     end)
 
-    it("11 gives others of a lesser rank after all of the best", function()
+    it("11 returns other backends by rank", function()
         local map = topology.build(processors {
             processor("b1", "one", "dead", {}, {}),
             processor("b2", "two", "running", {}, {}),
@@ -174,17 +174,17 @@ describe("a map", function()
         assert.equal("b5 b2 b3", ids(topology.others(map, {}, 1, 3)))
     end)
 
-    it("12 says how many holders come before the dead", function()
+    it("12 counts the replicas that come before the dead", function()
         local map = topology.build(processors {
             processor("b1", "one", "running", { 0 }, {}),
             processor("b2", "two", "draining", {}, { 0 }),
             processor("b3", "three", "dead", { 1 }, { 0 }),
         }, ADDRESSES)
-        assert.equal(2, map.holders.words[0].good)
-        assert.equal(1, map.holders.words[1].good)
+        assert.equal(2, map.replicas.words[0].healthy)
+        assert.equal(1, map.replicas.words[1].healthy)
     end)
 
-    it("13 knows views by short path, with or without a slash at its end", function()
+    it("13 finds views by short path, with or without a trailing slash", function()
         local answer = processors {}
         answer.views.words.path = "/a/b/"
         local map = topology.build(answer, ADDRESSES)
@@ -194,7 +194,7 @@ describe("a map", function()
         assert.same({}, topology.build(answer, ADDRESSES).views.by_path)
     end)
 
-    it("14 is not made of what is none", function()
+    it("14 is not built from an invalid document", function()
         for _, answer in ipairs {
             false, {}, { epoch = "1-1" }, { epoch = 7, views = {}, processors = {} },
             { epoch = "1-1", views = {}, processors = "x" },
@@ -214,20 +214,20 @@ describe("a map", function()
         end
     end)
 
-    it("15 ignores partitions of views that it does not know", function()
+    it("15 ignores partitions of unknown views", function()
         local other = processor("b1", "one", "running", { 0 }, {})
         other.topicPartitions.unknown = { 0 }
         other.standbyPartitions = cjson.null
         local map = topology.build(processors { other }, ADDRESSES)
-        assert.is_nil(map.holders.unknown)
-        assert.same({ "b1", "b1" }, { holders_of(map, 0) })
+        assert.is_nil(map.replicas.unknown)
+        assert.same({ "b1", "b1" }, { replicas_of(map, 0) })
     end)
 
-    it("16 knows how long keys may be, by the default where nobody says so", function()
+    it("16 has the longest key that backends report, or the default", function()
         local answer = processors {}
         assert.equal(8192, topology.build(answer, ADDRESSES).views.max_key_bytes)
-        for _, said in ipairs { cjson.null, "100", 0, -1, {} } do
-            answer.max_key_bytes = said
+        for _, reported in ipairs { cjson.null, "100", 0, -1, {} } do
+            answer.max_key_bytes = reported
             assert.equal(8192, topology.build(answer, ADDRESSES).views.max_key_bytes)
         end
         answer.max_key_bytes = 100

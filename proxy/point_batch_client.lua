@@ -1,20 +1,21 @@
---- One request that carries many point reads to a backend, on a connection that is kept.
+--- Sends batches of point reads to a backend, on a connection that is kept open.
 
 local settings = require "proxy.settings"
 
 local _M = {}
 
--- as a point read's first attempt: see router.lua
+-- as for the first attempt of a point read: see balance
 local CONNECT_MS, SEND_MS, READ_MS = 250, 1000, settings.read_timeout * 1000
--- shorter than the backends' own, so that it is never they who close
-local KEPT_S = 15
-local LONGEST_HEAD = 16 * 1024
--- 512 values of less than 64 KiB each, with their heads: see batcher.lua, http/routes/point_batch.py
-local LONGEST_ANSWER = 48 * 1024 * 1024
+-- shorter than the backends' own keep-alive, so that they never close first
+local KEEPALIVE_S = 15
+local MAX_HEAD_BYTES = 16 * 1024
+-- 512 values of less than 64 KiB each, with their heads: see coalescer, and the backend's answer to
+-- POST /internal/reads
+local MAX_ANSWER_BYTES = 48 * 1024 * 1024
 
---- To the backend at one address; opened when it is needed.
-function _M.new(peer)
-    return { peer = peer, socket = nil, read_head = nil, used_at = 0 }
+--- A connection to one backend; it is opened when needed.
+function _M.new(backend)
+    return { backend = backend, socket = nil, read_head = nil, used_at = 0 }
 end
 
 function _M.close(connection)
@@ -24,18 +25,17 @@ function _M.close(connection)
     end
 end
 
---- Closes what nobody has used for long.
-function _M.rest(connection, now)
-    if connection.socket and now > connection.used_at + KEPT_S then
+function _M.close_if_idle(connection, now)
+    if connection.socket and now > connection.used_at + KEEPALIVE_S then
         _M.close(connection)
     end
 end
 
 local function open(connection)
-    local peer = connection.peer
+    local backend = connection.backend
     local socket = ngx.socket.tcp()
     socket:settimeouts(CONNECT_MS, SEND_MS, READ_MS)
-    local ok, err = socket:connect(peer.address, peer.port)
+    local ok, err = socket:connect(backend.address, backend.port)
     if not ok then
         return nil, "connect: " .. err
     end
@@ -52,20 +52,20 @@ local function exchange(connection, request)
         return nil, "send: " .. err
     end
     local head, rest
-    head, err = connection.read_head(LONGEST_HEAD)
+    head, err = connection.read_head(MAX_HEAD_BYTES)
     if not head then
         return nil, "read: " .. (err or "closed")
     end
-    -- a bounded read says at the next call whether that was all
-    rest, err = connection.read_head(LONGEST_HEAD)
+    -- only the next call of a bounded read says whether that was all
+    rest, err = connection.read_head(MAX_HEAD_BYTES)
     if rest or err then
-        return nil, "read: " .. (err or "a head that is too long")
+        return nil, "read: " .. (err or "response head too long")
     end
     head = head:lower()
     local status = head:match("^http/1%.1 (%d%d%d)")
     local length = tonumber(head:match("\r\ncontent%-length: *(%d+)"))
-    if not status or not length or length > LONGEST_ANSWER then
-        return nil, "read: no answer of a backend"
+    if not status or not length or length > MAX_ANSWER_BYTES then
+        return nil, "read: not a backend's response"
     end
     local body = ""
     if length > 0 then
@@ -80,15 +80,15 @@ local function exchange(connection, request)
     return status, body
 end
 
---- POST /internal/reads with `body`. Gives status (text) and body; or nil and what failed.
+--- POST /internal/reads with `body`. Returns status (text) and body; or nil and what failed.
 function _M.post(connection, body)
     local request = {
-        "POST /internal/reads HTTP/1.1\r\nHost: ", connection.peer.name,
+        "POST /internal/reads HTTP/1.1\r\nHost: ", connection.backend.name,
         "\r\nContent-Length: ", #body, "\r\n\r\n", body,
     }
     while true do
-        local is_kept = connection.socket ~= nil
-        if not is_kept then
+        local is_reused = connection.socket ~= nil
+        if not is_reused then
             local opened, err = open(connection)
             if not opened then
                 return nil, err
@@ -100,8 +100,8 @@ function _M.post(connection, body)
             return status, answer
         end
         _M.close(connection)
-        -- closed while it was kept says nothing of the backend, and reads may be asked again
-        if not is_kept or answer:find("timeout", 1, true) then
+        -- an idle connection that was closed is no failure of the backend, and reads are idempotent
+        if not is_reused or answer:find("timeout", 1, true) then
             return nil, answer
         end
     end

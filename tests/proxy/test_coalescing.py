@@ -1,5 +1,5 @@
-"""Point reads that wait for the same backend travel together; whatever goes wrong with that, each
-of them is answered as if it were alone."""
+"""Point reads that wait for the same backend are coalesced. Whatever goes wrong, each of them gets
+the answer of a single read."""
 
 from __future__ import annotations
 
@@ -12,9 +12,18 @@ import pytest
 
 from local.waiting import wait_until
 from model.partitioner import partition_of
-from tests.proxy.backends import CATCHING_UP, EPOCH, Answer, Backend, Cluster, Request, says
+from tests.proxy.backends import CATCHING_UP, EPOCH, Answer, Backend, Cluster, Request, always
 from tests.proxy.conftest import KEY, PARTITION, StartNginx
-from tests.proxy.crowd import LINE, PATIENT, Crowd, Gate, lead_and, metric, reads, wait_waiting
+from tests.proxy.crowd import (
+    LINE,
+    PATIENT,
+    Crowd,
+    Gate,
+    metric,
+    reads,
+    send_behind_leader,
+    wait_waiting,
+)
 from tests.support.nginx import Nginx
 
 pytestmark = pytest.mark.system
@@ -24,7 +33,7 @@ Roles = tuple[Backend, Backend, Backend]
 
 @pytest.fixture
 def start_one(cluster: Cluster, start_nginx: StartNginx) -> Callable[..., Nginx]:
-    """nginx with one worker, which knows the map."""
+    """nginx with one worker, which has the topology."""
 
     def start(**environment: str) -> Nginx:
         nginx = start_nginx(
@@ -51,17 +60,17 @@ def crowd(nginx: Nginx) -> Iterator[Crowd]:
 
 @pytest.fixture
 def gate(roles: Roles) -> Iterator[Gate]:
-    """The first request of the active waits there."""
+    """The active holds its first request."""
     gate = Gate(roles[0])
     yield gate
     gate.open()
 
 
-def test_reads_that_arrive_during_a_call_travel_together(
+def test_reads_that_arrive_during_a_call_are_coalesced(
     roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate
 ) -> None:
     active, standby, _ = roles
-    lead_and(crowd, nginx, active, [LINE] * 20)
+    send_behind_leader(crowd, nginx, active, [LINE] * 20)
     assert len(active.requests) == 1
     gate.open()
     answers = crowd.answers()
@@ -78,35 +87,35 @@ def test_reads_that_arrive_during_a_call_travel_together(
     assert {(e["attempts"], e["served_by"]) for e in entries} == {(1, f"{active.name}; active")}
 
 
-def test_they_wait_for_their_own_backend_alone(
+def test_reads_wait_only_for_their_own_backend(
     roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate
 ) -> None:
     active, *others = roles
-    lead_and(crowd, nginx, active, [LINE])
+    send_behind_leader(crowd, nginx, active, [LINE])
     with nginx.client() as client:
-        # keys of the others' partitions
+        # keys of partitions of the other backends
         served = {client.get(f"/words/{key}").json()["by"] for key in ("k12", "k8")}
     assert served == {backend.name for backend in others}
 
 
-def test_one_after_the_other_go_alone(roles: Roles, nginx: Nginx) -> None:
+def test_sequential_reads_are_sent_by_themselves(roles: Roles, nginx: Nginx) -> None:
     with nginx.client() as client:
         for _ in range(10):
             assert client.get(KEY).status == 200
     assert (len(roles[0].requests), roles[0].batches) == (10, [])
 
 
-def test_a_crowd_that_goes_on_has_no_lead_any_more(
+def test_after_a_batch_the_leader_is_skipped(
     roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate
 ) -> None:
     active = roles[0]
-    lead_and(crowd, nginx, active, [LINE] * 2)
+    send_behind_leader(crowd, nginx, active, [LINE] * 2)
     gate.open()
     crowd.answers()
     with nginx.client() as client:
-        # all that came in one turn of the event loop
+        # a batch of the reads that arrive in one turn of the event loop
         assert [client.get(KEY).status for _ in range(3)] == [200] * 3
-    # the first of these found out that it is alone
+    # the first of the three found itself alone
     assert active.batches == [2, 1]
 
 
@@ -127,7 +136,7 @@ def test_a_crowd_that_goes_on_has_no_lead_any_more(
         (LINE, "Range: bytes=0-1\r\n"),
         (LINE, "Content-Length: 0\r\n"),
         (LINE, "Transfer-Encoding: chunked\r\n\r\n0\r\n"),
-        # what a backend refuses, or might
+        # a backend might refuse these
         (LINE, "X-A: \x01\r\n"),
         (LINE, "X-A: é\r\n"),
         (LINE, "X-A: 1\r\nX-A: 2\r\n"),
@@ -136,26 +145,26 @@ def test_a_crowd_that_goes_on_has_no_lead_any_more(
         (LINE, "".join(f"X-{number}: 1\r\n" for number in range(64))),
     ],
 )
-def test_what_asks_for_more_than_a_value_goes_alone(
+def test_other_requests_are_sent_by_themselves(
     roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate, line: str, headers: str
 ) -> None:
     active = roles[0]
-    crowd.ask(LINE)
-    wait_until(lambda: len(active.requests) == 1, 10, "the lead")
-    crowd.ask(line, headers=headers)
-    wait_until(lambda: len(active.requests) == 2, 10, "the other, while the lead is under way")
+    crowd.send(LINE)
+    wait_until(lambda: len(active.requests) == 1, 10, "the leader")
+    crowd.send(line, headers=headers)
+    wait_until(lambda: len(active.requests) == 2, 10, "the other request, during the leader's call")
     gate.open()
     assert crowd.answers(0)[0].status == 200
     assert active.batches == []
 
 
-def test_plain_clients_may_say_what_they_accept(
+def test_reads_with_ordinary_headers_are_coalesced(
     roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate
 ) -> None:
-    crowd.ask(LINE)
-    wait_until(lambda: len(roles[0].requests) == 1, 10, "the lead")
-    crowd.ask(LINE, headers="Accept: */*\r\nUser-Agent: x\r\nConnection: close\r\n")
-    crowd.ask(LINE, headers="Accept: application/json\r\n")
+    crowd.send(LINE)
+    wait_until(lambda: len(roles[0].requests) == 1, 10, "the leader")
+    crowd.send(LINE, headers="Accept: */*\r\nUser-Agent: x\r\nConnection: close\r\n")
+    crowd.send(LINE, headers="Accept: application/json\r\n")
     wait_waiting(nginx, roles[0], 2)
     gate.open()
     answers = crowd.answers()
@@ -167,46 +176,48 @@ def test_plain_clients_may_say_what_they_accept(
     ]
 
 
-def test_a_setting_turns_it_off(roles: Roles, start_one: Callable[..., Nginx], gate: Gate) -> None:
+def test_a_setting_turns_coalescing_off(
+    roles: Roles, start_one: Callable[..., Nginx], gate: Gate
+) -> None:
     nginx = start_one(QUERYABLE_PROXY_BATCHES="0")
     with Crowd(nginx) as crowd:
-        crowd.ask(*[LINE] * 20)
-        wait_until(lambda: len(roles[0].requests) == 20, 10, "each to arrive alone")
+        crowd.send(*[LINE] * 20)
+        wait_until(lambda: len(roles[0].requests) == 20, 10, "each read to arrive by itself")
         gate.open()
         assert {answer.status for answer in crowd.answers()} == {200}
     assert roles[0].batches == []
 
 
-def test_several_batches_may_be_under_way(
+def test_several_batches_may_be_in_flight(
     roles: Roles, start_one: Callable[..., Nginx], gate: Gate
 ) -> None:
     nginx = start_one(QUERYABLE_PROXY_BATCHES="2")
     with Crowd(nginx) as crowd:
-        crowd.ask(LINE)
-        wait_until(lambda: len(roles[0].requests) == 1, 10, "the lead")
-        crowd.ask(LINE, LINE)
+        crowd.send(LINE)
+        wait_until(lambda: len(roles[0].requests) == 1, 10, "the leader")
+        crowd.send(LINE, LINE)
         assert [answer.status for answer in crowd.answers(1, 2)] == [200, 200]
         assert sum(roles[0].batches) == 2
         gate.open()
         crowd.answers(0)
 
 
-def test_a_lead_that_goes_away_holds_nobody_up(
+def test_a_leader_that_disconnects_delays_nobody(
     roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate
 ) -> None:
     active = roles[0]
-    lead_and(crowd, nginx, active, [LINE] * 5)
-    crowd.leave(0)
+    send_behind_leader(crowd, nginx, active, [LINE] * 5)
+    crowd.disconnect(0)
     assert [a.json() for a in crowd.answers(*range(1, 6))] == [{"by": active.name}] * 5
-    assert active.batches == [5], "its backend had not answered it"
+    assert active.batches == [5], "the backend had not answered the leader"
 
 
-def test_readers_that_go_away_while_they_wait_hold_nobody_up(
+def test_waiting_readers_that_disconnect_delay_nobody(
     roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate
 ) -> None:
     active = roles[0]
-    lead_and(crowd, nginx, active, [LINE] * 6)
-    crowd.leave(1, 3, 6)
+    send_behind_leader(crowd, nginx, active, [LINE] * 6)
+    crowd.disconnect(1, 3, 6)
     gate.open()
     assert [answer.status for answer in crowd.answers(0, 2, 4, 5)] == [200] * 4
     with nginx.client() as client:
@@ -214,41 +225,39 @@ def test_readers_that_go_away_while_they_wait_hold_nobody_up(
     assert reads(nginx, active) == {"waiting": 0, "in_flight": 0}
 
 
-def test_a_client_that_is_slow_to_read_holds_nobody_up(
-    roles: Roles, nginx: Nginx, crowd: Crowd
-) -> None:
+def test_a_client_that_reads_slowly_delays_nobody(roles: Roles, nginx: Nginx, crowd: Crowd) -> None:
     active = roles[0]
     body = b"x" * 30_000_000
     released = threading.Event()
 
-    def large_at_first(request: Request) -> Answer:
+    def large_first_answer(request: Request) -> Answer:
         if request is active.requests[0]:
             assert released.wait(30)
             return Answer(body=body)
         return active.answer(request)
 
-    active.behave = large_at_first
-    lead_and(crowd, nginx, active, [LINE] * 3)
+    active.behave = large_first_answer
+    send_behind_leader(crowd, nginx, active, [LINE] * 3)
     released.set()
     assert [a.json() for a in crowd.answers(1, 2, 3)] == [{"by": active.name}] * 3
     assert crowd.answers(0)[0].body == body
 
 
 def hang(request: Request) -> None:
-    # no wait for a condition: that it takes too long is what is tested
+    # a fixed time, because the time-out is under test
     threading.Event().wait(3)
 
 
 @pytest.mark.parametrize(
     ("fault", "behave"),
     [
-        ("has no such route", says(Answer(404, b"{}"))),
-        ("answers something else", says(Answer(200, b'{"by":"?"}'))),
-        ("answers for others", says(Answer(200, b"QTR1" + b"\0" * 12))),
-        ("fails", says(Answer(500, b""))),
+        ("has no such route", always(Answer(404, b"{}"))),
+        ("answers something else", always(Answer(200, b'{"by":"?"}'))),
+        ("answers for others", always(Answer(200, b"QTR1" + b"\0" * 12))),
+        ("fails", always(Answer(500, b""))),
     ],
 )
-def test_where_a_backend_cannot_do_it_each_is_asked_alone(
+def test_if_a_backend_cannot_answer_batches_each_read_is_sent_by_itself(
     roles: Roles,
     start_one: Callable[..., Nginx],
     gate: Gate,
@@ -256,19 +265,19 @@ def test_where_a_backend_cannot_do_it_each_is_asked_alone(
     behave: Callable[[Request], Answer | None],
 ) -> None:
     active = roles[0]
-    active.behave_together = behave
+    active.behave_batch = behave
     nginx = start_one()
     with Crowd(nginx) as crowd:
-        lead_and(crowd, nginx, active, [LINE] * 4)
+        send_behind_leader(crowd, nginx, active, [LINE] * 4)
         gate.open()
         assert [answer.json() for answer in crowd.answers()] == [{"by": active.name}] * 5
     assert metric(nginx, "batches_failed_reads_total") == 4
-    # and not again soon
+    # and no batch soon after
     again = Gate(active)
     seen = len(active.requests)
     with Crowd(nginx) as crowd:
-        crowd.ask(*[LINE] * 4)
-        wait_until(lambda: len(active.requests) == seen + 4, 10, "each to arrive alone")
+        crowd.send(*[LINE] * 4)
+        wait_until(lambda: len(active.requests) == seen + 4, 10, "each read to arrive by itself")
         again.open()
     assert active.batches == [4]
 
@@ -277,11 +286,11 @@ def test_where_a_backend_cannot_do_it_each_is_asked_alone(
     ("fault", "behave"),
     [
         ("hangs", hang),
-        ("breaks off", says(None)),
-        ("has no end of headers", says(Answer(200, b"", {"X": "x" * 40_000}))),
+        ("breaks off", always(None)),
+        ("sends endless headers", always(Answer(200, b"", {"X": "x" * 40_000}))),
     ],
 )
-def test_where_a_backend_fails_the_standby_is_asked(
+def test_if_a_batch_fails_the_standby_answers(
     roles: Roles,
     start_one: Callable[..., Nginx],
     gate: Gate,
@@ -289,48 +298,50 @@ def test_where_a_backend_fails_the_standby_is_asked(
     behave: Callable[[Request], Answer | None],
 ) -> None:
     active, standby, _ = roles
-    active.behave_together = behave
+    active.behave_batch = behave
     nginx = start_one(QUERYABLE_PROXY_READ_TIMEOUT="1")
     with Crowd(nginx) as crowd:
-        lead_and(crowd, nginx, active, [LINE] * 4)
+        send_behind_leader(crowd, nginx, active, [LINE] * 4)
         gate.open()
-        lead, *others = [answer.json() for answer in crowd.answers()]
-    assert lead == {"by": active.name}
-    # all but the one that tries whether it is back
+        leader, *others = [answer.json() for answer in crowd.answers()]
+    assert leader == {"by": active.name}
+    # all but the one that probes the active
     assert others.count({"by": standby.name}) >= 3
     with nginx.client() as client:
-        # whatever is found out about it next, nobody is left waiting
+        # whatever the next probe finds, no read is left waiting
         assert [client.get(KEY).status for _ in range(3)] == [200] * 3
     assert reads(nginx, active)["waiting"] == 0
 
 
-def test_a_lead_whose_backend_dies_takes_nobody_with_it(
+def test_reads_are_answered_when_the_backend_of_their_leader_dies(
     cluster: Cluster, roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate
 ) -> None:
     active = roles[0]
-    lead_and(crowd, nginx, active, [LINE] * 4)
+    send_behind_leader(crowd, nginx, active, [LINE] * 4)
     threading.Thread(target=gate.open).start()
     active.stop()
     assert [answer.status for answer in crowd.answers()] == [200] * 5
     active.start()
     with nginx.client() as client:
-        wait_until(lambda: client.get(KEY).json() == {"by": active.name}, 15, "its return")
+        wait_until(
+            lambda: client.get(KEY).json() == {"by": active.name}, 15, "the active to return"
+        )
     gate = Gate(active)
     seen = len(active.requests)
     with Crowd(nginx) as others:
-        others.ask(LINE)
-        wait_until(lambda: len(active.requests) == seen + 1, 10, "a lead")
-        others.ask(LINE, LINE)
+        others.send(LINE)
+        wait_until(lambda: len(active.requests) == seen + 1, 10, "the leader")
+        others.send(LINE, LINE)
         wait_waiting(nginx, active, 2)
         gate.open()
         assert [answer.status for answer in others.answers()] == [200] * 3
     assert active.batches[-1] == 2
 
 
-def test_without_any_holder_it_is_a_503_for_each(
+def test_without_any_replica_each_read_is_a_503(
     cluster: Cluster, roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate
 ) -> None:
-    lead_and(crowd, nginx, roles[0], [LINE] * 4)
+    send_behind_leader(crowd, nginx, roles[0], [LINE] * 4)
     threading.Thread(target=gate.open).start()
     for backend in cluster.backends:
         backend.stop()
@@ -342,41 +353,39 @@ def test_without_any_holder_it_is_a_503_for_each(
     assert reads(nginx, roles[0])["waiting"] == 0
 
 
-def test_what_has_to_be_asked_alone_is(
+def test_reads_that_a_batch_does_not_answer_are_sent_by_themselves(
     roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate
 ) -> None:
     active, standby, _ = roles
-    lead_and(crowd, nginx, active, [LINE] * 3)
+    send_behind_leader(crowd, nginx, active, [LINE] * 3)
     active.behave = lambda request: CATCHING_UP
     gate.open()
-    lead, *others = crowd.answers()
-    assert lead.status == 200
+    leader, *others = crowd.answers()
+    assert leader.status == 200
     assert [answer.json() for answer in others] == [{"by": standby.name}] * 3
     assert active.batches == [3]
 
 
-def test_there_is_room_for_so_many_bytes(
-    roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate
-) -> None:
+def test_a_batch_is_limited_in_bytes(roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate) -> None:
     active = roles[0]
     long = (f"{'x' * 8_000}{number}" for number in count())
-    ours = (key for key in long if partition_of("murmur2")(key.encode(), 9) == PARTITION)
-    lines = [f"GET /words/{key} HTTP/1.1" for key in islice(ours, 21)]
-    crowd.ask(lines[0])
-    wait_until(lambda: len(active.requests) == 1, 10, "the lead")
-    crowd.ask(*lines[1:])
+    keys = (key for key in long if partition_of("murmur2")(key.encode(), 9) == PARTITION)
+    lines = [f"GET /words/{key} HTTP/1.1" for key in islice(keys, 21)]
+    crowd.send(lines[0])
+    wait_until(lambda: len(active.requests) == 1, 10, "the leader")
+    crowd.send(*lines[1:])
     wait_waiting(nginx, active, 16)
-    wait_until(lambda: len(active.requests) == 5, 10, "those without room")
+    wait_until(lambda: len(active.requests) == 5, 10, "those that did not fit")
     assert metric(nginx, "batches_full_total") == 4
     gate.open()
     assert {answer.status for answer in crowd.answers()} == {200}
 
 
-def test_a_reload_leaves_nobody_waiting(
+def test_a_reload_leaves_no_read_waiting(
     roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate
 ) -> None:
     active = roles[0]
-    lead_and(crowd, nginx, active, [LINE] * 4)
+    send_behind_leader(crowd, nginx, active, [LINE] * 4)
     reloading = threading.Thread(target=nginx.reload)
     reloading.start()
     answers = crowd.answers(1, 2, 3, 4)
@@ -391,20 +400,20 @@ def test_the_epoch_of_a_batch_is_followed(
 ) -> None:
     nginx = start_one(QUERYABLE_PROXY_REFRESH="60")
     with Crowd(nginx) as crowd:
-        lead_and(crowd, nginx, roles[0], [LINE] * 2)
+        send_behind_leader(crowd, nginx, roles[0], [LINE] * 2)
         cluster.epoch = "1000-2"
         gate.open()
         crowd.answers()
     nginx.wait_for_map("1000-2")
 
 
-def test_a_wrong_setting_is_told(cluster: Cluster, start_nginx: StartNginx) -> None:
+def test_an_invalid_setting_is_named(cluster: Cluster, start_nginx: StartNginx) -> None:
     with pytest.raises(AssertionError, match="QUERYABLE_PROXY_BATCHES: 'two' is not a whole"):
         start_nginx(cluster.addresses(), QUERYABLE_PROXY_BATCHES="two")
 
 
-def test_health_shows_what_waits(roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate) -> None:
-    lead_and(crowd, nginx, roles[0], [LINE] * 2)
+def test_health_shows_waiting_reads(roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate) -> None:
+    send_behind_leader(crowd, nginx, roles[0], [LINE] * 2)
     assert reads(nginx, roles[0]) == {"waiting": 2, "in_flight": 1}
     gate.open()
     crowd.answers()

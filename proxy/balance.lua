@@ -1,0 +1,145 @@
+--- Balancer phase: for each attempt the next candidate and its time-outs. Also what the attempts
+-- say about the backends: this worker's passive health and retry budget are kept here.
+-- Hot path: see route.
+
+local balancer = require "ngx.balancer"
+local coalescer = require "proxy.coalescer"
+local discovery = require "proxy.discovery"
+local passive_health = require "proxy.passive_health"
+local retry_budget = require "proxy.retry_budget"
+local settings = require "proxy.settings"
+
+local _M = {}
+
+-- Seconds, for point reads: a backend that hangs must not delay readers while another replica could
+-- answer. (A stopped process still accepts connections: only the read time-out detects it. A
+-- backend itself waits 0.2 s before it answers 503.) Other requests have the time-outs of
+-- nginx.conf.
+local POINT_CONNECT_S, POINT_SEND_S = 0.25, 1
+local POINT_READ_S = settings.read_timeout
+local LAST_POINT_READ_S = 5 * POINT_READ_S
+
+-- nginx retries these itself: GET and HEAD after any failure, POST only if nothing was sent
+local IS_RETRIED = { GET = true, HEAD = true, POST = true }
+
+-- NGX_BUSY: ends the request as a failed attempt does
+local NO_FURTHER_ATTEMPT = -3
+
+-- this worker's own
+local unhealthy = passive_health.new()
+local budget = retry_budget.new()
+_M.unhealthy, _M.budget = unhealthy, budget
+
+--- The backend has answered, with this topology epoch.
+function _M.answered(backend, epoch)
+    passive_health.succeeded(unhealthy, backend.name)
+    discovery.observe_epoch(epoch, backend)
+end
+
+--- The backend has failed a request that was started at `started_at`.
+local function failed(backend, started_at)
+    passive_health.failed(unhealthy, backend.name, started_at, ngx.now())
+end
+
+coalescer.init(_M.answered, failed)
+
+--- Sets the backends to try, in order. Of the first `healthy`, all but the last have the short
+-- read time-out of a point read. earlier_attempts: those made before @fallback.
+function _M.set_candidates(candidates, healthy, is_point, earlier_attempts)
+    local ctx = ngx.ctx
+    ctx.candidates = candidates
+    ctx.healthy = healthy
+    ctx.attempt = 0
+    ctx.earlier_attempts = earlier_attempts
+    ctx.is_point = is_point
+end
+
+--- Records how the previous attempt failed. Returns whether another one is allowed.
+local function after_failure(ctx, now)
+    local backend = ctx.backend
+    coalescer.finish_leader(ngx.var, true)
+    local _, status = balancer.get_last_failure()
+    if status == 503 then
+        passive_health.succeeded(unhealthy, backend.name)
+    else
+        passive_health.failed(unhealthy, backend.name, ctx.started_at, now)
+        if status == 504 and ctx.has_short_timeout then
+            ctx.slow = ctx.slow or backend
+        end
+    end
+    return retry_budget.spend(budget)
+end
+
+--- Chooses the backend of one attempt.
+function _M.run()
+    local ctx = ngx.ctx
+    local candidates, attempt, now = ctx.candidates, ctx.attempt + 1, ngx.now()
+    if attempt > 1 and not after_failure(ctx, now) then
+        ngx.var.queryable_attempts = ctx.earlier_attempts + ctx.attempt
+        return ngx.exit(NO_FURTHER_ATTEMPT)
+    end
+    -- A backend that had the short time-out is tried again if the others cannot answer. nginx also
+    -- makes one more attempt if a kept connection turns out to be dead: start over with the first.
+    local slow = ctx.slow
+    local backend = candidates[attempt] or slow or candidates[(attempt - 1) % #candidates + 1]
+    ctx.attempt, ctx.backend, ctx.started_at = attempt, backend, now
+    local has_next = (attempt < #candidates or attempt == #candidates and slow)
+        and IS_RETRIED[ngx.req.get_method()] and retry_budget.has(budget)
+    if has_next then
+        balancer.set_more_tries(1)
+    end
+    local ok, err = balancer.set_current_peer(backend.address, backend.port)
+    if ok and ctx.is_point then
+        local is_short = has_next and attempt < ctx.healthy
+        ctx.has_short_timeout = is_short
+        ok, err = balancer.set_timeouts(POINT_CONNECT_S, POINT_SEND_S,
+                                        is_short and POINT_READ_S or LAST_POINT_READ_S)
+    end
+    if not ok then
+        ngx.log(ngx.ERR, "cannot select backend ", backend.id, ": ", err)
+        return ngx.exit(ngx.ERROR)
+    end
+end
+
+-- What follows reads nginx's variables: nginx clears ngx.ctx when it redirects a request.
+
+--- How many attempts nginx lists: separated by commas, and by colons after a redirect.
+function _M.count_attempts(var)
+    local upstream_addr = var.upstream_addr
+    if not upstream_addr or upstream_addr == "" then
+        return 0
+    end
+    local _, more = upstream_addr:gsub("[,:] ", "")
+    return more + 1
+end
+
+--- Whether the retry budget ended the request: nginx then lists one attempt too many.
+function _M.was_denied(var)
+    return var.queryable_attempts ~= ""
+end
+
+--- Whether no backend has received any of the request, so that none can have acted on it.
+function _M.nothing_was_sent(var)
+    -- bytes of each attempt: "0", or "0, 0"
+    return not (var.upstream_bytes_sent or "1"):find("[1-9]")
+end
+
+--- The last item of one of nginx's lists, which have an item per attempt.
+local function last(list)
+    return list and (list:match("^.* (.*)$") or list)
+end
+
+--- Records the failure after which nginx gave up; nothing if a backend answered.
+function _M.record_last_failure(var)
+    if _M.was_denied(var) then
+        return
+    end
+    local status = last(var.upstream_status)
+    if (status == "502" or status == "504") and last(var.upstream_header_time) == "-" then
+        local now = ngx.now()
+        local took = tonumber(last(var.upstream_response_time)) or 0
+        passive_health.failed(unhealthy, last(var.upstream_addr), now - took, now)
+    end
+end
+
+return _M

@@ -1,0 +1,181 @@
+--- Access phase: which backends can answer a request, in the order in which they are tried.
+-- For a key these are the replicas of its partition: the active, its standbys, then those that
+-- failed recently or are dead. If none can be reached, nginx runs `access_fallback`: other
+-- backends are tried, which forward the request.
+--
+-- Hot path, together with balance, log and coalescer. It must not log (but for its own failures),
+-- parse or write JSON, or create closures. It looks up ngx.ctx once per phase (never for coalesced
+-- reads), and copies no list of backends while all of them are healthy.
+
+local balance = require "proxy.balance"
+local coalescer = require "proxy.coalescer"
+local discovery = require "proxy.discovery"
+local health = require "proxy.health"
+local metrics = require "proxy.metrics"
+local passive_health = require "proxy.passive_health"
+local problem = require "proxy.problem"
+local query = require "proxy.query"
+local reload = require "proxy.reload"
+local retry_budget = require "proxy.retry_budget"
+local settings = require "proxy.settings"
+local topology = require "proxy.topology"
+
+local _M = {}
+
+-- how many backends are tried: for a request that any of them can answer, and as a fallback
+local MAX_ANY, MAX_FALLBACK = 3, 2
+
+local IS_READ = { GET = true, HEAD = true }
+
+-- nginx closes the connection after an answer with this status; nginx.conf maps it to @retiring
+local CLOSE_CONNECTION = 497
+
+local LEADER, ANSWERED, REROUTE = coalescer.LEADER, coalescer.ANSWERED, coalescer.REROUTE
+
+local NO_REPLICAS = {}
+
+local unhealthy, budget = balance.unhealthy, balance.budget
+local round_robin = 0
+
+-- the proxy's own pages
+local PAGES = {
+    ["/proxy/health"] = function() return health.answer(unhealthy, budget) end,
+    ["/proxy/metrics"] = metrics.answer,
+}
+
+--- View, partition, replicas, the active's id, and whether it is a point read.
+local function resolve(current, uri)
+    local view, key, is_point = query.parse(uri, current.views)
+    local partition, replicas, owner = topology.replicas(current, view, key)
+    return view, partition, replicas, owner, is_point
+end
+
+--- Up to `limit` backends other than `replicas`, round robin; unhealthy ones come last.
+local function other_backends(current, replicas, limit)
+    round_robin = round_robin + 1
+    if unhealthy.count == 0 then
+        return topology.others(current, replicas, round_robin, limit)
+    end
+    local others = topology.others(current, replicas, round_robin)
+    others = passive_health.order(unhealthy, others, false, ngx.now())
+    for i = #others, limit + 1, -1 do
+        others[i] = nil
+    end
+    return others
+end
+
+--- Whether the read may be coalesced: it asks for no more than the value, of an active without
+-- recent failures.
+local function may_coalesce(var, uri, replica, owner)
+    if settings.batches == 0 or replica.id ~= owner or unhealthy.by_name[replica.name] then
+        return false
+    end
+    if var.queryable_plain == "" or not query.is_plain(uri) then
+        return false
+    end
+    local headers, err = ngx.req.get_headers(query.MAX_PLAIN_HEADERS)
+    return not err and query.has_plain_headers(headers)
+end
+
+--- Coalesces the read with others, and answers it if they bring the answer. Returns the outcome.
+local function coalesce(var, uri, replica)
+    local outcome, result, index = coalescer.enqueue(replica, uri)
+    if outcome == ANSWERED then
+        var.queryable_batch = result.count
+        coalescer.send(result, index)
+    elseif outcome == LEADER then
+        var.queryable_leader = result
+    end
+    return outcome
+end
+
+--- Sets the candidates for the balancer: the replicas, or any backend if there are none.
+local function choose_candidates(current, replicas, is_point)
+    local candidates, healthy = replicas, replicas.healthy
+    if #replicas == 0 then
+        candidates, healthy = other_backends(current, NO_REPLICAS, MAX_ANY), 0
+        if #candidates == 0 then
+            return problem.send("no-backend")
+        end
+    elseif unhealthy.count > 0 then
+        candidates, healthy = passive_health.order(unhealthy, replicas, is_point, ngx.now())
+    end
+    balance.set_candidates(candidates, healthy, is_point, 0)
+end
+
+--- Answers the request, or sets the candidates for the balancer.
+local function route(var, uri, must_go_alone)
+    local current = discovery.topology()
+    if not current then
+        return problem.send("no-topology")
+    end
+    local view, partition, replicas, owner, is_point = resolve(current, uri)
+    if view then
+        var.queryable_view = view.name
+    elseif uri:find("#", 1, true) then
+        -- a request target has no fragment (RFC 9112, 3.2): backends differ in what they make of it
+        return problem.send("bad-request")
+    end
+    if partition then
+        var.queryable_partition = partition
+        var.queryable_owner = owner
+    end
+    is_point = partition and is_point and IS_READ[var.request_method]
+    if is_point and not must_go_alone and replicas[1]
+        and may_coalesce(var, uri, replicas[1], owner)
+    then
+        local outcome = coalesce(var, uri, replicas[1])
+        if outcome == ANSWERED then
+            return
+        end
+        if outcome == REROUTE then
+            -- it has waited: the topology or the backend's health may have changed
+            return route(var, uri, true)
+        end
+    end
+    return choose_candidates(current, replicas, is_point)
+end
+
+local function begin(var, must_go_alone)
+    local uri = var.request_uri
+    local page = PAGES[uri]
+    if page then
+        return page()
+    end
+    retry_budget.earn(budget)
+    return route(var, uri, must_go_alone)
+end
+
+--- Access phase of every request.
+function _M.access()
+    if reload.is_retiring() then
+        return ngx.exit(CLOSE_CONNECTION)
+    end
+    return begin(ngx.var, false)
+end
+
+--- Access phase of @retiring: requests that arrive while newer workers replace this one.
+function _M.access_retiring()
+    return begin(ngx.var, true)
+end
+
+--- Access phase of @fallback: no replica of the key could be reached (nginx's own 502 or 504).
+function _M.access_fallback()
+    local var = ngx.var
+    balance.record_last_failure(var)
+    coalescer.finish_leader(var, true)
+    local current = discovery.topology()
+    local _, _, replicas, _, is_point = resolve(current, var.request_uri)
+    local is_read = IS_READ[var.request_method]
+    local may_repeat = is_read or balance.nothing_was_sent(var)
+    if #replicas == 0 or not may_repeat or balance.was_denied(var) then
+        return problem.send("no-backend")
+    end
+    local others = other_backends(current, replicas, MAX_FALLBACK)
+    if #others == 0 or not retry_budget.spend(budget) then
+        return problem.send("no-backend")
+    end
+    balance.set_candidates(others, 0, is_point and is_read, balance.count_attempts(var))
+end
+
+return _M
