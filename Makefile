@@ -43,7 +43,7 @@ $(SPARK_ARCHIVE): $(INSTALLED)
 	@$(BIN)/python -m spark.archive 2>/dev/null || touch $@
 
 jars: $(INSTALLED)
-	@$(BIN)/python -m local.jars
+	@$(BIN)/python -m local.kafka.jars
 
 demo: setup-run ## run everything on http://127.0.0.1:8080 until Ctrl-C; DEMO_ONCE=1: verify and end
 	@$(BIN)/python -m local demo

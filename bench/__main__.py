@@ -28,9 +28,9 @@ from bench.report import Report
 from bench.rows import batch, client, factors, ingest, latency, launch, ndjson, reads, top
 from bench.stack import Stack
 from local.errors import LocalError, friendly
-from local.folders import claim
 from local.progress import bar
 from local.settings import REPOSITORY
+from local.stack.ownership import claim
 
 
 class RowName(StrEnum):

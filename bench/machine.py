@@ -15,8 +15,8 @@ import confluent_kafka
 from bench.load import find_wrk
 from bench.proc import parse_kb
 from bench.redis import find_redis
-from local.jars import kafka_jars
-from local.nginx import find_nginx
+from local.kafka.jars import kafka_jars
+from local.stack.nginx import find_nginx
 
 _PACKAGES = ("gunicorn", "gunicorn_h1c", "uvloop", "rocksdict", "confluent-kafka", "kafka-python")
 

@@ -15,14 +15,14 @@ from typing import Any, Self
 from bench import asking, feeder, redis
 from bench.proc import cpu_seconds
 from bench.records import Table, customers, views_toml
-from local.broker import Broker, quiet_admin
 from local.errors import LocalError, tail
-from local.nginx import find_nginx, lay_out
+from local.kafka.broker import Broker, quiet_admin
+from local.kafka.topics import Topic, create_topics
 from local.ports import free_ports
 from local.progress import bar
 from local.settings import REPOSITORY
-from local.supervisor import Child, Supervisor
-from local.topics import Topic, create_topics
+from local.stack.nginx import find_nginx, lay_out
+from local.stack.supervisor import Child, Supervisor
 
 _START = 60.0  # s until whatever was started must answer
 _SLOWEST = 15_000  # records/s of a backend that reads them in, on a machine that has other work

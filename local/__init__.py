@@ -1,5 +1,8 @@
-"""The whole stack on one machine: jars, broker, data, supervisor, proxy, demo.
+"""The whole stack on one machine.
 
-Rule: this folder starts and checks the product, and the product never imports it. Whatever can go
-wrong on somebody's machine raises ``LocalError`` with what failed, where, and what to do.
+``kafka`` runs the broker, ``demo`` has the demo's data and their verification, ``stack`` runs all
+processes, ``tailer`` ships the access log; ``commands`` are what ``python -m local`` offers.
+
+Rule: this package starts and checks the product, and the product never imports it. What can go
+wrong on a user's machine raises ``LocalError``: what failed, where, and what to do.
 """

@@ -1,4 +1,4 @@
-"""Commands of the local stack: ``python -m local demo | up | down``."""
+"""The command line of the local stack: ``python -m local demo | up | down``."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from local import demo as demos
+from local import commands
 from local.errors import friendly
-from local.run_folder import stop_background
 from local.settings import load_settings
+from local.stack.run_folder import stop_background
 
 app = typer.Typer(add_completion=False, help="The whole stack on this machine.")
 
@@ -19,13 +19,13 @@ app = typer.Typer(add_completion=False, help="The whole stack on this machine.")
 @friendly
 def demo(
     once: Annotated[
-        bool, typer.Option("--once", envvar="DEMO_ONCE", help="Verify all answers, then end.")
+        bool, typer.Option("--once", envvar="DEMO_ONCE", help="Verify all answers, then exit.")
     ] = False,
 ) -> None:
-    """Starts everything, shows what it answers, stays until Ctrl-C."""
+    """Start everything, show example answers, run until Ctrl-C."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        demos.demo(load_settings(), once=once)
+        commands.demo(load_settings(), once=once)
     except KeyboardInterrupt:
         if once:
             raise SystemExit(130) from None
@@ -34,17 +34,17 @@ def demo(
 @app.command()
 @friendly
 def up() -> None:
-    """Starts everything in the background; ready when the command returns."""
+    """Start everything in the background; ready when the command returns."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    demos.up(load_settings())
+    commands.up(load_settings())
 
 
 @app.command()
 @friendly
 def down() -> None:
-    """Ends what `up` started."""
-    ended = stop_background(load_settings().run_dir.absolute())
-    print(f"ended: {', '.join(ended)}" if ended else "nothing was running")
+    """Stop what `up` started."""
+    stopped = stop_background(load_settings().run_dir.absolute())
+    print(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Errors of the local stack, written for the person at the keyboard."""
+"""Errors of the local stack, written for the user."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ R = TypeVar("R")
 
 
 class LocalError(Exception):
-    """What failed, where, and what to do: shown as it is, without a stack trace."""
+    """What failed, where, and what to do. The message is shown without a stack trace."""
 
 
 def friendly(command: Callable[P, R]) -> Callable[P, R]:
-    """Makes a command print a ``LocalError`` on stderr and exit with status 1."""
+    """Decorator: the command prints a ``LocalError`` on stderr and exits with status 1."""
 
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -30,7 +30,7 @@ def friendly(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def tail(text: str, lines: int = 15) -> str:
-    """The last lines of a log without Java's stack frames, indented, for an error message."""
+    """The last lines of a log for an error message: indented, without Java's stack frames."""
     shown = (line.rstrip() for line in text.splitlines() if line.strip())
     kept = [line for line in shown if not line.startswith("\tat ")][-lines:]
     return "\n".join(f"    {line}" for line in kept) or "    (nothing was logged)"

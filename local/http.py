@@ -1,4 +1,4 @@
-"""Small HTTP requests of the stack itself: is it ready, what does it say."""
+"""A small HTTP client for readiness checks and example answers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 
 class Answer(NamedTuple):
-    """``status`` 0: nobody answered."""
+    """``status`` 0: no answer; ``body`` has the error."""
 
     status: int
     headers: dict[str, str]
@@ -16,7 +16,7 @@ class Answer(NamedTuple):
 
 
 def get(url: str, timeout: float = 5.0) -> Answer:
-    """GET of an http URL, its path sent as it is; header names in lower case."""
+    """GET of an http URL. The path is sent unchanged; header names are in lower case."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout)
     target = parts.path + (f"?{parts.query}" if parts.query else "")

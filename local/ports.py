@@ -1,4 +1,4 @@
-"""TCP ports on 127.0.0.1: finding free ones, and saying clearly that one is taken."""
+"""TCP ports on 127.0.0.1: finds free ones, and names one that is in use."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _MOST_TRIED = 1_000
 
 
 def free_ports(count: int, host: str = LOOPBACK) -> list[int]:
-    """``count`` different ports that nothing listens on at this moment.
+    """``count`` different ports that nothing listens on now.
 
-    They are below the range from which the system gives ports to outgoing connections: one of those
-    could have the port before the server does. At random, so that others who look choose others.
+    They are below the range of outgoing connections: such a connection could take the port before
+    the server does. They are random, so that concurrent callers get different ones.
     """
     found: list[int] = []
     for port in random.sample(range(_LOWEST, _first_ephemeral()), _MOST_TRIED):
@@ -26,12 +26,12 @@ def free_ports(count: int, host: str = LOOPBACK) -> list[int]:
         if is_free(port, host):
             found.append(port)
     if len(found) < count:
-        raise LocalError(f"{count} free ports were not found on {host}.")
+        raise LocalError(f"cannot find {count} free ports on {host}.")
     return found
 
 
 def _first_ephemeral() -> int:
-    """ip_local_port_range of ip(7)."""
+    """The lowest port of outgoing connections: ip_local_port_range in ip(7)."""
     try:
         first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     except (OSError, ValueError, IndexError):
@@ -42,7 +42,7 @@ def _first_ephemeral() -> int:
 def is_free(port: int, host: str = LOOPBACK) -> bool:
     """Whether a server could listen on the port."""
     with socket.socket() as probe:
-        # as servers do: connections of a past server in TIME_WAIT do not count
+        # As servers do: connections of an earlier server in TIME_WAIT do not matter.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
@@ -52,9 +52,9 @@ def is_free(port: int, host: str = LOOPBACK) -> bool:
 
 
 def require_free(port: int, what: str, setting: str, host: str = LOOPBACK) -> None:
-    """``LocalError`` naming the port, what needs it and the setting that moves it."""
+    """``LocalError`` if the port is in use: names the port, what needs it, and the setting."""
     if not is_free(port, host):
         raise LocalError(
             f"port {port} on {host} is taken by another program, and {what} needs it. "
-            f"End that program, or choose another port with {setting}."
+            f"Stop that program, or choose another port with {setting}."
         )

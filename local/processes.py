@@ -1,7 +1,7 @@
-"""Single processes: started apart from the terminal, ended politely, then for good.
+"""Single processes: starts them in sessions of their own, ends them with SIGTERM, then SIGKILL.
 
-A process that somebody else started is known by its pid *and* its start time, and is waited for and
-signalled through a pidfd: never a stranger that was given the same pid later.
+A process of an earlier run is identified by its pid *and* its start time, and is waited for and
+signalled through a pidfd: never another process that got the same pid later.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ def spawn(
     cwd: Path | None = None,
     die_with_parent: bool = True,
 ) -> subprocess.Popen[bytes]:
-    """Starts a command in a session of its own, its output appended to ``log``.
+    """Starts a command in a session of its own and appends its output to ``log``.
 
-    In a session of its own, so that Ctrl-C reaches only us, and we choose the order of the ending.
-    With ``die_with_parent`` the kernel sends it SIGTERM when the *thread* that called this ends
-    (prctl(2), PR_SET_PDEATHSIG): call it from a thread that lives as long as the child should.
-    ``setpriv`` of util-linux sets that; where it is missing, orphans are left to their pid files.
+    Because of the session, Ctrl-C reaches only this process, which then chooses the order in which
+    children end. With ``die_with_parent`` the kernel sends the child SIGTERM when the *thread* that
+    called this function ends (prctl(2), PR_SET_PDEATHSIG): call it in a thread that lives as long
+    as the child should. ``setpriv`` of util-linux sets this. If it is missing, orphans are found by
+    their pid files.
 
-    The command begins with the default action for every signal. Without that it would ignore what
-    we ignore: SIGINT if a script started us with ``&``, SIGHUP if ``nohup`` did.
+    The command starts with the default action for each signal. Otherwise it would inherit ignored
+    signals: SIGINT if a script started us with ``&``, SIGHUP after ``nohup``.
     """
     words = ["env", "--default-signal", *command]
     if die_with_parent and (setpriv := shutil.which("setpriv")):
@@ -57,7 +58,7 @@ def spawn(
 
 
 def end(process: subprocess.Popen[bytes], grace: float) -> int:
-    """Ends a child from ``spawn`` as ``end_pidfd`` does; its exit status."""
+    """Ends a child of ``spawn`` as ``end_pidfd`` does; its exit status."""
     if process.poll() is None:
         pidfd = os.pidfd_open(process.pid)
         try:
@@ -68,19 +69,19 @@ def end(process: subprocess.Popen[bytes], grace: float) -> int:
 
 
 def end_pidfd(pidfd: int, pid: int, grace: float) -> None:
-    """SIGTERM to the process, after ``grace`` seconds SIGKILL; SIGKILL to what its session leaves.
+    """SIGTERM, after ``grace`` seconds SIGKILL; then SIGKILL to what remains of its process group.
 
-    ``pid`` must lead its own process group, as after ``spawn``.
+    ``pid`` must be the leader of its process group, as after ``spawn``.
     """
     with contextlib.suppress(ProcessLookupError):
         signal.pidfd_send_signal(pidfd, signal.SIGTERM)
-        # one that is stopped (SIGSTOP) does not see SIGTERM until it goes on
+        # A stopped process (SIGSTOP) handles SIGTERM only after SIGCONT.
         signal.pidfd_send_signal(pidfd, signal.SIGCONT)
     if not _has_ended(pidfd, grace):
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(pidfd, signal.SIGKILL)
         _has_ended(pidfd, None)
-    # A zombie still holds its pid; of one that is gone, the rest of its group holds the number.
+    # The pid is not reused yet: by a zombie itself, or by the rest of its process group.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 
@@ -92,12 +93,12 @@ def _has_ended(pidfd: int, timeout: float | None) -> bool:
 
 
 def open_if_same(pid: int, started: str) -> int | None:
-    """A pidfd of the process ``pid`` if it is still the one that ``start_time`` told of."""
+    """A pidfd of process ``pid``, if its ``start_time`` is still ``started``; else None."""
     try:
         pidfd = os.pidfd_open(pid)
     except (ProcessLookupError, PermissionError, OSError):
         return None
-    # asked after the pidfd was opened: if it fits now, the pidfd is of that very process
+    # Checked after the pidfd was opened: if it matches now, the pidfd is of that process.
     if start_time(pid) != started or _has_ended(pidfd, 0):
         os.close(pidfd)
         return None
@@ -105,12 +106,12 @@ def open_if_same(pid: int, started: str) -> int | None:
 
 
 def start_time(pid: int) -> str | None:
-    """When a process started, unique together with its pid; None when there is none (any more)."""
+    """When a process started, unique together with its pid; None if it does not exist."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
-    # proc(5): the command's name, in parentheses, may hold anything; start time is field 22
+    # proc(5): the command's name, in parentheses, may have any text; start time is field 22.
     return f"{_boot_id()}:{stat.rpartition(')')[2].split()[19]}"
 
 

@@ -1,4 +1,4 @@
-"""Progress bars on stderr: there when a person looks at a terminal, else one line at the end."""
+"""Progress bars on stderr; without a terminal, one line at the end."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 Update = Callable[[int], None]
-"""Tells the total that is done by now."""
+"""Takes the number of steps done so far."""
 
 console = Console(stderr=True)
 
 
 @contextmanager
 def bar(description: str, total: int) -> Iterator[Update]:
-    """A bar towards ``total`` steps while the body runs."""
+    """A progress bar of ``total`` steps while the block runs."""
     begun = time.monotonic()
     done = 0
 

@@ -1,4 +1,4 @@
-"""The settings of the local stack: environment variables ``QUERYABLE_*``, read once."""
+"""Settings of the local stack: environment variables ``QUERYABLE_*``, read once."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from backend.settings import problems_of
-from local.connection import Kafka, kafka_of
 from local.errors import LocalError
+from local.kafka.connection import Kafka, kafka_of
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 
 class StackSettings(BaseSettings):
-    """One stack. Each field is the environment variable QUERYABLE_<FIELD>."""
+    """One stack. Each field is an environment variable QUERYABLE_<FIELD>."""
 
     model_config = SettingsConfigDict(env_prefix="QUERYABLE_", frozen=True)
 
@@ -39,29 +39,30 @@ class StackSettings(BaseSettings):
 
     spark_views: str = Field(
         "",
-        description="the views that Spark derives, with commas between; empty: all of them, but "
-        "none in your own Kafka without the demo's data",
+        description="the views that Spark derives: names, files or folders, with commas between; "
+        "empty: all that the file of views declares, but none in your own Kafka without the demo's "
+        "data",
     )
 
     @property
     def servers(self) -> str:
-        """Where Kafka is, embedded or not."""
+        """Kafka's address, embedded or not."""
         return self.bootstrap_servers or f"127.0.0.1:{self.broker_port}"
 
     @property
     def has_demo(self) -> bool:
-        """Whether the demo's topics are created and loaded: in somebody's own Kafka only if they
-        ask for it."""
+        """Whether the demo's topics are created and loaded: in the user's own Kafka only with
+        QUERYABLE_DEMO_DATA."""
         return not self.bootstrap_servers or self.demo_data
 
     @property
     def kafka(self) -> Kafka:
-        """How Kafka is reached; the embedded one knows no user."""
+        """Client settings; the embedded Kafka has no users."""
         return kafka_of(self.servers, self.views if self.bootstrap_servers else None)
 
     @property
     def state_dir(self) -> Path:
-        """Checkpoints and stores of this Kafka: those of another one would mean nothing here."""
+        """Checkpoints and stores, a folder for each Kafka: they are useless with another one."""
         slug = re.sub(r"[^A-Za-z0-9.]+", "-", self.bootstrap_servers) or "embedded"
         return self.run_dir.absolute() / "state" / slug
 
@@ -75,7 +76,7 @@ class StackSettings(BaseSettings):
 
 
 def load_settings() -> StackSettings:
-    """From the environment; ``LocalError`` names the variable and what is wrong with it."""
+    """From the environment; ``LocalError`` names the variable and the problem."""
     try:
         return StackSettings()
     except ValidationError as error:

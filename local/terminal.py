@@ -1,4 +1,4 @@
-"""A command at a terminal, as people run it: a pseudo-terminal is its stdin, stdout and stderr."""
+"""Runs a command in a pseudo-terminal: its stdin, stdout and stderr."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ LINES = 50
 
 
 class Terminal:
-    """The command runs from the begin of the block; whatever is left of it is killed at the end."""
+    """The command runs during the block; its session is killed at the end."""
 
     def __init__(
         self, command: Sequence[str], env: Mapping[str, str], columns: int = 100, term: str = "dumb"
     ) -> None:
-        """A `dumb` terminal is sent neither colours nor movements."""
+        """A ``dumb`` terminal gets neither colours nor cursor movements."""
         screen, side = pty.openpty()
         termios.tcsetwinsize(side, (LINES, columns))
         size = {"COLUMNS": str(columns), "LINES": str(LINES)}
@@ -45,16 +45,18 @@ class Terminal:
             while chunk := os.read(self._screen, 65536):
                 self._written += chunk
         except OSError:
-            pass  # Linux says so where nobody has the other side any more
+            pass  # Linux: nothing has the other side open any more
 
     @property
     def text(self) -> str:
-        """What it has written by now."""
+        """What the command has written so far."""
         return self._written.decode(errors="replace").replace("\r\n", "\n")
 
     def wait_for(self, condition: Callable[[str], object], timeout: float = 30.0) -> str:
-        """Until what was written is so; all of it."""
-        wait_until(lambda: condition(self.text), timeout, f"it on the screen:\n{self.text}")
+        """Waits until ``condition`` holds for the text; returns the text."""
+        wait_until(
+            lambda: condition(self.text), timeout, f"the expected text on the screen:\n{self.text}"
+        )
         return self.text
 
     def interrupt(self) -> None:
@@ -62,7 +64,7 @@ class Terminal:
         os.killpg(self._process.pid, signal.SIGINT)
 
     def wait(self, timeout: float = 30.0) -> int:
-        """Its status, once it has ended and all that it wrote is there."""
+        """The exit status, once the command has ended and its output is complete."""
         status = self._process.wait(timeout)
         self._reader.join(timeout)
         return status
@@ -86,6 +88,6 @@ class Terminal:
 def run_in_terminal(
     command: Sequence[str], env: Mapping[str, str], columns: int = 100, term: str = "dumb"
 ) -> tuple[int, str]:
-    """The command's status, and all that it wrote."""
+    """The exit status and the output."""
     with Terminal(command, env, columns, term) as terminal:
         return terminal.wait(), terminal.text

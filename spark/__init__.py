@@ -1,8 +1,10 @@
 """Structured Streaming jobs: raw topics in, view topics out.
 
-A view is a DataFrame -> DataFrame function in ``spark.views``; only ``spark.run`` starts anything.
-The plan is Spark's own but for the decoding of JSON, which Python does an Arrow batch at a time: so
-executors need this project too.
-Of our other packages only ``model`` may be imported. A Spark session is named ``session``;
-no file has a standard library name (``spark-submit`` puts this folder on ``sys.path``).
+``views`` has one module for each view: a DataFrame ► DataFrame function. ``raw_topics`` and
+``formats`` decode records, ``event_time`` has watermarks and sessions, ``supervision`` runs the
+queries; ``run``, ``health`` and ``archive`` are commands. The plan is Spark's own except for JSON,
+which Python decodes an Arrow batch at a time; so executors need this project, too.
+
+Rule: of our other packages only ``model`` may be imported. No file or folder here has the
+name of an installed module: ``spark-submit spark/run.py`` puts this folder on ``sys.path``.
 """

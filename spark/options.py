@@ -1,34 +1,39 @@
-"""The runner's command line."""
+"""The command line of ``spark.run``."""
 
 from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 
 from model.kafka_config import for_java
 from model.problems import ConfigurationError
+from model.views import Deployment
 from model.views_file import parse_views
+from spark.discovery import select_views
+from spark.errors import JobError
 from spark.session import jars_in, submitted
+from spark.settings import GROUP_PREFIX, Settings
 from spark.sources import Kafka
 from spark.view import View
 from spark.views import VIEWS
 
-GROUP_PREFIX = "queryable-spark-"
 EXAMPLES = """\
 examples:
   # all views on this machine, until Ctrl-C
   python -m spark.run --checkpoint-dir .run/checkpoints
 
-  # one view, up to what its raw topic holds now
+  # one view, up to what its raw topic has now
   python -m spark.run word-count --once --checkpoint-dir .run/checkpoints
 
-  # brokers that ask for a password, as the [kafka] table of the backends' views.toml says
+  # the views in views.toml, with the connection settings of its [kafka] table
   python -m spark.run --checkpoint-dir .run/checkpoints --views-toml views.toml
 
-  # the same, said in the Java client's own settings
+  # views of your own, in the files of a folder
+  python -m spark.run my_views/ --checkpoint-dir .run/checkpoints
+
+  # connection settings of the Java client
   python -m spark.run --bootstrap-servers broker:9093 --checkpoint-dir .run/checkpoints \\
       --kafka-option security.protocol=SASL_SSL --kafka-option sasl.mechanism=PLAIN \\
       --kafka-option 'sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule
@@ -40,53 +45,41 @@ examples:
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The command line, read once. ``topics_deadline`` is in seconds."""
-
-    views: list[View]
-    kafka: Kafka
-    checkpoint_dir: str
-    progress: Path | None
-    once: bool
-    trigger: str
-    max_offsets_per_trigger: int
-    topics_deadline: float
-    jars: list[Path]
-    conf: Mapping[str, str]
-    log_level: str
-    group_prefix: str = GROUP_PREFIX
-    health: Path | None = None
-
-    def checkpoint(self, view: View) -> str:
-        """The folder of a view's checkpoints, a path of any file system that Hadoop knows."""
-        return f"{self.checkpoint_dir.rstrip('/')}/{view.name}"
-
-
 def parse(arguments: list[str] | None = None) -> Settings:
-    """The settings of a command line; exits with status 2 and a message where it is wrong."""
+    """The settings of a command line; exits with status 2 and a message if it is wrong."""
     parser = _parser()
     given = parser.parse_args(arguments)
-    unknown = [name for name in given.views if name not in VIEWS]
-    if unknown:
-        parser.error(f"no view {', '.join(unknown)}; there are {', '.join(VIEWS)}")
+    deployment = _deployment(parser, given.views_toml)
+    try:
+        views = (
+            list(select_views(given.views, VIEWS).values())
+            if given.views
+            else list(VIEWS.values())
+            if deployment is None
+            else declared(VIEWS.values(), deployment)
+        )
+    except JobError as error:
+        parser.error(str(error))
+    if not views:
+        parser.error(
+            f"{given.views_toml} has no entry for the topic of a view. Add an entry, or name views"
+        )
     folder = _jar_folder() if given.jars is None else Path(given.jars).expanduser().absolute()
     jars = jars_in(folder)
     if given.jars is not None and not jars:
         parser.error(f"--jars: no *.jar in {folder}")
     if not jars and not submitted() and "spark.jars" not in dict(given.conf):
         parser.error(
-            f"Spark's Kafka source is not in {folder}. Fetch it with `make jars`, or name another "
-            "folder with --jars"
+            f"Spark's Kafka source is not in {folder}. Run `make jars`, or name another folder "
+            "with --jars"
         )
+    table = {} if deployment is None else for_java(deployment.kafka)
     return Settings(
-        views=[VIEWS[name] for name in dict.fromkeys(given.views or VIEWS)],
-        kafka=Kafka(
-            given.bootstrap_servers,
-            {**_kafka_table(parser, given.views_toml), **dict(given.kafka_option)},
-        ),
+        views=views,
+        kafka=Kafka(given.bootstrap_servers, {**table, **dict(given.kafka_option)}),
         checkpoint_dir=given.checkpoint_dir,
         progress=given.progress,
+        health=given.health,
         once=given.once,
         trigger=given.trigger,
         max_offsets_per_trigger=given.max_offsets_per_trigger,
@@ -95,25 +88,38 @@ def parse(arguments: list[str] | None = None) -> Settings:
         conf=dict(given.conf) | ({"spark.master": given.master} if given.master else {}),
         log_level=given.log_level,
         group_prefix=given.group_prefix,
-        health=given.health,
     )
+
+
+def declared(views: Iterable[View], deployment: Deployment) -> list[View]:
+    """The views whose topics have an entry in views.toml, in the order of the entries."""
+    by_topic = {view.topic: view for view in views}
+    topics = dict.fromkeys(entry.topic for entry in deployment.views)
+    return [by_topic[topic] for topic in topics if topic in by_topic]
 
 
 def _parser() -> argparse.ArgumentParser:
     views = "".join(
-        f"  {view.name:<18}{view.source} > {view.topic}: {view.description}\n"
+        f"  {view.name:<20}{view.source} > {view.topic}: {view.description}\n"
         for view in VIEWS.values()
     )
     parser = argparse.ArgumentParser(
         prog="python -m spark.run",
-        description="Runs views as streams: reads raw topics, writes view topics, and writes what\n"
-        "is malformed to <raw topic>.dead-letter. A query that fails is started again. SIGTERM or\n"
-        "Ctrl-C ends it with status 0; started again it goes on from its checkpoints.",
+        description="Runs views as streams: reads raw topics and writes view topics. Malformed\n"
+        "records go to <raw topic>.dead-letter. A query that fails is restarted. SIGTERM and\n"
+        "Ctrl-C end the job with status 0; after a restart it continues from its checkpoints.",
         epilog=f"views:\n{views}\n{EXAMPLES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("views", nargs="*", metavar="VIEW", help="default: all")
+    add(
+        "views",
+        nargs="*",
+        metavar="VIEW",
+        help="the name of a view below, or a Python file or folder of your own views (my_view.py, "
+        "my_views/); they start in this order. Default: the views that --views-toml has entries "
+        "for, in its order; without it all",
+    )
     add(
         "--bootstrap-servers",
         default=os.environ.get("QUERYABLE_BOOTSTRAP_SERVERS") or "127.0.0.1:9092",
@@ -124,15 +130,15 @@ def _parser() -> argparse.ArgumentParser:
         "--checkpoint-dir",
         required=True,
         metavar="DIR",
-        help="where the streams keep how far they are; a path of any file system of Hadoop's",
+        help="folder of the checkpoints; a path of any file system that Hadoop knows",
     )
     add(
         "--progress",
         type=Path,
         metavar="FILE",
-        help="JSON, rewritten after every micro-batch: for every view its state, restarts, "
-        "last_error, source_offsets (the next; all before are in the view topic), input_rows, "
-        "late_rows and dead_letters (since this start)",
+        help="JSON, rewritten after every micro-batch. For each view: state, restarts, last_error, "
+        "source_offsets (records before them are in the view topic), and since this start "
+        "input_rows, late_rows, dropped_rows and dead_letters",
     )
     add(
         "--health",
@@ -144,23 +150,22 @@ def _parser() -> argparse.ArgumentParser:
         "--group-prefix",
         default=GROUP_PREFIX,
         metavar="TEXT",
-        help="with a view's name, the consumer group to which the offsets are committed that its "
-        "micro-batches have read, once a second with a heartbeat: `pipeline` in views.toml "
-        "(default: %(default)s)",
+        help="prefix + view name is the consumer group to which the job commits once a second "
+        "what the view has read, with a heartbeat: `pipeline` in views.toml (default: %(default)s)",
     )
-    add("--once", action="store_true", help="stop at what the raw topics hold now")
+    add("--once", action="store_true", help="stop at the current ends of the raw topics")
     add(
         "--trigger",
         default="1 second",
         metavar="TIME",
-        help="least time from one micro-batch to the next (default: %(default)s)",
+        help="minimum time between two micro-batches (default: %(default)s)",
     )
     add(
         "--max-offsets-per-trigger",
         type=_positive,
         default=1_000_000,
         metavar="N",
-        help="most records of a micro-batch (default: %(default)s)",
+        help="maximum number of records in a micro-batch (default: %(default)s)",
     )
     add(
         "--topics-deadline",
@@ -173,7 +178,8 @@ def _parser() -> argparse.ArgumentParser:
         "--views-toml",
         type=Path,
         metavar="FILE",
-        help="a deployment's views.toml: the connection settings of its [kafka] table are used",
+        help="a deployment's views.toml: its entries choose the views, and its [kafka] table has "
+        "the connection settings",
     )
     add(
         "--kafka-option",
@@ -181,7 +187,7 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         type=_pair,
         metavar="KEY=VALUE",
-        help="a setting of Kafka's Java client, for reading and writing; repeatable",
+        help="a setting of Kafka's Java client, for reading and writing; can be repeated",
     )
     add(
         "--jars",
@@ -196,27 +202,35 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         type=_pair,
         metavar="KEY=VALUE",
-        help="a setting of Spark; repeatable",
+        help="a setting of Spark; can be repeated",
     )
     add(
         "--log-level",
         default="off",
         choices=["off", "error", "warn", "info", "debug"],
-        help="of Spark's own log, on stderr (default: %(default)s)",
+        help="level of Spark's own log, on stderr (default: %(default)s)",
     )
     return parser
 
 
-def _kafka_table(parser: argparse.ArgumentParser, file: Path | None) -> dict[str, str]:
-    """The [kafka] table of a views.toml as settings of the Java client."""
+def _deployment(parser: argparse.ArgumentParser, file: Path | None) -> Deployment | None:
+    """What a views.toml declares."""
     if file is None:
-        return {}
+        return None
     try:
-        return for_java(parse_views(file.read_text(), str(file)).kafka)
-    except OSError as error:
-        parser.error(f"--views-toml: {file}: {error.strerror}")
+        return parse_views(file.read_text(), str(file), lambda name: _text_beside(file, name))
+    except (OSError, UnicodeDecodeError) as error:
+        parser.error(f"--views-toml: {file}: {getattr(error, 'strerror', None) or error}")
     except ConfigurationError as error:
         parser.error(f"--views-toml: {error}")
+
+
+def _text_beside(file: Path, name: str) -> str:
+    """A schema file that views.toml names."""
+    try:
+        return (file.parent / name).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"cannot read {file.parent / name}: {error}") from error
 
 
 def _jar_folder() -> Path:

@@ -1,4 +1,4 @@
-"""The Spark session: on this machine (``local[2]``) or on any ``spark.master``."""
+"""The Spark session: on this machine (``local[2]``) or with any ``spark.master``."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from pathlib import Path
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-# Made by spark.archive; it fits this environment's jars only.
+from spark.jvm_names import keep_classes
+
+# Made by spark.archive; it matches only the jars of this environment.
 ARCHIVE = Path(sys.prefix) / "spark.jsa"
-# A concurrent collector's threads, and the optimizing compiler's, would compete with the tasks.
+# The threads of a concurrent collector and of the optimizing compiler would compete with tasks.
 ON_FEW_CORES = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 
-# What the views' meaning rests on: not to be set otherwise.
-_MEANING = {
+# The results of the views depend on these settings: nothing overrides them.
+_REQUIRED = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
@@ -31,7 +33,7 @@ _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "1g",
-    # How soon a restarted query with nothing to do says where it stands.
+    # How soon a restarted query with nothing to do reports its offsets.
     "spark.sql.streaming.noDataProgressEventInterval": "1s",
     "spark.sql.streaming.stopTimeout": "20s",
 }
@@ -45,24 +47,24 @@ _LOCAL_DEFAULTS = {
 
 
 def jars_in(folder: Path) -> list[Path]:
-    """The jars of a folder, sorted; none where there is no such folder."""
+    """The jars of a folder, sorted; none if the folder does not exist."""
     return sorted(folder.glob("*.jar"))
 
 
 def submitted() -> bool:
-    """Whether ``spark-submit`` started this process: its JVM and its settings are there already."""
+    """Whether ``spark-submit`` started this process, so that its JVM and settings exist."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def settings(
     given: Mapping[str, str], jars: list[Path], *, log_level: str = "off"
 ) -> dict[str, str]:
-    """All Spark settings; ``given`` (by spark-submit or ``--conf``) win over every default."""
+    """All Spark settings; ``given`` (spark-submit's or ``--conf``) override the defaults."""
     chosen = _DEFAULTS | dict(given)
     if chosen["spark.master"].startswith("local"):
         chosen = _LOCAL_DEFAULTS | chosen
         if ARCHIVE.exists():
-            # -Xlog: nothing is said where the archive does not fit
+            # -Xlog: no message if the archive does not match
             archive = f"-Xlog:disable -XX:SharedArchiveFile={ARCHIVE}"
             java_options = chosen["spark.driver.extraJavaOptions"]
             chosen["spark.driver.extraJavaOptions"] = f"{archive} {java_options}"
@@ -71,16 +73,16 @@ def settings(
     logging_options = f"-Dlog4j2.configurationFile={LOG_CONFIG} -Dqueryable.log.level={log_level}"
     java_options = chosen.get("spark.driver.extraJavaOptions", "")
     chosen["spark.driver.extraJavaOptions"] = f"{java_options} {logging_options}".strip()
-    return chosen | _MEANING
+    return chosen | _REQUIRED
 
 
 def start_session(
     given: Mapping[str, str], jars: list[Path], *, log_level: str = "off"
 ) -> SparkSession:
-    """Starts the session (3 s, without ``ARCHIVE`` 8); ``jars``: those of Spark's Kafka source."""
-    # Driver and executors of a local master are one machine: the same Python, not one of the PATH.
+    """Starts the session (3 s, without ``ARCHIVE`` 8); ``jars``: of Spark's Kafka source."""
+    # The workers of a local master use this Python, not the first one on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    # pyspark logs every exception that it raises, as JSON; who catches it says what is needed.
+    # pyspark logs every exception that it raises as JSON. The handler logs what is needed.
     logging.getLogger("SQLQueryContextLogger").disabled = True
     if submitted():
         SparkContext._ensure_initialized()
@@ -88,6 +90,7 @@ def start_session(
     conf = SparkConf(loadDefaults=False)
     conf.setAll(list(settings(given, jars, log_level=log_level).items()))
     session = SparkSession.Builder().config(conf=conf).getOrCreate()
+    keep_classes(session._jvm)
     if submitted():
         session.sparkContext.setLogLevel(log_level.upper())
     return session

@@ -1,8 +1,8 @@
 """View topics and dead-letter topics as sinks. Nothing here starts a query.
 
-A record's partition is that of murmur2 of its key, which is what ``murmur2`` of views.toml means:
-Kafka's own Java producer chooses it. Where times follow a key (windows, sessions) it is that of the
-bare key, as in Kafka Streams, and only then named here.
+A record's partition is murmur2 of its key (``murmur2`` in views.toml): Kafka's Java producer
+chooses it. If times follow the key (windows, sessions), it is murmur2 of the bare key, as in Kafka
+Streams. Only then the partition is computed here.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from model.partitioner_numpy import partitions_of_batch
 from spark.sources import Kafka
 
 DEAD_LETTER_SUFFIX = ".dead-letter"
-# Of a longer one the start is kept: a topic may allow records that its dead-letter topic does not,
-# and a letter that cannot be written would stop the query again after each start.
+# Longer values and keys are cut: a topic may accept records that its dead-letter topic rejects, and
+# a dead letter that cannot be written would fail the query again after each restart.
 MAX_LETTER_BYTES = 1024 * 1024
 MAX_LETTER_KEY_BYTES = 256 * 1024
-# With its headers a rejected record is greater; the topic sets the limit.
+# Headers make a dead letter larger than its record. The topic sets the limit.
 _MAX_REQUEST_BYTES = str(8 * 1024 * 1024)
 
 
 def dead_letters(rejected: DataFrame, by: str) -> DataFrame:
     """MALFORMED rows ► ``key``, ``value``, ``headers``.
 
-    The key is ``topic:partition:offset`` of the record, so one that is written twice stays one; the
-    value is the record's own. Headers: reason, source-topic, source-partition, source-offset,
-    source-key (its bytes, where it has one) and by; numbers are decimal text. Of a value or key
-    that is too long the start is kept; source-value-bytes or source-key-bytes says how long it was.
+    The key is ``topic:partition:offset`` of the record: a dead letter that is written twice is
+    stored once. The value is the record's. Headers: reason, source-topic, source-partition,
+    source-offset, source-key (bytes, if the record has a key) and by; numbers are decimal text. A
+    value or key that is too long is cut; source-value-bytes or source-key-bytes has its length.
     """
     value, value_bytes = _bounded("value", MAX_LETTER_BYTES)
     key, key_bytes = _bounded("key", MAX_LETTER_KEY_BYTES)
@@ -62,38 +62,38 @@ def topic_writer(
     partitions: int,
     query: str,
     checkpoint: str,
-    written: Callable[[], None] | None = None,
+    on_written: Callable[[], None] | None = None,
 ) -> DataStreamWriter:
     """An unstarted query that writes rows to a topic whenever they change.
 
-    ``rows``: ``key`` and ``value``, and ``headers`` or ``bare_key`` where there are such columns;
-    the topic has so many ``partitions``. Delivery is at least once, per micro-batch; see ``View``
-    for why that is enough. ``written`` is called in the query's own thread after each micro-batch
-    was written, and before Spark goes on.
+    ``rows`` has ``key`` and ``value``, and may have ``headers`` or ``bare_key``; ``partitions``: of
+    the topic. Delivery is at least once, per micro-batch; ``View`` says why that is enough.
+    ``on_written`` is called in the query's own thread after a micro-batch is written, before Spark
+    goes on.
     """
     options = kafka.spark(max_request_size=_MAX_REQUEST_BYTES, linger_ms="5") | {"topic": topic}
-    writer = _placed(rows, partitions).writeStream
-    if written is None:
+    writer = _partitioned(rows, partitions).writeStream
+    if on_written is None:
         writer = writer.format("kafka").options(**options)
     else:
-        writer = writer.foreachBatch(partial(_write, options=options, written=written))
+        writer = writer.foreachBatch(partial(_write, options=options, on_written=on_written))
     return writer.option("checkpointLocation", checkpoint).outputMode("update").queryName(query)
 
 
 def _write(
-    batch: DataFrame, _: int, options: Mapping[str, str], written: Callable[[], None]
+    batch: DataFrame, _: int, options: Mapping[str, str], on_written: Callable[[], None]
 ) -> None:
     batch.write.format("kafka").options(**options).save()
-    written()
+    on_written()
 
 
-def _placed(rows: DataFrame, partitions: int) -> DataFrame:
-    """``partition`` in place of ``bare_key``, where there is that."""
+def _partitioned(rows: DataFrame, partitions: int) -> DataFrame:
+    """``partition`` in place of ``bare_key``, if that column exists."""
     if "bare_key" not in rows.columns:
         return rows
     binary = [F.col(name).cast("binary") for name in ("key", "value", "bare_key")]
-    place = partial(_with_partitions, partitions=partitions)
-    return rows.select(*binary).mapInArrow(place, "key binary, value binary, partition int")
+    compute = partial(_with_partitions, partitions=partitions)
+    return rows.select(*binary).mapInArrow(compute, "key binary, value binary, partition int")
 
 
 def _with_partitions(
@@ -107,7 +107,7 @@ def _with_partitions(
 
 
 def _bounded(name: str, most: int) -> tuple[Column, Column]:
-    """The bytes, or the first of them, and then how many there are (else null)."""
+    """The first ``most`` bytes, and the length if there are more (else null)."""
     length = F.octet_length(name)
     return F.substring(name, 1, most), F.when(length > most, length.cast("string"))
 

@@ -7,22 +7,22 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark.schemas import RAW_RECORD
+from spark.formats.records import RAW_RECORD
 
 
 @dataclass(frozen=True, slots=True)
 class Kafka:
-    """How to reach the brokers: ``options`` are Kafka client settings (``sasl.jaas.config``, …)."""
+    """The brokers, and ``options``: settings of the Java client such as ``sasl.jaas.config``."""
 
     bootstrap_servers: str
     options: Mapping[str, str] = field(default_factory=dict)
 
     def client(self) -> dict[str, str]:
-        """Settings for a Kafka client of the Java library."""
+        """Settings for a Java client."""
         return {**self.options, "bootstrap.servers": self.bootstrap_servers}
 
     def spark(self, **defaults: str) -> dict[str, str]:
-        """The same as options of Spark's Kafka source and sink; ours win over ``defaults``."""
+        """The same as options of Spark's Kafka source and sink; they override ``defaults``."""
         own = {name.replace("_", "."): value for name, value in defaults.items()}
         return {f"kafka.{name}": value for name, value in (own | self.client()).items()}
 
@@ -30,14 +30,14 @@ class Kafka:
 def raw_records(
     session: SparkSession, topic: str, kafka: Kafka, max_offsets_per_trigger: int
 ) -> DataFrame:
-    """The records of a topic, from its start on, as RAW_RECORD rows.
+    """The records of a topic, from its start, as RAW_RECORD rows.
 
-    Records of aborted transactions are left out. Where records that were not read yet are gone (a
-    truncated topic, one made anew) the query fails: a view that lacks them would be silently wrong.
+    Records of aborted transactions are skipped. If unread records are gone (the topic was truncated
+    or recreated), the query fails: a view that lacks them would be silently wrong.
     """
     return (
         session.readStream.format("kafka")
-        # Short of 2,000 records a poll the consumer's own overhead shows.
+        # With fewer than 2,000 records a poll, the consumer's overhead is noticeable.
         .options(**kafka.spark(isolation_level="read_committed", max_poll_records="5000"))
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")

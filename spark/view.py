@@ -1,4 +1,4 @@
-"""What a derived view is: where it comes from, and the functions that make it."""
+"""A derived view: its topics, and the functions that compute it."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from spark.schemas import Decoder
+from spark.formats.decoders import Decoder
 
 
 @dataclass(frozen=True, slots=True)
 class View:
     """A view topic derived from a raw topic.
 
-    ``decoder`` says what is within the raw topic's records, and which are malformed.
-    ``derive`` takes the well-formed ones and returns ``key`` and ``value`` (string or binary; null
-    deletes), and ``bare_key`` where the partition is that of a part of the key. Its values are
-    absolute, never a change to what was there: a micro-batch that is written twice then changes
-    nothing.
+    ``decoder`` reads the records of ``source``. ``derive`` gets the well-formed ones and returns
+    ``key`` and ``value`` (string or binary; a null value deletes the key), and ``bare_key`` if the
+    partition is that of a part of the key. Values are absolute, never changes to earlier values: a
+    micro-batch that is written twice then changes nothing. ``partitions``: how many the view topic
+    gets where the local stack creates it.
     """
 
     name: str
@@ -27,11 +27,12 @@ class View:
     topic: str
     decoder: Decoder
     derive: Callable[[DataFrame], DataFrame]
+    partitions: int = 3
 
     def result(self, records: DataFrame) -> DataFrame:
         """RAW_RECORD rows ► the rows of the view topic."""
         return self.derive(self.decoder.well_formed(records))
 
     def rejected(self, records: DataFrame) -> DataFrame:
-        """RAW_RECORD rows ► those that are malformed, with their ``reason``."""
+        """RAW_RECORD rows ► the malformed ones, with their ``reason``."""
         return self.decoder.malformed(records)

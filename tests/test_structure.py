@@ -18,7 +18,7 @@ def name(path: Path) -> str:
 
 
 def test_the_packages_are_found() -> None:
-    assert {"backend/app.py", "spark/run.py", "local/broker.py"} <= set(map(name, MODULES))
+    assert {"backend/app.py", "spark/run.py", "local/kafka/broker.py"} <= set(map(name, MODULES))
 
 
 def test_modules_are_short() -> None:

@@ -1,27 +1,9 @@
-"""One view a file: a DataFrame -> DataFrame function and its description (a ``View``)."""
+"""One view a module: a function DataFrame ► DataFrame and its description, ``VIEW``.
 
+A new module is found by itself. Its entry in views.toml makes backends serve the view's topic.
+"""
+
+from spark.discovery import views_of_package
 from spark.view import View
-from spark.views import (
-    airports,
-    bytes_per_host,
-    departures,
-    latest_departure,
-    requests_per_host,
-    requests_per_minute,
-    visits,
-    word_count,
-)
 
-VIEWS: dict[str, View] = {
-    view.name: view
-    for view in (
-        latest_departure.VIEW,
-        word_count.VIEW,
-        airports.VIEW,
-        departures.VIEW,
-        requests_per_host.VIEW,
-        requests_per_minute.VIEW,
-        bytes_per_host.VIEW,
-        visits.VIEW,
-    )
-}
+VIEWS: dict[str, View] = views_of_package(__name__, __path__)

@@ -2,11 +2,11 @@
 
 Key: destination (string). Value: JSON ``{"count": 17283}``, so that ``top?by=count`` ranks them.
 
-A flight is identified by its number, origin and scheduled time. It counts once, also if its records
-are many or late. The destination is that of the record with the greatest timestamp, then partition,
-then offset. Where such a record is read after another one, the flight moves from one
-destination to the other. For that the state holds every flight, for good: no watermark bounds it,
-for a topic of past flights is read with its partitions days apart. Cancelled flights did not leave.
+A flight is identified by its number, origin and scheduled time. It counts once, however many or
+late its records are. Its destination is that of the record with the greatest (timestamp, partition,
+offset). If that record is read after another one, the flight moves from one destination to the
+other. So the state keeps every flight, forever: no watermark bounds it, because the partitions of a
+topic with past flights are read days apart. Cancelled flights do not count.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
-from spark.departed import departed
-from spark.schemas import FLIGHTS, POSITION
+from spark.formats.records import POSITION
+from spark.raw_topics.flights import FLIGHTS, departed
 from spark.view import View
 
 if TYPE_CHECKING:
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 
 _DAY = 24 * 3600
 _FLIGHT = ["flight", "origin", "scheduled"]
-_TOLD = ["at", "partition", "offset", "dest"]
+_RECORD = ["at", "partition", "offset", "dest"]
 
 
 def airports(flights: DataFrame) -> DataFrame:
     """Well-formed rows of ``FLIGHTS`` ► ``key``, ``value``, one row a destination.
 
-    ``value`` is null, which deletes, if a destination no longer has a flight.
+    ``value`` is null, which deletes the key, if a destination no longer has a flight.
     """
     left = departed(flights)
     if left.isStreaming:
-        # A group for each flight would cost a hundred times as much.
+        # A group for each flight instead of each day would cost a hundred times as much.
         days = left.select(
             "flight",
             "origin",
@@ -51,7 +51,7 @@ def airports(flights: DataFrame) -> DataFrame:
             F.floor(F.col("scheduled") / _DAY).alias("day"),
         ).groupBy("origin", "day")
         changes = days.applyInPandasWithState(
-            _followed, "dest string, change long", "told binary", "append",
+            _count_changes, "dest string, change long", "told binary", "append",
             GroupStateTimeout.NoTimeout,
         )  # fmt: skip
         counted = changes.groupBy("dest").agg(F.sum("change").alias("count"))
@@ -64,29 +64,29 @@ def airports(flights: DataFrame) -> DataFrame:
     )
 
 
-def _followed(
+def _count_changes(
     _: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState
 ) -> Iterator[pd.DataFrame]:
-    """What a micro-batch changes in the counts, by the flights of one origin and day.
+    """How the flights of one origin and day, in one micro-batch, change the counts.
 
-    The state holds of each flight the record that counts.
+    The state has the record that counts of each flight.
     """
-    import pandas as pd  # by Spark's workers only: it takes half a second
+    import pandas as pd  # only in Spark's workers: it takes half a second
 
-    told: dict[tuple[str, int], list[Any]] = {}
+    newest: dict[tuple[str, int], list[Any]] = {}
     if state.exists:
-        told = {(flight, at): record for flight, at, record in orjson.loads(state.get[0])}
+        newest = {(flight, at): record for flight, at, record in orjson.loads(state.get[0])}
     changes: Counter[str] = Counter()
     for frame in frames:
-        columns = [frame[name].tolist() for name in ("flight", "scheduled", *_TOLD)]
+        columns = [frame[name].tolist() for name in ("flight", "scheduled", *_RECORD)]
         for flight, scheduled, *record in zip(*columns, strict=True):
-            before = told.get((flight, scheduled))
+            before = newest.get((flight, scheduled))
             if before is None or record > before:
-                told[flight, scheduled] = record
+                newest[flight, scheduled] = record
                 changes[record[-1]] += 1
                 if before is not None:
                     changes[before[-1]] -= 1
-    state.update((orjson.dumps([(*flight, record) for flight, record in told.items()]),))
+    state.update((orjson.dumps([(*flight, record) for flight, record in newest.items()]),))
     rows = sorted((dest, change) for dest, change in changes.items() if change)
     yield pd.DataFrame(rows, columns=["dest", "change"]).astype({"dest": str, "change": "int64"})
 

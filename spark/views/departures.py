@@ -1,14 +1,14 @@
 """departures: every departure of every aircraft, as a time series.
 
-Key: tail number and the moment when it left (schedule plus delay), in Kafka Streams' window layout.
+Key: tail number and departure time (schedule plus delay), in Kafka Streams' window layout.
 Value: JSON
 
     {"flight": "UA1545", "origin": "EWR", "dest": "IAH", "delay": 2}
 
-with ``delay`` in minutes, negative when early. A record that comes late or twice stands where it
-belongs, once. An aircraft cannot leave twice at once: of records of the same aircraft and moment
-the last one in the raw topic stays (its key is the aircraft, and no shuffle changes the order of a
-partition). Cancelled flights did not depart.
+with ``delay`` in minutes, negative when early. A late or duplicate record is stored at its time,
+once. If several records have the same aircraft and time, the last one in the raw topic is kept: the
+topic's key is the aircraft, and no shuffle changes the order of a partition. Cancelled flights do
+not count.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark.departed import departed
-from spark.formats import window_key
-from spark.schemas import FLIGHTS
+from spark.formats.keys import window_key
+from spark.raw_topics.flights import FLIGHTS, departed
 from spark.view import View
 
 
@@ -38,4 +37,5 @@ VIEW = View(
     topic="departures",
     decoder=FLIGHTS,
     derive=departures,
+    partitions=9,
 )

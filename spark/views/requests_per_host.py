@@ -1,6 +1,6 @@
 """requests-per-host: how many requests each client host has made.
 
-Key: the client's address (string). Value: count, int64. See ``spark.requests`` for late and
+Key: the client's address (string). Value: count, int64. See ``deduplicated`` for late and
 duplicate lines.
 """
 
@@ -9,15 +9,14 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark.formats import int64
-from spark.requests import each_once
-from spark.schemas import WEBLOG
+from spark.formats.keys import int64
+from spark.raw_topics.weblog import WEBLOG, deduplicated
 from spark.view import View
 
 
 def requests_per_host(requests: DataFrame) -> DataFrame:
     """Well-formed rows of ``WEBLOG`` ► ``key``, ``value``, one row a host."""
-    counted = each_once(requests).groupBy("client").count()
+    counted = deduplicated(requests).groupBy("client").count()
     return counted.select(F.col("client").alias("key"), int64(F.col("count")).alias("value"))
 
 

@@ -1,8 +1,8 @@
 """requests-per-minute: how many requests each client host has made in each minute.
 
 Key: the client's address and the start of the minute, in Kafka Streams' window layout. Value:
-count, int64. The minute is that of the request, whenever its line arrives; see ``spark.requests``
-for late and duplicate lines.
+count, int64. The minute is that of the request, no matter when its line arrives; see
+``deduplicated`` for late and duplicate lines.
 """
 
 from __future__ import annotations
@@ -10,16 +10,15 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark.formats import int64, window_key
-from spark.requests import each_once
-from spark.schemas import WEBLOG
+from spark.formats.keys import int64, window_key
+from spark.raw_topics.weblog import WEBLOG, deduplicated
 from spark.view import View
 
 
 def requests_per_minute(requests: DataFrame) -> DataFrame:
     """Well-formed rows of ``WEBLOG`` ► ``key``, ``value``, ``bare_key``, one row a window."""
     minute = F.window("time", "1 minute")
-    counted = each_once(requests).groupBy(minute, "client").count()
+    counted = deduplicated(requests).groupBy(minute, "client").count()
     return counted.select(
         window_key(F.col("client"), F.unix_millis("window.start")).alias("key"),
         int64(F.col("count")).alias("value"),

@@ -1,12 +1,12 @@
-"""visits: what each client host has asked in one go, half an hour of silence ends a visit.
+"""visits: the visits of each client host. Half an hour without a request ends a visit.
 
-Key: the client's address and the times of the first and the last request, in Kafka Streams' session
+Key: the client's address and the times of the first and last request, in Kafka Streams' session
 layout. Value: JSON ``{"requests": 12, "bytes": 3456}``.
 
-As in Kafka Streams a visit is there from its first request on: each one that follows writes the
-longer visit, and deletes the one that it replaces, or those that a late request joins. Spark's own
-``session_window`` tells of a session only when it is over and nothing late can come. See
-``spark.requests`` for late and duplicate lines.
+As in Kafka Streams, a visit appears with its first request. Each request that follows writes the
+longer visit and deletes the one that it replaces, or those that a late request joins. Spark's own
+``session_window`` returns a session only after it has ended and nothing late can arrive. See
+``spark.raw_topics.weblog`` for late and duplicate lines.
 """
 
 from __future__ import annotations
@@ -19,30 +19,29 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
-from spark.formats import session_key
-from spark.requests import each_once
-from spark.schemas import WEBLOG
-from spark.sessions import Session, gone, merged, packed, unpacked
+from spark.event_time.sessions import Session, gone, merged, packed, unpacked
+from spark.formats.keys import session_key
+from spark.raw_topics.weblog import WEBLOG, deduplicated
 from spark.view import View
 
 if TYPE_CHECKING:
     import pandas as pd
 
 GAP = 30 * 60 * 1000
-"""ms without a request that end a visit."""
+"""ms without a request, after which a visit has ended."""
 
-_FOUND = "client string, start long, end long, requests long, bytes long"
+_VISIT = "client string, start long, end long, requests long, bytes long"
 _STATE = "sessions binary"
 
 
 def visits(requests: DataFrame) -> DataFrame:
-    """Well-formed rows of ``WEBLOG`` ► ``key``, ``value`` (null: no more), ``bare_key``."""
-    hosts = each_once(requests).groupBy("client")
+    """Well-formed rows of ``WEBLOG`` ► ``key``, ``value`` (null deletes), ``bare_key``."""
+    hosts = deduplicated(requests).groupBy("client")
     if requests.isStreaming:
         timeout = GroupStateTimeout.EventTimeTimeout
-        found = hosts.applyInPandasWithState(_followed, _FOUND, _STATE, "update", timeout)
+        found = hosts.applyInPandasWithState(_update, _VISIT, _STATE, "update", timeout)
     else:
-        found = hosts.applyInPandas(_all, _FOUND)
+        found = hosts.applyInPandas(_all, _VISIT)
     value = F.to_json(F.struct("requests", "bytes"))
     return found.select(
         session_key(F.col("client"), F.col("start"), F.col("end")).alias("key"),
@@ -51,18 +50,18 @@ def visits(requests: DataFrame) -> DataFrame:
     )
 
 
-def _followed(
+def _update(
     key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState
 ) -> Iterator[pd.DataFrame]:
-    """What a micro-batch changes of one host's visits: deletions, then what is new or longer.
+    """How a micro-batch changes one host's visits: deletions, then new and longer visits.
 
-    The state holds those visits that a request could still change.
+    The state has the visits that a request can still change.
     """
     [client] = key
     before = unpacked(state.get[0]) if state.exists else []
     new = [] if state.hasTimedOut else [each for frame in frames for each in _single(frame)]
     after = merged([*before, *new], GAP)
-    # no more requests come that are older than the watermark
+    # No request older than the watermark can arrive.
     open_ = [each for each in after if each.end + GAP >= state.getCurrentWatermarkMs()]
     if open_:
         state.update((packed(open_),))
@@ -70,13 +69,13 @@ def _followed(
     elif state.exists:
         state.remove()
     changed = [each for each in after if each not in before]
-    # of Spark's own joining of frames
+    # raised when Spark joins frames
     warnings.filterwarnings("ignore", "The behavior of DataFrame concat", FutureWarning)
     yield _frame(client, gone(before, after), changed)
 
 
 def _all(key: tuple[Any, ...], requests: pd.DataFrame) -> pd.DataFrame:
-    """One host's visits, of all its requests."""
+    """One host's visits, from all its requests."""
     [client] = key
     return _frame(client, (), merged(_single(requests), GAP))
 
@@ -88,7 +87,7 @@ def _single(requests: pd.DataFrame) -> Iterator[Session]:
 
 
 def _frame(client: str, ended: Iterable[Session], changed: Iterable[Session]) -> pd.DataFrame:
-    import pandas as pd  # by Spark's workers only: it takes half a second
+    import pandas as pd  # only in Spark's workers: it takes half a second
 
     rows: list[tuple[Any, ...]]
     rows = [(client, each.start, each.end, None, None) for each in ended]

@@ -1,8 +1,8 @@
-"""word-count: how often every word occurs in the texts.
+"""word-count: how often each word occurs in the texts.
 
-Key: word (string). Value: count, int64 big-endian, as Kafka's LongSerializer writes it.
-A word is a longest run of ``[a-z0-9_']`` in the text in lower case. The count is that of all
-records of the raw topic, so a record that a producer wrote twice counts twice.
+Key: word (string). Value: count, int64 big-endian, as Kafka's LongSerializer writes it. A word is a
+longest run of ``[a-z0-9_']`` in the text in lower case. Each record counts, so a text that a
+producer wrote twice counts twice.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark.formats import int64
-from spark.schemas import TEXTS
+from spark.formats.keys import int64
+from spark.raw_topics.texts import TEXTS
 from spark.view import View
 
 WORD = "[a-z0-9_']+"
@@ -26,9 +26,10 @@ def word_count(texts: DataFrame) -> DataFrame:
 
 VIEW = View(
     name="word-count",
-    description="how often every word occurs in the texts",
+    description="how often each word occurs in the texts",
     source="texts",
     topic="word-count",
     decoder=TEXTS,
     derive=word_count,
+    partitions=6,
 )

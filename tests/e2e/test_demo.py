@@ -14,11 +14,11 @@ import pytest
 from confluent_kafka import Producer
 
 from local import http
-from local.data import flight_rows
-from local.expected import latest_departures
+from local.demo.datasets import flight_rows
+from local.demo.expected import latest_departures
+from local.demo.verify import verify, verify_more
 from local.ports import LOOPBACK, free_ports, is_free
 from local.processes import spawn
-from local.verify import verify, verify_more
 from local.waiting import wait_until
 from tests.e2e.asking import Answer, ask_all
 from tests.e2e.demo import ALL_VIEWS, ROOT, AccessLog, Demo

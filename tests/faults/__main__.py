@@ -13,10 +13,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from local.broker import Broker
 from local.errors import LocalError, friendly
-from local.folders import claim
+from local.kafka.broker import Broker
 from local.progress import bar
+from local.stack.ownership import claim
 from tests.faults import report
 from tests.faults.cluster import AS_SHIPPED
 from tests.faults.scenarios import SCENARIOS

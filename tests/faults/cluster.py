@@ -11,9 +11,9 @@ from types import TracebackType
 from typing import Any
 
 from backend.settings import Settings
-from local.broker import Broker, quiet_admin
 from local.errors import LocalError
-from local.topics import Topic, create_topics
+from local.kafka.broker import Broker, quiet_admin
+from local.kafka.topics import Topic, create_topics
 from local.waiting import wait_until
 from model.partitioner import partition_of
 from tests.faults.faults import Clock, small_disk

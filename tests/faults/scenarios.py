@@ -12,8 +12,8 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewPartitions
 
-from local.broker import quiet_admin
 from local.errors import LocalError
+from local.kafka.broker import quiet_admin
 from local.waiting import wait_until
 from tests.faults.checking import Era
 from tests.faults.cluster import VIEW, Setup

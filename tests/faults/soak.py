@@ -20,10 +20,10 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.proc import handles, pss_mb, threads
-from local.broker import Broker
 from local.errors import friendly
-from local.folders import claim
+from local.kafka.broker import Broker
 from local.progress import bar
+from local.stack.ownership import claim
 from tests.faults import report
 from tests.faults.cluster import AS_SHIPPED, Cluster
 from tests.faults.flatness import Usage, growth, quarter

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from local.broker import Broker
 from local.errors import LocalError
+from local.kafka.broker import Broker
 from tests.faults.checking import Era, Findings, check
 from tests.faults.cluster import VIEW, Cluster, Setup
 from tests.faults.faults import NotHere

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from local.broker import Broker
+from local.kafka.broker import Broker
 from tests.faults.cluster import Cluster
 from tests.faults.scenarios import SCENARIOS
 from tests.faults.stage import perform

@@ -11,9 +11,9 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from local import ports
-from local.broker import Broker, quiet_admin
 from local.errors import LocalError
-from local.topics import Topic, create_topics
+from local.kafka.broker import Broker, quiet_admin
+from local.kafka.topics import Topic, create_topics
 from local.waiting import wait_until
 
 pytestmark = pytest.mark.broker
@@ -113,21 +113,21 @@ def test_a_broker_that_dies_at_its_start_shows_its_log(tmp_path: Path) -> None:
         Broker(tmp_path).start()
 
 
-def test_bad_properties_are_told_by_the_format(tmp_path: Path) -> None:
+def test_bad_properties_are_an_error_of_the_format(tmp_path: Path) -> None:
     with pytest.raises(LocalError, match=r"(?s)could not format.*num\.io\.threads"):
         Broker(tmp_path, properties={"num.io.threads": "many"}).start()
 
 
-def test_a_missing_java_is_told(tmp_path: Path) -> None:
+def test_a_missing_java_is_an_error(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "local.broker", "--data-dir", str(tmp_path / "data")],
+        [sys.executable, "-m", "local.kafka.broker", "--data-dir", str(tmp_path / "data")],
         env={**os.environ, "JAVA_HOME": str(tmp_path)},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 1
-    assert done.stderr.startswith("error: there is no java in JAVA_HOME")
+    assert done.stderr.startswith("error: no java in JAVA_HOME")
     assert "Traceback" not in done.stderr
 
 
@@ -135,7 +135,7 @@ def test_the_command_runs_until_sigterm_and_a_killed_parent_takes_the_broker_alo
     tmp_path: Path,
 ) -> None:
     [port] = ports.free_ports(1)
-    command = [sys.executable, "-m", "local.broker", "--data-dir", str(tmp_path)]
+    command = [sys.executable, "-m", "local.kafka.broker", "--data-dir", str(tmp_path)]
     with subprocess.Popen(
         [*command, "--port", str(port)], stdout=subprocess.PIPE, text=True
     ) as process:

@@ -12,7 +12,7 @@ from local.settings import REPOSITORY
 
 
 def compose() -> list[str]:
-    """Docker's plugin where it is there, else Debian's own program."""
+    """Docker's plugin if it is installed, else Debian's program."""
     plugin = ["docker", "compose"]
     try:
         subprocess.run([*plugin, "version"], check=True, capture_output=True)

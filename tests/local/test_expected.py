@@ -2,7 +2,7 @@
 
 import pytest
 
-from local.expected import (
+from local.demo.expected import (
     airports,
     as_json,
     departures,
@@ -10,7 +10,7 @@ from local.expected import (
     latest_departures,
     word_counts,
 )
-from local.verify import SHOWN, Findings
+from local.demo.verify import SHOWN, Findings
 
 
 def row(tailnum: str = "N1", time: str = "2013-01-01T10:00:00Z", **more: str) -> dict[str, str]:

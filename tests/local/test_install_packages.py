@@ -105,7 +105,7 @@ def test_a_service_that_was_there_is_left_as_it_is(machine: Machine) -> None:
     assert "systemctl" not in machine.calls.read_text()
 
 
-def test_without_root_and_sudo_it_says_what_to_do(machine: Machine) -> None:
+def test_without_root_and_sudo_the_error_has_instructions(machine: Machine) -> None:
     machine.lacks("java")
     machine.has("id", "echo 1000")
     done = machine.run("run")
@@ -114,7 +114,7 @@ def test_without_root_and_sudo_it_says_what_to_do(machine: Machine) -> None:
     assert machine.installed == ""
 
 
-def test_a_failure_of_apt_is_told(machine: Machine) -> None:
+def test_a_failure_of_apt_is_reported(machine: Machine) -> None:
     machine.lacks("java")
     machine.has("apt-get", "echo 'E: Unable to locate package'; exit 100")
     done = machine.run("run")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from local.errors import LocalError
-from local.jars import KAFKA, SPARK, STAMP, JarSet, resolve
+from local.kafka.jars import KAFKA, SPARK, STAMP, JarSet, resolve
 
 TWO = JarSet("two", ("a:b:1", "c:d:2"), transitive=False)
 
@@ -63,7 +63,7 @@ def test_other_versions_are_fetched_in_place_of_the_old(maven: FakeMaven, tmp_pa
 def test_an_interrupted_fetch_leaves_nothing_half(maven: FakeMaven, tmp_path: Path) -> None:
     maven.does("kill -9 $PPID; exit 1")
     script = (
-        "import sys; from pathlib import Path; from local.jars import JarSet, resolve; "
+        "import sys; from pathlib import Path; from local.kafka.jars import JarSet, resolve; "
         f"resolve({TWO!r}, Path(sys.argv[1]))"
     )
     killed = subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False)
@@ -82,14 +82,16 @@ def test_a_folder_without_the_stamp_is_not_trusted(maven: FakeMaven, tmp_path: P
     assert [path.name for path in folder.glob("*.jar")] == ["some.jar"]
 
 
-def test_a_failure_of_maven_is_told_with_its_last_lines(maven: FakeMaven, tmp_path: Path) -> None:
+def test_a_failure_of_maven_is_reported_with_its_last_lines(
+    maven: FakeMaven, tmp_path: Path
+) -> None:
     maven.does("echo '[ERROR] Unknown host'; exit 3")
     with pytest.raises(LocalError, match=r"(?s)two jars \(status 3\).*Unknown host.*try again"):
         resolve(TWO, tmp_path)
     assert not (tmp_path / "jars" / "two").exists()
 
 
-def test_a_missing_maven_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_maven_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(LocalError, match=r"Maven \(mvn\) is needed .* `make setup`"):
         resolve(TWO, tmp_path)

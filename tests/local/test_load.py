@@ -4,11 +4,11 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Consumer, TopicPartition
 
-from local.broker import Broker
-from local.data import Dataset, Record, texts
+from local.demo.datasets import Dataset, Record, texts
+from local.demo.load import end_offsets, load
 from local.errors import LocalError
-from local.load import end_offsets, load
-from local.topics import Topic
+from local.kafka.broker import Broker
+from local.kafka.topics import Topic
 from model.partitioner import partition_of
 from tests.support.plugins.fixtures import MakeTopic
 
@@ -69,7 +69,7 @@ def test_loads_everything_once_in_the_java_clients_partitions(
     assert sorted(int(v) for entries in found.values() for _, v in entries) == list(range(1_000))
 
 
-def test_an_interrupted_load_goes_on_where_it_stopped(
+def test_an_interrupted_load_continues_where_it_stopped(
     broker: Broker, make_topic: MakeTopic
 ) -> None:
     whole, interrupted = (make_topic(partitions=PARTITIONS) for _ in range(2))
@@ -82,7 +82,7 @@ def test_an_interrupted_load_goes_on_where_it_stopped(
 def test_refused_records_are_an_error(broker: Broker, make_topic: MakeTopic) -> None:
     topic = make_topic(max_message_bytes=100)
     big = Dataset(Topic(topic, 1), lambda: 1, lambda: iter([Record(b"k", os.urandom(1_000))]))
-    with pytest.raises(LocalError, match=f"refused records of {topic}: .*too large"):
+    with pytest.raises(LocalError, match=f"rejected records of {topic}: .*too large"):
         load(broker.bootstrap_servers, big)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from local.log_reader import CHUNK, LogReader, Position
+from local.tailer.log_reader import CHUNK, LogReader, Position
 
 
 def line(number: int) -> bytes:
@@ -52,7 +52,7 @@ def log(tmp_path: Path) -> Iterator[Log]:
 
 
 def test_lines_are_given_once_and_whole(log: Log) -> None:
-    assert log.read() == []  # there is no file yet
+    assert log.read() == []  # the file does not exist yet
     log.write(1, 2)
     assert log.read() == [1, 2]
     with log.path.open("ab") as file:
@@ -94,13 +94,13 @@ def test_a_truncated_file_is_read_from_its_start(log: Log) -> None:
     log.path.write_bytes(b"")
     log.write(4)
     assert log.read() == [4]
-    # written anew, and longer than it was
+    # rewritten, and longer than before
     log.path.write_bytes(b"")
     log.write(5, 6, 7)
     assert log.read() == [5, 6, 7]
 
 
-def test_a_restart_goes_on_where_it_was(log: Log, tmp_path: Path) -> None:
+def test_a_restart_continues_where_it_was(log: Log, tmp_path: Path) -> None:
     log.write(1, 2)
     assert log.read() == [1, 2]
     log.restart(tmp_path)
@@ -123,7 +123,7 @@ def test_a_restart_finds_what_was_rotated_meanwhile(log: Log, tmp_path: Path) ->
     assert log.read() == [5]
 
 
-def test_a_file_that_is_gone_is_said(log: Log, tmp_path: Path) -> None:
+def test_a_lost_file_is_reported(log: Log, tmp_path: Path) -> None:
     log.write(1)
     assert log.read() == [1]
     log.path.unlink()

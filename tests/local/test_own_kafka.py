@@ -9,29 +9,35 @@ from typing import Any
 import pytest
 
 from local import http
-from local.broker import Broker, quiet_admin
-from local.data import DEMO_TOPICS
-from local.demo import demo
+from local.commands import demo
+from local.demo.datasets import demo_topics
+from local.demo.load import end_offsets
 from local.errors import LocalError
-from local.load import end_offsets
+from local.kafka.broker import Broker, quiet_admin
+from local.kafka.connection import deployment_of
+from local.kafka.topics import Topic, create_topics
 from local.ports import free_ports
-from local.settings import StackSettings
-from local.stack import SPARK_VIEWS, Stack, chosen_views
-from local.tailer import Tailer
-from local.topics import Topic, create_topics
+from local.settings import REPOSITORY, StackSettings
+from local.spark_views import derived_views
+from local.stack.stack import Stack
+from local.tailer.tailer import Tailer
 from local.waiting import wait_until
 from tests.support.topics import Writer
 
 OWN = "broker.example:9092"
+IN_ORDER = (
+    "latest-departure", "word-count", "airports", "departures", "requests-per-host",
+    "requests-per-minute", "bytes-per-host", "visits",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("settings", "has_demo", "spark_views"),
     [
-        ({}, True, tuple(SPARK_VIEWS)),
+        ({}, True, IN_ORDER),
         ({"bootstrap_servers": OWN}, False, ()),
         ({"bootstrap_servers": OWN, "demo_data": "no"}, False, ()),
-        ({"bootstrap_servers": OWN, "demo_data": "yes"}, True, tuple(SPARK_VIEWS)),
+        ({"bootstrap_servers": OWN, "demo_data": "yes"}, True, IN_ORDER),
         ({"bootstrap_servers": OWN, "spark_views": "visits"}, False, ("visits",)),
     ],
 )
@@ -40,10 +46,10 @@ def test_the_demos_data_are_for_the_embedded_kafka_or_asked_for(
 ) -> None:
     given = StackSettings.model_validate(settings)
     assert given.has_demo == has_demo
-    assert chosen_views(given) == spark_views
+    assert tuple(derived_views(given)) == spark_views
 
 
-def test_the_demo_is_refused_and_says_how_it_is_had(tmp_path: Path) -> None:
+def test_the_demo_is_refused_with_instructions(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     settings = StackSettings(bootstrap_servers=OWN, run_dir=run_dir)
     with pytest.raises(LocalError, match="QUERYABLE_DEMO_DATA=yes") as error:
@@ -83,19 +89,20 @@ def test_up_serves_the_users_views_and_creates_nothing(tmp_path: Path, sasl: boo
             proxy_port=proxy, backend_port=backend, instances=1, run_dir=tmp_path / "run",
             views=views,
         )  # fmt: skip
-        said: list[str] = []
+        messages: list[str] = []
         with Stack(settings) as stack:
-            stack.start(said.append)
+            stack.start(messages.append)
             assert set(stack._children.children) == {"backend-1", "nginx"}
             url = f"{settings.proxy_url}/orders/a"
             wait_until(lambda: http.get(url).status == 200, 30, "the answer")
             assert http.get(url).body == b'{"key":"a","value":1}'
             assert b"topic-missing" in http.get(f"{settings.proxy_url}/flights/a").body
         topics = set(quiet_admin(own.bootstrap_servers).list_topics(timeout=10).topics)
-        assert topics & {topic.name for topic in DEMO_TOPICS} == set()
+        of_the_demo = demo_topics(deployment_of(REPOSITORY / "views.toml"))
+        assert topics & {topic.name for topic in of_the_demo} == set()
         assert {name for name in topics if not name.startswith("__")} == {"orders"}
         assert sum(end_offsets(own.bootstrap_servers, "orders").values()) == 1
-    text = "\n".join(said)
+    text = "\n".join(messages)
     assert "QUERYABLE_DEMO_DATA=yes" in text
     assert "not there yet: topic flights" in text
 

@@ -23,5 +23,5 @@ def test_a_port_that_is_taken_is_passed_over(monkeypatch: pytest.MonkeyPatch) ->
         assert not is_free(taken)
         monkeypatch.setattr(ports.random, "sample", lambda *_: [taken, free])
         assert free_ports(1) == [free]
-        with pytest.raises(LocalError, match="2 free ports were not found"):
+        with pytest.raises(LocalError, match="cannot find 2 free ports"):
             free_ports(2)

@@ -7,19 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from local import supervisor
 from local.errors import LocalError
-from local.nginx import lay_out
 from local.ports import LOOPBACK, free_ports
-from local.run_folder import (
+from local.settings import REPOSITORY, StackSettings, load_settings
+from local.spark_views import source_offsets, spark_failure
+from local.stack import supervisor
+from local.stack.nginx import lay_out
+from local.stack.run_folder import (
     background_marker,
-    end_leftovers,
+    end_orphans,
     lock,
     running_in_background,
     stop_background,
 )
-from local.settings import REPOSITORY, StackSettings, load_settings
-from local.stack import Stack, source_offsets, spark_failure
+from local.stack.stack import Stack
 
 SLEEPER = [sys.executable, "-c", "import signal; signal.pause()"]
 
@@ -71,23 +72,23 @@ def test_a_run_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         lock(tmp_path / "file" / "run")
 
 
-def test_leftovers_of_a_crashed_run_are_ended(tmp_path: Path) -> None:
+def test_orphans_of_a_crashed_run_are_ended(tmp_path: Path) -> None:
     crashed = supervisor.Supervisor(tmp_path, die_with_parent=False)
     processes = [crashed.start(name, SLEEPER).process for name in ("broker", "nginx")]
     crashed.release()
-    said: list[str] = []
-    end_leftovers(tmp_path, said.append)
-    assert said == ["ending what an earlier run left behind: broker, nginx"]
+    messages: list[str] = []
+    end_orphans(tmp_path, messages.append)
+    assert messages == ["stopping processes of an earlier run: broker, nginx"]
     assert all(process.wait(20) for process in processes)
 
 
-def test_a_stack_in_the_background_is_not_a_leftover(tmp_path: Path) -> None:
+def test_a_stack_in_the_background_is_not_an_orphan(tmp_path: Path) -> None:
     running = supervisor.Supervisor(tmp_path, die_with_parent=False)
     process = running.start("nginx", SLEEPER).process
     running.release()
     background_marker(tmp_path).touch()
-    with pytest.raises(LocalError, match=r"\(nginx\): `make down` ends it"):
-        end_leftovers(tmp_path, print)
+    with pytest.raises(LocalError, match=r"\(nginx\): `make down` stops it"):
+        end_orphans(tmp_path, print)
     assert process.poll() is None
     assert running_in_background(tmp_path) == ["nginx"]
     assert stop_background(tmp_path) == ["nginx"]
@@ -114,11 +115,11 @@ def test_nginx_accepts_its_folder_and_listens_on_loopback_only(tmp_path: Path) -
 
 
 def test_no_server_of_ours_listens_on_all_addresses_but_in_containers() -> None:
-    for path in [*REPOSITORY.glob("local/*.py"), REPOSITORY / "nginx.conf"]:
+    for path in [*REPOSITORY.glob("local/**/*.py"), REPOSITORY / "nginx.conf"]:
         assert "0.0.0.0" not in re.sub(r"#.*", "", path.read_text()), path
 
 
-def test_a_view_that_fails_again_and_again_is_named_to_those_who_wait_for_it() -> None:
+def test_a_view_that_keeps_failing_is_an_error() -> None:
     offsets = {"source_offsets": {"flights": {"0": 5}}, "last_error": "it stumbled"}
     progress = {
         "airports": {**offsets, "state": "failed", "restarts": 2},
@@ -128,5 +129,5 @@ def test_a_view_that_fails_again_and_again_is_named_to_those_who_wait_for_it() -
     assert spark_failure(progress, ["airports", "departures", "visits"]) is None
     progress["airports"]["restarts"] = 3
     assert spark_failure(progress, ["departures"]) is None
-    said = spark_failure(progress, ["departures", "airports"])
-    assert said == "Spark cannot derive airports: it stumbled"
+    message = spark_failure(progress, ["departures", "airports"])
+    assert message == "Spark cannot derive airports: it stumbled"

@@ -10,7 +10,7 @@ import pytest
 
 from local.errors import LocalError
 from local.processes import open_if_same, start_time
-from local.supervisor import Supervisor, recorded, stop_recorded
+from local.stack.supervisor import Supervisor, recorded, stop_recorded
 from local.waiting import wait_until
 
 SLEEPER = [sys.executable, "-c", "print('up', flush=True); import signal; signal.pause()"]
@@ -102,7 +102,7 @@ def test_what_a_child_leaves_in_its_session_is_ended(children: Supervisor, tmp_p
 
 def test_children_end_with_a_killed_parent(tmp_path: Path) -> None:
     script = (
-        "import signal; from pathlib import Path; from local.supervisor import Supervisor\n"
+        "import signal; from pathlib import Path; from local.stack.supervisor import Supervisor\n"
         f"child = Supervisor(Path({str(tmp_path)!r})).start('one', {SLEEPER!r})\n"
         "print(child.process.pid, flush=True); signal.pause()"
     )

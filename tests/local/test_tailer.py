@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError
 
-from local.broker import Broker
+from local.kafka.broker import Broker
 from local.processes import spawn
 from local.settings import REPOSITORY
-from local.tailer import LONGEST, Tailer
+from local.tailer.tailer import MAX_LINE_BYTES, Tailer
 from local.waiting import wait_until
 from tests.support.plugins.fixtures import MakeTopic
 from tests.support.topics import history
@@ -38,7 +38,7 @@ def test_lines_are_records_of_their_client(
 ) -> None:
     topic, log = make_topic(), tmp_path / "access.log"
     odd = [b"nonsense\n", b"[1]\n", b'{"client":5}\n', b'{"client":""}\n', b"\xff\n"]
-    long = b"x" * (LONGEST + 1) + b"\n"
+    long = b"x" * (MAX_LINE_BYTES + 1) + b"\n"
     log.write_bytes(line(1) + line(2, "::1") + b"".join(odd) + long + line(3)[:-1])
     with closing(Tailer(log, tmp_path / "position", broker.bootstrap_servers, topic)) as tailer:
         assert tailer.step() == 8
@@ -47,7 +47,7 @@ def test_lines_are_records_of_their_client(
         (b"10.0.0.1", line(1)[:-1]),
         (b"::1", line(2, "::1")[:-1]),
         *((None, each[:-1]) for each in odd),
-        (None, b"x" * LONGEST),
+        (None, b"x" * MAX_LINE_BYTES),
     ]
 
 

@@ -1,8 +1,8 @@
 import pytest
 
-from local.broker import Broker, quiet_admin
 from local.errors import LocalError
-from local.topics import Topic, create_topics
+from local.kafka.broker import Broker, quiet_admin
+from local.kafka.topics import Topic, create_topics
 from tests.support.plugins.fixtures import MakeTopic
 
 pytestmark = pytest.mark.broker
@@ -25,10 +25,10 @@ def test_creating_it_again_changes_nothing(broker: Broker, make_topic: MakeTopic
 
 def test_another_partition_count_is_refused(broker: Broker, make_topic: MakeTopic) -> None:
     name = make_topic(partitions=2)
-    with pytest.raises(LocalError, match=f"topic {name} exists with 2 partitions where 3"):
+    with pytest.raises(LocalError, match=f"topic {name} has 2 partitions and needs 3"):
         create_topics(quiet_admin(broker.bootstrap_servers), [Topic(name, 3)])
 
 
-def test_a_refusal_of_the_broker_is_told(broker: Broker) -> None:
+def test_a_rejection_by_the_broker_is_an_error(broker: Broker) -> None:
     with pytest.raises(LocalError, match="cannot create topic not ok"):
         create_topics(quiet_admin(broker.bootstrap_servers), [Topic("not ok", 1)])

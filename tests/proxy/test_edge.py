@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from local.nginx import lay_out
 from local.ports import free_ports
 from local.settings import REPOSITORY
+from local.stack.nginx import lay_out
 from local.waiting import wait_until
 from model.limits import MOST_BATCH_BYTES
 from tests.proxy.backends import Cluster

@@ -10,11 +10,12 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from local.jars import spark_jars
-from spark.options import Settings
-from spark.run import Stop, supervise
+from local.kafka.jars import spark_jars
 from spark.session import ON_FEW_CORES, start_session
+from spark.settings import Settings
 from spark.sources import Kafka
+from spark.supervision.signals import StopSignal
+from spark.supervision.supervisor import supervise
 from spark.views import VIEWS
 
 ROOT = Path(__file__).parents[2]
@@ -41,16 +42,10 @@ def main(name: str, servers: str, source: str, folder: str, *targets: str) -> No
         views=views,
         kafka=Kafka(servers),
         checkpoint_dir=f"{folder}/checkpoints",
-        progress=None,
         once=True,
-        trigger="1 second",
-        max_offsets_per_trigger=1_000_000,
         topics_deadline=10,
-        jars=[],
-        conf={},
-        log_level="off",
     )
-    supervise(session, settings, Stop())
+    supervise(session, settings, StopSignal())
     session.stop()
 
 

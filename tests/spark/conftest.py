@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from local.jars import spark_jars
-from spark.schemas import RAW_RECORD
+from local.kafka.jars import spark_jars
+from spark.formats.records import RAW_RECORD
 from spark.session import start_session
 
 Records = Callable[..., DataFrame]

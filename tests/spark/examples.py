@@ -24,7 +24,7 @@ def flight(**changes: Any) -> tuple[bytes | None, bytes]:
 
 
 def departure(**changes: Any) -> dict[str, Any]:
-    """What the view says of FLIGHT."""
+    """The view's value for FLIGHT."""
     at = {"flight": "UA1545", "origin": "EWR", "dest": "IAH"}
     return {**at, "time": "2013-01-01T10:17:00Z", "delay": 2, **changes}
 
@@ -46,7 +46,7 @@ def clock(ms: int) -> str:
 
 
 def timed(layout: Layout, record_key: bytes) -> tuple[str, ...]:
-    """What a record key says, read as the backends do: bare key, start, and end of a session."""
+    """A record key, read as backends do: bare key, start, and the end of a session."""
     entry = layout.entry_key(layout.stored_key(record_key))
     assert layout.bare_key(record_key) == entry.key
     return (entry.key.decode(), clock(entry.start), *([clock(entry.end)] if entry.end else []))

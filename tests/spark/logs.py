@@ -14,12 +14,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from model.partitioner import murmur2
-from spark.options import Settings
-from spark.run import writers
+from spark.event_time.watermarks import Watermarks
+from spark.settings import Settings
 from spark.sources import Kafka
+from spark.supervision.queries import view_queries
 from spark.view import View
 from spark.views import VIEWS
-from spark.watermarks import Watermarks
 from tests.spark.examples import request
 from tests.support.plugins.fixtures import MakeTopic
 from tests.support.topics import Writer, history
@@ -66,9 +66,10 @@ class Log:
         records = read.option("subscribe", self.topic).load()
         return table_of(VIEWS[name].result(records))
 
-    def stream(self, name: str, max_offsets: int) -> Stream:
+    def stream(self, name: str, max_offsets: int, **changes: Any) -> Stream:
+        """`changes`: of the view."""
         target = self._make(partitions=3, cleanup_policy="compact")
-        view = replace(VIEWS[name], source=self.topic, topic=target)
+        view = replace(VIEWS[name], source=self.topic, topic=target, **changes)
         return Stream(self._session, self._servers, view, max_offsets, self._folder / target)
 
 
@@ -85,14 +86,8 @@ class Stream:
             views=[view],
             kafka=Kafka(servers),
             checkpoint_dir=str(folder),
-            progress=None,
             once=True,
-            trigger="1 second",
             max_offsets_per_trigger=max_offsets,
-            topics_deadline=10,
-            jars=[],
-            conf={},
-            log_level="off",
         )
         self.dropped = 0
 
@@ -113,8 +108,8 @@ class Stream:
         listener = Watermarks(self._session)
         self._session.streams.addListener(listener)
         try:
-            [writer, _] = writers(self._session, self.view, self.settings, 3, 3, listener)
-            query = writer.trigger(**trigger).start()
+            queries = view_queries(self._session, self.view, self.settings, 3, 3, listener)
+            query = queries.result.trigger(**trigger).start()
             try:
                 yield query
             finally:
@@ -125,7 +120,7 @@ class Stream:
             self._session.streams.removeListener(listener)
 
     def table(self) -> dict[bytes, bytes]:
-        """What the view topic says."""
+        """The latest value of each key in the view topic."""
         table: dict[bytes, bytes] = {}
         for log in history(self._servers, self.view.topic, 3):
             for _, _, key, value in log.records:

@@ -11,8 +11,8 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from local.broker import Broker
 from local.errors import tail
+from local.kafka.broker import Broker
 from local.processes import end, spawn
 from tests.spark.cluster import ROOT
 from tests.spark.logs import Log
@@ -35,7 +35,7 @@ def spark_home(folder: Path) -> Path:
 
 
 @pytest.mark.timeout(400)
-def test_flights_told_twice_count_the_same_in_each_run_on_a_cluster(
+def test_flights_count_the_same_in_each_run_on_a_cluster(
     session: SparkSession, broker: Broker, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     servers = broker.bootstrap_servers
@@ -44,14 +44,14 @@ def test_flights_told_twice_count_the_same_in_each_run_on_a_cluster(
     targets = [make_topic(partitions=3, cleanup_policy="compact") for _ in range(RUNS)]
     command = [sys.executable, "-m", "tests.spark.cluster", "airports", servers, log.topic]
     env = {**os.environ, "SPARK_HOME": str(spark_home(tmp_path))}
-    said = tmp_path / "cluster.log"
-    process = spawn([*command, str(tmp_path), *targets], said, env=env, cwd=ROOT)
+    log_file = tmp_path / "cluster.log"
+    process = spawn([*command, str(tmp_path), *targets], log_file, env=env, cwd=ROOT)
     try:
         status = process.wait(300)
     except subprocess.TimeoutExpired:
         status = None
         end(process, 20)
-    assert status == 0, tail(said.read_text(), 30)
+    assert status == 0, tail(log_file.read_text(), 30)
     wanted = log.batch("airports")
     # each of the forty counts for one destination
     assert sum(int(value.split(b":")[1].strip(b"}")) for value in wanted.values()) == 40

@@ -6,8 +6,8 @@ import pytest
 from confluent_kafka.admin import ConfigResource, ResourceType
 from pyspark.sql import SparkSession
 
-from local.broker import Broker, quiet_admin
-from spark.broker import Broker as SparkBroker
+from local.kafka.broker import Broker, quiet_admin
+from spark.kafka_admin import KafkaAdmin
 from spark.sources import Kafka
 from tests.support.plugins.fixtures import MakeTopic
 
@@ -18,7 +18,7 @@ def test_dead_letter_topics_take_no_records_of_the_far_future(
     session: SparkSession, broker: Broker, make_topic: MakeTopic
 ) -> None:
     topic = f"{make_topic()}.dead-letter"
-    with SparkBroker(session, Kafka(broker.bootstrap_servers)) as asked:
+    with KafkaAdmin(session, Kafka(broker.bootstrap_servers)) as asked:
         for _ in range(2):  # it may be there already
             asked.create_dead_letter_topic(topic)
     resource = ConfigResource(ResourceType.TOPIC, topic)

@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from spark.json_values import malformed, well_formed
-from spark.schemas import EARLINESS, LATENESS, REQUEST, WEBLOG
+from spark.event_time.bounds import EARLINESS, LATENESS
+from spark.formats.strict_json import malformed, well_formed
+from spark.raw_topics.weblog import REQUEST, WEBLOG
 from tests.spark.examples import request
 
 AT = datetime(2026, 1, 1, 10, tzinfo=UTC)
@@ -19,18 +20,18 @@ OUTSIDE = "time: not within 1971 to 2260"
 
 
 def reason(value: bytes, timestamp: datetime | int) -> str | None:
-    """What is said of a line whose record has this timestamp."""
+    """The reason for rejecting a line whose record has this timestamp, or None."""
     columns = [pa.array([value], pa.binary()), pa.array([timestamp], pa.timestamp("us", tz="UTC"))]
     batch = pa.RecordBatch.from_arrays(columns, ["value", "timestamp"])
     rule = WEBLOG.event_time
-    [rejected] = malformed([batch], REQUEST, WEBLOG.wrong, rule)
-    [good] = well_formed([batch], REQUEST, WEBLOG.wrong, rule, ["timestamp"])
+    [rejected] = malformed([batch], REQUEST, WEBLOG.validate, rule)
+    [good] = well_formed([batch], REQUEST, WEBLOG.validate, rule, ["timestamp"])
     assert rejected.num_rows + good.num_rows == 1
     return rejected.column("reason")[0].as_py() if rejected.num_rows else None
 
 
 @pytest.mark.parametrize(
-    ("shipped_after", "said"),
+    ("shipped_after", "expected"),
     [
         (0, None),
         (LATENESS, None),
@@ -41,10 +42,10 @@ def reason(value: bytes, timestamp: datetime | int) -> str | None:
     ],
 )
 def test_a_line_is_late_or_early_by_its_records_timestamp(
-    shipped_after: int, said: str | None
+    shipped_after: int, expected: str | None
 ) -> None:
     line = request(1, "10:00:00")[1]
-    assert reason(line, AT + timedelta(seconds=shipped_after)) == said
+    assert reason(line, AT + timedelta(seconds=shipped_after)) == expected
 
 
 @pytest.mark.parametrize(

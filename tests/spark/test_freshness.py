@@ -1,4 +1,4 @@
-"""A dead or late job shows: to readers, in metrics, and in its own health check."""
+"""A dead or lagging job is visible: to readers, in metrics, and in its health check."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from typing import Any
 
 import pytest
 
-from local.broker import Broker, quiet_admin
+from local.kafka.broker import Broker, quiet_admin
+from local.kafka.topics import Topic, create_topics
 from local.processes import end
-from local.topics import Topic, create_topics
 from local.waiting import wait_until
 from spark.health import problem
-from spark.heartbeats import Commit, Heartbeats, Unit
-from spark.progress import RUNNING, STARTING, Account, Dropped, Event, ProgressFile
+from spark.kafka_admin import Commit, TopicPartition
+from spark.supervision.events import Event, RowsDropped
+from spark.supervision.heartbeats import Heartbeats
+from spark.supervision.progress import ProgressListener
+from spark.supervision.status import RUNNING, STARTING, ViewStatus
 from spark.views import VIEWS
 from tests.spark.test_run import ROOT, Job
 from tests.support.backends import Backend
@@ -30,17 +33,17 @@ from tests.support.deployment import Deployment, views_toml
 from tests.support.topics import Writer
 
 VIEW = VIEWS["word-count"]
-FIRST = Unit(VIEW.source, 0)
+FIRST = TopicPartition(VIEW.source, 0)
 
 
 class Groups:
     """Consumer groups of a broker that may be away."""
 
     def __init__(self) -> None:
-        self.offsets: dict[str, dict[Unit, tuple[int, str]]] = {}
+        self.offsets: dict[str, dict[TopicPartition, tuple[int, str]]] = {}
         self.away = False
 
-    def committed(self, group: str) -> dict[Unit, int]:
+    def committed(self, group: str) -> dict[TopicPartition, int]:
         return {unit: offset for unit, (offset, _) in self.offsets.get(group, {}).items()}
 
     def commit(self, commits: dict[str, Commit]) -> None:
@@ -55,80 +58,85 @@ class Beating:
 
     def __init__(self, health: Path | None = None) -> None:
         self.groups = Groups()
-        self.account = Account(STARTING, {}, None, None)
-        self.said: list[str] = []
+        self.account = ViewStatus(STARTING, {}, None, None)
+        self.messages: list[str] = []
         self.heartbeats = Heartbeats(
             self.groups,  # type: ignore[arg-type]
             [VIEW],
             "job-",
             lambda: {VIEW.name: self.account},
             health,
-            self.said.append,
+            self.messages.append,
         )
 
-    def beat(self) -> tuple[dict[Unit, int], dict[str, Any]]:
+    def beat(self) -> tuple[dict[TopicPartition, int], dict[str, Any]]:
         """The group's offsets, and its heartbeat."""
         self.heartbeats.beat()
         group = f"job-{VIEW.name}"
-        told: dict[str, Any] = json.loads(self.groups.offsets[group][FIRST][1])
-        return self.groups.committed(group), told
+        heartbeat: dict[str, Any] = json.loads(self.groups.offsets[group][FIRST][1])
+        return self.groups.committed(group), heartbeat
 
 
 def test_what_was_read_is_committed_with_a_heartbeat() -> None:
     beating = Beating()
-    offsets, told = beating.beat()
-    assert (offsets, told["state"]) == ({FIRST: 0}, "starting")
-    beating.account = Account(RUNNING, {VIEW.source: {"0": 7, "1": 5}}, None, 0.5, 1_700_000_000.5)
+    offsets, heartbeat = beating.beat()
+    assert (offsets, heartbeat["state"]) == ({FIRST: 0}, "starting")
+    beating.account = ViewStatus(
+        RUNNING, {VIEW.source: {"0": 7, "1": 5}}, None, 0.5, 1_700_000_000.5
+    )
     offsets, first = beating.beat()
     assert first["caught_up_at"] == 1_700_000_000_500
-    assert (offsets, first["state"]) == ({FIRST: 7, Unit(VIEW.source, 1): 5}, "running")
+    assert (offsets, first["state"]) == ({FIRST: 7, TopicPartition(VIEW.source, 1): 5}, "running")
     time.sleep(0.002)
     assert beating.beat()[1]["at"] > first["at"], "also where there is nothing to do"
     beating.account = beating.account._replace(state="failed", error="x" * 9_000)
-    told = beating.beat()[1]
-    assert told["state"] == "failed"
-    assert len(told["error"]) <= 300
+    heartbeat = beating.beat()[1]
+    assert heartbeat["state"] == "failed"
+    assert len(heartbeat["error"]) <= 300
 
 
-def test_a_job_that_starts_again_keeps_its_place_until_it_knows_better() -> None:
+def test_a_restarted_job_keeps_its_committed_offsets_until_it_has_read_its_checkpoint() -> None:
     beating = Beating()
     beating.groups.offsets["job-word-count"] = {FIRST: (9, "")}
-    offsets, told = beating.beat()
-    assert (offsets, told["state"]) == ({FIRST: 9}, "starting")
+    offsets, heartbeat = beating.beat()
+    assert (offsets, heartbeat["state"]) == ({FIRST: 9}, "starting")
 
 
-def test_the_end_is_said_with_its_reason() -> None:
+def test_the_last_heartbeat_has_the_reason_of_the_end() -> None:
     beating = Beating()
-    beating.account = Account(RUNNING, {VIEW.source: {"0": 7}}, None, 0.5)
-    beating.heartbeats.over(ValueError("no memory"))
+    beating.account = ViewStatus(RUNNING, {VIEW.source: {"0": 7}}, None, 0.5)
+    beating.heartbeats.ending(ValueError("no memory"))
     assert {**beating.beat()[1], "at": 0} == {"state": "stopped", "at": 0, "error": "no memory"}
 
 
 def test_a_broker_that_is_away_ends_nothing_and_loses_no_offset() -> None:
     beating = Beating()
-    beating.account = Account(RUNNING, {VIEW.source: {"0": 7, "1": 5}}, None, 0.5)
+    beating.account = ViewStatus(RUNNING, {VIEW.source: {"0": 7, "1": 5}}, None, 0.5)
     beating.groups.away = True
     with beating.heartbeats:
-        wait_until(lambda: beating.said, 10, "the trouble to be told")
+        wait_until(lambda: beating.messages, 10, "the warning")
         beating.groups.away = False
-    assert beating.groups.committed("job-word-count") == {FIRST: 7, Unit(VIEW.source, 1): 5}
-    assert len(beating.said) == 1
+    assert beating.groups.committed("job-word-count") == {
+        FIRST: 7,
+        TopicPartition(VIEW.source, 1): 5,
+    }
+    assert len(beating.messages) == 1
 
 
 def test_a_health_file_that_cannot_be_written_does_not_stop_the_heartbeats(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     beating = Beating(tmp_path / "file" / "health.json")
-    beating.account = Account(RUNNING, {VIEW.source: {"0": 7}}, None, 0.5)
-    offsets, told = beating.beat()
-    assert (offsets, told["state"]) == ({FIRST: 7}, "running")
-    assert "health.json" in beating.said[0]
+    beating.account = ViewStatus(RUNNING, {VIEW.source: {"0": 7}}, None, 0.5)
+    offsets, heartbeat = beating.beat()
+    assert (offsets, heartbeat["state"]) == ({FIRST: 7}, "running")
+    assert "health.json" in beating.messages[0]
 
 
-def test_rows_that_spark_drops_are_told_at_once_and_then_less_often() -> None:
+def test_dropped_rows_are_reported_at_once_and_then_less_often() -> None:
     events: SimpleQueue[Event] = SimpleQueue()
     session: Any = SimpleNamespace(streams=None)
-    progress = ProgressFile(session, None, ["visits"], events)
-    told = []
+    progress = ProgressListener(session, None, ["visits"], events)
+    found = []
     for dropped in (0, 3, 1, 0, 2):
         operator = SimpleNamespace(numRowsDroppedByWatermark=dropped)
         batch: Any = SimpleNamespace(
@@ -142,26 +150,28 @@ def test_rows_that_spark_drops_are_told_at_once_and_then_less_often() -> None:
         event: Any = SimpleNamespace(progress=batch)
         progress.onQueryProgress(event)
     while not events.empty():
-        told.append(events.get())
-    assert [each for each in told if isinstance(each, Dropped)] == [
-        Dropped("visits", 3),
-        Dropped("visits", 6),
+        found.append(events.get())
+    assert [each for each in found if isinstance(each, RowsDropped)] == [
+        RowsDropped("visits", 3),
+        RowsDropped("visits", 6),
     ]
 
 
 @pytest.mark.parametrize(
-    ("document", "said"),
+    ("document", "message"),
     [
         ({"at": 95, "views": {}}, None),
-        ({"at": 84, "views": {}}, "has said nothing for 16 s"),
+        ({"at": 84, "views": {}}, "has written nothing for 16 s"),
         ({"at": 99, "views": {"a": ("running", 299)}}, None),
         ({"at": 99, "views": {"a": ("running", 301)}}, "view a has made no progress for 301 s"),
         ({"at": 99, "views": {"a": ("starting", None), "b": ("failed", 1)}}, "view b has failed"),
-        ([], "no file"),
-        ({"at": None}, "no file"),
+        ([], "not written by"),
+        ({"at": None}, "not written by"),
     ],
 )
-def test_a_job_that_is_dead_stuck_or_failing_is_unhealthy(document: Any, said: str | None) -> None:
+def test_a_job_that_is_dead_stuck_or_failing_is_unhealthy(
+    document: Any, message: str | None
+) -> None:
     if isinstance(document, dict) and "views" in document:
         names = ("state", "silent_seconds", "error")
         document = {
@@ -172,7 +182,7 @@ def test_a_job_that_is_dead_stuck_or_failing_is_unhealthy(document: Any, said: s
             },
         }
     wrong = problem(document, now=100)
-    assert wrong is None if said is None else said in str(wrong)
+    assert wrong is None if message is None else message in str(wrong)
 
 
 @pytest.fixture(scope="module")
@@ -209,7 +219,7 @@ def backend(servers: str, tmp_path: Path) -> Iterator[Backend]:
 
 
 def healthy(file: Path) -> bool:
-    """What the container's health check says."""
+    """The result of the container's health check."""
     command = [sys.executable, "-m", "spark.health", str(file)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode == 0
 
@@ -225,13 +235,13 @@ def test_a_job_that_is_killed_or_stopped_shows_within_seconds(
     writer = Writer(servers)
     writer.send(VIEW.source, [(b"t", b"one two two")] * 3)
 
-    def told() -> tuple[str | None, str | None]:
+    def pipeline() -> tuple[str | None, str | None]:
         headers = backend.get("/words/two").headers
         return headers.get("Pipeline-Lag"), headers.get("Pipeline-State")
 
     def shows(expected: tuple[str, str], timeout: float) -> float:
         began = time.monotonic()
-        backend.wait(lambda: told() == expected, f"{expected}, not {told()}", timeout)
+        backend.wait(lambda: pipeline() == expected, f"{expected}, not {pipeline()}", timeout)
         return time.monotonic() - began
 
     assert not healthy(health)
@@ -239,7 +249,7 @@ def test_a_job_that_is_killed_or_stopped_shows_within_seconds(
     shows(("0", "running"), 90)
     assert healthy(health)
 
-    # with no record coming in, nothing but its heartbeat tells
+    # no record arrives: only the heartbeat shows it
     job.kill()
     assert shows(("0", "stopped"), 20) < 6  # 5 s, and one for a loaded machine
     assert backend.get("/views/words").json()["pipeline"]["state"] == "stopped"

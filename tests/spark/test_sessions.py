@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark.sessions import Session, gone, merged, packed, unpacked
+from spark.event_time.sessions import Session, gone, merged, packed, unpacked
 
 GAP = 10
 times = st.lists(st.integers(-200, 200), max_size=30)
@@ -36,7 +36,7 @@ def test_a_request_within_a_session_replaces_it_under_its_own_key() -> None:
 
 
 @given(times, times)
-def test_in_parts_and_in_any_order_the_same_comes_out(first: list[int], more: list[int]) -> None:
+def test_any_parts_and_order_give_the_same_sessions(first: list[int], more: list[int]) -> None:
     at_once = merged(single(*first, *more), GAP)
     assert merged([*merged(single(*first), GAP), *single(*more)], GAP) == at_once
     assert merged([*merged(single(*more), GAP), *single(*first)], GAP) == at_once

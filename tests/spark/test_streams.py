@@ -12,22 +12,22 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from local.broker import Broker
-from local.verify import dead_letters
+from local.demo.verify import dead_letters
+from local.kafka.broker import Broker
 from model.formats.codecs import KEY_CODECS
 from model.kafka_config import for_java
 from model.kinds.layout import Layout
 from model.kinds.session import SessionLayout
 from model.kinds.window import WindowLayout
 from model.partitioner import murmur2
-from spark.options import Settings
-from spark.run import writers
+from spark.event_time.watermarks import Watermarks
+from spark.settings import Settings
 from spark.sinks import MAX_LETTER_BYTES, MAX_LETTER_KEY_BYTES
 from spark.sinks import dead_letters as dead_letters_of
 from spark.sources import Kafka
+from spark.supervision.queries import view_queries
 from spark.view import View
 from spark.views import VIEWS
-from spark.watermarks import Watermarks
 from tests.spark.conftest import Records
 from tests.spark.examples import departure, flight, request, timed
 from tests.spark.logs import partition_of
@@ -50,18 +50,12 @@ class Streams:
             views=[view],
             kafka=Kafka(broker.bootstrap_servers),
             checkpoint_dir=str(folder),
-            progress=None,
             once=True,
-            trigger="1 second",
-            max_offsets_per_trigger=1_000_000,
-            topics_deadline=10,
-            jars=[],
-            conf={},
-            log_level="off",
         )
 
     def run(self, dead_letters: bool = True) -> None:
-        made = writers(self._session, self.view, self._settings, 3, 3, Watermarks(self._session))
+        watermarks = Watermarks(self._session)
+        made = view_queries(self._session, self.view, self._settings, 3, 3, watermarks)
         unstarted = made[: 1 + dead_letters]
         for query in [writer.start() for writer in unstarted]:
             assert query.awaitTermination(120)
@@ -84,11 +78,11 @@ class Streams:
         ]
 
     def table(self) -> dict[str, Any]:
-        """The view as whoever reads its topic has it."""
+        """The view as its readers see it."""
         return {key.decode(): json.loads(value or b"") for _, key, value in self.records()}
 
     def timed_table(self, layout: Layout) -> dict[tuple[str, ...], bytes]:
-        """The same of windows or sessions, each in the partition of its bare key."""
+        """The same for windows or sessions, each in the partition of its bare key."""
         table: dict[tuple[str, ...], bytes] = {}
         for partition, key, value in self.records():
             assert (murmur2(layout.bare_key(key)) & 0x7FFFFFFF) % 3 == partition
@@ -109,7 +103,8 @@ def streams_of(
     """A view over topics of its own."""
 
     def make(name: str) -> Streams:
-        source = make_topic(partitions=3)
+        # the broker deletes records as old as those of `ship`
+        source = make_topic(partitions=3, retention_ms=-1)
         make_topic(name=f"{source}.dead-letter", cleanup_policy="compact")
         target = make_topic(partitions=3, cleanup_policy="compact")
         view = replace(VIEWS[name], source=source, topic=target)
@@ -217,7 +212,7 @@ def test_a_truncated_raw_topic_is_an_error_and_not_silence(
     lines = position.read_text().splitlines()
     offsets = json.loads(lines[-1])
     [topic] = offsets
-    # as if more had been read than the topic now has
+    # as if more had been read than the topic has
     offsets[topic] = {partition: offset + 10 for partition, offset in offsets[topic].items()}
     position.write_text("\n".join([*lines[:-1], json.dumps(offsets)]))
     (position.parent / ".0.crc").unlink(missing_ok=True)
@@ -343,7 +338,7 @@ def test_late_requests_count_in_their_minute_until_they_are_too_late(
     assert counts() == wanted
 
 
-def test_departures_lie_where_their_aircraft_is_looked_for(
+def test_departures_are_in_the_partition_of_their_aircraft(
     streams_of: Callable[[str], Streams], writer: Writer
 ) -> None:
     streams, layout = streams_of("departures"), WindowLayout(KEY_CODECS["string"])

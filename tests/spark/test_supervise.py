@@ -1,4 +1,4 @@
-"""The runner within this process: what it tells of its progress, and what of wrong topics."""
+"""The supervisor in this process: progress, failures, and errors about topics."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from local.broker import Broker, quiet_admin
+from local.kafka.broker import Broker, quiet_admin
 from local.ports import free_ports
 from local.waiting import wait_until
 from spark.errors import JobError
-from spark.options import Settings
-from spark.run import Queries, Stop, supervise
+from spark.settings import Settings
 from spark.sources import Kafka
+from spark.supervision.events import StopRequested
+from spark.supervision.scheduler import QueryScheduler
+from spark.supervision.signals import StopSignal
+from spark.supervision.supervisor import supervise
 from spark.view import View
 from spark.views import VIEWS
 from tests.spark.examples import request
@@ -55,11 +58,7 @@ class Runner:
             progress=folder / "progress.json",
             once=True,
             trigger="100 milliseconds",
-            max_offsets_per_trigger=1_000_000,
             topics_deadline=5,
-            jars=[],
-            conf={},
-            log_level="off",
         )
 
     def write(self, *texts: bytes) -> None:
@@ -67,13 +66,13 @@ class Runner:
 
     def once(self) -> dict[str, Any]:
         """Runs up to what the source holds; the progress file's account of the view."""
-        supervise(self.session, self.settings, Stop())
+        supervise(self.session, self.settings, StopSignal())
         return self.progress()
 
     @contextmanager
     def stream(self) -> Iterator[threading.Thread]:
         """Runs in another thread until the block ends, as a signal would end it."""
-        stop = Stop()
+        stop = StopSignal()
         failed: list[BaseException] = []
 
         def run() -> None:
@@ -87,7 +86,7 @@ class Runner:
         try:
             yield thread
         finally:
-            stop.events.put(None)
+            stop.events.put(StopRequested())
             thread.join(60)
         assert not thread.is_alive()
         if failed:
@@ -128,7 +127,7 @@ class Runner:
         new = NewPartitions(topic, 2)
         self._admin.create_partitions([new])[topic].result(10)
 
-    def make_anew(self, topic: str) -> None:
+    def recreate(self, topic: str) -> None:
         self._admin.delete_topics([topic])[topic].result(10)
         wait_until(lambda: topic not in self._admin.list_topics(timeout=5).topics, 30, "deletion")
         self._make(name=topic)
@@ -139,7 +138,7 @@ def runner(session: SparkSession, broker: Broker, make_topic: MakeTopic, tmp_pat
     return Runner(session, broker.bootstrap_servers, make_topic, tmp_path)
 
 
-def test_progress_says_what_is_in_the_view_topic(runner: Runner) -> None:
+def test_progress_has_what_is_in_the_view_topic(runner: Runner) -> None:
     runner.write(b"one two two", b"\xff", b"two")
     assert runner.once() == {
         "state": "done",
@@ -155,7 +154,7 @@ def test_progress_says_what_is_in_the_view_topic(runner: Runner) -> None:
     assert runner.counts() == {"one": 1, "two": 3}
 
 
-def test_a_stream_tells_progress_batch_by_batch_and_after_a_restart(runner: Runner) -> None:
+def test_a_stream_reports_progress_after_each_batch_and_a_restart(runner: Runner) -> None:
     runner.write(b"one")
     with runner.stream():
         runner.wait_progress(lambda p: p["source_offsets"] == {runner.source: {"0": 1}})
@@ -165,7 +164,7 @@ def test_a_stream_tells_progress_batch_by_batch_and_after_a_restart(runner: Runn
         runner.wait_progress(lambda p: p["dead_letters"] == 1 and p["input_rows"] == 3)
     assert runner.settings.progress is not None
     runner.settings.progress.unlink()
-    # with nothing new to do it still says where it stands
+    # with nothing to read it still reports its offsets
     with runner.stream():
         runner.wait_progress(lambda p: p["source_offsets"] == {runner.source: {"0": 3}})
         runner.wait_progress(lambda p: p["dead_letter_offsets"] == {runner.source: {"0": 3}})
@@ -189,7 +188,7 @@ def test_a_replayed_micro_batch_counts_nothing_twice(runner: Runner) -> None:
     assert runner.counts() == {"one": 1, "two": 2, "three": 1}
 
 
-def test_unread_records_that_are_gone_are_an_error_that_says_what_to_do(runner: Runner) -> None:
+def test_lost_unread_records_are_an_error_with_instructions(runner: Runner) -> None:
     runner.write(b"one", b"two")
     runner.once()
     runner.write(b"three", b"four")
@@ -200,25 +199,25 @@ def test_unread_records_that_are_gone_are_an_error_that_says_what_to_do(runner: 
     with pytest.raises(JobError) as raised:
         runner.once()
     message = str(raised.value)
-    assert f"records of topic {runner.source} that were not read yet are gone" in message
+    assert f"topic {runner.source} lost records before they were read" in message
     assert runner.settings.checkpoint(runner.view) in message
     assert "\n" not in message
     assert len(message) < 1000
     assert runner.counts().keys() == {"one", "two", "three", "four"}
 
 
-def test_views_catch_up_one_behind_the_other_and_the_first_writes_dead_letters(
+def test_views_catch_up_in_turn_and_the_first_writes_dead_letters(
     runner: Runner, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark.run._CATCHING_UP", 1)
+    monkeypatch.setattr("spark.supervision.scheduler._MAX_CATCHING_UP", 1)
     started: list[dict[str, Any]] = []
-    start = Queries._start
+    start = QueryScheduler._start
 
-    def noted(queries: Queries, writer: DataStreamWriter) -> None:
+    def noted(scheduler: QueryScheduler, writer: DataStreamWriter) -> None:
         started.append(runner.progress()["source_offsets"])
-        start(queries, writer)
+        start(scheduler, writer)
 
-    monkeypatch.setattr(Queries, "_start", noted)
+    monkeypatch.setattr(QueryScheduler, "_start", noted)
     second = replace(runner.view, name="second", topic=make_topic(cleanup_policy="compact"))
     runner.settings = replace(runner.settings, views=[runner.view, second])
     runner.write(b"one two", b"\xff")
@@ -235,18 +234,18 @@ def test_views_catch_up_one_behind_the_other_and_the_first_writes_dead_letters(
 def test_a_view_topic_with_more_partitions_ends_the_stream(
     runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark.run._TOPIC_CHECK_SECONDS", 0)
+    monkeypatch.setattr("spark.supervision.supervisor._TOPIC_CHECK_INTERVAL", 0)
     with pytest.raises(JobError, match=r"had 1 partitions and now has 2\. Start again"):
         runner.stream_until(lambda: runner.add_partition(runner.target))
 
 
-def stumbling(flag: Path, view: View) -> View:
+def failing(flag: Path, view: View) -> View:
     """The view, whose Python code fails while there is such a file."""
 
     def fail(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             if batch.num_rows and flag.exists():
-                raise ValueError("stumbled")
+                raise ValueError("broken")
             yield batch
 
     def derive(texts: DataFrame) -> DataFrame:
@@ -255,17 +254,17 @@ def stumbling(flag: Path, view: View) -> View:
     return replace(view, derive=derive)
 
 
-def test_a_query_that_fails_is_started_again_and_the_others_go_on(
+def test_a_failed_query_restarts_and_the_others_continue(
     runner: Runner,
     make_topic: MakeTopic,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("spark.run._FIRST_BACK_OFF", 0.1)
+    monkeypatch.setattr("spark.supervision.scheduler._MIN_BACKOFF", 0.1)
     flag = tmp_path / "flag"
     flag.touch()
-    bad = stumbling(flag, runner.view)
+    bad = failing(flag, runner.view)
     good = replace(runner.view, name="good", topic=make_topic(cleanup_policy="compact"))
     runner.settings = replace(runner.settings, views=[bad, good])
     runner.write(b"one two")
@@ -274,29 +273,29 @@ def test_a_query_that_fails_is_started_again_and_the_others_go_on(
         runner.wait_progress(lambda p: p["source_offsets"] == {runner.source: {"0": 1}}, "good")
         failed = runner.progress()
         assert (failed["state"], failed["source_offsets"]) == ("failed", {})
-        assert "stumbled" in failed["last_error"]
+        assert "broken" in failed["last_error"]
         other = runner.progress("good")
         assert (other["state"], other["restarts"], other["last_error"]) == ("running", 0, None)
         flag.unlink()
         runner.wait_progress(lambda p: p["source_offsets"] == {runner.source: {"0": 1}})
         assert runner.progress()["state"] == "running"
     assert runner.counts() == {"one": 1, "two": 1}
-    assert "stumbled" in capfd.readouterr().err
+    assert "broken" in capfd.readouterr().err
 
 
-def test_a_query_that_cannot_be_started_is_tried_again(
+def test_a_query_that_cannot_start_is_tried_again(
     runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark.run._FIRST_BACK_OFF", 0.1)
-    start, refused = Queries._start, [1, 2]
+    monkeypatch.setattr("spark.supervision.scheduler._MIN_BACKOFF", 0.1)
+    start, refused = QueryScheduler._start, [1, 2]
 
-    def refuse(queries: Queries, writer: DataStreamWriter) -> None:
+    def refuse(scheduler: QueryScheduler, writer: DataStreamWriter) -> None:
         if refused:
             refused.pop()
             raise AnalysisException("the checkpoint cannot be read")
-        start(queries, writer)
+        start(scheduler, writer)
 
-    monkeypatch.setattr(Queries, "_start", refuse)
+    monkeypatch.setattr(QueryScheduler, "_start", refuse)
     runner.write(b"one", b"\xff")
     with runner.stream():
         runner.wait_progress(lambda p: p["source_offsets"] == {runner.source: {"0": 2}})
@@ -307,13 +306,13 @@ def test_a_query_that_cannot_be_started_is_tried_again(
     assert progress["restarts"] == 2
 
 
-def test_without_spark_nothing_is_tried_again(
+def test_nothing_restarts_after_spark_has_stopped(
     runner: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     flag = tmp_path / "flag"
     flag.touch()
-    runner.settings = replace(runner.settings, views=[stumbling(flag, runner.view)])
-    monkeypatch.setattr(Queries, "without_spark", True)
+    runner.settings = replace(runner.settings, views=[failing(flag, runner.view)])
+    monkeypatch.setattr(QueryScheduler, "spark_has_stopped", True)
     runner.write(b"one")
     with pytest.raises(JobError, match="Spark has stopped"), runner.stream() as thread:
         wait_until(lambda: not thread.is_alive(), 60, "the runner's end")
@@ -324,15 +323,15 @@ def test_with_once_a_failure_is_raised_when_the_others_are_done(
 ) -> None:
     flag = tmp_path / "flag"
     flag.touch()
-    bad = stumbling(flag, runner.view)
+    bad = failing(flag, runner.view)
     good = replace(runner.view, name="good", topic=make_topic(cleanup_policy="compact"))
     runner.settings = replace(runner.settings, views=[bad, good])
     runner.write(b"one two", b"\xff")
-    with pytest.raises(JobError, match=r"word-count .* failed: .*stumbled"):
+    with pytest.raises(JobError, match=r"word-count .* failed: .*broken"):
         runner.once()
     assert runner.progress("good")["source_offsets"] == {runner.source: {"0": 2}}
     assert runner.progress("good")["state"] == "done"
-    # dead letters are written all the same
+    # dead letters are written nevertheless
     assert runner.progress()["dead_letters"] == 1
     flag.unlink()
     assert runner.once()["source_offsets"] == {runner.source: {"0": 2}}
@@ -345,31 +344,31 @@ def test_late_records_are_counted(runner: Runner, make_topic: MakeTopic) -> None
     runner.settings = replace(runner.settings, views=[view])
     # their timestamps are of now
     runner.write(request(1, "10:00:00")[1], request(2, "10:00:00")[1], b"no JSON")
-    supervise(runner.session, runner.settings, Stop())
+    supervise(runner.session, runner.settings, StopSignal())
     progress = runner.progress(view.name)
     assert (progress["late_rows"], progress["dead_letters"]) == (2, 3)
     assert progress["dropped_rows"] == 0
 
 
 @pytest.mark.parametrize("which", ["source", "target"])
-def test_a_topic_made_anew_is_noticed_at_the_start(runner: Runner, which: str) -> None:
+def test_a_recreated_topic_is_an_error_at_the_start(runner: Runner, which: str) -> None:
     runner.write(b"one", b"two")
     runner.once()
-    runner.make_anew(getattr(runner, which))
+    runner.recreate(getattr(runner, which))
     runner.write(*[b"new"] * 9)  # more than there was: Spark itself would go on at offset 2
-    with pytest.raises(JobError, match=f"topic {getattr(runner, which)} was deleted or made anew"):
+    with pytest.raises(JobError, match=f"topic {getattr(runner, which)} was deleted or recreated"):
         runner.once()
 
 
-def test_a_topic_that_is_deleted_under_a_stream_ends_it(
+def test_a_topic_that_is_deleted_ends_the_stream(
     runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark.run._TOPIC_CHECK_SECONDS", 0)
+    monkeypatch.setattr("spark.supervision.supervisor._TOPIC_CHECK_INTERVAL", 0)
     with pytest.raises(JobError, match=f"topic {runner.target} was deleted"):
-        runner.stream_until(lambda: runner.make_anew(runner.target))
+        runner.stream_until(lambda: runner.recreate(runner.target))
 
 
-def test_what_is_missing_is_waited_for_and_then_named(
+def test_a_missing_topic_is_named_after_the_deadline(
     runner: Runner, capfd: pytest.CaptureFixture[str]
 ) -> None:
     view = replace(runner.view, topic="no-such-topic")
@@ -379,7 +378,7 @@ def test_what_is_missing_is_waited_for_and_then_named(
     assert "waiting up to 0.1 s for topic no-such-topic" in capfd.readouterr().err
 
 
-def test_brokers_out_of_reach_are_named(runner: Runner, unused_port: int) -> None:
+def test_unreachable_brokers_are_named(runner: Runner, unused_port: int) -> None:
     servers = f"127.0.0.1:{unused_port}"
     options = {"request.timeout.ms": "300", "default.api.timeout.ms": "400"}
     runner.settings = replace(runner.settings, kafka=Kafka(servers, options), topics_deadline=0.1)
@@ -400,7 +399,7 @@ def unused_port() -> int:
     return free_ports(1)[0]
 
 
-def test_without_java_it_says_so() -> None:
+def test_a_missing_java_is_named() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "spark.run", "--checkpoint-dir", "x"],
         env={**os.environ, "JAVA_HOME": "/nonexistent"},

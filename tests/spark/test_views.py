@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from model.formats.codecs import KEY_CODECS
 from model.kinds.session import SessionLayout
 from model.kinds.window import WindowLayout
-from spark.schemas import REQUEST
+from spark.raw_topics.weblog import REQUEST
 from spark.views import VIEWS
 from tests.spark.conftest import Records
 from tests.spark.examples import departure, flight, request, timed
@@ -126,7 +126,7 @@ def test_departures_are_points_in_time_of_an_aircraft(records: Records) -> None:
     rows = records(flight(), flight(minute=55, dest="ORD"), cancelled, flight(), early)
     found = VIEWS["departures"].result(rows).collect()
     assert {row["bare_key"] for row in found} == {"N14228", "N2"}
-    # written in this order: what is there twice stands once
+    # in the order of writing: a duplicate is stored once
     table = {timed(WINDOWS, bytes(row["key"])): json.loads(row["value"]) for row in found}
     value = {"flight": "UA1545", "origin": "EWR", "dest": "IAH", "delay": 2}
     assert table == {
@@ -150,7 +150,7 @@ def test_airports_count_each_flight_once(records: Records) -> None:
     flights = [
         flight(),
         flight(),  # the same record again
-        flight(dep_delay=50, tailnum="N2"),  # the same flight, told otherwise
+        flight(dep_delay=50, tailnum="N2"),  # the same flight with other data
         flight(time_hour="2013-01-02T10:00:00Z"),
         flight(origin="JFK"),
         flight(carrier="AA"),
@@ -163,9 +163,9 @@ def test_airports_count_each_flight_once(records: Records) -> None:
         assert found == {"IAH": {"count": 4}, "ORD": {"count": 1}}
 
 
-def test_a_flight_counts_for_the_destination_that_was_told_last(records: Records) -> None:
-    told = [flight(dest="ORD"), flight(dest="IAH"), flight(dest="BOS", tailnum="N2")]
-    for order, last in ((told, "BOS"), (told[::-1], "ORD")):
+def test_a_flight_counts_for_the_destination_in_its_newest_record(records: Records) -> None:
+    flights = [flight(dest="ORD"), flight(dest="IAH"), flight(dest="BOS", tailnum="N2")]
+    for order, last in ((flights, "BOS"), (flights[::-1], "ORD")):
         rows = VIEWS["airports"].result(records(*order)).collect()
         assert [(row["key"], row["value"]) for row in rows] == [(last, '{"count":1}')]
 
@@ -233,7 +233,7 @@ def test_half_an_hour_of_silence_ends_a_visit(records: Records) -> None:
     }
 
 
-def test_lines_that_no_view_can_take_are_rejected_each_with_a_reason(records: Records) -> None:
+def test_lines_that_no_view_accepts_are_rejected_with_reasons(records: Records) -> None:
     wrong = {
         "request_id: missing": request(1, "10:00:00", request_id=""),
         "client: missing": request(1, "10:00:00", client=""),

@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import Any
 
 from local.errors import tail
-from local.jars import streams_class_path
-from local.java import find_java
+from local.kafka.jars import streams_class_path
+from local.kafka.java import find_java
 
 SOURCE = Path(__file__).with_name("StreamsApplication.java")
 NAME = "shop"

@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from typer.testing import CliRunner
 
-from local.broker import Broker, quiet_admin
-from local.topics import Topic, create_topics
+from local.kafka.broker import Broker, quiet_admin
+from local.kafka.topics import Topic, create_topics
 from local.waiting import wait_until
 from queryable.cli.app import app
 from tests.streams.application import Application

@@ -20,7 +20,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from typer.testing import CliRunner
 
-from local.broker import Broker
+from local.kafka.broker import Broker
 from model.views import View
 from model.views_file import parse_views
 from queryable.cli.app import app

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from local.nginx import lay_out as nginx_in
 from local.ports import free_ports
 from local.processes import end, spawn
+from local.stack.nginx import lay_out as nginx_in
 from local.waiting import wait_until
 from tests.support.client import Client
 
@@ -20,7 +20,7 @@ from tests.support.client import Client
 def lay_out(
     prefix: Path, port: int, workers: int | None = None, changes: Mapping[str, str] | None = None
 ) -> list[str]:
-    """`local.nginx.lay_out` with `changes` of text in nginx.conf; the command to start it."""
+    """`local.stack.nginx.lay_out` with `changes` of text in nginx.conf; the command to start it."""
     command = nginx_in(prefix, port)
     changes = dict(changes or {})
     if workers is not None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from local.broker import Broker
+from local.kafka.broker import Broker
 from local.waiting import wait_until
 from model.partitioner import partition_of
 from tests.support.backends import Backend

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from local.broker import Broker
+from local.kafka.broker import Broker
 from tests.support.backends import Backend
 from tests.support.client import Client, Response, key_path
 from tests.support.deployment import views_toml

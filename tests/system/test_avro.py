@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from local.broker import Broker
+from local.kafka.broker import Broker
 from local.ports import free_ports
 from tests.support.backends import Backend
 from tests.support.client import key_path

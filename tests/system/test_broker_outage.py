@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import TopicPartition
 
-from local.broker import Broker, quiet_admin
+from local.kafka.broker import Broker, quiet_admin
+from local.kafka.topics import Topic, create_topics
 from local.ports import free_ports
-from local.topics import Topic, create_topics
 from tests.support.client import Response, key_path
 from tests.support.deployment import views_toml
 from tests.support.plugins.fixtures import Deploy

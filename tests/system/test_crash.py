@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from local.broker import Broker
+from local.kafka.broker import Broker
 from tests.support.backends import Backend
 from tests.support.client import Response, key_path
 from tests.support.deployment import views_toml

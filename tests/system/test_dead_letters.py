@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
-from local.broker import Broker
+from local.kafka.broker import Broker
 from local.waiting import wait_until
 from tests.support.backends import Backend
 from tests.support.client import key_path

@@ -25,7 +25,7 @@ from runpy import run_path
 import pytest
 from typer.testing import CliRunner
 
-from local.broker import Broker
+from local.kafka.broker import Broker
 from local.terminal import run_in_terminal
 from queryable import Client
 from queryable.cli.app import app

@@ -12,9 +12,11 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from backend.ingest import dead_letters
 from backend.ingest.batch import DeadLetter
 from backend.ingest.dead_letters import DeadLetters
-from local.broker import Broker, quiet_admin
-from local.data import DEMO_TOPICS
-from local.topics import Topic, create_topics
+from local.demo.datasets import demo_topics
+from local.kafka.broker import Broker, quiet_admin
+from local.kafka.connection import deployment_of
+from local.kafka.topics import Topic, create_topics
+from local.settings import REPOSITORY
 from tests.support.in_process.examples import view
 from tests.support.in_process.fakes import Rec
 from tests.support.plugins.fixtures import MakeTopic
@@ -80,7 +82,8 @@ def test_records_of_the_past_are_taken_and_of_the_far_future_refused(
 
 
 def test_the_demos_topics_do_not_say_otherwise() -> None:
-    assert all(NAME not in topic.config for topic in DEMO_TOPICS)
+    topics = demo_topics(deployment_of(REPOSITORY / "views.toml"))
+    assert all(NAME not in topic.config for topic in topics)
 
 
 def test_a_broker_that_does_not_know_it_gets_the_topic_without(

@@ -6,7 +6,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from backend.pipelines.log_gaps import LogGaps
-from local.broker import Broker
+from local.kafka.broker import Broker
 from local.waiting import wait_until
 from tests.support.plugins.fixtures import MakeTopic
 from tests.support.topics import Writer

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
-from local.broker import Broker
+from local.kafka.broker import Broker
 from model.partitioner import partition_of
 from tests.support.backends import Backend
 from tests.support.client import Response

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from local.broker import Broker
+from local.kafka.broker import Broker
 from tests.support.backends import Backend
 from tests.support.client import Response, key_path
 from tests.support.deployment import settle, views_toml

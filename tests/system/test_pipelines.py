@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from local.broker import Broker
+from local.kafka.broker import Broker
 from local.waiting import wait_until
 from tests.support.backends import Backend
 from tests.support.client import Client, Response

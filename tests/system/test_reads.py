@@ -16,7 +16,7 @@ from urllib.parse import quote
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from local.broker import Broker
+from local.kafka.broker import Broker
 from tests.support.backends import Backend
 from tests.support.client import Client, Response, exchange, key_path, raw
 from tests.support.deployment import views_toml

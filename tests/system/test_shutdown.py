@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from local.broker import Broker
+from local.kafka.broker import Broker
 from local.ports import free_ports
 from tests.support.client import Client, key_path
 from tests.support.deployment import settle, views_toml

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from local.broker import Broker, quiet_admin
+from local.kafka.broker import Broker, quiet_admin
 from local.waiting import wait_until
 from model.partitioner import partition_of
 from tests.support.backends import Backend

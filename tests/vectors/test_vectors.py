@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
-from local.broker import Broker
-from local.jars import kafka_jars
-from local.java import find_java
+from local.kafka.broker import Broker
+from local.kafka.jars import kafka_jars
+from local.kafka.java import find_java
 from tests.support.plugins.fixtures import MakeTopic
 from tests.vectors import librdkafka_vectors
 

@@ -23,8 +23,8 @@ from typing import Any
 import fastavro
 from confluent_kafka import Producer
 
-from local.broker import quiet_admin
-from local.topics import Topic, create_topics
+from local.kafka.broker import quiet_admin
+from local.kafka.topics import Topic, create_topics
 from model.partitioner import partition_of
 
 HERE = Path(__file__).parent

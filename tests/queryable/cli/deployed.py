@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Producer
 from typer.testing import CliRunner
 
-from local.broker import Broker
+from local.kafka.broker import Broker
 from local.settings import REPOSITORY
 from local.terminal import run_in_terminal
 from queryable import Client

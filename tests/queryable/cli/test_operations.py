@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from backend.storage.data_directory import DataDirectory
-from local.broker import Broker, quiet_admin
+from local.kafka.broker import Broker, quiet_admin
 from local.ports import free_ports
 from model.partitioner import partition_of
 from model.problems import ConfigurationError

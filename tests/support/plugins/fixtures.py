@@ -10,8 +10,8 @@ from typing import Protocol
 
 import pytest
 
-from local.broker import Broker, quiet_admin
-from local.topics import Topic, create_topics
+from local.kafka.broker import Broker, quiet_admin
+from local.kafka.topics import Topic, create_topics
 from tests.support.deployment import Deployment
 from tests.support.topics import Writer
 

@@ -34,6 +34,8 @@ ONE_SESSION = (
     "tests/spark/test_no_record_ends_a_query.py",
     "tests/spark/test_cluster.py",
     "tests/spark/test_dead_letter_topic.py",
+    "tests/spark/test_new_view.py",
+    "tests/spark/test_jvm_names.py",
     "tests/spark/test_views.py",
 )
 

@@ -11,7 +11,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from selenium import webdriver
 
-from local.broker import Broker
+from local.kafka.broker import Broker
 from tests.backend.http.admin.browser import AdminPage, chromium
 from tests.support.backends import Backend
 from tests.support.deployment import Deployment, views_toml

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from selenium import webdriver
 
-from local.broker import Broker
+from local.kafka.broker import Broker
 from local.waiting import wait_until
 from tests.backend.http.admin.browser import AdminPage, chromium
 from tests.support.backends import Backend

@@ -1,0 +1,164 @@
+"""``demo`` and ``up``: start the stack, show example answers, and stay or verify."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+
+from local import http
+from local.demo.load import end_offsets
+from local.demo.verify import verify
+from local.errors import LocalError
+from local.kafka.connection import deployment_of
+from local.progress import console
+from local.settings import StackSettings
+from local.stack.run_folder import running_in_background
+from local.stack.stack import Stack
+
+FIRST_VIEWS = ("latest-departure", "word-count")
+"""Derived and shown first; DEMO_ONCE verifies only these."""
+ACCESS_LOG = "weblog"
+"""This raw topic has records only after requests to the proxy."""
+
+TRY = ("/messages/N14228", "/words/lambda", "/flights/N14228", "/messages/no-such-aircraft")
+TRY_MORE = {
+    "airports": "/views/airports/top?by=count&limit=3",
+    "departures": "/departures/N14228/windows?order=desc&limit=1",
+    "requests-per-host": "/requests/127.0.0.1",
+    "requests-per-minute": "/requests-per-minute/127.0.0.1/windows?order=desc&limit=1",
+    "bytes-per-host": "/bytes/127.0.0.1",
+    "visits": "/visits/127.0.0.1/sessions",
+}
+HEADERS = ("partition", "offset", "lag", "served-by")
+
+
+def demo(settings: StackSettings, *, once: bool) -> None:
+    """``LocalError`` if something cannot start, ends by itself, or (``once``) an answer is wrong.
+
+    Without ``once`` it runs until KeyboardInterrupt. ``once`` derives and verifies only the first
+    views: the others would take as long again.
+    """
+    if not settings.has_demo:
+        raise LocalError(
+            f"the demo would create topics in your Kafka, {settings.bootstrap_servers}, and load "
+            "336,776 flights. To allow that, set QUERYABLE_DEMO_DATA=yes. `make up` serves your "
+            "own views and creates nothing. Without QUERYABLE_BOOTSTRAP_SERVERS the demo starts "
+            "a Kafka of its own."
+        )
+    with Stack(settings, spark_views=FIRST_VIEWS if once else ()) as stack:
+        stack.start(say)
+        stack.wait_for_spark(FIRST_VIEWS)
+        print(f"\nrunning:\n{stack.describe()}")
+        show(stack, TRY)
+        if once:
+            check_answers(settings)
+        else:
+            show_more(stack)
+            stay(stack)
+        say("stopping everything")
+    if once:
+        print("demo ok", flush=True)
+
+
+def show(stack: Stack, paths: Iterable[str]) -> None:
+    """Prints the answers to these requests."""
+    url = stack.settings.proxy_url
+    print("\ntry:")
+    for path in paths:
+        print(f"  curl -i '{url}{path}'" if "?" in path else f"  curl -i {url}{path}")
+        print(f"    {shown_answer(settled(stack, url + path))}")
+    print(f"\nadmin page: {url}/admin\ntopology: {url}/processors\n", flush=True)
+
+
+def show_more(stack: Stack) -> None:
+    """Shows the other views; those of the access log need a request in it."""
+    others = [view for view in stack.spark_views.values() if view.name not in FIRST_VIEWS]
+    stack.wait_for_spark(view.name for view in others if view.source != ACCESS_LOG)
+    servers = stack.settings.kafka
+    stack.wait_until(lambda: any(end_offsets(servers, ACCESS_LOG).values()), 20, "the access log")
+    stack.wait_for_spark(view.name for view in others if view.source == ACCESS_LOG)
+    entries = {entry.topic: entry for entry in deployment_of(stack.settings.views).views}
+    found = [entries[view.topic] for view in others if view.topic in entries]
+    show(
+        stack, (TRY_MORE.get(entry.name) or f"/views/{entry.name}/keys?limit=1" for entry in found)
+    )
+
+
+def settled(stack: Stack, url: str) -> http.Answer:
+    """An answer with lag 0, or after a while the last answer."""
+    answer = http.get(url)
+
+    def is_settled() -> bool:
+        nonlocal answer
+        answer = http.get(url)
+        return answer.headers.get("lag") == "0"
+
+    try:
+        stack.wait_until(is_settled, 20, f"the answer of {url}")
+    except LocalError as error:
+        say(str(error))
+    return answer
+
+
+def shown_answer(answer: http.Answer) -> str:
+    """Status, some headers and the body, on two lines."""
+    headers = ", ".join(f"{n}: {answer.headers[n]}" for n in HEADERS if n in answer.headers)
+    try:
+        body = json.dumps(json.loads(answer.body), ensure_ascii=False)
+    except ValueError:
+        body = answer.body.decode(errors="replace")
+    return f"{answer.status}  {headers}\n    {body}"
+
+
+def check_answers(settings: StackSettings) -> None:
+    """``LocalError`` with the first differences from the raw data, if there are any."""
+    findings = verify(settings.proxy_url, settings.kafka)
+    if findings.differences:
+        raise LocalError(
+            f"{len(findings.differences):,} of {findings.checked:,} answers are wrong:\n"
+            f"{findings.summary()}"
+        )
+    say(f"{findings.checked:,} answers through the proxy agree with the raw data")
+
+
+def stay(stack: Stack) -> None:
+    """Runs until Ctrl-C. A backend that ends is reported; the last one is an error."""
+    say("Ctrl-C ends everything")
+    backends = stack.settings.instances
+    while True:
+        for name, message in stack.wait_for_exit().items():
+            backends -= name.startswith("backend-")
+            if not name.startswith("backend-") or not backends:
+                raise LocalError(message)
+            say(f"{message}\nthe other backends continue")
+
+
+def up(settings: StackSettings) -> None:
+    """Starts the stack in the background; returns when it is ready and the demo's views are
+    derived. Does nothing if it is already running."""
+    if running := running_in_background(settings.run_dir.absolute()):
+        say(f"already running: {', '.join(running)}")
+        return
+    stack = Stack(settings, background=True)
+    stack.start(say)
+    try:
+        if settings.has_demo:
+            stack.wait_for_spark(FIRST_VIEWS)
+        print(f"\nrunning:\n{stack.describe()}")
+        if settings.has_demo:
+            show(stack, TRY)
+            show_more(stack)
+        else:
+            url = settings.proxy_url
+            print(f"\nthe views: {url}/views\nadmin page: {url}/admin\n", flush=True)
+    except BaseException:
+        stack.stop()
+        raise
+    stack.detach()
+
+
+def say(text: str) -> None:
+    """Prints a line on stderr, above the progress bars."""
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    sys.stderr.flush()

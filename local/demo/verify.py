@@ -1,0 +1,259 @@
+"""Reads every key of the demo through the proxy and compares it with the raw data."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+import aiohttp
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from yarl import URL
+
+from local.demo.datasets import flight_rows
+from local.demo.expected import (
+    airports,
+    as_json,
+    departures,
+    last_rows,
+    latest_departures,
+    word_counts,
+)
+from local.demo.load import end_offsets
+from local.kafka.connection import Kafka, settings_of
+from local.progress import bar
+
+CONCURRENCY = 16
+CATCH_UP_TIMEOUT = 60.0
+MISSES = ("no-such-key", "N14228x", "a/b", "%", " ", "naïve", "processors", "+")
+SHOWN = 5
+"""How many differences are listed."""
+
+
+@dataclass(slots=True)
+class Findings:
+    """The number of ``checked`` answers, and descriptions of the ``differences``."""
+
+    checked: int = 0
+    differences: list[str] = field(default_factory=list)
+
+    def compare(self, what: str, found: object, wanted: object) -> None:
+        self.checked += 1
+        if found != wanted:
+            self.differences.append(f"{what}: {_short(found)}, expected {_short(wanted)}")
+
+    def summary(self) -> str:
+        """The first differences, one line each."""
+        lines = self.differences[:SHOWN]
+        if more := len(self.differences) - len(lines):
+            lines.append(f"and {more:,} more")
+        return "\n".join(f"  {line}" for line in lines)
+
+
+def verify(proxy_url: str, servers: str | Kafka) -> Findings:
+    """Compares every aircraft, every word, some missing keys, and the dead letters."""
+    rows = list(flight_rows())
+    views = (
+        ("latest-departure", "/messages", latest_departures(rows)),
+        ("word-count", "/words", word_counts()),
+        ("flights", "/flights", last_rows(rows)),
+    )
+    findings = Findings()
+    for topic, path, expected in views:
+        wanted = {**dict.fromkeys(MISSES, None), **expected}
+        ends = end_offsets(servers, topic)
+        with bar(f"verifying {path}", len(wanted)) as update:
+            asyncio.run(_verify_view(f"{proxy_url}{path}", wanted, ends, findings, update))
+    _verify_dead_letters(servers, rows, findings)
+    return findings
+
+
+def verify_more(proxy_url: str, servers: str | Kafka) -> Findings:
+    """Compares every destination and every departure, of the views that Spark derives last."""
+    rows = list(flight_rows())
+    findings = Findings()
+    counts = airports(rows)
+    ends = end_offsets(servers, "airports")
+    with bar("verifying /airports", len(counts)) as update:
+        asyncio.run(_verify_view(f"{proxy_url}/airports", counts, ends, findings, update))
+    wanted = departures(rows)
+    with bar("verifying departures", len(wanted)) as update:
+        asyncio.run(_verify_departures(f"{proxy_url}/views/departures", wanted, findings, update))
+    return findings
+
+
+async def _verify_departures(
+    view: str,
+    wanted: dict[tuple[str, int], object],
+    findings: Findings,
+    update: Callable[[int], None],
+) -> None:
+    """Reads all windows of the view as one stream, once no backend lags."""
+    deadline = time.monotonic() + CATCH_UP_TIMEOUT
+    url = f"{view}/windows"
+    found = 0
+    async with aiohttp.ClientSession() as session:
+        while time.monotonic() < deadline:
+            async with session.get(url, params={"limit": "1"}) as response:
+                if response.status == 200 and response.headers.get("Lag") == "0":
+                    break
+            await asyncio.sleep(0.1)
+        async with session.get(url, headers={"Accept": "application/x-ndjson"}) as response:
+            findings.compare(url, response.status, 200)
+            async for line in response.content:
+                item = json.loads(line)
+                key = (item["key"], item["start"])
+                findings.compare(f"{url} {key}", item["value"], wanted.get(key))
+                found += 1
+                if found % 1000 == 0:
+                    update(found)
+    update(found)
+    findings.compare(f"count of {url}", found, len(wanted))
+
+
+async def _verify_view(
+    base: str,
+    wanted: Mapping[str, object],
+    ends: Mapping[int, int],
+    findings: Findings,
+    update: Callable[[int], None],
+) -> None:
+    """``wanted``: key ► value, or None for 404.
+
+    An answer counts once its position has reached ``ends``. Before that the backend has not read
+    all that Spark wrote, and the key is read again.
+    """
+    deadline = time.monotonic() + CATCH_UP_TIMEOUT
+    pending = list(wanted)
+    done = 0
+    timeout = aiohttp.ClientTimeout(total=10)
+    async with aiohttp.ClientSession(timeout=timeout) as session:
+
+        async def ask(key: str) -> str | None:
+            """The key, if it must be read again."""
+            nonlocal done
+            url = f"{base}/{quote(key, safe='')}"
+            try:
+                async with session.get(URL(url, encoded=True)) as response:
+                    status, headers, body = response.status, response.headers, await response.read()
+            except (aiohttp.ClientError, TimeoutError) as error:
+                status, headers, body = 0, None, repr(error).encode()
+            is_last_chance = time.monotonic() > deadline
+            if not is_last_chance and (status in (0, 503) or not _has_reached(headers, ends)):
+                return key
+            value = wanted[key]
+            if value is None:
+                findings.compare(url, (status, _field(body, "code")), (404, "key-not-found"))
+            else:
+                entry = {"key": key, "value": value}
+                findings.compare(url, (status, _decoded(body)), (200, entry))
+            done += 1
+            update(done)
+            return None
+
+        while pending:
+            pending = [key for key in await _in_parallel(ask, pending) if key is not None]
+            if pending:
+                await asyncio.sleep(0.1)
+
+
+async def _in_parallel(
+    ask: Callable[[str], Awaitable[str | None]], keys: Iterable[str]
+) -> list[str | None]:
+    waiting = iter(keys)
+    answers: list[str | None] = []
+
+    async def work() -> None:
+        for key in waiting:
+            answers.append(await ask(key))
+
+    await asyncio.gather(*(work() for _ in range(CONCURRENCY)))
+    return answers
+
+
+def _has_reached(headers: Mapping[str, str] | None, ends: Mapping[int, int]) -> bool:
+    try:
+        return headers is not None and int(headers["Offset"]) >= ends[int(headers["Partition"])]
+    except (KeyError, ValueError):
+        return True  # not an answer from a store: it will differ from the expected one
+
+
+def _verify_dead_letters(
+    servers: str | Kafka, rows: list[dict[str, str]], findings: Findings
+) -> None:
+    """Compares the dead letters with the flights without an aircraft; each needs a reason.
+
+    Waits for them: Spark writes them after the view, in a query of their own.
+    """
+    wanted = sorted(_canonical(as_json(row)) for row in rows if row["tailnum"] == "NA")
+    deadline = time.monotonic() + CATCH_UP_TIMEOUT
+    letters = dead_letters(servers, "flights.dead-letter")
+    while len(letters) < len(wanted) and time.monotonic() < deadline:
+        time.sleep(0.2)
+        letters = dead_letters(servers, "flights.dead-letter")
+    found = sorted(_canonical(_decoded(value)) for value, _ in letters.values())
+    findings.compare("count of flights.dead-letter", len(found), len(wanted))
+    findings.compare("values of flights.dead-letter differ", found != wanted, False)
+    without_reason = sum("reason" not in headers for _, headers in letters.values())
+    findings.compare("dead letters without a reason", without_reason, 0)
+
+
+def dead_letters(
+    servers: str | Kafka, topic: str
+) -> dict[bytes, tuple[bytes, dict[str, bytes | None]]]:
+    """Key ► value and headers of its last record, in a topic with one partition."""
+    found = {}
+    consumer = Consumer(
+        {
+            **settings_of(servers),
+            "group.id": "unused",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
+    )
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        while (message := consumer.poll(20)) is not None:
+            error = message.error()
+            if error is None:
+                headers = {name: _bytes(value) for name, value in _headers(message)}
+                found[message.key() or b""] = (message.value() or b"", headers)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                break
+    finally:
+        consumer.close()
+    return found
+
+
+def _headers(message: Message) -> list[tuple[str, str | bytes | None]]:
+    headers = message.headers() or []
+    return list(headers.items() if isinstance(headers, dict) else headers)
+
+
+def _bytes(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
+
+
+def _decoded(body: bytes) -> object:
+    try:
+        return json.loads(body)
+    except ValueError:
+        return body
+
+
+def _field(body: bytes, name: str) -> object:
+    content = _decoded(body)
+    return content.get(name) if isinstance(content, dict) else content
+
+
+def _canonical(value: object) -> str:
+    return json.dumps(value, sort_keys=True, default=repr)
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 300 else text[:300] + "…"

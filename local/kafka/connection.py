@@ -1,0 +1,54 @@
+"""How the local tools reach Kafka: its address, and the ``[kafka]`` table of views.toml."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from confluent_kafka.admin import AdminClient
+
+from backend.settings import read_views
+from local.errors import LocalError
+from model.kafka_config import for_librdkafka
+from model.problems import ConfigurationError
+from model.views import Deployment
+
+ViewsToml = Annotated[
+    Path | None, typer.Option(help="A views.toml; its [kafka] table has connection settings.")
+]
+
+Kafka = Mapping[str, Any]
+"""Settings of librdkafka, with ``bootstrap.servers``."""
+
+
+def deployment_of(views: Path) -> Deployment:
+    """What a views.toml declares; ``LocalError`` if the file is missing or invalid."""
+    try:
+        return read_views(views)
+    except ConfigurationError as error:
+        raise LocalError(str(error)) from None
+
+
+def kafka_of(servers: str, views: Path | None = None) -> Kafka:
+    """``views``: a views.toml, whose ``[kafka]`` table is used as in the backends."""
+    table = {} if views is None else for_librdkafka(deployment_of(views).kafka)
+    return {**table, "bootstrap.servers": servers}
+
+
+def settings_of(servers: str | Kafka) -> Kafka:
+    """``servers``: an address, or a client's settings."""
+    return {"bootstrap.servers": servers} if isinstance(servers, str) else servers
+
+
+def admin_of(kafka: Kafka) -> AdminClient:
+    """An admin client that logs nothing while the broker is not running yet."""
+    return AdminClient(
+        {
+            **kafka,
+            "reconnect.backoff.ms": 20,
+            "reconnect.backoff.max.ms": 100,
+            "log_level": 0,
+        }
+    )

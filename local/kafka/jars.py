@@ -1,0 +1,221 @@
+"""The jars of the embedded broker, of Spark's Kafka source and of tests, fetched once by Maven.
+
+A jar set is a folder ``<cache>/jars/<name>``. It is filled under another name and then renamed. It
+has a stamp, a digest of the POM: a folder with the right stamp is complete, any other is fetched
+again. Maven's own configuration (``~/.m2/settings.xml``) names the repository.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from local.errors import LocalError, friendly, tail
+
+STAMP = ".complete"
+
+
+@dataclass(frozen=True, slots=True)
+class JarSet:
+    """Maven coordinates ``group:artifact:version``, with or without their dependencies."""
+
+    name: str
+    coordinates: tuple[str, ...]
+    transitive: bool
+
+    def pom(self) -> str:
+        """The POM with which Maven resolves exactly this set."""
+        exclusions = (
+            ""
+            if self.transitive
+            else "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId>"
+            "</exclusion></exclusions>"
+        )
+        dependencies = []
+        for coordinate in self.coordinates:
+            group, artifact, version = coordinate.split(":")
+            dependencies.append(
+                f"    <dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
+                f"<version>{version}</version>{exclusions}</dependency>"
+            )
+        return "\n".join(
+            [
+                '<project xmlns="http://maven.apache.org/POM/4.0.0">',
+                "  <modelVersion>4.0.0</modelVersion>",
+                f"  <groupId>queryable-topics</groupId><artifactId>{self.name}-jars</artifactId>",
+                "  <version>1</version><packaging>pom</packaging>",
+                "  <dependencies>",
+                *dependencies,
+                "  </dependencies>",
+                "</project>",
+                "",
+            ]
+        )
+
+
+# kafka_2.13:4.4.0 cannot be resolved: its POM names an artifact that does not exist.
+# Without slf4j-simple the broker logs nothing, not even why it stops.
+KAFKA = JarSet(
+    "kafka",
+    ("org.apache.kafka:kafka_2.13:4.1.0", "org.slf4j:slf4j-simple:1.7.36"),
+    transitive=True,
+)
+
+# Only these four: pyspark has their dependencies, some in other versions.
+SPARK = JarSet(
+    "spark",
+    (
+        "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+        "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.1.0-preview1",
+        "org.apache.kafka:kafka-clients:3.9.2",
+        "org.apache.commons:commons-pool2:2.13.1",
+    ),
+    transitive=False,
+)
+
+# For tests that run a Kafka Streams application, in addition to the broker's.
+STREAMS = JarSet(
+    "streams",
+    ("org.apache.kafka:kafka-streams:4.1.0", "org.rocksdb:rocksdbjni:9.7.3"),
+    transitive=False,
+)
+
+
+def cache_dir() -> Path:
+    """``$QUERYABLE_CACHE``, else ``queryable-topics`` in the user's cache folder."""
+    if given := os.environ.get("QUERYABLE_CACHE"):
+        return Path(given).expanduser().absolute()
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "queryable-topics"
+
+
+def kafka_jars(cache: Path | None = None) -> Path:
+    """The folder with the broker's jars; a class path is ``<folder>/*``."""
+    return resolve(KAFKA, cache or cache_dir())
+
+
+def spark_jars(cache: Path | None = None) -> list[Path]:
+    """The jars for ``spark.jars``."""
+    return sorted(resolve(SPARK, cache or cache_dir()).glob("*.jar"))
+
+
+def streams_class_path(cache: Path | None = None) -> str:
+    """The class path of a Kafka Streams application."""
+    folders = (kafka_jars(cache), resolve(STREAMS, cache or cache_dir()))
+    return os.pathsep.join(f"{folder}/*" for folder in folders)
+
+
+def resolve(jar_set: JarSet, cache: Path) -> Path:
+    """The folder of a jar set, which is fetched first if it is not complete.
+
+    Raises ``LocalError`` if Maven is missing or fails, or the cache is not writable.
+    """
+    home = cache / "jars"
+    target = home / jar_set.name
+    digest = hashlib.sha256(jar_set.pom().encode()).hexdigest()
+    if _is_complete(target, digest):
+        return target
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        with _locked(home / ".lock"):
+            if not _is_complete(target, digest):  # another process may have fetched it
+                _fetch(jar_set, target, digest)
+    except OSError as error:
+        raise LocalError(
+            f"cannot write the jar cache {home}: {error.strerror or error}. "
+            "Make it writable, or name another folder with QUERYABLE_CACHE."
+        ) from error
+    return target
+
+
+def _is_complete(target: Path, digest: str) -> bool:
+    try:
+        return (target / STAMP).read_text() == digest
+    except OSError:
+        return False
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _fetch(jar_set: JarSet, target: Path, digest: str) -> None:
+    for leftover in target.parent.glob(f".{jar_set.name}-*"):
+        shutil.rmtree(leftover)
+    work = Path(tempfile.mkdtemp(prefix=f".{jar_set.name}-", dir=target.parent))
+    try:
+        jars = work / "jars"
+        jars.mkdir()
+        pom = work / "pom.xml"
+        pom.write_text(jar_set.pom())
+        with Console(stderr=True).status(f"fetching the {jar_set.name} jars with Maven") as status:
+            if not status.console.is_terminal:
+                status.console.print(status.status)
+            _run_maven(jar_set, pom, jars)
+        if not any(jars.glob("*.jar")):
+            raise LocalError(f"Maven ended without error but left no {jar_set.name} jar in {jars}.")
+        (jars / STAMP).write_text(digest)
+        if target.exists():
+            target.rename(work / "old")
+        jars.rename(target)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _run_maven(jar_set: JarSet, pom: Path, output: Path) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise LocalError(
+            f"Maven (mvn) is needed to fetch the {jar_set.name} jars and is not on the PATH. "
+            "Run `make setup`, or install the package maven."
+        )
+    done = subprocess.run(
+        [
+            maven,
+            "--batch-mode",
+            "--quiet",
+            "--file",
+            str(pom),
+            "dependency:copy-dependencies",
+            "-DincludeScope=runtime",
+            f"-DoutputDirectory={output}",
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise LocalError(
+            f"Maven could not fetch the {jar_set.name} jars (status {done.returncode}). Its last "
+            f"lines:\n{tail(done.stdout)}\n"
+            "Check the network and ~/.m2/settings.xml, then try again."
+        )
+
+
+@friendly
+def main() -> None:
+    """Fetch the jars of the broker and of Spark, and print their folders."""
+    cache = cache_dir()
+    for jar_set in (KAFKA, SPARK):
+        folder = resolve(jar_set, cache)
+        print(f"{jar_set.name}: {len(list(folder.glob('*.jar')))} jars in {folder}")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,88 @@
+"""The views that Spark derives in a stack, and how far they are.
+
+``spark`` is imported when it is needed: a stack without Spark's views runs without pyspark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from local.errors import LocalError
+from local.kafka.connection import deployment_of
+from local.settings import StackSettings
+from model.views import Deployment
+
+RESTARTS = 3
+"""A failed view that was restarted so often is an error for those who wait for it."""
+
+
+class DerivedView(NamedTuple):
+    """``argument`` names the view to ``spark.run``; ``partitions``: of its topic."""
+
+    name: str
+    source: str
+    topic: str
+    partitions: int
+    argument: str
+
+
+def derived_views(settings: StackSettings) -> dict[str, DerivedView]:
+    """The views that the settings name; by default, if the stack has the demo's data, all that are
+    declared. In the order in which they start. ``LocalError`` if one is unknown."""
+    if settings.spark_views:
+        return select(settings.spark_views.split(","))
+    return declared_views(deployment_of(settings.views)) if settings.has_demo else {}
+
+
+def declared_views(deployment: Deployment) -> dict[str, DerivedView]:
+    """The views in ``spark.views`` whose topics have an entry in views.toml, in its order."""
+    from spark.views import VIEWS
+
+    by_topic = {view.topic: view for view in select(VIEWS).values()}
+    topics = dict.fromkeys(entry.topic for entry in deployment.views)
+    found = (by_topic[topic] for topic in topics if topic in by_topic)
+    return {view.name: view for view in found}
+
+
+def select(names: Iterable[str]) -> dict[str, DerivedView]:
+    """Views by name, or by the path of a file or folder; ``LocalError`` if one is unknown."""
+    from spark.discovery import is_path, select_views
+    from spark.errors import JobError
+    from spark.views import VIEWS
+
+    found: dict[str, DerivedView] = {}
+    for each in (text.strip() for text in names):
+        # Spark runs in another folder.
+        argument = str(Path(each).absolute()) if is_path(each) else each
+        try:
+            chosen = select_views([argument], VIEWS)
+        except JobError as error:
+            raise LocalError(f"QUERYABLE_SPARK_VIEWS: {error}") from None
+        for view in chosen.values():
+            found[view.name] = DerivedView(
+                view.name, view.source, view.topic, view.partitions, argument
+            )
+    return found
+
+
+def source_offsets(progress: Mapping[str, Any]) -> dict[str, dict[int, int]]:
+    """View ► partition of its raw topic ► next offset, in Spark's progress file."""
+    return {
+        view: {
+            int(partition): int(offset)
+            for of_topic in status["source_offsets"].values()
+            for partition, offset in of_topic.items()
+        }
+        for view, status in progress.items()
+    }
+
+
+def spark_failure(progress: Mapping[str, Any], views: Iterable[str]) -> str | None:
+    """An error message if one of these views fails again and again; the job itself keeps trying."""
+    for view in views:
+        status = progress.get(view, {})
+        if status.get("state") == "failed" and status["restarts"] >= RESTARTS:
+            return f"Spark cannot derive {view}: {status['last_error']}"
+    return None

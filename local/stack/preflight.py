@@ -1,0 +1,70 @@
+"""Checks before anything is started: Java, jars, nginx, ports, and the user's own Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from confluent_kafka import KafkaException
+
+from local import ports
+from local.errors import LocalError
+from local.kafka.connection import admin_of, deployment_of
+from local.kafka.jars import kafka_jars, spark_jars
+from local.kafka.java import find_java
+from local.settings import StackSettings
+from local.spark_views import DerivedView
+from local.stack.nginx import find_nginx
+
+
+def check_machine(settings: StackSettings, views: Mapping[str, DerivedView]) -> None:
+    """``LocalError`` if something is missing, a port is in use or Kafka does not answer."""
+    if views or not settings.bootstrap_servers:
+        find_java()
+    find_nginx()
+    ports.require_free(settings.proxy_port, "nginx", "QUERYABLE_PROXY_PORT")
+    for port in settings.backend_ports:
+        ports.require_free(port, "a backend", "QUERYABLE_BACKEND_PORT")
+    if settings.bootstrap_servers:
+        try:
+            admin_of(settings.kafka).list_topics(timeout=10)
+        except KafkaException as error:
+            raise LocalError(
+                f"no Kafka broker answers on {settings.bootstrap_servers} "
+                f"({error.args[0].str()}). Correct QUERYABLE_BOOTSTRAP_SERVERS, or remove it "
+                "for an embedded broker."
+            ) from error
+    else:
+        ports.require_free(
+            settings.broker_port,
+            "the Kafka broker",
+            "QUERYABLE_BROKER_PORT (or name a Kafka of your own: QUERYABLE_BOOTSTRAP_SERVERS)",
+        )
+        kafka_jars()
+    if views:
+        spark_jars()
+
+
+def check_own_kafka(
+    settings: StackSettings, views: Mapping[str, DerivedView], say: Callable[[str], None]
+) -> None:
+    """Says what is not created in the user's own Kafka, and which topics of views.toml are missing;
+    ``LocalError`` if a topic of Spark's views is missing."""
+    say(
+        f"serving the views of {settings.views} from {settings.bootstrap_servers}: no topic is "
+        "created there (except <topic>.dead-letter, for records that a view cannot read), and no "
+        "record loaded. QUERYABLE_DEMO_DATA=yes creates the demo's topics there and loads 336,776 "
+        "flights."
+    )
+    existing = admin_of(settings.kafka).list_topics(timeout=10).topics
+    entries = deployment_of(settings.views).views
+    if missing := sorted({entry.topic for entry in entries} - existing.keys()):
+        say(
+            f"not there yet: topic {', '.join(missing)}. Their views answer 503 topic-missing "
+            "until you create them. QUERYABLE_VIEWS names another file of views."
+        )
+    needed = {topic for view in views.values() for topic in (view.source, view.topic)}
+    if missing := sorted(needed - existing.keys()):
+        raise LocalError(
+            f"QUERYABLE_SPARK_VIEWS: topic {', '.join(missing)} is not there, and Spark reads or "
+            "writes it for these views. Create it, or remove QUERYABLE_SPARK_VIEWS."
+        )

@@ -1,0 +1,59 @@
+"""The command lines and environments of the stack's processes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from local import ports
+from local.kafka.jars import spark_jars
+from local.settings import StackSettings
+from local.spark_views import DerivedView
+
+BACKEND = [sys.executable, "-m", "gunicorn", "-c", "python:backend.gunicorn_conf"]
+
+
+def backend_environment(settings: StackSettings, number: int, port: int) -> dict[str, str]:
+    """Of backend ``number``, counted from 1."""
+    return {
+        "QUERYABLE_BOOTSTRAP_SERVERS": settings.servers,
+        "QUERYABLE_APPLICATION_ID": settings.application_id,
+        "QUERYABLE_INSTANCE_ID": f"b{number}",
+        "QUERYABLE_HOST": ports.LOOPBACK,
+        "QUERYABLE_PORT": str(port),
+        "QUERYABLE_DATA_DIR": str(settings.state_dir / "backends" / f"b{number}"),
+        "QUERYABLE_VIEWS": str(settings.views.absolute()),
+    }
+
+
+def proxy_environment(settings: StackSettings) -> dict[str, str]:
+    backends = [f"{ports.LOOPBACK}:{port}" for port in settings.backend_ports]
+    return {"QUERYABLE_BACKENDS": ",".join(backends)}
+
+
+def spark_command(
+    settings: StackSettings, views: Iterable[DerivedView], progress: Path
+) -> list[str]:
+    return [
+        *(sys.executable, "-m", "spark.run"),
+        *dict.fromkeys(view.argument for view in views),
+        *("--bootstrap-servers", settings.servers),
+        *("--checkpoint-dir", str(settings.state_dir / "checkpoints")),
+        *("--progress", str(progress)),
+        *("--jars", str(spark_jars()[0].parent)),
+        *("--topics-deadline", "120"),
+        *("--views-toml", str(settings.views.absolute())),
+    ]
+
+
+def tailer_command(settings: StackSettings, log: Path) -> list[str]:
+    command = [
+        *(sys.executable, "-m", "local.tailer"),
+        *("--log", str(log)),
+        *("--position", str(settings.state_dir / "weblog-position.json")),
+        *("--bootstrap-servers", settings.servers),
+    ]
+    if settings.bootstrap_servers:  # the [kafka] table is for the user's own Kafka
+        command += ["--views-toml", str(settings.views.absolute())]
+    return command

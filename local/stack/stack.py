@@ -1,0 +1,218 @@
+"""The whole stack as one object: broker, topics, data, Spark job, backends, proxy.
+
+The slowest process starts first: while Spark starts, the broker starts, topics are created and data
+are loaded. Processes end in reverse order: the broker is the last.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from typing import IO, Any, Self
+
+from local import http
+from local.demo.datasets import DATASETS, demo_topics
+from local.demo.load import end_offsets, load
+from local.errors import LocalError
+from local.kafka.broker import Broker
+from local.kafka.connection import admin_of, deployment_of
+from local.kafka.topics import create_topics
+from local.progress import bar
+from local.settings import REPOSITORY, StackSettings
+from local.spark_views import derived_views, select, source_offsets, spark_failure
+from local.stack.nginx import lay_out
+from local.stack.preflight import check_machine, check_own_kafka
+from local.stack.run_folder import background_marker, end_orphans, ending_order, lock
+from local.stack.services import (
+    BACKEND,
+    backend_environment,
+    proxy_environment,
+    spark_command,
+    tailer_command,
+)
+from local.stack.supervisor import Supervisor
+
+READY_TIMEOUT = 90.0
+SPARK_TIMEOUT = 300.0
+
+
+class Stack:
+    """A running stack in ``settings.run_dir``; one stack at a time in a folder.
+
+    Spark derives ``spark_views``, by default the views that the settings name. With ``background``
+    the processes outlive this one, and ``stop_background`` ends them.
+    """
+
+    def __init__(
+        self,
+        settings: StackSettings,
+        *,
+        spark_views: Iterable[str] = (),
+        background: bool = False,
+    ) -> None:
+        self.settings = settings
+        self.spark_views = select(spark_views) or derived_views(settings)
+        self._run_dir = settings.run_dir.absolute()
+        self._background = background
+        self._children = Supervisor(self._run_dir, die_with_parent=not background)
+        self._progress_file = self._run_dir / "spark-progress.json"
+        self._lock: IO[str] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self, say: Callable[[str], None]) -> None:
+        """Starts everything; returns when all backends and the proxy are ready.
+
+        If it raises ``LocalError`` (port taken, something missing, a child ended), nothing is left
+        running. Spark may still be catching up: ``wait_for_spark``.
+        """
+        self._lock = lock(self._run_dir)
+        try:
+            end_orphans(self._run_dir, say)
+            check_machine(self.settings, self.spark_views)
+            if self.settings.has_demo:
+                say("starting Spark and Kafka")
+            else:
+                check_own_kafka(self.settings, self.spark_views, say)
+            if self.spark_views:
+                self._start_spark()
+            self._start_broker()
+            if self.settings.has_demo:
+                deployment = deployment_of(self.settings.views)
+                topics = demo_topics(deployment, self.spark_views.values())
+                create_topics(admin_of(self.settings.kafka), topics)
+            say(f"starting {self.settings.instances} backends and nginx")
+            self._start_backends()
+            self._start_nginx()
+            if self.settings.has_demo:
+                self._start_tailer()
+                for dataset in DATASETS:
+                    load(self.settings.kafka, dataset)
+            say("waiting until the backends are ready")
+            self._children.wait_until(self._is_ready, READY_TIMEOUT, "backends and nginx")
+        except BaseException:
+            self.stop()
+            raise
+
+    def wait_for_exit(self, interval: float = 0.5) -> dict[str, str]:
+        """Waits until a child ends by itself; its name and how it ended. Then it is forgotten."""
+        while not (exits := self._children.exits()):
+            time.sleep(interval)
+        self._children.stop(exits)
+        return exits
+
+    def wait_for_spark(self, views: Iterable[str]) -> None:
+        """Returns when the views have all records that the raw topics had when this was called."""
+        ends = {
+            view: end_offsets(self.settings.kafka, self.spark_views[view].source)
+            for view in views
+            if view in self.spark_views
+        }
+        total = sum(sum(offsets.values()) for offsets in ends.values())
+        with bar(f"deriving {' and '.join(ends)}", total) as update:
+
+            def is_done() -> bool:
+                progress = self._spark_progress()
+                if failure := spark_failure(progress, ends):
+                    raise LocalError(failure)
+                done = source_offsets(progress)
+                reached = sum(
+                    min(done.get(view, {}).get(partition, 0), end)
+                    for view, offsets in ends.items()
+                    for partition, end in offsets.items()
+                )
+                update(reached)
+                return reached == total
+
+            self._children.wait_until(is_done, SPARK_TIMEOUT, "Spark to derive the views")
+
+    def wait_until(self, condition: Callable[[], bool], timeout: float, what: str) -> None:
+        """Waits while the children run; ``LocalError`` if one ends or after ``timeout`` s."""
+        self._children.wait_until(condition, timeout, what)
+
+    def stop(self) -> None:
+        """Ends all children, the broker last."""
+        for names in ending_order(self._children.children):
+            self._children.stop(names)
+        self._unlock()
+
+    def detach(self) -> None:
+        """Lets a background stack run on without this process."""
+        background_marker(self._run_dir).touch()
+        self._children.release()
+        self._unlock()
+
+    def describe(self) -> str:
+        """One line for each process."""
+        addresses = {
+            "broker": self.settings.servers,
+            "nginx": self.settings.proxy_url,
+            **{
+                f"backend-{number}": f"http://127.0.0.1:{port}"
+                for number, port in enumerate(self.settings.backend_ports, start=1)
+            },
+        }
+        return "\n".join(
+            f"  {name:<12} {addresses.get(name, ''):<24} pid {child.process.pid:<8} {child.log}"
+            for name, child in self._children.children.items()
+        )
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _start_spark(self) -> None:
+        self._progress_file.unlink(missing_ok=True)
+        command = spark_command(self.settings, self.spark_views.values(), self._progress_file)
+        # Spark itself gives its queries 20 s to end.
+        self._children.start("spark", command, cwd=REPOSITORY, grace=25.0)
+
+    def _start_broker(self) -> None:
+        if self.settings.bootstrap_servers:
+            return
+        broker = Broker(
+            self.settings.state_dir / "kafka",
+            port=self.settings.broker_port,
+            port_setting="QUERYABLE_BROKER_PORT",
+            die_with_parent=not self._background,
+        )
+        broker.launch()
+        self._children.adopt("broker", broker.process, broker.log_path, log_start=broker.log_start)
+        broker.wait_ready()
+
+    def _start_backends(self) -> None:
+        for number, port in enumerate(self.settings.backend_ports, start=1):
+            self._children.start(
+                f"backend-{number}",
+                BACKEND,
+                env=backend_environment(self.settings, number, port),
+                cwd=REPOSITORY,
+                grace=35.0,  # gunicorn's graceful timeout is 30 s
+            )
+
+    def _start_nginx(self) -> None:
+        command = lay_out(self._run_dir / "nginx", self.settings.proxy_port)
+        self._children.start("nginx", command, env=proxy_environment(self.settings))
+
+    def _start_tailer(self) -> None:
+        log = self._run_dir / "nginx" / "logs" / "access.log"
+        self._children.start("tailer", tailer_command(self.settings, log), cwd=REPOSITORY)
+
+    def _is_ready(self) -> bool:
+        urls = [f"http://127.0.0.1:{port}/health/ready" for port in self.settings.backend_ports]
+        urls.append(f"{self.settings.proxy_url}/proxy/health")
+        return all(http.get(url, timeout=2.0).status == 200 for url in urls)
+
+    def _spark_progress(self) -> dict[str, Any]:
+        """The progress file of the Spark job, by view."""
+        try:
+            content: dict[str, Any] = json.loads(self._progress_file.read_text())
+        except FileNotFoundError:
+            return {}
+        return content

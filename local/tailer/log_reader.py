@@ -1,0 +1,156 @@
+"""Reads a growing log file line by line, through rotation, truncation and restarts.
+
+A file is identified by its beginning (a digest of up to 256 bytes; the first line of an access log
+has a request id and a time), not by its name or inode, which another file may get later.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+CHUNK = 1 << 20
+"""Maximum number of bytes in a read, and of a line that is not split."""
+
+_HEAD = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """``offset`` in the file whose first ``head_size`` bytes have the digest ``head``."""
+
+    offset: int = 0
+    head_size: int = 0
+    head: str = ""
+
+    @classmethod
+    def load(cls, path: Path) -> Position | None:
+        """What ``store`` wrote; None if the file is missing or invalid."""
+        try:
+            return cls(**json.loads(path.read_text()))
+        except (FileNotFoundError, ValueError, TypeError):
+            return None
+
+    def store(self, path: Path) -> None:
+        """Replaces the file atomically."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        temporary.write_text(json.dumps(asdict(self)))
+        temporary.replace(path)
+
+
+class LogReader:
+    """Follows ``path``. Rotated files have names such as access.log.1 or access.log-20260102.
+
+    ``lost`` has a message for each part that can no longer be read.
+    """
+
+    def __init__(self, path: Path, position: Position | None, grace: float = 2.0) -> None:
+        """``grace``: seconds for which a rotated file may still grow."""
+        self._path = path
+        self._grace = grace
+        self._file: BinaryIO | None = None
+        self._head = b""
+        self._offset = 0
+        self._quiet_since: float | None = None
+        self._later: list[BinaryIO] = []
+        self.lost: list[str] = []
+        if position is not None:
+            self._resume(position)
+
+    @property
+    def position(self) -> Position:
+        """After the last line that ``lines`` returned."""
+        digest = hashlib.sha256(self._head).hexdigest()
+        return Position(self._offset, len(self._head), digest)
+
+    def lines(self) -> list[bytes]:
+        """The next complete lines, without line ends; none if there is nothing new."""
+        if self._file is None and not self._open_next():
+            return []
+        assert self._file is not None
+        if os.pread(self._file.fileno(), len(self._head), 0) != self._head:
+            self._enter(self._file)  # truncated, and possibly rewritten
+        chunk = os.pread(self._file.fileno(), CHUNK, self._offset)
+        end = chunk.rfind(b"\n") + 1
+        if not end and len(chunk) == CHUNK:
+            end = CHUNK  # a line without an end is returned in pieces
+        if not end:
+            self._look_around(len(chunk))
+            return []
+        self._quiet_since = None
+        self._offset += end
+        if len(self._head) < _HEAD:
+            self._head = os.pread(self._file.fileno(), min(_HEAD, self._offset), 0)
+        return chunk[:end].removesuffix(b"\n").split(b"\n")
+
+    def close(self) -> None:
+        for file in [self._file, *self._later]:
+            if file is not None:
+                file.close()
+        self._file, self._later = None, []
+
+    def _look_around(self, rest: int) -> None:
+        """At the end of a file: looks for a newer file."""
+        assert self._file is not None
+        newest = self._later[-1] if self._later else self._file
+        # If the file was renamed and the next one does not exist yet, it is still the newest.
+        with suppress(FileNotFoundError):
+            if not os.path.samestat(self._path.stat(), os.fstat(newest.fileno())):
+                self._later.append(self._path.open("rb"))
+        if not self._later:
+            return
+        # The writer may not have reopened its log yet.
+        now = time.monotonic()
+        self._quiet_since = self._quiet_since or now
+        if now - self._quiet_since >= self._grace:
+            if rest:
+                self.lost.append(f"a rotated file ends within a line: {rest} bytes skipped")
+            self._file.close()
+            self._file = None
+
+    def _open_next(self) -> bool:
+        if self._later:
+            self._enter(self._later.pop(0))
+            return True
+        try:
+            self._enter(self._path.open("rb"))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _enter(self, file: BinaryIO) -> None:
+        self._file, self._head, self._offset, self._quiet_since = file, b"", 0, None
+
+    def _resume(self, position: Position) -> None:
+        """Opens the file of the position and the newer ones."""
+        rotated = re.compile(re.escape(self._path.name) + r"([.-]\d+)*")
+        paths = [p for p in self._path.parent.glob("*") if rotated.fullmatch(p.name)]
+        files: list[BinaryIO] = [path.open("rb") for path in sorted(paths, key=_age)]
+        for number, file in enumerate(files):
+            head = os.pread(file.fileno(), position.head_size, 0)
+            if head and hashlib.sha256(head).hexdigest() == position.head:
+                for older in files[:number]:
+                    older.close()
+                self._enter(file)
+                self._head, self._offset = head, position.offset
+                self._later = files[number + 1 :]
+                return
+        for file in files:
+            file.close()
+        if position.head_size:
+            self.lost.append(
+                f"the file that was read up to byte {position.offset} is gone; the lines after "
+                f"that are lost. Continuing at the start of {self._path}"
+            )
+
+
+def _age(path: Path) -> int:
+    return path.stat().st_mtime_ns

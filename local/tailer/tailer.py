@@ -1,0 +1,137 @@
+"""Ships the proxy's access log to a topic, line by line: ``python -m local.tailer --help``.
+
+Key: the client's address; value: the line. Delivery is at least once: after a kill, lines may be
+shipped again, and readers recognise them by their request id. A line that is not a JSON object is
+shipped without a key; its decoder makes it a dead letter.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+import orjson
+import typer
+from confluent_kafka import KafkaError, Message, Producer
+
+from local.errors import friendly
+from local.kafka.connection import Kafka, ViewsToml, kafka_of, settings_of
+from local.tailer.log_reader import LogReader, Position
+
+MAX_LINE_BYTES = 500_000
+"""The rest of a longer line is cut; no decoder accepts such a line."""
+
+INTERVAL = 0.5
+"""Seconds between two reads of a file that has not grown."""
+
+
+class Tailer:
+    """One log file and its topic. Uses memory for a chunk of the file and the producer's queue."""
+
+    def __init__(
+        self, log: Path, position: Path, servers: str | Kafka, topic: str = "weblog"
+    ) -> None:
+        """``servers``: Kafka's address, or a client's settings."""
+        self._log = log
+        self._position = position
+        self._topic = topic
+        self._failed: KafkaError | None = None
+        self._settings = {
+            **settings_of(servers),
+            "partitioner": "murmur2_random",  # as Java clients and the views have it
+            "enable.idempotence": True,
+            "linger.ms": 20,
+            "compression.type": "lz4",
+            "queue.buffering.max.messages": 10_000,
+            "queue.buffering.max.kbytes": 16_384,
+            "message.timeout.ms": 60_000,
+            "delivery.report.only.error": True,
+            "on_delivery": self._on_delivery,
+            "log_level": 0,
+        }
+        self._begin()
+
+    def _begin(self) -> None:
+        self._producer = Producer(self._settings)
+        self._reader = LogReader(self._log, Position.load(self._position))
+
+    def run(self, stop: threading.Event) -> None:
+        """Runs until ``stop`` is set. Lines that were read are delivered first, or read again."""
+        while not stop.is_set():
+            if not self.step():
+                stop.wait(INTERVAL)
+
+    def close(self) -> None:
+        """Closes the file. All lines that were read are delivered."""
+        self._reader.close()
+
+    def step(self) -> int:
+        """Ships the new lines, at most a chunk; their number.
+
+        If the broker does not accept them (it is away for a minute), they are read again.
+        """
+        lines = self._reader.lines()
+        while self._reader.lost:
+            _say(self._reader.lost.pop())
+        for line in lines:
+            self._produce(line[:MAX_LINE_BYTES])
+        while len(self._producer):
+            self._producer.flush(1)
+        if self._failed is not None:
+            _say(f"the broker rejected lines of {self._log}: {self._failed.str()}. Trying again.")
+            self._failed = None
+            self._reader.close()
+            self._begin()
+            return 0
+        if lines:
+            self._reader.position.store(self._position)
+        return len(lines)
+
+    def _produce(self, line: bytes) -> None:
+        while True:
+            try:
+                self._producer.produce(self._topic, line, _client(line))
+                return
+            except BufferError:  # its queue is full
+                self._producer.poll(0.1)
+
+    def _on_delivery(self, error: KafkaError | None, _: Message | None) -> None:
+        self._failed = error or self._failed
+
+
+def _client(line: bytes) -> bytes | None:
+    try:
+        client = orjson.loads(line)["client"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return client.encode() if isinstance(client, str) and client else None
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+@friendly
+def main(
+    log: Annotated[Path, typer.Option(help="The access log: one JSON object a line.")],
+    position: Annotated[
+        Path, typer.Option(help="File with the position up to which lines are shipped.")
+    ],
+    topic: Annotated[str, typer.Option(help="Topic of the lines.")] = "weblog",
+    bootstrap_servers: Annotated[str, typer.Option(help="Kafka's address.")] = os.environ.get(
+        "QUERYABLE_BOOTSTRAP_SERVERS", "127.0.0.1:9092"
+    ),
+    views_toml: ViewsToml = None,
+) -> None:
+    """Ship a growing access log to a topic, until SIGTERM or Ctrl-C."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    kafka = kafka_of(bootstrap_servers, views_toml)
+    with closing(Tailer(log, position, kafka, topic)) as tailer:
+        tailer.run(stop)

@@ -1,0 +1,59 @@
+"""Session windows of one key, updated as events arrive: pure functions, without Spark.
+
+The rules are those of Kafka Streams' session windows. An event belongs to a session if it is at
+most the gap before or after it, or within it. A late event can join two sessions.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+INT64_MAX = 2**63 - 1
+"""Sums of bytes stop here: they are written as int64."""
+
+_PACKED = struct.Struct(">qqqq")
+
+
+class Session(NamedTuple):
+    """Times (ms) of the first and last request, number of requests, and bytes sent."""
+
+    start: int
+    end: int
+    requests: int
+    bytes: int
+
+
+def merged(sessions: Iterable[Session], gap: int) -> list[Session]:
+    """Joins sessions that are at most ``gap`` ms apart; sorted by time. A single request is a
+    session."""
+    found: list[Session] = []
+    for each in sorted(sessions):
+        last = found[-1] if found else None
+        if last is None or each.start - last.end > gap:
+            found.append(each)
+        else:
+            found[-1] = Session(
+                last.start,
+                max(last.end, each.end),
+                last.requests + each.requests,
+                min(last.bytes + each.bytes, INT64_MAX),
+            )
+    return found
+
+
+def gone(before: Iterable[Session], after: Iterable[Session]) -> Iterator[Session]:
+    """The sessions whose start and end no longer occur."""
+    remaining = {(each.start, each.end) for each in after}
+    return (each for each in before if (each.start, each.end) not in remaining)
+
+
+def packed(sessions: Iterable[Session]) -> bytes:
+    """32 bytes a session: four int64, big-endian."""
+    return b"".join(_PACKED.pack(*each) for each in sessions)
+
+
+def unpacked(content: bytes) -> list[Session]:
+    """The inverse of ``packed``."""
+    return [Session(*numbers) for numbers in _PACKED.iter_unpack(content)]

@@ -1,0 +1,150 @@
+"""Watermarks that free state without dropping records that are not late.
+
+Spark's own watermark is the greatest event time read, less a delay. Partitions are read at
+different speeds, after an outage days apart, so it would drop records that slower partitions still
+have. Here the driver computes the watermark after every micro-batch, from the slowest partition.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+    StreamingQueryProgress,
+)
+
+from spark.event_time.bounds import EARLINESS
+
+DISORDER = 24 * 3600
+"""By how many seconds timestamps within a partition may be out of order. Also, for how many seconds
+a partition must have no new record, read to its end, before it no longer holds the watermark."""
+
+_METRICS = "read"
+_STEP = 3_600_000
+
+
+def observed(records: DataFrame, partitions: int, lateness: int) -> DataFrame:
+    """The same records; the query's progress has the level of each partition.
+
+    The level is the greatest timestamp, less ``lateness`` s: the earliest event time (ms) that a
+    record with this timestamp may have. Timestamps in the future are ignored. Otherwise one
+    producer whose clock is ahead would move the watermark past all other records, for good: the
+    checkpoint keeps it.
+    """
+    timestamp = F.unix_millis("timestamp")
+    now = F.unix_millis(F.current_timestamp()) + 1000 * EARLINESS
+    level = timestamp - 1000 * lateness
+    levels = [
+        F.max(F.when((F.col("partition") == number) & (timestamp <= now), level)).alias(str(number))
+        for number in range(partitions)
+    ]
+    return records.observe(_METRICS, *levels)
+
+
+class LowWatermark:
+    """The watermark of one query: unread records with an earlier event time (ms) are late.
+
+    A partition that was not read since the start may have records of any time. There is no
+    watermark until it has been silent for ``DISORDER`` seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._begun = clock()
+        self._seen: dict[str, tuple[int, float]] = {}
+
+    def advance(
+        self, partitions: Collection[str], read: Mapping[str, int], caught_up: Collection[str]
+    ) -> int | None:
+        """The watermark after a micro-batch; None: not known yet.
+
+        ``read``: the level (ms) of each partition that had records. ``caught_up``: the
+        partitions that were read to their end.
+        """
+        now = self._clock()
+        for partition, level in read.items():
+            before, _ = self._seen.get(partition, (level, now))
+            self._seen[partition] = max(before, level), now
+        levels = []
+        for partition in partitions:
+            seen = self._seen.get(partition)
+            since = self._begun if seen is None else seen[1]
+            if partition in caught_up and now - since > DISORDER:
+                continue
+            if seen is None:
+                return None
+            levels.append(seen[0])
+        return min(levels) - 1000 * DISORDER if levels else None
+
+
+class Watermarks(StreamingQueryListener):
+    """Computes and advances the watermarks of queries whose records are ``observed``."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+        self._streams: Any = session._jsparkSession.streams()
+        self._low: dict[str, LowWatermark] = {}  # by run
+        self._known: dict[str, int] = {}  # by query; ms
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        pass
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        progress = event.progress
+        observation = progress.observedMetrics.get(_METRICS)
+        if observation is None:
+            return
+        low = self._low.setdefault(str(progress.runId), LowWatermark())
+        levels = observation.asDict()
+        partitions, caught_up = _partitions(progress)
+        if not partitions <= levels.keys():
+            return  # partitions that were added since the start are not observed
+        read = {name: level for name, level in levels.items() if level is not None}
+        watermark = low.advance(partitions, read, caught_up)
+        if watermark is not None:
+            self._known[str(progress.id)] = watermark
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        pass
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        self._low.pop(str(event.runId), None)
+        self._known.pop(str(event.id), None)
+
+    def advance(self) -> None:
+        """Advances the watermark of the query that runs in this thread, for its next micro-batch.
+
+        Call it while a micro-batch is written. An idle query plans its next micro-batch several
+        times, and fails if the watermark changes in between.
+        """
+        id_ = self._session.sparkContext.getLocalProperty("sql.streaming.queryId")
+        watermark = self._known.get(id_ or "")
+        query = self._streams.get(id_) if watermark is not None else None
+        if query is not None:
+            tracker = query.streamingQuery().watermarkTracker()
+            if watermark >= tracker.currentWatermark() + _STEP:
+                tracker.setWatermark(watermark)
+
+
+def _partitions(progress: StreamingQueryProgress) -> tuple[set[str], set[str]]:
+    """The source's partitions, and those that the micro-batch read to their end."""
+    partitions: set[str] = set()
+    caught_up: set[str] = set()
+    for source in progress.sources:
+        latest = json.loads(source.latestOffset or "{}")
+        for topic, offsets in json.loads(source.endOffset or "{}").items():
+            for partition, offset in offsets.items():
+                partitions.add(partition)
+                if offset >= latest.get(topic, {}).get(partition, offset + 1):
+                    caught_up.add(partition)
+    return partitions, caught_up

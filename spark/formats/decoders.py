@@ -1,0 +1,100 @@
+"""Decoders: split the records of a raw topic into well-formed and malformed ones.
+
+Decoding never fails and never drops a record. A malformed record has a ``reason`` and goes to the
+dead-letter topic (``spark.sinks``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from spark.event_time.bounds import EventTimeBounds
+from spark.formats import strict_json
+from spark.formats.records import MALFORMED, POSITION
+
+# A longer word is an accident, and could become a key that Kafka does not accept.
+MAX_WORD_CHARACTERS = 1000
+
+
+class Decoder(Protocol):
+    """Splits RAW_RECORD rows into well-formed and malformed ones.
+
+    ``event_time``: how far the event's time may be from the record's timestamp; None: any distance.
+    """
+
+    @property
+    def event_time(self) -> EventTimeBounds | None: ...
+
+    def well_formed(self, records: DataFrame) -> DataFrame:
+        """The decoded fields of the well-formed records."""
+
+    def malformed(self, records: DataFrame) -> DataFrame:
+        """The other records, as MALFORMED rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonDecoder:
+    """Values that are one JSON object (RFC 8259) each, with the fields and types of ``schema``.
+
+    Types are strict: ``"5"`` is not a number, and a number is not a string. Times are text such as
+    ``2013-01-01T10:00:00Z``. Fields that the schema does not name are ignored. ``validate`` gets
+    fields of the right types; it returns what is wrong with them, or None. Decoded rows also have
+    the columns of ``POSITION``.
+
+    Python decodes an Arrow batch at a time. Spark's own JSON parser is lenient: finding what it
+    should have rejected would cost more than parsing.
+    """
+
+    schema: StructType
+    validate: Callable[[strict_json.Fields], str | None]
+    event_time: EventTimeBounds | None = None
+
+    def well_formed(self, records: DataFrame) -> DataFrame:
+        decode = partial(
+            strict_json.well_formed,
+            schema=self.schema,
+            validate=self.validate,
+            event_time=self.event_time,
+            copied=POSITION.names,
+        )
+        columns = records.select(*POSITION.names, "value")
+        return columns.mapInArrow(decode, StructType([*POSITION, *self.schema]))
+
+    def malformed(self, records: DataFrame) -> DataFrame:
+        decode = partial(
+            strict_json.malformed,
+            schema=self.schema,
+            validate=self.validate,
+            event_time=self.event_time,
+        )
+        return records.mapInArrow(decode, MALFORMED)
+
+
+class TextDecoder:
+    """Values that are UTF-8 text. Decoded rows have one column, ``text``."""
+
+    event_time = None
+
+    def well_formed(self, records: DataFrame) -> DataFrame:
+        return self._checked(records).where("reason IS NULL").select("text")
+
+    def malformed(self, records: DataFrame) -> DataFrame:
+        return self._checked(records).where("reason IS NOT NULL").select(*MALFORMED.names)
+
+    def _checked(self, records: DataFrame) -> DataFrame:
+        text = F.col("value").cast("string")
+        # The look-behind keeps the search linear. In Java \\w is ASCII.
+        too_long = text.rlike(rf"(?<![\w'])[\w']{{{MAX_WORD_CHARACTERS + 1}}}")
+        reason = (
+            F.when(F.col("value").isNull(), "value: null")
+            .when(~F.is_valid_utf8(text), "value: not UTF-8")
+            .when(too_long, f"value: a word of more than {MAX_WORD_CHARACTERS} characters")
+        )
+        return records.withColumns({"text": text, "reason": reason})

@@ -1,0 +1,30 @@
+"""The columns of Kafka records as ``spark.sources`` reads them."""
+
+from __future__ import annotations
+
+from pyspark.sql.types import (
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+RAW_RECORD = StructType(
+    [
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("offset", LongType()),
+        StructField("timestamp", TimestampType()),
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+    ]
+)
+
+POSITION = StructType([RAW_RECORD[name] for name in ("timestamp", "partition", "offset")])
+"""Unique for each record of a topic. The record with the greatest position is the newest."""
+
+MALFORMED = StructType([*RAW_RECORD, StructField("reason", StringType(), nullable=False)])
+"""A record that a decoder rejected, and why."""

@@ -1,0 +1,179 @@
+"""Topics and consumer groups, through the Java admin client that Spark has with it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.sql import SparkSession
+
+from model.kafka_config import NOT_FROM_THE_FUTURE
+from spark.errors import JobError
+from spark.sources import Kafka
+
+_ANSWER_SECONDS = 5
+_TIMEOUTS = {"request.timeout.ms": "5000", "default.api.timeout.ms": "10000"}
+
+
+class Topic(NamedTuple):
+    """A topic's id (KIP-516), which differs for a recreated topic, and its number of partitions."""
+
+    id: str
+    partitions: int
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+
+Commit = Mapping[TopicPartition, tuple[int, str]]
+"""Offset and metadata."""
+
+
+class KafkaAdmin:
+    """An admin client in the driver's JVM; a context manager."""
+
+    def __init__(self, session: SparkSession, kafka: Kafka) -> None:
+        jvm: Any = session._jvm
+        self._jvm = jvm
+        self._servers = kafka.bootstrap_servers
+        self._clients = jvm.org.apache.kafka.clients
+        # Kept, because each lookup of a class is slow (spark.jvm_names).
+        self._partition_class = jvm.org.apache.kafka.common.TopicPartition
+        self._offset_class = self._clients.consumer.OffsetAndMetadata
+        self._map_class = jvm.java.util.HashMap
+        self._seconds = jvm.java.util.concurrent.TimeUnit.SECONDS
+        try:
+            self._admin = self._clients.admin.Admin.create({**_TIMEOUTS, **kafka.client()})
+        except TypeError as error:
+            raise JobError(
+                "Spark's Kafka source is not on the class path. Name the folder of its jars with "
+                "--jars, or give spark-submit --jars or --packages."
+            ) from error
+        except Py4JJavaError as error:
+            raise JobError(
+                f"the Kafka client rejects its settings: {root_cause(error)}. "
+                "Check --bootstrap-servers and --kafka-option."
+            ) from error
+
+    def __enter__(self) -> KafkaAdmin:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # If the JVM has ended, there is nothing to close.
+        with suppress(Py4JError, OSError):
+            self._admin.close(self._jvm.java.time.Duration.ofSeconds(1))
+
+    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """The topics that exist, by name; ``JobError`` if the brokers do not answer."""
+        found = {}
+        for topic, answer in self._admin.describeTopics(list(names)).topicNameValues().items():
+            try:
+                described = answer.get()
+                found[topic] = Topic(
+                    str(described.topicId().toString()), described.partitions().size()
+                )
+            except Py4JJavaError as error:
+                if "UnknownTopicOrPartition" not in root_cause(error):
+                    raise JobError(
+                        f"topic {topic}: the brokers at {self._servers} do not answer: "
+                        f"{root_cause(error)}. Check that they run, --bootstrap-servers and "
+                        "--kafka-option."
+                    ) from error
+        return found
+
+    def committed(self, group: str) -> dict[TopicPartition, int]:
+        """A consumer group's committed offsets; raises OSError, Py4JError."""
+        future = self._admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata()
+        return {
+            TopicPartition(partition.topic(), partition.partition()): committed.offset()
+            for partition, committed in self._wait(future).items()
+            if committed is not None
+        }
+
+    def commit(self, commits: Mapping[str, Commit]) -> None:
+        """Commits for several consumer groups at a time; raises OSError, Py4JError."""
+        futures = []
+        for group, commit in commits.items():
+            offsets = self._map_class()
+            for (topic, partition), (offset, metadata) in commit.items():
+                offsets.put(
+                    self._partition_class(topic, partition),
+                    self._offset_class(offset, metadata),
+                )
+            futures.append(self._admin.alterConsumerGroupOffsets(group, offsets).all())
+        for future in futures:
+            self._wait(future)
+
+    def _wait(self, future: Any) -> Any:
+        try:
+            return future.get(_ANSWER_SECONDS, self._seconds)
+        except Py4JJavaError as error:
+            raise OSError(root_cause(error)) from error
+
+    def wait_for(
+        self, names: Iterable[str], seconds: float, on_wait: Callable[[str], None]
+    ) -> dict[str, Topic]:
+        """All these topics, once all of them exist; ``JobError`` after ``seconds``."""
+        wanted = sorted(set(names))
+        deadline = time.monotonic() + seconds
+        reported = ""
+        while True:
+            error = None
+            try:
+                found = self.topics(wanted)
+                missing = ", ".join(topic for topic in wanted if topic not in found)
+                if not missing:
+                    return found
+                waiting = f"topic {missing}"
+            except JobError as raised:
+                error, waiting = raised, f"the brokers at {self._servers}"
+            if waiting != reported:
+                on_wait(f"waiting up to {seconds:g} s for {waiting}")
+                reported = waiting
+            if time.monotonic() >= deadline:
+                raise error or JobError(
+                    f"no topic {missing} at {self._servers} after {seconds:g} s. Create it (a view "
+                    "topic with cleanup.policy=compact and as many partitions as the view needs), "
+                    "then start again."
+                )
+            time.sleep(0.5)
+
+    def create_dead_letter_topic(self, topic: str) -> None:
+        """Creates the topic if it does not exist: one partition, compacted, default replication.
+
+        Its max.message.bytes is twice Kafka's default: a dead letter is larger than its record.
+        """
+        config = {"cleanup.policy": "compact", "max.message.bytes": str(2 * 1024 * 1024)}
+        why = self._create(topic, {**config, **NOT_FROM_THE_FUTURE})
+        if why.startswith("InvalidConfiguration"):
+            why = self._create(topic, config)
+        if why and not why.startswith("TopicExists"):
+            raise JobError(
+                f"cannot create topic {topic}: {why}. Create it with one partition and "
+                "cleanup.policy=compact."
+            )
+
+    def _create(self, topic: str, config: dict[str, str]) -> str:
+        """Creates a topic with one partition; the error, or an empty string."""
+        optional = self._jvm.java.util.Optional
+        wanted = self._clients.admin.NewTopic(topic, optional.of(1), optional.empty())
+        try:
+            self._admin.createTopics([wanted.configs(config)]).all().get()
+        except Py4JJavaError as error:
+            return root_cause(error)
+        return ""
+
+
+def root_cause(error: Py4JJavaError) -> str:
+    """``Class: message`` of the innermost Java exception."""
+    cause = error.java_exception
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    return f"{cause.getClass().getSimpleName()}: {cause.getMessage()}"

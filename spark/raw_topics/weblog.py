@@ -1,0 +1,50 @@
+"""The topic weblog: the proxy's access log, one JSON object for each request."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
+
+from spark.event_time.bounds import EARLINESS, LATENESS, EventTimeBounds
+from spark.formats.decoders import JsonDecoder
+from spark.formats.strict_json import Fields
+
+REQUEST = StructType(
+    [
+        StructField("request_id", StringType(), nullable=False),
+        StructField("client", StringType(), nullable=False),
+        StructField("time", TimestampType(), nullable=False),
+        StructField("bytes", LongType(), nullable=False),
+    ]
+)
+"""The fields that the views use. ``bytes``: sent to the client, headers included."""
+
+IDENTITY = ["request_id", "time", "client", "bytes"]
+"""Lines that are equal in these fields are one request."""
+
+# Spark's own watermark is the greatest time read, less this delay. It would drop requests of
+# partitions that are read more slowly than others, so it must never move: the job moves the
+# watermark itself (``spark.event_time.watermarks``).
+_NEVER = "1000000 days"
+
+
+def _validate(request: Fields) -> str | None:
+    for name in ("request_id", "client"):
+        if not request[name]:
+            return f"{name}: missing"
+    # A sum of greater numbers could overflow, and an overflow fails the query.
+    if not 0 <= request["bytes"] < 2**40:
+        return "bytes: not within 0 to 2^40"
+    return None
+
+
+WEBLOG = JsonDecoder(REQUEST, _validate, EventTimeBounds("time", LATENESS, EARLINESS))
+
+
+def deduplicated(requests: DataFrame) -> DataFrame:
+    """Well-formed rows of ``WEBLOG`` without the lines that were shipped before.
+
+    Lines that are too late or too early are malformed. So Spark forgets a line once the watermark
+    says that no well-formed line with its time can come.
+    """
+    return requests.withWatermark("time", _NEVER).dropDuplicates(IDENTITY)

@@ -1,0 +1,35 @@
+"""The settings of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from spark.sources import Kafka
+from spark.view import View
+
+GROUP_PREFIX = "queryable-spark-"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The command line (``spark.options``), read once. ``topics_deadline`` is in seconds."""
+
+    views: list[View]
+    kafka: Kafka
+    checkpoint_dir: str
+    progress: Path | None = None
+    health: Path | None = None
+    once: bool = False
+    trigger: str = "1 second"
+    max_offsets_per_trigger: int = 1_000_000
+    topics_deadline: float = 60
+    jars: list[Path] = field(default_factory=list)
+    conf: Mapping[str, str] = field(default_factory=dict)
+    log_level: str = "off"
+    group_prefix: str = GROUP_PREFIX
+
+    def checkpoint(self, view: View) -> str:
+        """The folder of a view's checkpoints: a path of any file system that Hadoop knows."""
+        return f"{self.checkpoint_dir.rstrip('/')}/{view.name}"

@@ -1,0 +1,53 @@
+"""What Spark's listener thread tells the supervisor's loop."""
+
+from __future__ import annotations
+
+from queue import SimpleQueue
+from typing import NamedTuple
+
+# ``query`` is ``<view>`` or ``<view>/dead-letters``.
+
+
+class QueryEnded(NamedTuple):
+    """``error``: Spark's message; None if the query did not fail."""
+
+    query: str
+    error: str | None
+
+
+class QueryBegan(NamedTuple):
+    """The first micro-batch is committed, or there was nothing to read."""
+
+    query: str
+
+
+class QueryCaughtUp(NamedTuple):
+    """There was nothing left to read, or reading it took less than a second."""
+
+    query: str
+
+
+class RowsDropped(NamedTuple):
+    """Spark has dropped ``rows`` rows of a view since this start, though they were not late."""
+
+    view: str
+    rows: int
+
+
+class ProgressNotWritten(NamedTuple):
+    """The progress file cannot be written."""
+
+    reason: str
+
+
+class StopRequested(NamedTuple):
+    """SIGTERM or SIGINT arrived."""
+
+
+Event = QueryEnded | QueryBegan | QueryCaughtUp | RowsDropped | ProgressNotWritten | StopRequested
+Events = SimpleQueue[Event]
+
+
+def view_of(query: str) -> str:
+    """The view's name in a query's name."""
+    return query.partition("/")[0]

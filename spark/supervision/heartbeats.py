@@ -1,0 +1,168 @@
+"""Tells once a second how far each view is and that the job runs, also if there is nothing to do:
+as committed offsets of one consumer group a view, and as a file for ``spark.health``.
+
+The offsets are what finished micro-batches have read of the source, so every Kafka tool shows the
+view's lag. The metadata of the source's partition 0 is the heartbeat, which backends read
+(``model.pipelines``). A failure here does not end or slow the job: it is logged, and the
+next heartbeat follows a second later.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol
+
+from py4j.protocol import Py4JError, Py4JNetworkError
+
+from spark.kafka_admin import Commit, TopicPartition
+from spark.supervision.status import STARTING, STOPPED, Offsets, ViewStatus
+from spark.view import View
+
+_INTERVAL = 1.0  # s
+_COMMIT_ALL_INTERVAL = 600.0  # s; Kafka deletes offsets that are not committed for a week
+_JOIN_TIMEOUT = 10.0  # s for the thread's last heartbeat
+_WARNING_INTERVAL = 30.0  # s between two warnings
+_MAX_ERROR_CHARACTERS = 300  # a broker takes 4,096 bytes of metadata
+
+
+class ConsumerGroups(Protocol):
+    """The brokers' consumer groups (``spark.kafka_admin``). Both raise OSError or Py4JError."""
+
+    def committed(self, group: str) -> dict[TopicPartition, int]: ...
+
+    def commit(self, commits: Mapping[str, Commit]) -> None: ...
+
+
+class Heartbeats:
+    """One thread; a context manager around the queries."""
+
+    def __init__(
+        self,
+        groups: ConsumerGroups,
+        views: list[View],
+        prefix: str,
+        statuses: Callable[[], Mapping[str, ViewStatus]],
+        health: Path | None,
+        log: Callable[[str], None],
+    ) -> None:
+        """A view's consumer group is ``prefix`` + its name. ``health``: a file, or None."""
+        self._groups = groups
+        self._views = {view.name: view for view in views}
+        self._prefix = prefix
+        self._statuses = statuses
+        self._health = health
+        self._log = log
+        self._before: dict[str, dict[TopicPartition, int]] = {}  # at the start, by view
+        self._committed: dict[str, Offsets] = {}
+        self._all_committed_at = float("-inf")
+        self._warned_at = float("-inf")
+        self._is_ending = False
+        self._error: str | None = None
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="heartbeats", daemon=True)
+
+    def __enter__(self) -> Heartbeats:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self.ending(error)
+        self._stop.set()
+        self._wake.set()
+        self._thread.join(_JOIN_TIMEOUT)
+
+    def ending(self, error: BaseException | None = None) -> None:
+        """The job is about to end, because of ``error`` if any. Sends a heartbeat at once: ending
+        may take a while."""
+        self._is_ending = True
+        if error is not None and self._error is None:
+            self._error = (str(error) or type(error).__name__)[:_MAX_ERROR_CHARACTERS]
+        self._wake.set()
+
+    def _run(self) -> None:
+        while True:
+            is_last = self._stop.is_set()
+            try:
+                self.beat()
+            except Py4JNetworkError:
+                return  # the JVM has ended, and with it all queries
+            except (OSError, Py4JError) as error:
+                self._warn(f"warning: cannot commit how far the views are: {error}")
+            if is_last:
+                return
+            self._wake.wait(_INTERVAL)
+            self._wake.clear()
+
+    def beat(self) -> None:
+        """One heartbeat of every view."""
+        statuses = {name: self._final(status) for name, status in self._statuses().items()}
+        try:
+            self._write_health(statuses)
+        except OSError as error:
+            self._warn(f"warning: cannot write {self._health}: {error}")
+        now = time.monotonic()
+        commit_all = now - self._all_committed_at >= _COMMIT_ALL_INTERVAL
+        commits = {
+            self._prefix + name: self._commit(name, status, commit_all)
+            for name, status in statuses.items()
+        }
+        self._groups.commit(commits)
+        self._committed = {name: status.offsets for name, status in statuses.items()}
+        if commit_all:
+            self._all_committed_at = now
+
+    def _final(self, status: ViewStatus) -> ViewStatus:
+        if not self._is_ending:
+            return status
+        return status._replace(state=STOPPED, error=status.error or self._error)
+
+    def _commit(self, name: str, status: ViewStatus, commit_all: bool) -> Commit:
+        offsets = {
+            TopicPartition(topic, int(partition)): offset
+            for topic, of_topic in status.offsets.items()
+            for partition, offset in of_topic.items()
+            if commit_all or self._committed.get(name, {}).get(topic, {}).get(partition) != offset
+        }
+        first = TopicPartition(self._views[name].source, 0)
+        offset = status.offsets.get(first.topic, {}).get(str(first.partition))
+        if offset is None:
+            if name not in self._before:
+                self._before[name] = self._groups.committed(self._prefix + name)
+            offset = self._before[name].get(first, 0)
+            # Not known yet: the group's offsets may belong to another checkpoint.
+            status = status._replace(state=STARTING if status.state != STOPPED else STOPPED)
+        heartbeat: dict[str, object] = {"state": status.state, "at": time.time_ns() // 1_000_000}
+        if status.caught_up_at is not None:
+            heartbeat["caught_up_at"] = int(status.caught_up_at * 1000)
+        if status.error:
+            heartbeat["error"] = status.error[:_MAX_ERROR_CHARACTERS]
+        commit = {partition: (offset, "") for partition, offset in offsets.items()}
+        commit[first] = (offset, json.dumps(heartbeat))
+        return commit
+
+    def _write_health(self, statuses: Mapping[str, ViewStatus]) -> None:
+        if self._health is None:
+            return
+        views = {
+            name: {"state": each.state, "silent_seconds": each.silent, "error": each.error}
+            for name, each in statuses.items()
+        }
+        temporary = self._health.with_name(f".{self._health.name}.{os.getpid()}")
+        self._health.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(json.dumps({"at": time.time(), "views": views}, indent=1))
+        temporary.replace(self._health)
+
+    def _warn(self, text: str) -> None:
+        now = time.monotonic()
+        if now - self._warned_at >= _WARNING_INTERVAL:
+            self._warned_at = now
+            self._log(text)

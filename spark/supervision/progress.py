@@ -1,0 +1,231 @@
+"""Follows all queries, and writes how far each view is to a JSON file, atomically."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+    StreamingQueryProgress,
+)
+
+from spark.errors import summary
+from spark.event_time.bounds import LATE
+from spark.supervision.events import (
+    Events,
+    ProgressNotWritten,
+    QueryBegan,
+    QueryCaughtUp,
+    QueryEnded,
+    RowsDropped,
+    view_of,
+)
+from spark.supervision.status import (
+    FAILED,
+    RUNNING,
+    STARTING,
+    STOPPED,
+    Offsets,
+    ViewProgress,
+    ViewStatus,
+)
+
+_METRICS = "rejected"
+_CAUGHT_UP_MS = 1000
+
+
+def with_late_count(rejected: DataFrame) -> DataFrame:
+    """The same MALFORMED rows; their query's progress has the number of late ones."""
+    late = F.count_if(F.contains("reason", F.lit(f": {LATE}")))
+    return rejected.observe(_METRICS, late.alias("late"))
+
+
+class ProgressListener(StreamingQueryListener):
+    """Follows the queries ``<view>`` and ``<view>/dead-letters``; ``path`` None writes no file.
+
+    Spark reports a micro-batch after it is written and committed, never before. The methods run on
+    Spark's listener thread, where an exception would be lost: an error in writing the file becomes
+    a ``ProgressNotWritten`` event.
+    """
+
+    def __init__(
+        self, session: SparkSession, path: Path | None, views: Iterable[str], events: Events
+    ) -> None:
+        """Raises OSError if the file cannot be written."""
+        self._streams = session.streams
+        self._path = path
+        self._views = {view: ViewProgress() for view in views}
+        self._events = events
+        self._begun: set[str] = set()
+        self._caught_up: set[str] = set()
+        self._running: set[str] = set()
+        self._failures: dict[str, str] = {}  # query ► error
+        self._names: dict[str, str] = {}  # query id ► query
+        self._lock = threading.Lock()
+        self._reported_dropped: Counter[str] = Counter()  # by view
+        self._heard_at: dict[str, float] = {}  # view ► monotonic s
+        self._caught_up_at: dict[str, float] = {}  # view ► epoch s
+        self._write()
+
+    def failed(self, query: str, error: str) -> None:
+        """The query's view is ``failed`` until the query makes progress again."""
+        with self._lock:
+            self._failures.setdefault(query, error)
+            self._views[view_of(query)].last_error = error
+            self._update(query)
+
+    def restarted(self, query: str) -> None:
+        """A query that had failed was started again."""
+        with self._lock:
+            self._views[view_of(query)].restarts += 1
+            self._update(query)
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        query = event.name or ""
+        self._names[str(event.id)] = query
+        with self._lock:
+            self._running.add(query)
+            self._heard_at.setdefault(view_of(query), time.monotonic())
+            self._update(query)
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        self._add(event.progress, is_batch=True, at=event.progress.timestamp)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        # A restarted query with nothing to read makes no micro-batch: only its last progress has
+        # its offsets.
+        query = self._streams.get(str(event.id))
+        progress = query.lastProgress if query is not None else None
+        if progress is not None:
+            self._add(progress, is_batch=False, at=event.timestamp)
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        query = self._names.get(str(event.id), "")
+        with self._lock:
+            self._running.discard(query)
+            # A restarted query reports both again.
+            self._begun.discard(query)
+            self._caught_up.discard(query)
+            if event.exception is None:
+                self._update(query)
+            else:
+                self._failures[query] = summary(event.exception)
+        self._events.put(QueryEnded(query, event.exception))
+
+    def statuses(self) -> dict[str, ViewStatus]:
+        """By view; safe in any thread."""
+        with self._lock:
+            return {name: self._status(name, view) for name, view in self._views.items()}
+
+    def _status(self, name: str, view: ViewProgress) -> ViewStatus:
+        error = next((why for query, why in self._failures.items() if view_of(query) == name), None)
+        heard_at = self._heard_at.get(name)
+        if error is not None:
+            state = FAILED
+        elif view.state == "done":
+            state = STOPPED
+        else:
+            state = RUNNING if view.source_offsets else STARTING
+        silent = None if heard_at is None or state == STOPPED else time.monotonic() - heard_at
+        return ViewStatus(state, view.source_offsets, error, silent, self._caught_up_at.get(name))
+
+    def _add(self, progress: StreamingQueryProgress, *, is_batch: bool, at: str) -> None:
+        """``at``: when the query looked for new records, in ISO 8601."""
+        query = progress.name or ""
+        name = view_of(query)
+        offsets: Offsets = {}
+        for source in progress.sources:
+            offsets |= json.loads(source.endOffset or "{}")
+        with self._lock:
+            view = self._views[name]
+            before = asdict(view)
+            if query != name:
+                view.dead_letter_offsets = offsets or view.dead_letter_offsets
+                if is_batch:
+                    view.dead_letters += max(progress.sink.numOutputRows, 0)
+                    if observation := progress.observedMetrics.get(_METRICS):
+                        view.late_rows += observation["late"]
+            else:
+                self._heard_at[name] = time.monotonic()
+                # The micro-batch had all records that existed when it began, or none are left.
+                if not is_batch or _read_to_the_end(progress):
+                    self._caught_up_at[name] = datetime.fromisoformat(at).timestamp()
+                view.source_offsets = offsets or view.source_offsets
+                if is_batch:
+                    view.input_rows += progress.numInputRows
+                    view.dropped_rows += sum(
+                        operator.numRowsDroppedByWatermark for operator in progress.stateOperators
+                    )
+                    self._report_dropped(name, view.dropped_rows)
+            self._failures.pop(query, None)
+            self._update(query, before)
+        if query not in self._begun:
+            self._begun.add(query)
+            self._events.put(QueryBegan(query))
+        if query not in self._caught_up and (
+            not is_batch or progress.batchDuration < _CAUGHT_UP_MS
+        ):
+            self._caught_up.add(query)
+            self._events.put(QueryCaughtUp(query))
+
+    def _report_dropped(self, view: str, rows: int) -> None:
+        """At the first row, and then each time that the number has doubled."""
+        if rows and rows >= 2 * self._reported_dropped[view]:
+            self._reported_dropped[view] = rows
+            self._events.put(RowsDropped(view, rows))
+
+    def _update(self, query: str, before: dict[str, Any] | None = None) -> None:
+        """Sets the state of the query's view, and writes the file if the view differs from
+        ``before``. The lock is held."""
+        name = view_of(query)
+        view = self._views[name]
+        if any(view_of(failed) == name for failed in self._failures):
+            view.state = "failed"
+        elif any(view_of(running) == name for running in self._running):
+            view.state = "running"
+        else:
+            view.state = "done"
+        if asdict(view) == before:
+            return
+        try:
+            self._write()
+        except OSError as error:
+            self._events.put(ProgressNotWritten(error.strerror or str(error)))
+
+    def _write(self) -> None:
+        if self._path is None:
+            return
+        content = {name: asdict(view) for name, view in self._views.items()}
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        temporary.write_text(json.dumps(content, indent=1))
+        temporary.replace(self._path)
+
+
+def _read_to_the_end(progress: StreamingQueryProgress) -> bool:
+    """Whether a micro-batch read all records that its sources had when it began."""
+    ends = ((source.endOffset, source.latestOffset) for source in progress.sources)
+    # A source that does not tell its end has no JSON there.
+    return all(one == other or _same_json(one, other) for one, other in ends)
+
+
+def _same_json(one: str | None, other: str | None) -> bool:
+    try:
+        return bool(json.loads(one or "") == json.loads(other or ""))
+    except ValueError:
+        return False

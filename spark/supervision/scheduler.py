@@ -1,0 +1,141 @@
+"""When each query starts, and when it starts again after a failure."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from spark.event_time.watermarks import Watermarks
+from spark.formats.decoders import Decoder
+from spark.kafka_admin import Topic
+from spark.settings import Settings
+from spark.supervision.events import Events, QueryBegan, QueryCaughtUp, QueryEnded, view_of
+from spark.supervision.queries import view_queries
+
+_MAX_CATCHING_UP = 2  # views at a time: more would all finish later
+_CATCH_UP_TIMEOUT = 60.0  # s after which a view no longer delays the next one
+_MIN_BACKOFF = 1.0  # s
+_MAX_BACKOFF = 60.0  # s
+
+
+class QueryScheduler:
+    """Starts the queries of all views, in order, and again after failures.
+
+    At most ``_MAX_CATCHING_UP`` views catch up with their topics at a time. Dead letters wait for
+    their view's first micro-batch: readers wait for the view, and both queries read and decode
+    every record. If several views have the same records, the first one writes the dead letters.
+
+    A failed query starts again after ``_MIN_BACKOFF`` seconds; the time doubles with each failure
+    in a row, up to ``_MAX_BACKOFF``.
+    """
+
+    def __init__(
+        self,
+        session: SparkSession,
+        settings: Settings,
+        topics: Mapping[str, Topic],
+        events: Events,
+        watermarks: Watermarks,
+    ) -> None:
+        self._session = session
+        self._settings = settings
+        self._topics = topics
+        self._events = events
+        self._watermarks = watermarks
+        self._waiting = deque(settings.views)
+        self._catching_up: set[str] = set()
+        self._last_start = time.monotonic()
+        self._dead_letters_due: set[str] = set()  # views
+        self._decoded: list[tuple[str, Decoder]] = []
+        self._queries: list[StreamingQuery] = []
+        self._failures: Counter[str] = Counter()
+        self._restart_at: dict[str, float] = {}  # query ► monotonic s
+        self._running = 0
+
+    @property
+    def spark_has_stopped(self) -> bool:
+        """Whether nothing can be started any more."""
+        return bool(self._session._jsc.sc().isStopped())
+
+    @property
+    def is_active(self) -> bool:
+        """Whether a query runs or is due to start again."""
+        return bool(self._running or self._restart_at)
+
+    def start_due(self) -> Iterator[str]:
+        """Starts the views whose turn it is; their names."""
+        while self._waiting and (
+            len(self._catching_up) < _MAX_CATCHING_UP
+            or time.monotonic() - self._last_start > _CATCH_UP_TIMEOUT
+        ):
+            view = self._waiting.popleft()
+            if (view.source, view.decoder) not in self._decoded:
+                self._decoded.append((view.source, view.decoder))
+                self._dead_letters_due.add(view.name)
+            self._catching_up.add(view.name)
+            self._try_start(view.name)
+            self._last_start = time.monotonic()
+            yield view.name
+
+    def on_event(self, event: QueryBegan | QueryCaughtUp | QueryEnded) -> None:
+        if event.query in self._dead_letters_due:
+            self._dead_letters_due.remove(event.query)
+            self._try_start(f"{event.query}/dead-letters")
+        if isinstance(event, QueryBegan):
+            self._failures.pop(event.query, None)
+        else:
+            self._catching_up.discard(event.query)
+        self._running -= isinstance(event, QueryEnded)
+
+    def schedule_restart(self, query: str) -> float:
+        """The seconds after which the failed query will start again."""
+        delay = min(_MIN_BACKOFF * 2.0 ** min(self._failures[query], 30), _MAX_BACKOFF)
+        self._failures[query] += 1
+        self._restart_at[query] = time.monotonic() + delay
+        return delay
+
+    def seconds_to_restart(self) -> float:
+        """Until the next restart is due; infinite if there is none."""
+        return max(0.0, min(self._restart_at.values(), default=float("inf")) - time.monotonic())
+
+    def restart_due(self) -> Iterator[str]:
+        """Starts the failed queries that are due; their names."""
+        for query, at in list(self._restart_at.items()):
+            if time.monotonic() >= at:
+                del self._restart_at[query]
+                # A query that has ended need not be stopped.
+                self._queries = [each for each in self._queries if each.isActive]
+                self._try_start(query)
+                yield query
+
+    def stop(self) -> None:
+        for query in self._queries:
+            query.stop()
+
+    def _try_start(self, query: str) -> None:
+        """Starts a query. If Spark refuses, the query has ended, as if it had begun."""
+        view = next(view for view in self._settings.views if view.name == view_of(query))
+        try:
+            unstarted = view_queries(
+                self._session,
+                view,
+                self._settings,
+                self._topics[view.topic].partitions,
+                self._topics[view.source].partitions,
+                self._watermarks,
+            )
+            self._start(unstarted.result if query == view.name else unstarted.dead_letters)
+        except (PySparkException, Py4JJavaError) as error:
+            self._running += 1
+            self._events.put(QueryEnded(query, str(error)))
+
+    def _start(self, writer: DataStreamWriter) -> None:
+        self._queries.append(writer.start())
+        self._running += 1

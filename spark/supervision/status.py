@@ -1,0 +1,51 @@
+"""The state of each view: in detail for the progress file, in short for heartbeats."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+Offsets = dict[str, dict[str, int]]
+"""Topic ► partition (decimal text) ► next offset."""
+
+# States in heartbeats; backends know them, too (model.pipelines).
+STARTING, RUNNING, FAILED, STOPPED = "starting", "running", "failed", "stopped"
+
+
+class ViewStatus(NamedTuple):
+    """One view, now.
+
+    ``error``: why a query failed. ``silent``: seconds since Spark's last report on the view; None:
+    not started. ``caught_up_at``: when the view last had read all records (epoch s); None: not
+    since this start.
+    """
+
+    state: str
+    offsets: Offsets
+    error: str | None
+    silent: float | None
+    caught_up_at: float | None = None
+
+
+@dataclass(slots=True)
+class ViewProgress:
+    """One view in the progress file. Counts begin with this process.
+
+    ``state``: ``waiting`` for its turn, ``running``, ``failed`` (a query failed and has made no
+    progress since) or ``done``. ``restarts``: how often failed queries were started again.
+    ``last_error``: of the last query that failed. ``source_offsets``: everything before them is in
+    the view topic. ``input_rows``: records read. ``dropped_rows``: rows that Spark dropped though
+    they were not late, because timestamps were out of order by more than
+    ``spark.event_time.watermarks.DISORDER``. ``dead_letters``: records written to the dead-letter
+    topic, all of them from before ``dead_letter_offsets``. ``late_rows``: the late ones among them.
+    """
+
+    state: str = "waiting"
+    restarts: int = 0
+    last_error: str | None = None
+    source_offsets: Offsets = field(default_factory=dict)
+    input_rows: int = 0
+    dropped_rows: int = 0
+    late_rows: int = 0
+    dead_letters: int = 0
+    dead_letter_offsets: Offsets = field(default_factory=dict)

@@ -1,0 +1,137 @@
+"""Runs all views until they are done or the job has to stop."""
+
+from __future__ import annotations
+
+import queue
+import sys
+import time
+from contextlib import suppress
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from spark.errors import JobError, query_failed, rows_dropped
+from spark.event_time.watermarks import Watermarks
+from spark.kafka_admin import KafkaAdmin, Topic
+from spark.settings import Settings
+from spark.sinks import DEAD_LETTER_SUFFIX
+from spark.supervision.events import (
+    ProgressNotWritten,
+    QueryEnded,
+    RowsDropped,
+    StopRequested,
+    view_of,
+)
+from spark.supervision.heartbeats import Heartbeats
+from spark.supervision.progress import ProgressListener
+from spark.supervision.scheduler import QueryScheduler
+from spark.supervision.signals import StopSignal
+from spark.supervision.topics import check_unchanged, prepare_topics
+
+_TOPIC_CHECK_INTERVAL = 10.0  # s
+_MAX_WAIT = 1.0  # s for an event
+
+
+def supervise(session: SparkSession, settings: Settings, stop: StopSignal) -> None:
+    """Starts the queries and returns when they have ended or a signal arrives; ``JobError`` when
+    the job failed."""
+    with KafkaAdmin(session, settings.kafka) as admin:
+        topics = prepare_topics(session, admin, settings, log)
+        try:
+            progress = ProgressListener(
+                session, settings.progress, [view.name for view in settings.views], stop.events
+            )
+        except OSError as error:
+            raise JobError(
+                f"cannot write {settings.progress}: {error.strerror or error}. Name another file "
+                "with --progress."
+            ) from error
+        watermarks = Watermarks(session)
+        session.streams.addListener(progress)
+        session.streams.addListener(watermarks)
+        stop.started()
+        scheduler = QueryScheduler(session, settings, topics, stop.events, watermarks)
+        heartbeats = Heartbeats(
+            admin, settings.views, settings.group_prefix, progress.statuses, settings.health, log
+        )
+        with heartbeats:
+            try:
+                _watch(admin, settings, scheduler, stop, topics, progress)
+            finally:
+                heartbeats.ending(sys.exception())
+                with suppress(Py4JError, PySparkException, OSError):
+                    scheduler.stop()
+                    session.streams.removeListener(watermarks)
+                    session.streams.removeListener(progress)
+
+
+def _watch(
+    admin: KafkaAdmin,
+    settings: Settings,
+    scheduler: QueryScheduler,
+    stop: StopSignal,
+    topics: dict[str, Topic],
+    progress: ProgressListener,
+) -> None:
+    """Returns when all queries have ended or a signal arrives.
+
+    A query that fails leaves the others alone and is started again. With ``once`` it is not: the
+    first failure is raised when the others are done.
+    """
+    next_check = time.monotonic() + _TOPIC_CHECK_INTERVAL
+    first_failure: JobError | None = None
+    _start_due(scheduler)
+    while scheduler.is_active:
+        try:
+            event = stop.events.get(timeout=min(_MAX_WAIT, scheduler.seconds_to_restart()))
+        except queue.Empty:
+            if time.monotonic() >= next_check:
+                check_unchanged(admin, settings, topics)
+                next_check = time.monotonic() + _TOPIC_CHECK_INTERVAL
+        else:
+            if isinstance(event, StopRequested):
+                break
+            if isinstance(event, ProgressNotWritten):
+                raise JobError(f"cannot write {settings.progress}: {event.reason}.")
+            if isinstance(event, RowsDropped):
+                log(rows_dropped(event.view, event.rows))
+                continue
+            scheduler.on_event(event)
+            if isinstance(event, QueryEnded) and event.error is not None:
+                failure = _failure(event, settings)
+                progress.failed(event.query, str(failure))
+                if settings.once:
+                    first_failure = first_failure or failure
+                elif scheduler.spark_has_stopped:
+                    raise JobError(f"Spark has stopped: {failure} Start again.")
+                else:
+                    # A restart does not help if the topic is another one.
+                    check_unchanged(admin, settings, topics)
+                    delay = scheduler.schedule_restart(event.query)
+                    log(f"error: {failure} It starts again in {delay:g} s.")
+        for query in scheduler.restart_due():
+            progress.restarted(query)
+        _start_due(scheduler)
+    if first_failure is not None:
+        raise first_failure
+
+
+def _start_due(scheduler: QueryScheduler) -> None:
+    for view in scheduler.start_due():
+        log(f"running {view}")
+
+
+def _failure(event: QueryEnded, settings: Settings) -> JobError:
+    view = next(view for view in settings.views if view.name == view_of(event.query))
+    return query_failed(
+        event.query,
+        source=view.source,
+        target=view.topic if event.query == view.name else view.source + DEAD_LETTER_SUFFIX,
+        checkpoint=settings.checkpoint(view),
+        error=event.error or "",
+    )
+
+
+def log(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,22 @@
+"""The picture of the console is what a terminal shows of real commands."""
+
+from __future__ import annotations
+
+import pytest
+
+from local.demo import recording
+from local.errors import LocalError
+
+
+def test_a_picture_shows_commands_and_what_they_write() -> None:
+    picture = recording.record(("queryable bench --help",))
+    assert picture.startswith("<svg")
+    text = picture.replace("&#160;", " ")
+    assert "$ queryable bench --help" in text
+    assert "python -m bench --only reads" in text
+    assert "@font-face" not in picture
+
+
+def test_a_command_that_fails_is_no_picture() -> None:
+    with pytest.raises(LocalError, match="No such command"):
+        recording.shown("queryable nothing")
