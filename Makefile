@@ -6,6 +6,7 @@ MINUTES ?= 10
 # the interpreter by its absolute path: what it starts runs in other folders
 override BIN := $(abspath $(VENV))/bin
 INSTALLED := $(VENV)/.installed
+DOCS_INSTALLED := $(VENV)/.installed-docs
 SPARK_ARCHIVE := $(VENV)/spark.jsa
 
 ifdef QUERYABLE_CACHE
@@ -13,7 +14,7 @@ export QUERYABLE_CACHE
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-run packages packages-test packages-bench jars demo test lint types unit up down bench faults soak format clean
+.PHONY: help setup setup-run packages packages-test packages-bench jars demo test lint types unit up down bench faults soak docs format clean
 .NOTPARALLEL:
 
 help: ## list the targets
@@ -51,13 +52,13 @@ demo: setup-run ## run everything on http://127.0.0.1:8080 until Ctrl-C; DEMO_ON
 test: setup lint types ## all checks and tests, ending with pytest's closing line
 	@$(BIN)/python -m pytest -n 3 --dist loadfile
 
-lint: setup
+lint: setup ## check formatting, style and the direction of imports
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --check --quiet .
 	@luacheck --quiet --config proxy/.luacheckrc proxy tests/proxy
 	@$(BIN)/lint-imports --no-logo
 
-types: setup
+types: setup ## check types
 	@$(BIN)/mypy
 
 unit: setup ## lint, types, and the tests that need no Kafka broker, Spark or other processes
@@ -82,11 +83,23 @@ faults: setup ## break processes, networks, disks and clocks under load, and che
 soak: setup ## random faults for MINUTES (10), and whether memory, handles and threads stay flat
 	@$(BIN)/python -m tests.faults.soak --minutes $(MINUTES)
 
+# Only this needs MkDocs, so the other targets do not install it.
+$(DOCS_INSTALLED): pyproject.toml | $(INSTALLED)
+	@echo 'installing MkDocs into $(VENV)' >&2
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet -e '.[docs]'
+	@touch $@
+
+docs: export NO_MKDOCS_2_WARNING = 1
+docs: $(INSTALLED) $(DOCS_INSTALLED) ## build the documentation as a site with search, in site/
+	@$(BIN)/python -m mkdocs build --strict  # with --quiet it counts no warnings
+	@$(BIN)/python -m pytest -q tests/docs/test_site.py
+	@echo 'to read it: $(BIN)/python -m http.server --bind 127.0.0.1 --directory site'
+
 format: $(INSTALLED) ## put Python files into the project's format
 	@$(BIN)/ruff check --quiet --fix .
 	@$(BIN)/ruff format --quiet .
 
 clean: ## delete what the stack, tests and tools made; not the environment and the jars
 	@if [ -x $(BIN)/python ] && [ -d .run ]; then QUERYABLE_RUN_DIR=.run $(BIN)/python -m local down; fi
-	@rm -rf .run .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	@rm -rf .run site .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	@find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from bench.report import number
 from local.errors import LocalError
 
 HEADING = "## Reads side by side, and how their cost grows"
+LINE = 120  # of Markdown
 _HEADER = ["/s", "p50 ms", "p99 ms", "p99.9 ms", "CPU µs", "MB", "batch"]
 _COLUMNS = ("rps", "p50_ms", "p99_ms", "p99_9_ms", "cpu_us", "rss_mb")
 _READS = (
@@ -55,14 +57,17 @@ def section_of(document: Document) -> str:
         [
             f"{HEADING}\n{_about(document)}",
             _table(_header("row", "conn."), _of_reads(document)),
-            "Targets: " + "; ".join(_targets(document)) + ".",
-            "![CPU of a read by connections, keys, partitions, backends, values](reads.png)\n\n"
-            "The same as text: [reads.txt](reads.txt). Each row of the following differs from the "
-            "base in one thing (64 connections, by proxy; large values: a tenth of the keys).",
+            "\n".join(["Targets:", "", *(f"- {target}" for target in _targets(document))]),
+            "![CPU of a read by connections, keys, partitions, backends, values](reads.png)",
+            _paragraph(
+                "The same as text: [reads.txt](reads.txt). Each of the following rows differs from "
+                "the base row in one thing (64 connections, by proxy; large values: a tenth of the "
+                "keys)."
+            ),
             _table(
                 _header("row", "backends", "keys", "partitions", "B a value"), _of_factors(document)
             ),
-            f"**Cost of a read by proxy.** {model.describe(document)}",
+            _paragraph(f"**Cost of a read by proxy.** {model.describe(document)}"),
         ]
     )
 
@@ -70,15 +75,24 @@ def section_of(document: Document) -> str:
 def _about(document: Document) -> str:
     machine, options = document["machine"], document["options"]
     system = machine["system"].partition("-")[0]
-    return (
+    return _paragraph(
         f"`python -m bench --publish` writes this section from the last run: {machine['cores']} "
         f"cores ({machine['cpu']}), {machine['memory_gb']} GB, {system}, Python "
-        f"{machine['python']};\n{options['records']:,} keys, medians of {options['rounds']} rounds "
+        f"{machine['python']}; {options['records']:,} keys, medians of {options['rounds']} rounds "
         f"of {options['seconds']} s, all rows in turn, loopback only. Others used "
-        f"{machine['others']:.0%} of the cores meanwhile.\nCPU is that of all servers of the row, "
-        f"MB their resident memory with shared pages counted once (`rocksdict`: at its peak);\n"
+        f"{machine['others']:.0%} of the cores meanwhile. CPU is that of all servers of the row, "
+        f"MB their resident memory with shared pages counted once (`rocksdict`: at its peak); "
         f"batch is how many reads nginx sent to a backend at a time."
     )
+
+
+def _paragraph(text: str) -> str:
+    """In lines of the length that Markdown has in this project; line breaks in it stay."""
+    lines = (
+        textwrap.wrap(line, LINE, break_long_words=False, break_on_hyphens=False)
+        for line in text.split("\n")
+    )
+    return "\n".join(each for line in lines for each in line)
 
 
 def _header(*first: str) -> list[str]:

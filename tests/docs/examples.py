@@ -1,4 +1,4 @@
-"""The examples of the documentation: what a page tells to type, and the answer that it shows."""
+"""The examples of the documentation: the commands of a page, and the answers that it shows."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-ALL_PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+OUTSIDE = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "proxy/README.md")]
+ALL_PAGES = [*OUTSIDE, *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.M | re.S)
 
 
 @dataclass(frozen=True)
 class Example:
-    """A command line of a shell, and what it writes."""
+    """A shell command, and its output."""
 
     page: Path
     command: str
@@ -22,12 +23,12 @@ class Example:
 
     @property
     def is_of_console(self) -> bool:
-        """Whether it is one of `queryable`, not of curl."""
+        """Whether the command is `queryable`, not curl."""
         return self.command.startswith("queryable ")
 
 
 def examples_of(page: Path) -> list[Example]:
-    """Those of a page, in its order: all that its blocks of kind `console` have."""
+    """The examples of a page, in order: everything in its blocks of kind `console`."""
     return [
         Example(page, command.replace("\\\n", ""), shown.rstrip("\n"))
         for kind, text in BLOCK.findall(page.read_text())
@@ -37,9 +38,9 @@ def examples_of(page: Path) -> list[Example]:
 
 
 def _commands(block: str) -> Iterator[tuple[str, str]]:
-    """Commands begin with `$ `, and go on in the next line behind a backslash."""
+    """Commands begin with `$ `; a backslash continues them on the next line."""
     before, *parts = re.split(r"^\$ ", block, flags=re.M)
-    assert not before, f"an answer without a question: {before}"
+    assert not before, f"output without a command: {before}"
     for part in parts:
         first = re.match(r"(?:[^\n]*\\\n)*[^\n]*\n", part)
         assert first is not None, part
@@ -47,7 +48,7 @@ def _commands(block: str) -> Iterator[tuple[str, str]]:
 
 
 def session_of(page: Path) -> str:
-    """All blocks of kind `python`, which are one session of an interpreter."""
+    """All blocks of kind `python`: one session of an interpreter."""
     blocks = [text for kind, text in BLOCK.findall(page.read_text()) if kind == "python"]
     return "\n".join(blocks)
 

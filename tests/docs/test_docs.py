@@ -1,4 +1,4 @@
-"""The README and docs/ name every setting, problem code, metric, format and Make target."""
+"""The pages name every setting, problem code, metric, format and Make target."""
 
 from __future__ import annotations
 
@@ -17,29 +17,42 @@ from queryable.cli.app import app
 from tests.docs.examples import ALL_PAGES, BLOCK, ROOT, examples_of
 
 README = (ROOT / "README.md").read_text()
-REFERENCE = (ROOT / "docs" / "reference.md").read_text()
+REFERENCE = ROOT / "docs" / "reference"
+SETTINGS = (REFERENCE / "settings.md").read_text()
+PROBLEMS = (REFERENCE / "problems.md").read_text()
+METRICS = (REFERENCE / "metrics.md").read_text()
+FORMATS = (REFERENCE / "formats.md").read_text()
+VIEWS = (REFERENCE / "views.md").read_text()
 LINK = re.compile(r"\]\((?!http)([^)#]+)")
 
 
 @pytest.mark.parametrize("model", [Settings, StackSettings])
-def test_readme_has_every_setting_with_its_default_and_meaning(
+def test_every_setting_is_documented_with_its_default_and_meaning(
     model: type[Settings] | type[StackSettings],
 ) -> None:
     for name, field in model.model_fields.items():
-        [*rows] = re.findall(rf"^\| `QUERYABLE_{name.upper()}` \| .*$", README, re.M)
-        assert any(field.description in row for row in rows), name
+        [*rows] = re.findall(rf"^\| `QUERYABLE_{name.upper()}` \| .*$", SETTINGS, re.M)
+        # in the row, or where it is too long for a row, in a paragraph
+        long = f"`QUERYABLE_{name.upper()}`: {field.description}" in " ".join(SETTINGS.split())
+        assert long or any(field.description in row for row in rows), name
         if field.default not in ("", 0) and name != "views":
             assert any(f"`{field.default}`" in row for row in rows), name
 
 
-def test_readme_has_no_setting_that_is_not_there() -> None:
+def test_no_page_names_a_setting_that_does_not_exist() -> None:
     known = {
         f"QUERYABLE_{name.upper()}"
         for model in (Settings, StackSettings)
         for name in model.model_fields
     }
-    known |= {"QUERYABLE_BACKENDS", "QUERYABLE_PROXY_REFRESH"}  # nginx reads them
-    assert set(re.findall(r"QUERYABLE_[A-Z_]+[A-Z]", README)) <= known
+    # of nginx (proxy/settings.lua), the client, and the Makefile
+    known |= {f"QUERYABLE_{name}" for name in ("BACKENDS", "URL", "CONFIG", "CACHE")}
+    known |= {f"QUERYABLE_PROXY_{name}" for name in ("REFRESH", "READ_TIMEOUT", "BATCHES")}
+    for page in ALL_PAGES:
+        named = set(re.findall(r"QUERYABLE_[A-Z_]+[A-Z]", page.read_text()))
+        assert named <= known, page.name
+    documented = set(re.findall(r"^\| `(QUERYABLE_[A-Z_]+)` \|", SETTINGS, re.M))
+    assert documented == known
 
 
 def test_reference_has_every_problem_code() -> None:
@@ -54,7 +67,7 @@ def test_reference_has_every_problem_code() -> None:
     assert len(raised) > 15
     for lua in (ROOT / "proxy").glob("*.lua"):
         raised |= set(re.findall(r"code = \"([a-z-]+)\"", lua.read_text()))
-    documented = set(re.findall(r"`([a-z]+(?:-[a-z]+)*)`", REFERENCE))
+    documented = set(re.findall(r"`([a-z]+(?:-[a-z]+)*)`", PROBLEMS))
     assert raised - documented == set()
 
 
@@ -64,31 +77,59 @@ def test_reference_has_every_metric() -> None:
     names |= set(re.findall(r"MetricFamily\(\s*\"queryable_([a-z_]+)\"", source))
     assert len(names) >= 12
     for name in names:
-        assert re.search(rf"`queryable_{name}(_total)?`", REFERENCE), name
+        assert re.search(rf"`queryable_{name}(_total)?`", METRICS), name
 
 
 def test_formats_and_partitioners_are_documented() -> None:
     for name in VALUE_CODECS:
-        assert f"`{name}`" in REFERENCE, name
-        assert name in README, name
+        assert f"`{name}`" in FORMATS, name
+        assert f"`{name}`" in VIEWS, name
     for name in PARTITIONERS:
-        assert name in README, name
+        assert f"`{name}`" in VIEWS, name
 
 
-def test_readme_names_make_targets_that_exist() -> None:
-    named = set(re.findall(r"`(?:DEMO_ONCE=1 )?make ([a-z]+)`", README))
+def test_the_readme_is_short_and_has_both_commands() -> None:
+    assert len(README.split()) <= 700
+    commands = [line.split("#")[0].strip() for line in README.splitlines()]
+    assert {"make demo", "make test"} <= set(commands)
+
+
+def test_pages_name_make_targets_that_exist() -> None:
+    text = "".join(page.read_text() for page in ALL_PAGES)
+    named = set(re.findall(r"`(?:[A-Z_]+=\S+ )?make ([a-z]+)`", text))
+    named |= set(re.findall(r"^(?:[A-Z_]+=\S+ )*make ([a-z]+)\b", text, re.M))
     listed = subprocess.run(
         ["make", "help"], cwd=ROOT, capture_output=True, text=True, timeout=20, check=True
     ).stdout
-    assert named
+    assert len(named) > 5
     for target in named - {"help"}:
         assert re.search(rf"\bmake {target}\b", listed), target
+
+
+ALL_MARKDOWN = [
+    *sorted(ROOT.glob("*.md")),
+    *(page for name in ("docs", "proxy", "tests") for page in sorted((ROOT / name).rglob("*.md"))),
+]
+
+
+@pytest.mark.parametrize("page", ALL_MARKDOWN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_lines_of_markdown_fit_into_a_terminal(page: Path) -> None:
+    lines = page.read_text().split("\n")
+    assert [n for n, line in enumerate(lines, 1) if len(line) > 120] == []
 
 
 @pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_to_files(page: Path) -> None:
     for target in LINK.findall(page.read_text()):
         assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_each_path_that_contributing_names_is_there() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    named = set(re.findall(r"`([a-z_]+/[\w./]*|[\w.]+\.(?:conf|md|toml|yml))`", text))
+    named.discard("site/")  # `make docs` makes it
+    assert len(named) > 40
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
 
 def test_every_test_that_consistency_names_is_there() -> None:
@@ -100,7 +141,7 @@ def test_every_test_that_consistency_names_is_there() -> None:
 
 @pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_what_looks_like_an_example_is_one_that_is_run(page: Path) -> None:
-    """tests/system/test_examples.py runs all that `examples_of` finds: blocks of kind console."""
+    """tests/system/test_examples.py runs what `examples_of` finds: blocks of kind console."""
     text = page.read_text()
     blocks = BLOCK.findall(text)
     assert len(re.findall(r"^ *```", text, re.M)) == 2 * len(blocks), "a block is not closed"
@@ -113,8 +154,8 @@ def test_what_looks_like_an_example_is_one_that_is_run(page: Path) -> None:
         assert example.shown, f"{example.command}: its answer is not shown"
 
 
-# What starts the stack, and what looks at brokers: run where these are (tests/queryable/cli,
-# tests/streams), not against the deployment of the examples.
+# Commands that start the stack or inspect brokers. Other tests run them (tests/queryable/cli,
+# tests/streams).
 ELSEWHERE = {"up", "down", "demo", "bench", "adopt", "check"}
 
 

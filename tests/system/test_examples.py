@@ -30,6 +30,7 @@ from local.terminal import run_in_terminal
 from queryable import Client
 from queryable.cli.app import app
 from tests.docs.examples import ALL_PAGES, PAGES, ROOT, Example, examples_of, session_of
+from tests.queryable.wheel import build_wheel, install_wheel, run
 from tests.support.deployment import settle
 from tests.support.plugins.fixtures import Deploy
 
@@ -185,6 +186,19 @@ def test_every_session_in_python_goes_as_it_is_shown(console: Console, page: Pat
     result = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(session, out=told.append)
     assert result.attempted > 0
     assert result.failed == 0, "".join(told)
+
+
+def test_the_clients_page_goes_as_it_is_shown_where_only_the_wheel_is(
+    console: Console, tmp_path: Path
+) -> None:
+    source, installed = tmp_path / "source", tmp_path / "installed"
+    source.mkdir()
+    scripts = install_wheel(build_wheel(source), installed)
+    text = session_of(ROOT / "docs" / "client.md")
+    for shown_port, port in console.ports.items():
+        text = text.replace(f"127.0.0.1:{shown_port}", f"127.0.0.1:{port}")
+    (tmp_path / "client.txt").write_text(text)
+    run(scripts / "python", "-m", "doctest", "-o", "ELLIPSIS", "client.txt", cwd=tmp_path)
 
 
 # what these start is started by tests of their own: in tests/e2e, and in test_stack.py

@@ -28,7 +28,7 @@ def check_deployment(
         deployment = read_views(views)
         for_kafka_python(deployment.kafka)
     except ConfigurationError as error:
-        yield wrong("views", str(error), "correct the file (README, Add a view)")
+        yield wrong("views", str(error), "correct the file (docs/reference/views.md)")
     else:
         yield ok("views", f"{views} declares {len(deployment.views)} views")
         yield from check_shared_topics(deployment.views)

@@ -1,0 +1,49 @@
+"""Builds the wheel, and installs it where nothing else of the project is."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tomllib
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+_PATTERNS = PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]
+PACKAGES = {name for pattern in _PATTERNS if (ROOT / (name := pattern.rstrip("*"))).is_dir()}
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    """What it writes to stdout; AssertionError if it fails."""
+    done = subprocess.run(
+        command, cwd=cwd, capture_output=True, text=True, timeout=120, check=False, env={}
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def build_wheel(folder: Path) -> Path:
+    """The wheel, by way of a source distribution as `python -m build` does, without the network."""
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, folder)
+    for package in PACKAGES:
+        ignored = shutil.ignore_patterns("__pycache__", "*.pyc")
+        shutil.copytree(ROOT / package, folder / package, ignore=ignored)
+    run(sys.executable, "-m", "build", "--no-isolation", cwd=folder)
+    [built] = (folder / "dist").glob("*.whl")
+    return built
+
+
+def install_wheel(wheel: Path, folder: Path) -> Path:
+    """The scripts of a new environment with the wheel, and the dependencies of the running one."""
+    venv.create(folder, with_pip=False)
+    python = folder / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check"]
+    run(*pip, "install", "--no-deps", "--no-index", "--quiet", wheel, cwd=folder)
+    [packages] = folder.glob("lib/python*/site-packages")
+    # .pth files of these are not read, so no checkout comes along
+    shared = [path for path in sys.path if path.endswith("site-packages")]
+    (packages / "dependencies.pth").write_text("\n".join(shared) + "\n")
+    return folder / "bin"
