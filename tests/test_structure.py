@@ -51,14 +51,15 @@ def test_only_the_kinds_of_store_know_their_names() -> None:
 
 def test_the_wheel_has_every_package_of_the_backend_and_its_data() -> None:
     setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-    patterns = setuptools["packages"]["find"]["include"]
+    included = setuptools["packages"]["find"]["include"]
     packages = {name(path.parent) for path in MODULES if path.is_relative_to(ROOT / "backend")}
-    assert [p for p in packages if not any(fnmatch(p.replace("/", "."), i) for i in patterns)] == []
+    assert [p for p in packages if not any(fnmatch(p.replace("/", "."), i) for i in included)] == []
     data = {
         path
         for package, patterns in setuptools["package-data"].items()
         for pattern in patterns
-        for path in (ROOT / package.replace(".", "/")).glob(pattern)
+        for folder in (packages if package == "*" else [package.replace(".", "/")])
+        for path in (ROOT / folder).glob(pattern)
     }
     others = {
         path
