@@ -1,4 +1,4 @@
-"""gunicorn for the application BENCH_APP: as for a backend, but for its worker, which reads."""
+"""gunicorn for the application BENCH_APP: a backend's settings, but gunicorn's own ASGI worker."""
 
 import os
 
@@ -6,3 +6,6 @@ from backend.gunicorn_conf import *  # noqa: F403
 
 wsgi_app = os.environ["BENCH_APP"]
 worker_class = "asgi"
+asgi_loop = "uvloop"
+asgi_lifespan = "on"
+http_parser = "fast"

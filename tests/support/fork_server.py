@@ -28,7 +28,7 @@ from typing import Any
 from local.settings import REPOSITORY
 
 ARGUMENTS = ["gunicorn", "-c", "python:backend.gunicorn_conf"]
-_PRELOADED = ("gunicorn.app.wsgiapp", "gunicorn.asgi.protocol", "backend.app", "backend.worker")
+_PRELOADED = ("gunicorn.app.wsgiapp", "backend.app", "backend.server.worker")
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 

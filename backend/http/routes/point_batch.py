@@ -17,8 +17,8 @@ from backend.queries.multi_get import placed
 from backend.queries.point import DOCUMENT, ViewReads
 from backend.queries.representation import VARY
 from backend.queries.routing import PLAIN, NotOwner
-from backend.server.plain_requests import MOST_BYTES, are_plain, is_plain
 from backend.wire.answer import JSON, Answer, Header, problem_answer
+from backend.wire.plain_requests import MOST_BYTES, are_plain, is_plain
 from backend.wire.point_batch import (
     ASK_ALONE,
     MOST_READS,

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from backend.wire.plain_requests import path_of_get
 from gunicorn.asgi.parser import CallbackRequest
 from gunicorn_h1c import H1CProtocol
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from backend.http.router import Router
-from backend.server.plain_requests import path_of_get
 from backend.storage.data_directory import DataDirectory
 from backend.wire.answer import Answer
 from backend.wire.point_batch import ASK_ALONE, decode_answers, encode_paths

@@ -1,1 +1,1 @@
-"""The gunicorn worker and its memory."""
+"""Tests of backend/server."""

@@ -1,4 +1,4 @@
-"""All threads share the arenas that the C library is told to make."""
+"""All threads share a bounded number of malloc arenas."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import sys
 
 import pytest
 
-# Threads that all want memory at once; then glibc says how many heaps there are.
+# Threads that allocate at the same time; malloc_info then reports the number of heaps.
 _PROGRAM = """
 import ctypes, sys, threading
-from backend.allocator import bound_arenas
+from backend.server.memory import limit_arenas
 
 if sys.argv[2] == "bounded":
-    assert bound_arenas()
+    assert limit_arenas()
 libc = ctypes.CDLL(None)
 libc.malloc.restype = libc.fopen.restype = ctypes.c_void_p
 libc.free.argtypes = libc.fclose.argtypes = [ctypes.c_void_p]

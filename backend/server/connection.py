@@ -1,0 +1,319 @@
+"""A client's connection: reads HTTP/1.1 requests and writes responses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any
+
+from gunicorn.asgi.parser import CallbackRequest
+from gunicorn_h1c import H1CProtocol, LimitRequestHeaders, LimitRequestLine
+
+from backend.server.deadline import Deadline
+from backend.server.exchange import Exchange
+from backend.server.response import error_response, response
+from backend.server.server import Server
+from backend.server.slow_readers import SlowReaderGuard
+from backend.wire.answer import Answer
+from backend.wire.plain_requests import body_of_reads, path_of_get
+
+_WRITE_BUFFER = 64 * 1024  # bytes of a response that wait for the client; more pauses its sender
+_SLICE = 16 * 1024  # bytes that the parser gets at once
+# Bytes of a head, of a chunk's size or of trailers. Until they are complete, the parser has no
+# limit and scans them again with each `feed`.
+_UNPARSED = 64 * 1024
+_PIPELINE = 64 * 1024  # bytes of later requests that wait for a response; more pauses reading
+_DISCONNECT_GRACE = 3.0  # s for the application to return after its client has disconnected
+
+
+class Connection(asyncio.Protocol):
+    """Answers the requests of a connection one after the other, in their order.
+
+    Between two requests, bytes that are one plain point read are answered immediately. All other
+    bytes go to the parser, and each request becomes an `Exchange` with the ASGI application. The
+    hot path is `data_received`: no parser, no task, no scope, and no timer that is set again.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._application = server.application
+        self._transport: Any = None
+        self._parser: Any = None
+        self._exchange: Exchange | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._is_between_requests = True
+        self._unparsed = 0  # bytes since the parser last called back
+        self._has_request_line = False
+        self._later: deque[bytes] = deque()  # requests that wait for a response
+        self._later_size = 0
+        self._reading_pauses = False
+        self._writing_pauses = False
+        self._is_writable = asyncio.Event()
+        self._reader_guard: Any = None
+        self._deadline = Deadline(server.loop, self._expired)
+        self.is_open = False
+
+    # -- asyncio.Protocol ------------------------------------------------------------------------
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        self._reader_guard = SlowReaderGuard(
+            self._server.loop, transport, self._application.send_timeout
+        )
+        self._server.connections.add(self)
+        if len(self._server.connections) > self._server.limits.worker_connections:
+            transport.abort()
+            return
+        self.is_open = True
+        transport.set_write_buffer_limits(high=_WRITE_BUFFER)
+        self._deadline.set(self._application.request_timeout)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_open = False
+        self._server.connections.discard(self)
+        self._deadline.close()
+        self._reader_guard.stop()
+        self._parser = None  # breaks a cycle that the garbage collector cannot see
+        self._writing_pauses = False
+        self._is_writable.set()
+        if self._exchange is not None:
+            self._exchange.cut()
+        if self._task is not None:
+            self._server.loop.call_later(_DISCONNECT_GRACE, self._task.cancel)
+
+    def data_received(self, data: bytes) -> None:
+        if (
+            self._is_between_requests
+            and self._server.keeps_connections
+            and not self._writing_pauses
+        ):
+            answer = self._answer_now(data)
+            if answer is not None:
+                self._transport.write(response(answer))
+                self._deadline.set(self._server.limits.keepalive)
+                return
+        self._read(data)
+
+    def pause_writing(self) -> None:
+        self._writing_pauses = True
+        self._is_writable.clear()
+        self._reader_guard.start()
+
+    def resume_writing(self) -> None:
+        if self.is_open:
+            self._reader_guard.stop()
+        self._writing_pauses = False
+        self._is_writable.set()
+
+    # -- for the worker --------------------------------------------------------------------------
+
+    @property
+    def is_idle(self) -> bool:
+        return self._exchange is None
+
+    def close(self) -> None:
+        """Close as soon as the client has read the responses, or has stopped reading."""
+        if self.is_open:
+            self.is_open = False
+            self._deadline.clear()
+            if self._transport.get_write_buffer_size():
+                self._reader_guard.start()
+            self._transport.close()
+
+    def abort(self) -> None:
+        self.is_open = False
+        self._transport.abort()
+
+    # -- requests --------------------------------------------------------------------------------
+
+    def _answer_now(self, data: bytes) -> Answer | None:
+        if (path := path_of_get(data)) is not None:
+            return self._application.answer_now(path)
+        if (body := body_of_reads(data)) is not None:
+            return self._application.reads_now(body)
+        return None
+
+    def _read(self, data: bytes) -> None:
+        # In slices, because bytes after the end of a request are copied once for each request.
+        for at in range(0, len(data), _SLICE):
+            self._later.append(data[at : at + _SLICE])
+        self._later_size += len(data)
+        self._read_on()
+
+    def _read_on(self) -> None:
+        """Feed the parser up to the end of a request; the rest waits for its response."""
+        while self._later and self.is_open:
+            if self._exchange is not None and self._exchange.is_received:
+                break
+            data = self._later.popleft()
+            self._later_size -= len(data)
+            self._feed(data)
+        if self._later_size > _PIPELINE:
+            self.pause_reading()
+
+    def _feed(self, data: bytes) -> None:
+        if self._is_between_requests:
+            self._is_between_requests = False
+            self._unparsed = 0
+            self._has_request_line = False
+            self._deadline.set(self._application.request_timeout)
+            if self._parser is None:
+                self._prepare()
+        is_head = self._exchange is None
+        self._unparsed += len(data)
+        try:
+            self._parser.feed(data)
+            if is_head and self._exchange is not None:
+                self._begin(self._exchange)
+        # The parser's errors have two base classes, one of them private. A valid request raises
+        # nothing here.
+        except Exception as error:
+            self._refuse(error)
+            return
+        if self._exchange is not None and self._exchange.is_received:
+            self._deadline.clear()
+            return
+        self._has_request_line = self._has_request_line or b"\n" in data
+        if self._unparsed > _UNPARSED:
+            self._refuse_endless()
+
+    def _refuse_endless(self) -> None:
+        if self._exchange is not None:
+            self._end_with(400, f"A chunk's size or the trailers exceed {_UNPARSED} bytes")
+        elif self._has_request_line:
+            self._end_with(431, f"The headers exceed {_UNPARSED} bytes")
+        else:
+            self._end_with(414, f"The request line exceeds {_UNPARSED} bytes")
+
+    def _prepare(self) -> None:
+        """Before the first request that needs the parser."""
+        self._server_address = self._address("sockname")
+        self._client_address = self._address("peername")
+        self._scheme = "https" if self._transport.get_extra_info("ssl_object") else "http"
+        limits = self._server.limits
+        self._parser = H1CProtocol(
+            on_headers_complete=self._headers_complete,
+            on_body=self._body,
+            on_message_complete=self._message_complete,
+            limit_request_line=limits.limit_request_line,
+            limit_request_fields=limits.limit_request_fields,
+            limit_request_field_size=limits.limit_request_field_size,
+            limit_remaining=0,  # no limit: it gets at most one slice after the end of a request
+        )
+
+    def _headers_complete(self) -> bool:
+        self._unparsed = 0
+        self._exchange = Exchange(self)
+        return False  # do not skip the body
+
+    def _body(self, chunk: bytes) -> None:
+        assert self._exchange is not None
+        self._unparsed = 0
+        self._exchange.feed(chunk)
+
+    def _message_complete(self) -> None:
+        assert self._exchange is not None
+        self._exchange.complete()
+
+    def _begin(self, exchange: Exchange) -> None:
+        request = CallbackRequest.from_parser(self._parser)
+        # In a WSGI environment X_Name and X-Name would be the same.
+        headers = [header for header in request.headers_bytes if b"_" not in header[0]]
+        if request.may_upgrade() and any(
+            name == b"upgrade" and b"websocket" in value.lower() for name, value in headers
+        ):
+            raise ValueError("WebSocket is not supported")
+        major, minor = request.version
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.4"},
+            "http_version": f"{major}.{minor}",
+            "method": request.method,
+            "scheme": self._scheme,
+            "path": request.path,
+            "raw_path": request.raw_path,
+            "query_string": request.query.encode("latin-1"),
+            "root_path": "",
+            "headers": headers,
+            "server": self._server_address,
+            "client": self._client_address,
+        }
+        exchange.begin(request, scope)
+        self._task = self._server.loop.create_task(exchange.run(self._application))
+
+    def _address(self, name: str) -> tuple[str, int] | None:
+        address = self._transport.get_extra_info(name)
+        return tuple(address[:2]) if isinstance(address, tuple) else None
+
+    def _refuse(self, error: Exception) -> None:
+        """Answer an invalid request with a problem document."""
+        if isinstance(error, LimitRequestLine):
+            self._end_with(414, str(error))
+        elif isinstance(error, LimitRequestHeaders):
+            self._end_with(431, str(error))
+        else:
+            self._end_with(400, str(error))
+
+    def _end_with(self, status: int, message: str) -> None:
+        if self._exchange is None or self._exchange.is_unanswered:
+            self.write([error_response(status, message)])
+        if self._exchange is not None:
+            self._exchange.cut()
+        self.close()
+
+    def _expired(self) -> None:
+        """The request is not complete in time, or the connection is idle."""
+        if self._task is not None:
+            assert self._exchange is not None
+            self._exchange.cut()  # the application answers, and the connection closes
+        elif self._is_between_requests:
+            self.close()
+        else:
+            seconds = self._application.request_timeout
+            self._end_with(408, f"The request has not arrived within {seconds:g} s")
+
+    # -- for the exchange ------------------------------------------------------------------------
+
+    @property
+    def may_stay_open(self) -> bool:
+        return self._server.keeps_connections
+
+    def write(self, parts: list[bytes]) -> None:
+        if not self.is_open:
+            return
+        if len(parts) == 1:
+            self._transport.write(parts[0])
+        else:
+            self._transport.writelines(parts)
+
+    async def writable(self) -> None:
+        if self._writing_pauses:
+            await self._is_writable.wait()
+
+    def pause_reading(self) -> None:
+        if not self._reading_pauses and self.is_open:
+            self._reading_pauses = True
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._reading_pauses and self.is_open and self._later_size <= _PIPELINE:
+            self._reading_pauses = False
+            self._transport.resume_reading()
+
+    def exchange_ended(self, keep_open: bool) -> None:
+        self._exchange = self._task = None
+        if not keep_open or not self._server.keeps_connections:
+            self.close()
+            return
+        tail: bytes = self._parser.remaining()
+        self._parser.reset()
+        self._is_between_requests = True
+        self._deadline.set(self._server.limits.keepalive)
+        if self._later:
+            if tail:
+                self._later.appendleft(tail)
+                self._later_size += len(tail)
+            self._read_on()
+        elif tail:
+            self.data_received(tail)
+        self.resume_reading()

@@ -1,0 +1,228 @@
+"""One request and its response, between the connection and the ASGI application."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterable
+from typing import Protocol
+
+from gunicorn.asgi.parser import CallbackRequest
+
+from backend.http.asgi import App, Message, Scope
+from backend.server.response import error_response, head
+
+log = logging.getLogger("backend.server")
+
+_BODY_BUFFER = 256 * 1024  # bytes of a body that wait for the application
+_JOIN_BELOW = 64 * 1024  # a larger body is written beside its headers, not copied behind them
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_LAST_CHUNK = b"0\r\n\r\n"
+
+
+class Channel(Protocol):
+    """What an exchange needs of its connection."""
+
+    @property
+    def is_open(self) -> bool: ...
+    @property
+    def may_stay_open(self) -> bool: ...
+    def write(self, parts: list[bytes]) -> None: ...
+    async def writable(self) -> None: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def exchange_ended(self, keep_open: bool) -> None: ...
+
+
+class Exchange:
+    """The connection feeds the request body; the application calls `receive` and `send`.
+
+    The exchange ends when the application returns. The connection starts no other exchange before.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._chunks: deque[bytes] = deque()
+        self._buffered = 0
+        self.is_received = False  # the whole request has arrived
+        self._is_delivered = False  # the application has the whole body
+        self._is_cut = False  # the client is gone, or the body is late
+        self._wakes: asyncio.Future[None] | None = None
+        self._has_started = False
+        self._head = b""  # waits for the first bytes of the body
+        self._has_ended = False
+        self._sent = 0  # bytes of the response body
+
+    # -- for the connection ----------------------------------------------------------------------
+
+    def feed(self, chunk: bytes) -> None:
+        """Bytes of the request body."""
+        self._chunks.append(chunk)
+        self._buffered += len(chunk)
+        if self._buffered > _BODY_BUFFER:
+            self._channel.pause_reading()
+        self._wake()
+
+    def complete(self) -> None:
+        """The whole request has arrived."""
+        self.is_received = True
+        self._wake()
+
+    def cut(self) -> None:
+        """The rest of the request will not arrive: the application gets `http.disconnect`."""
+        self._is_cut = True
+        self._wake()
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Nothing of the response has been written."""
+        return bool(self._head) or not self._has_started
+
+    def begin(self, request: CallbackRequest, scope: Scope) -> None:
+        """The head of the request is complete."""
+        self._version = request.version
+        self._asks_to_close = request.should_close()
+        self._is_head = scope["method"] == "HEAD"
+        self._expects_continue = (
+            not self.is_received
+            and request.version >= (1, 1)
+            and any(
+                name == b"expect" and value.lower() == b"100-continue"
+                for name, value in scope["headers"]
+            )
+        )
+        self._scope = scope
+
+    async def run(self, application: App) -> None:
+        """Call the application and end the exchange, whatever the application does."""
+        keep_open = False
+        try:
+            await application(self._scope, self.receive, self.send)
+            keep_open = self._finish()
+        except Exception:
+            log.exception("%s %r", self._scope["method"], self._scope["raw_path"])
+            self._refuse(500, "Internal Server Error")
+        finally:
+            self._channel.exchange_ended(keep_open)
+
+    # -- for the application ---------------------------------------------------------------------
+
+    async def receive(self) -> Message:
+        """ASGI: the next part of the body. After the body: waits for the client to disconnect."""
+        while not self._is_cut:
+            if self._chunks:
+                return self._next_chunk()
+            if self.is_received and not self._is_delivered:
+                self._is_delivered = True
+                return {"type": "http.request", "body": b"", "more_body": False}
+            if self._expects_continue and not self.is_received and not self._has_started:
+                self._expects_continue = False
+                self._channel.write([_CONTINUE])
+            await self._news()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Message) -> None:
+        """ASGI: the start of the response, or a part of its body."""
+        if not self._channel.is_open:
+            await asyncio.sleep(0)  # so that a loop that only sends can be cancelled
+            return
+        if message["type"] == "http.response.start":
+            if self._has_started:
+                raise RuntimeError("the application has started the response twice")
+            self._start(message["status"], message.get("headers", ()))
+        elif message["type"] == "http.response.body":
+            if not self._has_started or self._has_ended:
+                raise RuntimeError("the application sends a body before or after its response")
+            self._send_body(message.get("body", b""), message.get("more_body", False))
+            await self._channel.writable()
+
+    # -- internal --------------------------------------------------------------------------------
+
+    def _next_chunk(self) -> Message:
+        chunk = self._chunks.popleft()
+        self._buffered -= len(chunk)
+        if self._buffered <= _BODY_BUFFER:
+            self._channel.resume_reading()
+        self._is_delivered = self.is_received and not self._chunks
+        return {"type": "http.request", "body": chunk, "more_body": not self._is_delivered}
+
+    async def _news(self) -> None:
+        self._wakes = asyncio.get_running_loop().create_future()
+        try:
+            await self._wakes
+        finally:
+            self._wakes = None
+
+    def _wake(self) -> None:
+        if self._wakes is not None and not self._wakes.done():
+            self._wakes.set_result(None)
+
+    def _start(self, status: int, given: Iterable[tuple[bytes, bytes]]) -> None:
+        self._omits_body = self._is_head or status in (204, 304)
+        self._length: int | None = None
+        headers = []
+        for header in given:
+            name = header[0].lower()
+            if name == b"transfer-encoding" or (name == b"content-length" and status == 204):
+                continue  # the framing is ours
+            if name == b"content-length":
+                self._length = int(header[1])
+            headers.append(header)
+        is_unframed = self._length is None and not self._omits_body
+        self._is_chunked = is_unframed and self._version >= (1, 1)
+        if self._is_chunked:
+            headers.append((b"transfer-encoding", b"chunked"))
+        # After an incomplete request, the next bytes could be mistaken for another one.
+        self._closes = (
+            self._asks_to_close
+            or not self.is_received
+            or not self._channel.may_stay_open
+            or (is_unframed and not self._is_chunked)
+        )
+        self._head = head(status, headers, self._closes)
+        self._has_started = True
+
+    def _send_body(self, body: bytes, more: bool) -> None:
+        if self._omits_body:
+            body = b""
+        elif body.__class__ is not bytes:
+            body = bytes(body)  # the application may reuse it
+        size = len(body)
+        if self._length is not None and not self._omits_body and self._sent + size > self._length:
+            raise RuntimeError("the response body is longer than its Content-Length")
+        self._sent += size
+        parts = []
+        if self._head and (size or not more):
+            parts.append(self._head)
+            self._head = b""
+        if self._is_chunked:
+            if size:
+                parts += (b"%x\r\n" % size, body, b"\r\n")
+            if not more:
+                parts.append(_LAST_CHUNK)
+        elif size:
+            parts.append(body)
+        if parts:
+            self._channel.write(parts if size >= _JOIN_BELOW else [b"".join(parts)])
+        self._has_ended = not more
+
+    def _finish(self) -> bool:
+        """Whether the connection can take another request."""
+        if not self._channel.is_open:
+            return False
+        if not self._has_started and self._is_cut:
+            self._refuse(408, "The request has not arrived in time")
+            return False
+        if not self._has_started:
+            raise RuntimeError("the application has sent no response")
+        if not self._has_ended:
+            raise RuntimeError("the application has not completed its response")
+        if self._length is not None and not self._omits_body and self._sent < self._length:
+            raise RuntimeError("the response body is shorter than its Content-Length")
+        return not self._closes
+
+    def _refuse(self, status: int, message: str) -> None:
+        """Send an error response, or nothing after a part of another response."""
+        if self._channel.is_open and self.is_unanswered:
+            self._channel.write([error_response(status, message)])

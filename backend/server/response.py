@@ -1,0 +1,74 @@
+"""The bytes of a response: status line, headers, and whole answers. Source: RFC 9112."""
+
+from __future__ import annotations
+
+import time
+from email.utils import formatdate
+from http import HTTPStatus
+
+from backend.wire.answer import Answer, problem_answer
+from model.problems import Problem
+
+_STATUS_LINES = {
+    status.value: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode()) for status in HTTPStatus
+}
+_CLOSE = b"connection: close\r\n"
+# Problem codes of requests that the application does not see; the proxy uses the same.
+_CODES = {
+    408: "request-timeout",
+    414: "uri-too-long",
+    431: "headers-too-large",
+    500: "internal-error",
+}
+
+
+class _Clock:
+    """The Server and Date headers, which end the header block; built once a second."""
+
+    def __init__(self) -> None:
+        self._second = 0
+        self._lines = b""
+
+    def lines(self) -> bytes:
+        now = int(time.time())
+        if now != self._second:
+            self._second = now
+            date = formatdate(now, usegmt=True).encode()
+            self._lines = b"Server: gunicorn/asgi\r\nDate: %b\r\n\r\n" % date
+        return self._lines
+
+
+_clock = _Clock()
+
+
+def response(answer: Answer) -> bytes:
+    """All bytes of a response. Our own headers need no check for line breaks."""
+    parts = [_STATUS_LINES[answer.status]]
+    for name, value in answer.headers:
+        parts += (name, b": ", value, b"\r\n")
+    parts += (_clock.lines(), answer.body)
+    return b"".join(parts)
+
+
+def head(status: int, headers: list[tuple[bytes, bytes]], closes: bool) -> bytes:
+    """Status line and headers; ValueError if a header contains a line break."""
+    parts = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d Unknown\r\n" % status]
+    for name, value in headers:
+        parts += (name, b": ", value, b"\r\n")
+    if closes:
+        parts.append(_CLOSE)
+    lines = b"".join(parts)
+    # otherwise a client could read the rest of a value as a header or as another response
+    expected = len(headers) + 1 + closes
+    if lines.count(b"\n") != expected or lines.count(b"\r") != expected:
+        raise ValueError(f"a response header contains a line break: {headers!r}")
+    return lines + _clock.lines()
+
+
+def error_response(status: int, message: str) -> bytes:
+    """A problem document; the connection closes after it."""
+    problem = Problem(_CODES.get(status, "bad-request"), f"{message.rstrip('.')}.")
+    problem.status, problem.title = status, HTTPStatus(status).phrase
+    answer = problem_answer(problem, [(b"connection", b"close")])
+    answer.headers.append((b"content-length", b"%d" % len(answer.body)))
+    return response(answer)

@@ -1,0 +1,137 @@
+"""The gunicorn worker: listens, tells the arbiter that it lives, and stops without losing requests.
+
+gunicorn's own ASGI worker leaves idle connections open on SIGTERM, does not enforce
+`worker_connections`, has no time limit for a request or for reading a response, and spends more on
+a request than a point read costs; docs/performance.md compares it with others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from typing import Any
+
+import uvloop
+from gunicorn.arbiter import Arbiter
+from gunicorn.asgi.lifespan import LifespanManager
+from gunicorn.sock import ssl_context
+from gunicorn.workers import base
+
+from backend.server.connection import Connection
+from backend.server.server import Limits, Server
+
+log = logging.getLogger("backend.server")
+
+_HEARTBEAT = 1.0  # s between two signs of life
+_PATIENCE = 10.0  # s for requests in flight when the worker stops
+
+
+class Worker(base.Worker):  # type: ignore[misc]
+    """SIGTERM: drain, close idle connections, let requests in flight end. SIGINT, SIGQUIT: stop."""
+
+    loop: asyncio.AbstractEventLoop
+
+    def init_process(self) -> None:
+        self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+        self.loop = self._runner.get_loop()
+        self._stopping = asyncio.Event()
+        self._drains = False
+        self._is_quick = False
+        super().init_process()
+
+    def init_signals(self) -> None:
+        """Called by gunicorn in `init_process`."""
+        for number in self.SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        self.loop.add_signal_handler(signal.SIGTERM, self._drain)
+        for number in (signal.SIGINT, signal.SIGQUIT):
+            self.loop.add_signal_handler(number, self._quit)
+        self.loop.add_signal_handler(signal.SIGABRT, self._abort)
+        self.loop.add_signal_handler(signal.SIGUSR1, self.log.reopen_files)
+        self.loop.add_signal_handler(signal.SIGWINCH, lambda: None)
+
+    def run(self) -> None:
+        """Called by gunicorn at the end of `init_process`."""
+        with self._runner:
+            self._runner.run(self._serve())
+
+    def _drain(self) -> None:
+        """Answer until proxies and peers know that others answer; a second signal ends that."""
+        if self._drains:
+            self._stop()
+            return
+        self._drains = True
+        self.loop.call_later(self.wsgi.drain(), self._stop)
+
+    def _stop(self) -> None:
+        self.alive = False
+        self._stopping.set()
+
+    def _quit(self) -> None:
+        self._is_quick = True
+        if self.alive:
+            self.cfg.worker_int(self)
+        self._stop()
+
+    def _abort(self) -> None:
+        self.alive = False
+        self.cfg.worker_abort(self)
+        sys.exit(1)
+
+    async def _serve(self) -> None:
+        lifespan = LifespanManager(self.wsgi, self.log)
+        try:
+            await lifespan.startup()
+        except Exception as error:
+            log.critical("the application cannot start: %s", error)
+            sys.exit(Arbiter.WORKER_BOOT_ERROR)
+        cfg = self.cfg
+        limits = Limits(
+            keepalive=cfg.keepalive,
+            worker_connections=cfg.worker_connections,
+            limit_request_line=cfg.limit_request_line,
+            limit_request_fields=cfg.limit_request_fields,
+            limit_request_field_size=cfg.limit_request_field_size,
+        )
+        server = Server(self.wsgi, limits, self.loop)
+        listeners = [await self._listen(server, sock) for sock in self.sockets]
+        await self._wait_for_stop()
+        for listener in listeners:
+            listener.close()
+        await self._close_connections(server)
+        if not self._is_quick:
+            await lifespan.shutdown()
+
+    async def _listen(self, server: Server, sock: Any) -> asyncio.Server:
+        listener = await self.loop.create_server(
+            lambda: Connection(server),
+            sock=sock.sock,
+            backlog=self.cfg.backlog,
+            ssl=ssl_context(self.cfg) if self.cfg.is_ssl else None,
+        )
+        self.log.info("listening on %s", sock)
+        return listener
+
+    async def _wait_for_stop(self) -> None:
+        while self.alive and self.ppid == os.getppid():
+            self.notify()
+            try:
+                await asyncio.wait_for(self._stopping.wait(), _HEARTBEAT)
+            except TimeoutError:
+                continue
+
+    async def _close_connections(self, server: Server) -> None:
+        """Those in flight end by themselves, or are aborted, so that the application can stop."""
+        server.keeps_connections = False
+        for connection in list(server.connections):
+            if connection.is_idle:
+                connection.close()
+        deadline = self.loop.time() + min(_PATIENCE, self.cfg.graceful_timeout)
+        while server.connections and not self._is_quick and self.loop.time() < deadline:
+            self.notify()
+            await asyncio.sleep(0.05)
+        for connection in list(server.connections):
+            connection.abort()

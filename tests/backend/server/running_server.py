@@ -1,0 +1,110 @@
+"""An application whose requests a test answers, behind a real server on 127.0.0.1."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import uvloop
+
+from backend.http.asgi import Receive, Scope, Send
+from backend.server.connection import Connection
+from backend.server.server import Limits, Server
+from backend.wire.answer import Answer
+
+LIMITS = Limits(
+    keepalive=30.0,
+    worker_connections=100,
+    limit_request_line=32768,
+    limit_request_fields=100,
+    limit_request_field_size=8190,
+)
+SOON = 20.0  # s; for a machine that has other work
+
+Handler = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+async def say_ok(scope: Scope, receive: Receive, send: Send) -> None:
+    await answer(send, b"ok")
+
+
+async def answer(send: Send, body: bytes, status: int = 200, **headers: str) -> None:
+    given = [(name.replace("_", "-").encode(), text.encode()) for name, text in headers.items()]
+    given.append((b"content-length", b"%d" % len(body)))
+    await send({"type": "http.response.start", "status": status, "headers": given})
+    await send({"type": "http.response.body", "body": body})
+
+
+@dataclass
+class App:
+    """Keys below /fast are answered at once; all else by `handler`."""
+
+    handler: Handler = say_ok
+    request_timeout: float = 30.0
+    send_timeout: float = 30.0
+    calls: int = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.calls += 1
+        await self.handler(scope, receive, send)
+
+    def answer_now(self, raw_path: bytes) -> Answer | None:
+        if not raw_path.startswith(b"/fast"):
+            return None
+        return Answer(200, [(b"content-length", b"%d" % len(raw_path))], raw_path)
+
+    def reads_now(self, body: bytes) -> Answer:
+        return Answer(200, [(b"content-length", b"%d" % len(body))], body)
+
+    def drain(self) -> float:
+        return 0.0
+
+
+@asynccontextmanager
+async def running_server(app: App, limits: Limits = LIMITS) -> AsyncIterator[tuple[Server, int]]:
+    """The server, and the port on which it listens."""
+    loop = asyncio.get_running_loop()
+    server = Server(app, limits, loop)
+    listener = await loop.create_server(lambda: Connection(server), "127.0.0.1", 0)
+    try:
+        yield server, listener.sockets[0].getsockname()[1]
+    finally:
+        listener.close()
+        for connection in list(server.connections):
+            connection.abort()
+
+
+@asynccontextmanager
+async def client(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A connection to the server."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+
+
+async def exchange(port: int, data: bytes) -> bytes:
+    """Everything that comes back for `data` until the server closes the connection."""
+    async with client(port) as (reader, writer):
+        writer.write(data)
+        return await asyncio.wait_for(reader.read(), SOON)
+
+
+async def until(condition: Callable[[], Any], what: str) -> None:
+    """Wait for the condition, in the loop that serves."""
+    deadline = asyncio.get_running_loop().time() + SOON
+    while not condition():
+        assert asyncio.get_running_loop().time() < deadline, f"waited {SOON} s for {what}"
+        await asyncio.sleep(0.005)
+
+
+def run(coroutine: Coroutine[Any, Any, None]) -> None:
+    """In a loop as the worker has it."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(coroutine)

@@ -1,0 +1,378 @@
+"""What backend/server relies on in gunicorn, gunicorn_h1c, uvloop and a2wsgi.
+
+All of it is public by name, little of it is documented. When you change a pinned version, run this
+module first: a test that fails says what has changed, what breaks, and where it is used.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import importlib.metadata
+import inspect
+import logging
+import os
+import re
+import signal
+import socket
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+from a2wsgi import WSGIMiddleware
+from gunicorn import sock
+from gunicorn.arbiter import Arbiter
+from gunicorn.asgi.lifespan import LifespanManager
+from gunicorn.asgi.parser import CallbackRequest
+from gunicorn.config import Config
+from gunicorn.workers import base
+from gunicorn_h1c import H1CProtocol, LimitRequestHeaders, LimitRequestLine
+
+from backend.app import EXIT_CANNOT_START
+from backend.server.connection import Connection
+from backend.server.worker import Worker
+from tests.backend.server.running_server import App, client, run, running_server, until
+
+ROOT = Path(__file__).parents[3]
+PACKAGES = ("a2wsgi", "gunicorn", "gunicorn_h1c", "uvloop")
+GET = b"GET /a%2Fb?c=d HTTP/1.1\r\nHost: h\r\nX-Y: z\r\n\r\n"
+
+
+# -- versions and names --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_pinned_version_is_the_one_that_is_tested(package: str) -> None:
+    pins = re.findall(rf'"{package}==([0-9.]+)"', (ROOT / "pyproject.toml").read_text())
+    assert pins == [importlib.metadata.version(package)], (
+        f"pyproject.toml has to pin {package}, and the installed version has to be that one: "
+        "backend/server relies on what no version number promises"
+    )
+
+
+def private_names(module: Path) -> set[str]:
+    """Private names that this module takes from others, by import or as an attribute."""
+    tree = ast.parse(module.read_text())
+    found = {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    found |= {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
+    }
+    return {name for name in found if name.startswith("_") and not name.startswith("__")}
+
+
+def test_no_private_name_of_another_package_is_used() -> None:
+    modules = sorted((ROOT / "backend" / "server").glob("*.py"))
+    assert len(modules) > 5
+    assert {m.name: private_names(m) for m in modules if private_names(m)} == {}, (
+        "the private names of a dependency change without notice: use a public one"
+    )
+
+
+def test_no_module_of_another_package_is_patched() -> None:
+    for module in sorted((ROOT / "backend").rglob("*.py")):
+        tree = ast.parse(module.read_text())
+        imported = {
+            (alias.asname or alias.name).split(".")[0]
+            for node in ast.walk(tree)
+            if isinstance(node, (ast.Import, ast.ImportFrom))
+            and (
+                node.module if isinstance(node, ast.ImportFrom) else node.names[0].name or ""
+            ).split(".")[0]  # type: ignore[union-attr]
+            in PACKAGES
+            for alias in node.names
+        }
+        patched = [
+            ast.unparse(target)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Assign)
+            for target in node.targets
+            if isinstance(target, ast.Attribute)
+            and isinstance(target.value, ast.Name)
+            and target.value.id in imported
+        ]
+        assert patched == [], f"{module} changes another package for everybody"
+
+
+def test_no_name_of_ours_hides_one_of_gunicorns() -> None:
+    """Of a base class that is not ours, a new version may have any new name."""
+    ours = {name for name in vars(Worker) if not name.startswith("__")}
+    meant = {"init_process", "init_signals", "run"}
+    assert ours & set(dir(base.Worker)) == meant, (
+        "a method of backend/server/worker.py overrides one of gunicorn's Worker by accident"
+    )
+
+
+# -- gunicorn: the worker and the arbiter --------------------------------------------------------
+
+
+def test_a_worker_is_prepared_in_this_order() -> None:
+    seen: list[str] = []
+    application = object()
+
+    class Probe(base.Worker):  # type: ignore[misc]
+        def init_signals(self) -> None:
+            seen.append("init_signals")
+
+        def run(self) -> None:
+            seen.append("run")
+            assert self.wsgi is application, "Worker._serve takes the application from `wsgi`"
+
+    class Loader:
+        def wsgi(self) -> object:
+            seen.append("wsgi")
+            return application
+
+    listener = socket.socket()
+    log = logging.getLogger("test")
+    log.close_on_exec = lambda: None  # type: ignore[attr-defined]
+    probe = Probe(1, os.getppid(), [listener], Loader(), 30, Config(), log)
+    try:
+        probe.init_process()
+        assert seen == ["init_signals", "wsgi", "run"], (
+            "gunicorn's Worker.init_process has another order: backend/server/worker.py needs its "
+            "loop before init_signals, and the application before run"
+        )
+        assert probe.alive is True, "Worker._wait_for_stop ends when `alive` is false"
+        assert probe.ppid == os.getppid(), "Worker._wait_for_stop compares `ppid`"
+        assert probe.sockets == [listener], "Worker._serve listens on `sockets`"
+        os.utime(probe.tmp.fileno(), (0, 0))
+        probe.notify()
+        assert probe.tmp.last_update() > 0, "the arbiter kills a worker that is silent"
+        assert {signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1} <= set(probe.SIGNALS)
+    finally:
+        probe.tmp.close()
+        for end in probe.PIPE:
+            os.close(end)
+        listener.close()
+
+
+def test_a_listener_has_its_socket() -> None:
+    cfg = Config()
+    cfg.set("bind", "127.0.0.1:0")
+    [listener] = sock.create_sockets(cfg, logging.getLogger("test"))
+    assert isinstance(listener.sock, socket.socket), "Worker._listen takes it from `.sock`"
+    listener.close()
+
+
+def test_the_tls_settings_become_a_context() -> None:
+    assert list(inspect.signature(sock.ssl_context).parameters) == ["conf"], (
+        "Worker._listen calls gunicorn.sock.ssl_context(cfg) if a certificate is configured"
+    )
+    assert not Config().is_ssl
+
+
+def test_the_arbiter_ends_when_the_application_cannot_start() -> None:
+    assert Arbiter.WORKER_BOOT_ERROR == EXIT_CANNOT_START, (
+        "gunicorn starts a worker again and again unless it exits with this code "
+        "(backend/app.py, backend/server/worker.py)"
+    )
+
+
+def test_gunicorn_knows_all_settings_of_ours() -> None:
+    """It passes over what it does not know, without a word."""
+    tree = ast.parse((ROOT / "backend" / "gunicorn_conf.py").read_text())
+    ours = {
+        target.id
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name) and not target.id.startswith("_")
+    }
+    assert "worker_class" in ours
+    assert ours - set(Config().settings) == set(), (
+        "backend/gunicorn_conf.py sets what this gunicorn has not"
+    )
+    cfg = Config()
+    for name in (
+        "keepalive",
+        "worker_connections",
+        "backlog",
+        "graceful_timeout",
+        "limit_request_line",
+        "limit_request_fields",
+        "limit_request_field_size",
+    ):
+        assert isinstance(getattr(cfg, name), int), f"Worker._serve reads cfg.{name}"
+    assert callable(cfg.worker_int)
+    assert callable(cfg.worker_abort)
+
+
+def test_lifespan() -> None:
+    seen: list[str] = []
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        for _ in range(2):
+            message = (await receive())["type"]
+            seen.append(message)
+            await send({"type": f"{message}.complete"})
+
+    async def failing(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "lifespan.startup.failed", "message": "on purpose"})
+
+    async def main() -> None:
+        log = logging.getLogger("test")
+        lifespan = LifespanManager(application, log)
+        await lifespan.startup()
+        assert seen == ["lifespan.startup"], "startup() has to return when the application has"
+        await lifespan.shutdown()
+        assert seen == ["lifespan.startup", "lifespan.shutdown"], "shutdown() has to ask it to stop"
+        with pytest.raises(Exception, match="on purpose"):
+            await LifespanManager(failing, log).startup()
+
+    run(main())
+
+
+# -- gunicorn_h1c: the parser --------------------------------------------------------------------
+
+
+def parser(seen: list[Any], **limits: int) -> Any:
+    def head() -> bool:
+        seen.append("head")
+        return False
+
+    return H1CProtocol(
+        on_headers_complete=head,
+        on_body=seen.append,
+        on_message_complete=lambda: seen.append("end"),
+        **{
+            "limit_request_line": 1000,
+            "limit_request_fields": 100,
+            "limit_request_field_size": 1000,
+            "limit_remaining": 0,
+            **limits,
+        },
+    )
+
+
+def test_the_parser_calls_back_in_order() -> None:
+    seen: list[Any] = []
+    made = parser(seen)
+    post = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nabcd"
+    for at in range(0, len(post), 3):
+        made.feed(post[at : at + 3])
+    assert seen[0] == "head", "Connection._headers_complete makes the exchange"
+    assert seen[-1] == "end", "Connection._message_complete ends the wait for the body"
+    assert b"".join(seen[1:-1]) == b"abcd", "Connection._body gets the body as bytes"
+
+
+def test_the_parser_keeps_what_comes_behind_a_request() -> None:
+    seen: list[Any] = []
+    made = parser(seen)
+    behind = b"x" * 200_000
+    made.feed(GET + behind)
+    assert seen == ["head", "end"]
+    assert made.remaining() == behind, (
+        "limit_remaining=0 has to mean no limit: Connection.exchange_ended would lose requests"
+    )
+    made.reset()
+    made.feed(GET)
+    assert seen == ["head", "end", "head", "end"], "a parser serves all requests of a connection"
+    assert made.remaining() == b""
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (b"GET /%b HTTP/1.1\r\nHost: h\r\n\r\n" % (b"k" * 1000), LimitRequestLine),
+        (b"GET / HTTP/1.1\r\nX: %b\r\n\r\n" % (b"k" * 1000), LimitRequestHeaders),
+        (b"GET / HTTP/1.1\r\n%b\r\n" % (b"X: x\r\n" * 101), LimitRequestHeaders),
+        (b"nonsense\r\n\r\n", Exception),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", Exception),
+        (b"GET / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", Exception),
+        (b"POST / HTTP/1.1\r\nContent-Length: +1\r\n\r\n", Exception),
+        (
+            b"POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+            Exception,
+        ),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", Exception),
+        (b"GET / HTTP/1.1\r\nX : y\r\n\r\n", Exception),
+    ],
+)
+def test_the_parser_refuses(data: bytes, error: type[Exception]) -> None:
+    made = parser([])
+    with pytest.raises(error):  # noqa: PT012
+        made.feed(data)
+        if made.is_complete:  # what the parser leaves to its caller
+            CallbackRequest.from_parser(made)
+        pytest.fail("backend/server/connection.py relies on the parser to refuse this")
+
+
+def test_the_request_of_a_parser() -> None:
+    made = parser([])
+    made.feed(GET)
+    request = CallbackRequest.from_parser(made)
+    assert (request.method, request.version) == ("GET", (1, 1))
+    assert (request.raw_path, request.path, request.query) == (b"/a%2Fb", "/a/b", "c=d"), (
+        "Connection._begin makes the scope from these; keys with %2F need raw_path"
+    )
+    assert request.headers_bytes == [(b"host", b"h"), (b"x-y", b"z")]
+    assert request.should_close() is False
+    assert not request.may_upgrade(), "Connection._begin refuses WebSocket by this"
+    for line, closes in (
+        (b"GET / HTTP/1.0\r\n\r\n", True),
+        (b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", True),
+        (b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", False),
+    ):
+        made.reset()
+        made.feed(line)
+        assert CallbackRequest.from_parser(made).should_close() is closes, line
+    made.reset()
+    made.feed(b"GET / HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
+    assert CallbackRequest.from_parser(made).may_upgrade()
+
+
+# -- uvloop and a2wsgi ---------------------------------------------------------------------------
+
+
+def test_a_listener_has_the_backlog_that_was_asked_for() -> None:
+    """Where the loop listens with its own number, a proxy's connections are refused in a burst."""
+
+    async def main() -> None:
+        listener = socket.create_server(("127.0.0.1", 0), backlog=10)
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(asyncio.Protocol, sock=listener, backlog=300)
+        # struct tcp_info of linux/tcp.h: of a listening socket, tcpi_sacked is the backlog
+        info = listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
+        assert struct.unpack_from("8B6I", info)[13] == 300, (
+            "uvloop's create_server(sock=…, backlog=…) has to listen again with this backlog "
+            "(Worker._listen)"
+        )
+        server.close()
+
+    run(main())
+
+
+def test_a_transport_has_what_a_connection_uses() -> None:
+    async def main() -> None:
+        async with running_server(App()) as (server, port), client(port) as (reader, _):
+            await until(lambda: server.connections, "the connection")
+            [connection] = server.connections
+            assert isinstance(connection, Connection)
+            transport = connection._transport
+            assert transport.get_write_buffer_size() == 0
+            transport.pause_reading()
+            transport.resume_reading()
+            transport.writelines([b"a", b"b"])
+            assert await reader.readexactly(2) == b"ab"
+            transport.write(b"c")
+            transport.close()
+            assert await reader.read() == b"c", "close() has to send what was written before"
+            await until(lambda: not server.connections, "connection_lost")
+
+    run(main())
+
+
+def test_flask_gets_its_threads() -> None:
+    assert "workers" in inspect.signature(WSGIMiddleware).parameters, (
+        "backend/app.py gives Flask and KIQR threads of their own"
+    )
