@@ -106,6 +106,12 @@ def test_words_are_counted_in_lower_case(records: Records) -> None:
     assert found == {"the": 3, "lambda's": 1, "the_end": 1, "end": 1, "t": 1, "42": 1}
 
 
+def test_lower_case_is_that_of_unicode(records: Records) -> None:
+    text = "\u212a \u0130 A\u03a3 \u01c5\u2167x"  # Kelvin, I with a dot, final sigma, title case
+    assert text.lower() == "k i\u0307 a\u03c2 \u01c6\u2177x"
+    assert counts(records((b"t", text.encode()))) == {"k": 1, "i": 1, "a": 1, "x": 1}
+
+
 def test_a_record_read_twice_counts_twice_and_a_malformed_one_not(records: Records) -> None:
     rows = records(
         (None, b"word"), (b"t", b"word"), (b"t", b"\xff word"), (b"t", None), (b"t", b"")

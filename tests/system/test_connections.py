@@ -99,7 +99,7 @@ def test_requests_in_pieces_are_answered_one_after_the_other(backend: Backend, s
         at = rng.sample(range(len(data)), 40)
     answers = told(backend.port, cut(data, at), len(asked))
     for (request, status, holds), answer in zip(asked, answers, strict=True):
-        assert answer[0] == status, request
+        assert answer[0] == status, (request, answer)
         assert holds in answer[1], request
 
 

@@ -20,10 +20,10 @@ def check_changelog(
     """An internal store, another kind of store, keys in several partitions."""
     if not view.topic.endswith(CHANGELOG) or view.is_custom:
         return
-    about = f"view {view.name}"
+    subject = f"view {view.name}"
     if kind := internal_store(view.topic, sample.records):
         yield wrong(
-            about,
+            subject,
             f"topic {view.topic} has {kind}",
             "serve another store of the application (docs/kafka-streams.md)",
         )
@@ -32,14 +32,14 @@ def check_changelog(
     store = infer_store(config, keyed)
     if keyed and store.confidence is Confidence.CERTAIN and store.value != view.store:
         yield wrong(
-            about,
+            subject,
             f"topic {view.topic} is the changelog of a {store.value} store: {store.reason}",
             f'set store = "{store.value}" in [views.{view.name}]',
         )
     duplicates = find_duplicate_keys(view.store, keyed)
     if duplicates is not None and view.same_key is None:
         yield warning(
-            about,
+            subject,
             f"{duplicates}: each may be the result of one task, so reads are 503 ambiguous-key",
             f"read with partials=all; or, if such keys have moved, set same_key = "
             f'"{NEWEST}" in [views.{view.name}]',

@@ -11,31 +11,37 @@ OK, WARNING, WRONG = "ok", "warning", "wrong"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`about`: what was checked. `do`: what to do; empty if nothing."""
+    """`subject`: what was checked. `action`: what to do; empty if nothing."""
 
     status: str
-    about: str
-    says: str
-    do: str = ""
+    subject: str
+    message: str
+    action: str = ""
 
     def row(self) -> dict[str, Any]:
-        return {"status": self.status, "about": self.about, "says": self.says, "do": self.do}
+        """The JSON of `check --json`."""
+        return {
+            "status": self.status,
+            "about": self.subject,
+            "says": self.message,
+            "do": self.action,
+        }
 
     def line(self) -> str:
-        to_do = f" ► {self.do}" if self.do else ""
-        return f"{self.status:<8} {self.about}: {self.says}{to_do}"
+        action = f" ► {self.action}" if self.action else ""
+        return f"{self.status:<8} {self.subject}: {self.message}{action}"
 
 
-def ok(about: str, says: str) -> Finding:
-    return Finding(OK, about, says)
+def ok(subject: str, message: str) -> Finding:
+    return Finding(OK, subject, message)
 
 
-def warning(about: str, says: str, do: str) -> Finding:
-    return Finding(WARNING, about, says, do)
+def warning(subject: str, message: str, action: str) -> Finding:
+    return Finding(WARNING, subject, message, action)
 
 
-def wrong(about: str, says: str, do: str) -> Finding:
-    return Finding(WRONG, about, says, do)
+def wrong(subject: str, message: str, action: str) -> Finding:
+    return Finding(WRONG, subject, message, action)
 
 
 def has_errors(findings: Iterable[Finding]) -> bool:

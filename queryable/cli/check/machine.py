@@ -59,53 +59,53 @@ def _check_names(environment: Mapping[str, str]) -> Iterator[Finding]:
 
 def check_data_folder(path: Path, application: str) -> Iterator[Finding]:
     """Whether the application can keep its stores there, and how much space is left."""
-    about = f"data folder {path}"
+    subject = f"data folder {path}"
     existing = path.absolute()
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent
     if not existing.is_dir():
-        yield wrong(about, f"{existing} is not a folder", "set QUERYABLE_DATA_DIR to a folder")
+        yield wrong(subject, f"{existing} is not a folder", "set QUERYABLE_DATA_DIR to a folder")
         return
     if not os.access(existing, os.W_OK | os.X_OK):
         yield wrong(
-            about, f"{existing} is not writable for this user",
+            subject, f"{existing} is not writable for this user",
             "change its owner, or set QUERYABLE_DATA_DIR to another folder",
         )  # fmt: skip
         return
     if not path.exists():
-        yield ok(about, f"can be created in {existing}")
+        yield ok(subject, f"can be created in {existing}")
     else:
         try:
             look(path, application, is_store)
         except FolderRefused as refusal:
-            yield wrong(about, refusal.says, refusal.do)
+            yield wrong(subject, refusal.says, refusal.do)
             return
         except OSError as error:
-            do = "change its owner, or set QUERYABLE_DATA_DIR to another folder"
-            yield wrong(about, f"not readable: {error.strerror}", do)
+            action = "change its owner, or set QUERYABLE_DATA_DIR to another folder"
+            yield wrong(subject, f"not readable: {error.strerror}", action)
             return
-        yield ok(about, "writable")
+        yield ok(subject, "writable")
     free = shutil.disk_usage(existing).free
     text = f"{free / _GB:,.1f} GB are free"
     if free >= _LOW_SPACE:
-        yield ok(about, text)
+        yield ok(subject, text)
         return
     finding = wrong if free < _NO_SPACE else warning
-    do = "free some space, or set QUERYABLE_DATA_DIR to a folder on a larger disk"
-    yield finding(about, text, do)
+    action = "free some space, or set QUERYABLE_DATA_DIR to a folder on a larger disk"
+    yield finding(subject, text, action)
 
 
 def check_port(settings: Settings) -> Finding:
     """Whether an instance can listen, or already listens."""
-    about = f"port {settings.port}"
+    subject = f"port {settings.port}"
     try:
         ensure_port_is_free(settings)
     except ConfigurationError as error:
         if instance := _instance_at(settings):
-            return ok(about, f"instance {instance} listens there")
-        do = "stop the process that listens there, or set QUERYABLE_HOST and QUERYABLE_PORT"
-        return wrong(about, str(error).partition(": ")[2].partition(". ")[0], do)
-    return ok(about, f"free on {settings.host}")
+            return ok(subject, f"instance {instance} listens there")
+        action = "stop the process that listens there, or set QUERYABLE_HOST and QUERYABLE_PORT"
+        return wrong(subject, str(error).partition(": ")[2].partition(". ")[0], action)
+    return ok(subject, f"free on {settings.host}")
 
 
 def _instance_at(settings: Settings) -> str | None:

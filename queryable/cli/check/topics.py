@@ -17,15 +17,15 @@ from queryable.cli.inspection.samples import SampledRecord
 
 def check_retention(view: View, config: Mapping[str, str]) -> Finding:
     """Whether the topic still has what the view keeps, so that the view can be rebuilt."""
-    about = f"view {view.name}"
+    subject = f"view {view.name}"
     policy = config.get("cleanup.policy", "delete")
     retention = broker_retention(config)
     if retention is None:
-        return ok(about, f"topic {view.topic} has cleanup.policy {policy} and keeps each key")
+        return ok(subject, f"topic {view.topic} has cleanup.policy {policy} and keeps each key")
     text = f"topic {view.topic} ({policy}) deletes records after {duration_text(retention)}"
     if view.retention is None:
         return warning(
-            about,
+            subject,
             f"{text}, the view never: after a rebuild the view has fewer entries",
             f"set retention in [views.{view.name}] to that of the store, which is in the "
             "application's code, not in the topic"
@@ -35,26 +35,26 @@ def check_retention(view: View, config: Mapping[str, str]) -> Finding:
         )
     if view.retention > retention:
         return warning(
-            about,
+            subject,
             f"{text}, the view after {duration_text(view.retention)}: after a rebuild the view has "
             "fewer entries",
             f"set the topic's retention.ms to {view.retention} or more",
         )
-    return ok(about, f"{text}, the view after {duration_text(view.retention)}")
+    return ok(subject, f"{text}, the view after {duration_text(view.retention)}")
 
 
 def check_records(
     view: View, partitions: int, sample: Sequence[SampledRecord]
 ) -> Iterator[Finding]:
     """The keys, formats and partitions of the records."""
-    about = f"view {view.name}"
+    subject = f"view {view.name}"
     if not sample:
-        yield ok(about, f"topic {view.topic} has no records yet: formats cannot be checked")
+        yield ok(subject, f"topic {view.topic} has no records yet: formats cannot be checked")
         return
     keyed = [record for record in sample if record.key is not None]
     if without_key := len(sample) - len(keyed):
         yield wrong(
-            about,
+            subject,
             f"{without_key} of {len(sample)} records of topic {view.topic} have no key: they "
             "become dead letters",
             "let the producers set a key, or derive a keyed topic (docs/spark.md)",
@@ -96,12 +96,12 @@ def _is_valid_value(view: View, value: bytes) -> bool:
 
 
 def _format_finding(view: View, what: str, format_: str, invalid: int, total: int) -> Finding:
-    about = f"view {view.name}"
+    subject = f"view {view.name}"
     if not invalid:
-        return ok(about, f"all {total} {what}s of the sample are {format_}")
+        return ok(subject, f"all {total} {what}s of the sample are {format_}")
     is_key = what == "key"
     return wrong(
-        about,
+        subject,
         f'{invalid} of {total} {what}s of topic {view.topic} do not fit {what} = "{format_}"'
         f"{f' in a {view.store} store' if is_key else ''}: they become dead letters",
         f"set {what}{' and store' if is_key else ''} in [views.{view.name}] to what the producers "
@@ -113,38 +113,38 @@ def check_partitioner(
     view: View, partitions: int, bare_keys: Sequence[tuple[int, bytes]]
 ) -> Finding:
     """Whether each (partition, bare key) is in the partition of the view's partitioner."""
-    about = f"view {view.name}"
+    subject = f"view {view.name}"
     if partitions <= 1 or not bare_keys:
-        return ok(about, f"partitioner {view.partitioner}: nothing to check")
+        return ok(subject, f"partitioner {view.partitioner}: nothing to check")
     distinct = sorted(set(bare_keys))
     inferred = infer_partitioner(distinct, partitions)
     is_changelog = view.topic.endswith(CHANGELOG)
     if view.partitioner == ANY_PARTITION:
         is_certain = inferred.confidence is Confidence.CERTAIN
         if inferred.value == ANY_PARTITION or not is_certain:
-            return ok(about, "partitioner none: reads ask all partitions")
+            return ok(subject, "partitioner none: reads ask all partitions")
         return warning(
-            about,
+            subject,
             f"each read asks all {partitions} partitions, but {inferred.reason}",
             f'set partitioner = "{inferred.value}" in [views.{view.name}], if all producers '
             f"{'of the input ' if is_changelog else ''}use it",
         )
     matches = count_matches(distinct, partitions)[view.partitioner]
     if matches == len(distinct):
-        return ok(about, f"{matches} keys are in the partition of {view.partitioner}")
+        return ok(subject, f"{matches} keys are in the partition of {view.partitioner}")
     if inferred.value == view.partitioner:
         return _misplaced_empty_key(view)
-    do = f'set partitioner = "{inferred.value}" in [views.{view.name}]'
+    action = f'set partitioner = "{inferred.value}" in [views.{view.name}]'
     if is_changelog:
         # only the application writes it: a record is in the partition of its task
-        do += ": a changelog has the partitions of the application's input"
+        action += ": a changelog has the partitions of the application's input"
     else:
-        do += f", or let the producers use {view.partitioner}"
+        action += f", or let the producers use {view.partitioner}"
     return wrong(
-        about,
+        subject,
         f"{len(distinct) - matches} of {len(distinct)} keys are not in the partition of "
         f"{view.partitioner}; {inferred.reason}",
-        do,
+        action,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -77,13 +78,19 @@ def _print_pipelines(client: Client) -> None:
 
 
 def _write(document: Document, client: Client, interval: float | None) -> None:
-    write_line(document)
+    _write_now(document)
     for later in _updates(client, interval) if interval else ():
         if isinstance(later, Unavailable):
             print_stderr(f"queryable: not available, retrying: {later}")
         elif later != document:
             document = later
-            write_line(document)
+            _write_now(document)
+
+
+def _write_now(document: Document) -> None:
+    """Without buffering: the reader of a pipe waits for it."""
+    write_line(document)
+    sys.stdout.flush()
 
 
 def _redraw(document: Document, client: Client, interval: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -111,7 +112,7 @@ def test_append(deployed: Deployed) -> None:
     assert "offset" in deployed.shown("append", "notes", "a3", "--delete")
     for wrong in (["{"], [], ["1", "--delete"], ["--value-file", "/nothing"]):
         deployed.run("append", "notes", "a1", *wrong, status=USAGE_ERROR)
-    assert "not open" in deployed.run("append", "flights", "N1", "1", status=USAGE_ERROR)
+    assert "no-such-resource" in deployed.run("append", "flights", "N1", "1", status=USAGE_ERROR)
 
 
 class _Unconfirming(BaseHTTPRequestHandler):
@@ -148,11 +149,11 @@ def test_unconfirmed_and_unavailable(deployed: Deployed) -> None:
     assert "may be in topic orders" in unconfirmed
     assert "refused" in not_sent
     assert "may be" not in not_sent
-    nobody = ("--url", "http://127.0.0.1:1", "--timeout", "0.3")
+    unreachable = ("--url", "http://127.0.0.1:1", "--timeout", "0.3")
     for command in (["scan", "many"], ["topology"]):
-        told = deployed.run(*command, *nobody, status=UNAVAILABLE)
-        assert "no-answer" in told
-        assert "QUERYABLE_URL" in told
+        errors = deployed.run(*command, *unreachable, status=UNAVAILABLE)
+        assert "no-answer" in errors
+        assert "QUERYABLE_URL" in errors
 
 
 def test_views_and_completion_of_their_names(deployed: Deployed) -> None:
@@ -160,7 +161,7 @@ def test_views_and_completion_of_their_names(deployed: Deployed) -> None:
     assert sorted(names) == ["bookings", "flights", "many", "notes", "prices", "visits"]
     assert deployed.rows("views", "visits")[0]["store"] == "session"
     assert "│ visits   │" in deployed.shown("views")
-    assert "no view" in deployed.run("views", "nothing", status=USAGE_ERROR)
+    assert "view-not-found" in deployed.run("views", "nothing", status=USAGE_ERROR)
 
     def completed(url: str) -> list[str]:
         asked = {"COMP_WORDS": "queryable get b", "COMP_CWORD": "2", "QUERYABLE_URL": url}
@@ -182,20 +183,20 @@ def test_watch_key_until_ctrl_c(deployed: Deployed) -> None:
         assert process.stdout is not None
         assert json.loads(process.stdout.readline())["event"] == "deleted"
         deployed.append("w1", {"n": 1})
-        told = json.loads(process.stdout.readline())
-        assert (told["event"], told["key"], told["value"]) == ("value", "w1", {"n": 1})
+        event = json.loads(process.stdout.readline())
+        assert (event["event"], event["key"], event["value"]) == ("value", "w1", {"n": 1})
         process.send_signal(signal.SIGINT)
         rest, errors = process.communicate(timeout=15)
         assert (process.returncode, rest, errors) == (INTERRUPTED, "", "")
     [row] = deployed.rows("watch", "notes", "w1", "--count", "1")
-    assert (row["value"], row["offset"]) == ({"n": 1}, told["offset"])
+    assert (row["value"], row["offset"]) == ({"n": 1}, event["offset"])
 
 
 def test_watch_prefix_until_ctrl_c(deployed: Deployed) -> None:
     watch = [*COMMAND, "watch", "notes", "--prefix", "p", "--interval", "0.1"]
     with Terminal(watch, deployed.env) as terminal:
 
-        def told(event: str, value: Any) -> None:
+        def wait_for(event: str, value: Any) -> None:
             numbers = count()
 
             def change() -> bool:
@@ -206,9 +207,9 @@ def test_watch_prefix_until_ctrl_c(deployed: Deployed) -> None:
 
             wait_until(change, 30, f"a line of {event}", 0.2)
 
-        told("new", lambda n: n)
-        told("changed", lambda n: {"n": n})
-        told("deleted", lambda _: DELETE)
+        wait_for("new", lambda n: n)
+        wait_for("changed", lambda n: {"n": n})
+        wait_for("deleted", lambda _: DELETE)
         terminal.interrupt()
         assert terminal.wait() == INTERRUPTED
         assert "Traceback" not in terminal.text
@@ -231,6 +232,20 @@ def test_closed_pipe_is_no_error(deployed: Deployed, reader: str) -> None:
         )
         assert (done.returncode, done.stderr) == (SUCCESS, "")
         assert len(done.stdout.splitlines()) == (reader != "true")
+
+
+def test_watched_topology_reaches_a_pipe_at_once(deployed: Deployed) -> None:
+    with subprocess.Popen(
+        [*COMMAND, "topology", "--watch"], env=deployed.env, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        stdout = process.stdout
+        try:
+            wait_until(lambda: select.select([stdout], [], [], 0)[0], 30, "the first document")
+            assert json.loads(stdout.readline())["processors"][0]["id"] == "b1"
+        finally:
+            process.send_signal(signal.SIGINT)
+        assert process.wait(15) == INTERRUPTED
 
 
 def test_topology(deployed: Deployed) -> None:

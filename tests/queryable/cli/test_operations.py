@@ -130,10 +130,10 @@ def test_diff_samples_large_views_from_random_keys(
 
 
 def test_diff_names_the_deployment_that_is_not_available(backends: tuple[Backend, Backend]) -> None:
-    nobody = f"http://127.0.0.1:{free_ports(1)[0]}"
-    done = run("diff", url(backends[0]), nobody, "orders", "--timeout", "0.5")
+    unreachable = f"http://127.0.0.1:{free_ports(1)[0]}"
+    done = run("diff", url(backends[0]), unreachable, "orders", "--timeout", "0.5")
     assert done.exit_code == 3
-    assert nobody in done.stderr
+    assert unreachable in done.stderr
     done = run("diff", *map(url, backends), "nothing")
     assert done.exit_code == 2
     assert url(backends[0]) in done.stderr
@@ -233,12 +233,12 @@ def test_check_and_instance_report_the_same_about_the_data_folder(tmp_path: Path
     with pytest.raises(ConfigurationError) as error:
         DataDirectory(theirs, application="ours")
     assert refused.status == "wrong"
-    assert str(error.value) == f"{refused.says}. {refused.do}."
+    assert str(error.value) == f"{refused.message}. {refused.action}."
     # marked for another application
     DataDirectory(tmp_path / "b1", application="theirs").close()
     before = sorted(tmp_path.rglob("*"))
     [refused] = machine.check_data_folder(tmp_path / "b1", "ours")
-    assert (refused.status, "belongs to application 'theirs'" in refused.says) == ("wrong", True)
+    assert (refused.status, "belongs to application 'theirs'" in refused.message) == ("wrong", True)
     assert next(machine.check_data_folder(tmp_path / "b1", "theirs")).status == "ok"
     assert sorted(tmp_path.rglob("*")) == before
 

@@ -30,4 +30,4 @@ def test_question_is_repeated_until_the_answer_is_valid(
     output = capsys.readouterr()
     assert output.out == ""
     assert "Unknown store 'sesion'. Use key-value, window, session, versioned" in output.err
-    assert "is no duration" in output.err
+    assert '"10 minutes"' in output.err

@@ -18,10 +18,12 @@ def test_no_advice_on_the_producers_of_changelogs() -> None:
     placed_elsewhere = [(1, b"key %d" % n) for n in range(30)]
     finding = check_partitioner(view, 3, placed_elsewhere)
     assert finding.status == "wrong"
-    assert "producers" not in finding.do
-    assert 'partitioner = "none"' in finding.do
-    assert "producers" in check_partitioner(replace(view, topic="orders"), 3, placed_elsewhere).do
+    assert "producers" not in finding.action
+    assert 'partitioner = "none"' in finding.action
+    assert (
+        "producers" in check_partitioner(replace(view, topic="orders"), 3, placed_elsewhere).action
+    )
     # the topic's retention is not that of the store
     finding = check_retention(view, BOTH)
-    assert "application's code" in finding.do
-    assert "26h" not in finding.do
+    assert "application's code" in finding.action
+    assert "26h" not in finding.action
