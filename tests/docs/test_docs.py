@@ -141,7 +141,7 @@ def test_every_test_that_consistency_names_is_there() -> None:
 
 @pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_what_looks_like_an_example_is_one_that_is_run(page: Path) -> None:
-    """tests/system/test_examples.py runs what `examples_of` finds: blocks of kind console."""
+    """`examples_of` finds them; tests/system/queries/test_examples.py runs them."""
     text = page.read_text()
     blocks = BLOCK.findall(text)
     assert len(re.findall(r"^ *```", text, re.M)) == 2 * len(blocks), "a block is not closed"

@@ -1,0 +1,1 @@
+"""Real processes together: a broker, backends, nginx."""

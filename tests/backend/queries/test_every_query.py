@@ -25,9 +25,10 @@ from model.topology import NOBODY
 from model.views import View
 from tests.support.in_process.cluster import Cluster
 from tests.support.in_process.examples import view
-from tests.support.reference.questions import HISTORY, Answer, Listed, Question, Walk, any_question
+from tests.support.reference.questions import HISTORY, Answer, Question
 from tests.support.reference.records import KEYS, record
 from tests.support.reference.tables import Table
+from tests.support.reference.whole_view_questions import Listed, Walk, any_question
 
 INSTANCES = PARTITIONS = 3
 # of each kind of store, with 40 steps each

@@ -1,52 +1,22 @@
 """The store partitions: real RocksDB, real damage, really killed."""
 
-import random
 import re
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from rocksdict import WriteBatch
 
 from backend.storage.data_directory import DataDirectory
-from backend.storage.rocksdb_store import RocksDBStore
 from model.problems import ConfigurationError, StoreClosedError, StoreError
-from model.records import IDENTITY_KEY, POSITION_KEY
 from tests.backend.storage.store_writer import KEYS, TUNING, batch_end, entries_at
+from tests.backend.storage.stores import filled, opened, value_of
 from tests.support.in_process.examples import identity
 
 ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[DataDirectory]:
-    folder = DataDirectory(tmp_path / "data", TUNING)
-    yield folder
-    folder.close()
-
-
-def opened(folder: DataDirectory) -> RocksDBStore:
-    store, anew = folder.open("orders", 0)
-    assert anew is None
-    return store
-
-
-def value_of(i: int) -> bytes:
-    """100 bytes that nobody compresses."""
-    return random.Random(i).randbytes(100)
-
-
-def filled(folder: DataDirectory, entries: int = 3000) -> RocksDBStore:
-    store = opened(folder)
-    store.initialise(0, identity())
-    batch = store.new_batch()
-    for i in range(entries):
-        batch.put(b"\x01%d" % i, value_of(i))
-    store.write(batch, entries)
-    return store
 
 
 def test_a_new_one_is_empty(folder: DataDirectory) -> None:
@@ -203,126 +173,6 @@ def test_killed_in_the_middle_of_writing(tmp_path: Path, load: list[str]) -> Non
 # Damage
 
 
-def one(path: Path, pattern: str) -> Path:
-    return min(path.glob(pattern))
-
-
-def flip(path: Path, at: int, count: int = 8) -> None:
-    raw = bytearray(path.read_bytes())
-    for i in range(count):
-        raw[at + i] ^= 0xFF
-    path.write_bytes(raw)
-
-
-DAMAGE: dict[str, Callable[[Path], object]] = {
-    "CURRENT is garbage": lambda path: (path / "CURRENT").write_text("garbage\n"),
-    "CURRENT is empty": lambda path: (path / "CURRENT").write_text(""),
-    "MANIFEST is flipped": lambda path: flip(one(path, "MANIFEST-*"), 10),
-    "MANIFEST is gone": lambda path: one(path, "MANIFEST-*").unlink(),
-    "MANIFEST is empty": lambda path: one(path, "MANIFEST-*").write_bytes(b""),
-    "an SST is gone": lambda path: one(path, "*.sst").unlink(),
-    "an SST is cut": lambda path: one(path, "*.sst").write_bytes(b"short"),
-    "an SST's foot is flipped": lambda path: flip(
-        one(path, "*.sst"), one(path, "*.sst").stat().st_size - 8
-    ),
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-def test_a_damaged_one_is_kept_aside_and_begun_anew(
-    folder: DataDirectory, damage: Callable[[Path], object]
-) -> None:
-    filled(folder).close()
-    path = folder.path("orders", 0)
-    damage(path)
-    store, anew = folder.open("orders", 0)
-    assert anew is not None
-    assert "cannot open it" in anew
-    [aside] = path.parent.glob("0.aside-*")
-    assert aside.name in anew
-    assert one(aside, "LOG*"), "what there was is there to be looked into"
-    assert (store.position, store.get(b"\x011")) == (None, None)
-    # and it works
-    store.initialise(0, identity())
-    store.close()
-    store = opened(folder)
-    assert store.position == 0
-    store.close()
-    assert folder.held() == {"orders": [0]}
-
-
-def test_without_its_name_file_it_is_empty(folder: DataDirectory) -> None:
-    """RocksDB begins anew by itself where there is no CURRENT: nothing old may shine through."""
-    filled(folder).close()
-    (folder.path("orders", 0) / "CURRENT").unlink()
-    store, _ = folder.open("orders", 0)
-    assert (store.position, store.identity, store.get(b"\x011")) == (None, None, None)
-    store.close()
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        (POSITION_KEY, b"short"),
-        (POSITION_KEY, b""),
-        (IDENTITY_KEY, b"not json"),
-        (IDENTITY_KEY, b"[]"),
-        (IDENTITY_KEY, b'{"of": "another version"}'),
-    ],
-)
-def test_notes_that_cannot_be_read_are_damage(
-    folder: DataDirectory, key: bytes, value: bytes
-) -> None:
-    store = filled(folder)
-    batch = store.new_batch()
-    batch.put(key, value)
-    store._db.write(batch)
-    store.close()
-    store, anew = folder.open("orders", 0)
-    assert anew is not None
-    assert (store.position, store.identity) == (None, None)
-    store.close()
-
-
-def test_of_those_kept_aside_the_last_is_kept(folder: DataDirectory) -> None:
-    for round_ in range(3):
-        store, anew = folder.open("orders", 0)
-        assert (anew is not None) == (round_ > 0)
-        store.close()
-        (folder.path("orders", 0) / "CURRENT").write_text("garbage\n")
-        (folder.path("orders", 0) / f"round-{round_}").touch()
-    store, _ = folder.open("orders", 0)
-    store.close()
-    [aside] = folder.root.glob("orders/0.aside-*")
-    assert (aside / "round-2").exists()
-
-
-def test_one_that_is_open_already_is_not_taken_for_damaged(folder: DataDirectory) -> None:
-    store = filled(folder)
-    with pytest.raises(Exception, match=r"[Ll]ock"):
-        folder.open("orders", 0)
-    assert store.get(b"\x011") is not None
-    assert not list(folder.root.glob("orders/*.aside-*"))
-    store.close()
-
-
-def test_flipped_bytes_are_told_and_never_answered(folder: DataDirectory) -> None:
-    filled(folder).close()
-    table = one(folder.path("orders", 0), "*.sst")
-    for at in range(table.stat().st_size // 3, table.stat().st_size // 2, 3000):
-        flip(table, at)
-    store = opened(folder)
-    said: set[str] = set()
-    for i in range(3000):
-        try:
-            assert store.get(b"\x01%d" % i) == value_of(i)
-        except StoreError as e:
-            said.add(str(e))
-    assert said
-    assert all(str(store.path) in what and "checksum" in what for what in said)
-    store.close()
-
-
 # The folder
 
 
@@ -390,19 +240,3 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, place: Callable[[Path],
         DataDirectory(place(tmp_path))
     assert str(error.value).startswith(f"the data folder {place(tmp_path)} cannot be written: ")
     assert "QUERYABLE_DATA_DIR" in str(error.value)
-
-
-@pytest.mark.parametrize("where", [0.02, 0.5, 0.9])
-@pytest.mark.parametrize("backwards", [False, True])
-def test_a_scan_over_damage_fails_and_never_ends_early(
-    folder: DataDirectory, where: float, backwards: bool
-) -> None:
-    store = filled(folder)
-    store.close()
-    store = opened(folder)
-    file = one(store.path, "*.sst")
-    flip(file, int(file.stat().st_size * where), 64)
-    with pytest.raises(StoreError, match="Corruption") as raised:
-        list(store.scan(b"\x01", b"\x02", backwards=backwards))
-    assert raised.value.damaged
-    store.close()

@@ -15,7 +15,7 @@ from flask.testing import FlaskClient
 from backend.http.admin.page import Recent, admin_blueprint, recent_topology
 from tests.backend.http.admin.fakes import context, held, member
 
-STATIC = Path(__file__).parents[3] / "backend/http/admin/static"
+STATIC = Path(__file__).parents[4] / "backend/http/admin/static"
 
 
 @pytest.fixture

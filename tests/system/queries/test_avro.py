@@ -12,7 +12,7 @@ from tests.support.deployment import settle, views_toml
 from tests.support.in_process.avro_examples import ORDER, framed, registry
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.topics import Writer, ends_of, history
-from tests.system.test_dead_letters import letters
+from tests.system.ingest.test_dead_letters import letters
 
 pytestmark = pytest.mark.system
 

@@ -26,9 +26,10 @@ from tests.support.client import Client
 from tests.support.deployment import views_toml
 from tests.support.nginx import Nginx
 from tests.support.plugins.fixtures import Deploy, MakeTopic
-from tests.support.reference.questions import HISTORY, Answer, Listed, Question, Walk, any_question
+from tests.support.reference.questions import HISTORY, Answer, Question
 from tests.support.reference.records import KEYS, record
 from tests.support.reference.tables import Partition, Record, Table, fold
+from tests.support.reference.whole_view_questions import Listed, Walk, any_question
 from tests.support.topics import Writer, history
 
 pytestmark = pytest.mark.system

@@ -16,7 +16,7 @@ from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.stored import stored
 from tests.support.tcp_faults import Link, TcpFaults
 from tests.support.topics import Writer
-from tests.system.test_standbys import roles
+from tests.system.cluster.test_standbys import roles
 
 pytestmark = pytest.mark.system
 

@@ -1,0 +1,34 @@
+"""Data directories: with a store partition, without marks, and those of other programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from backend.storage.data_directory import DataDirectory
+from backend.storage.ownership import MARK
+from tests.support.in_process.examples import identity
+
+LEFTOVERS = ("0.copy-1", "0.deleted-1", "0.checkpoint-1", "0.aside-1")
+
+
+def filled(data: DataDirectory, view: str = "orders", partition: int = 0, records: int = 3) -> None:
+    store, _ = data.open(view, partition)
+    batch = store.new_batch()
+    for i in range(records):
+        batch.put(b"\x01%d" % i, b"v")
+    store.write(batch, records, identity())
+    store.close()
+
+
+def unmarked(root: Path) -> None:
+    """The folder as a version from before there were marks has left it."""
+    for mark in list(root.rglob(MARK)):
+        mark.unlink()
+
+
+def some_bodys(root: Path) -> None:
+    """What other programs keep."""
+    for name in ("postgresql/15/base/1", "photos/2013/a.jpg", *(f"x/{n}/y" for n in LEFTOVERS)):
+        path = root / name
+        path.parent.mkdir(parents=True)
+        path.write_text("precious")

@@ -1,0 +1,207 @@
+"""Random questions about whole views: listings, streams, counts, the greatest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from urllib.parse import quote
+
+from model.views import View
+from tests.support.reference.key_questions import as_of, batch, history, point
+from tests.support.reference.questions import (
+    BY,
+    HISTORY,
+    NDJSON,
+    RESOURCE,
+    Answer,
+    Question,
+    any_stale,
+    assert_same,
+    bounds_of,
+    or_forever,
+    path_of,
+    span_query,
+    stale_query,
+    target_of,
+    text_of,
+)
+from tests.support.reference.tables import (
+    Listing,
+    Place,
+    Table,
+    assert_in_order,
+    behind,
+)
+
+
+def count(dice: Random, view: View) -> Question:
+    def judge(table: Table, answer: Answer) -> None:
+        assert_same(answer.status, 200)
+        assert_same(answer.json(), {"count": table.count(), "exact": True})
+
+    stale = any_stale(dice)
+    target = target_of(f"/views/{view.name}/count", "exact=true", stale_query(stale))
+    return Question("count", target, judge, stale=stale)
+
+
+def top(dice: Random, view: View) -> Question:
+    by = dice.choice(BY) if view.value == "json" else None
+    order, limit = dice.choice(("desc", "asc")), dice.choice((1, 2, 5, 1000))
+
+    def judge(table: Table, answer: Answer) -> None:
+        assert_same(answer.status, 200)
+        assert_same(answer.json(), {"items": table.top(by, order == "desc", limit)})
+
+    stale = any_stale(dice)
+    query = (f"by={by}" if by else "", f"order={order}", f"limit={limit}", stale_query(stale))
+    return Question("top", target_of(f"/views/{view.name}/top", *query), judge, stale=stale)
+
+
+@dataclass
+class Listed:
+    """A page question without its cursor: which listing of the table, in which order."""
+
+    path: str
+    queries: list[str]
+    listing: Callable[[Table], Listing]
+    descending: bool
+    key: bytes | None = None
+
+    @staticmethod
+    def whole(dice: Random, view: View, keys: Sequence[bytes], now: int) -> Listed:
+        resource = RESOURCE[view.store]
+        descending = dice.random() < 0.5
+        low, high = (dice.choice((None, None, dice.choice(keys))) for _ in range(2))
+        queries = ["order=desc"] if descending else []
+        if resource == "keys":
+            names = ("from", "to")
+            prefix = b""
+            if view.key in ("string", "bytes") and dice.random() < 0.3:
+                texts = "a", "é", "a\0"
+                prefix = (
+                    dice.choice(keys)[:1] if view.key == "bytes" else dice.choice(texts).encode()
+                )
+                queries.append(f"prefix={quote(prefix, safe='')}")
+
+            def listing(table: Table) -> Listing:
+                return table.keys(low, high, prefix)
+        else:
+            names = ("key_from", "key_to")
+            first, last = bounds_of(dice, now)
+            queries += span_query(first, last)
+
+            def listing(table: Table) -> Listing:
+                of = table.windows if resource == "windows" else table.sessions
+                return of(*or_forever(first, last), low, high)
+
+        for name, key in zip(names, (low, high), strict=True):
+            if key is not None:
+                queries.append(f"{name}={text_of(key, view)}")
+        return Listed(f"/views/{view.name}/{resource}", queries, listing, descending)
+
+    @staticmethod
+    def of_key(dice: Random, view: View, key: bytes, now: int) -> Listed:
+        first, last = bounds_of(dice, now)
+        descending = dice.random() < 0.5
+        path, query = path_of(dice, view, key)
+
+        def listing(table: Table) -> Listing:
+            return table.history(key, *or_forever(first, last))
+
+        queries = [query, *span_query(first, last, "desc" if descending else "")]
+        return Listed(f"{path}/{HISTORY[view.store]}", queries, listing, descending, key)
+
+
+def stream(dice: Random, view: View, keys: Sequence[bytes], now: int) -> Question:
+    """All of it as NDJSON, or the first so many."""
+    listed = Listed.whole(dice, view, keys, now)
+    limit = dice.choice((None, None, 1, 3))
+
+    def judge(table: Table, answer: Answer) -> None:
+        assert_same(answer.status, 200)
+        assert answer.body.endswith(b"\n") or not answer.body
+        found = [json.loads(line) for line in answer.body.split(b"\n")[:-1]]
+        expected = behind(listed.listing(table), None, listed.descending)[:limit]
+        assert_same(found, [item for _, item in expected])
+
+    stale = any_stale(dice)
+    limited = f"limit={limit}" if limit else ""
+    target = target_of(listed.path, *listed.queries, limited, stale_query(stale))
+    return Question("stream", target, judge, headers={"accept": NDJSON}, stale=stale)
+
+
+class Walk:
+    """A listing page by page, with other things happening between the pages.
+
+    Each page is what follows the last item that was seen, as things stand then; so no item comes
+    twice and none is left out that was there all along, which is looked at once more in the end.
+    """
+
+    def __init__(self, listed: Listed, exact: bool = True) -> None:
+        """Not `exact`: a page may be shorter than its limit, where it takes the product long."""
+        self.listed = listed
+        self.seen: list[Place] = []
+        self.ended = False
+        self._exact = exact
+        self._cursor: str | None = None
+        self._always: set[Place] | None = None
+        self._ever: set[Place] = set()
+
+    def next_page(self, dice: Random) -> Question:
+        limit = dice.choice((1, 1, 2, 3, 1000))
+        listed = self.listed
+        cursor = "" if self._cursor is None else f"cursor={self._cursor}"
+
+        def judge(table: Table, answer: Answer) -> None:
+            assert_same(answer.status, 200)
+            listing = listed.listing(table)
+            there = {place for place, _ in listing}
+            self._always = there if self._always is None else self._always & there
+            self._ever |= there
+            document = answer.json()
+            items, following = document["items"], document["next"]
+            last = self.seen[-1] if self.seen else None
+            left = behind(listing, last, listed.descending)
+            expected = left[:limit]
+            if following is not None and not self._exact:
+                expected = expected[: len(items)]
+            assert_same(items, [item for _, item in expected])
+            if following is None:
+                assert_same(len(left), len(items))
+            self.seen += [place for place, _ in expected]
+            self._cursor, self.ended = following, following is None
+            if self.ended:
+                self.check()
+
+        stale = any_stale(dice)
+        queries = (*listed.queries, f"limit={limit}", cursor, stale_query(stale))
+        target = target_of(listed.path, *queries)
+        return Question("page", target, judge, listed.key, stale=stale)
+
+    def check(self) -> None:
+        assert_in_order(self.seen, self.listed.descending)
+        assert (self._always or set()) <= set(self.seen) <= self._ever
+
+
+def any_question(dice: Random, view: View, keys: Sequence[bytes], now: int) -> Question:
+    """One of the kinds that the view's store has; pages are `Walk`'s."""
+    kinds: list[Callable[[], Question]] = [
+        lambda: count(dice, view),
+        lambda: stream(dice, view, keys, now),
+    ]
+    if view.store in ("key-value", "versioned"):
+        kinds += [
+            lambda: point(dice, view, dice.choice(keys)),
+            lambda: point(dice, view, dice.choice(keys)),
+            lambda: batch(dice, view, keys),
+        ]
+        if view.value in ("json", "int64", "float64"):
+            kinds.append(lambda: top(dice, view))
+    if view.store == "versioned":
+        moment = now - dice.choice((0, 3, 10, 25, 45, 50, 55, 80))
+        kinds.append(lambda: as_of(dice, view, dice.choice(keys), moment))
+    if view.store in HISTORY:
+        kinds.append(lambda: history(dice, view, dice.choice(keys), now))
+    return dice.choice(kinds)()

@@ -1,0 +1,1 @@
+"""Instances that come, go, take over and copy from one another."""

@@ -1,0 +1,1 @@
+"""Queries to real backends, directly and through nginx."""

@@ -1,0 +1,1 @@
+"""Connections, slow clients, start and shutdown."""
