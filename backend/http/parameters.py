@@ -1,46 +1,103 @@
-"""What stands behind the question mark of a read by key; BadRequest for all that is not known.
+"""The parameters of every query, from a query string to typed values.
 
-A bound that is passed over would be a wrong answer.
+BadRequest for what is unknown, repeated or malformed: a bound that is ignored would give a wrong
+answer.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
+from urllib.parse import parse_qsl
 
 from backend.queries.history import MAX_LIMIT, Span
+from backend.queries.page import Page
 from backend.queries.routing import ReadOptions
-from backend.wire.scan import choice, parse_parameters, stale_of
+from backend.queries.stores import KEYS, SESSIONS, WINDOWS, refuse_store
+from backend.queries.top import Top
+from backend.wire.cursor import decode_cursor
+from backend.wire.scan import ALLOW, NEVER, Query
 from model.formats.codecs import from_base64url
+from model.kinds.layout import Range
+from model.limits import MOST_PARAMETERS, check_parameter, shown
 from model.problems import BadRequest
 from model.times import GREATEST, parse_duration, parse_time
+from model.views import View
 
 _T = TypeVar("_T")
+
+DEFAULT_LIMIT = 100
 
 _BOUNDS = ("stale", "min_offset", "max_lag", "max_staleness")
 _COMMON = ("encoding", "route", *_BOUNDS)
 _SPAN = ("from", "to", "order", "limit", "cursor")
+_PAGE = ("order", "limit", "cursor", "stale")
+PARAMETERS = {
+    KEYS: ("from", "to", "prefix", *_PAGE),
+    WINDOWS: ("from", "to", "key_from", "key_to", *_PAGE),
+    SESSIONS: ("from", "to", "key_from", "key_to", *_PAGE),
+    "count": ("exact", "stale"),
+    "top": ("by", "order", "limit", "stale"),
+    "batch": ("stale",),
+}
+"""Of `/views/{view}/{resource}`, by resource."""
+
 _OFFSETS = re.compile(r"[0-9]{1,9}:[0-9]{1,19}(,[0-9]{1,9}:[0-9]{1,19})*", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
+
+
+def parse_parameters(raw: bytes, known: Sequence[str]) -> dict[str, bytes]:
+    """The query string, decoded once."""
+    if raw.count(b"&") >= MOST_PARAMETERS:
+        raise BadRequest(
+            "bad-parameter",
+            f"A request has {MOST_PARAMETERS} parameters at most.",
+            limit=MOST_PARAMETERS,
+        )
+    found: dict[str, bytes] = {}
+    pairs = parse_qsl(raw.decode("latin-1"), keep_blank_values=True, encoding="latin-1")
+    for name, value in pairs:
+        if name not in known:
+            raise BadRequest(
+                "unknown-parameter",
+                f"Unknown parameter {shown(name)!r}. Known parameters: {', '.join(known)}.",
+            )
+        if name in found:
+            raise BadRequest("repeated-parameter", f"{name!r} is given twice.")
+        check_parameter(name, value)
+        found[name] = value.encode("latin-1")
+    return found
 
 
 class Parameters:
     """The parameters of one request; each is read once, by its meaning."""
 
-    def __init__(self, query: bytes, known: tuple[str, ...]) -> None:
+    def __init__(self, query: bytes, known: Sequence[str]) -> None:
         self._given = parse_parameters(query, known)
+
+    def raw(self, name: str) -> bytes | None:
+        """The decoded bytes; None if it is not given."""
+        return self._given.get(name)
 
     def choice(self, name: str, *allowed: str) -> str:
         """The first of `allowed` by default."""
-        return choice(self._given, name, allowed)
+        value = self._given.get(name, allowed[0].encode()).decode("latin-1")
+        if value not in allowed:
+            raise BadRequest("bad-parameter", f"{name}={value}: it is one of {', '.join(allowed)}.")
+        return value
 
     def stale(self) -> str | None:
-        return stale_of(self._given)
+        """ALLOW, NEVER; None if it is not given."""
+        return self.choice("stale", NEVER, ALLOW) if "stale" in self._given else None
+
+    def limit(self) -> int:
+        """DEFAULT_LIMIT if it is not given."""
+        return self.parsed("limit", _limit) or DEFAULT_LIMIT
 
     def parsed(self, name: str, parse: Callable[[str], _T]) -> _T | None:
-        """None where it is not given; the reader is told what `parse` (ValueError) says."""
+        """None if it is not given; the client gets the message of `parse` (ValueError)."""
         if name not in self._given:
             return None
         try:
@@ -49,15 +106,18 @@ class Parameters:
             raise BadRequest("bad-parameter", f"{name}: {e}.") from None
 
 
-def search_parameters(query: bytes, versioned: bool) -> ReadOptions:
-    """Those of `POST …/search`: as of `GET {path}/{key}`, but for `encoding` (the key is asked of
-    others as base64url) and `route` (a redirect to a GET would take the key along)."""
-    return _point_options(query, _BOUNDS, versioned)[1]
+# One key
 
 
 def point_parameters(query: bytes, versioned: bool) -> tuple[bool, ReadOptions]:
     """Those of `GET {path}/{key}`: whether the key is base64url, and the options."""
     return _point_options(query, _COMMON, versioned)
+
+
+def search_parameters(query: bytes, versioned: bool) -> ReadOptions:
+    """Those of `POST …/search`: as of `GET {path}/{key}`, but for `encoding` (other instances are
+    asked for the key as base64url) and `route` (a redirect to a GET would expose the key)."""
+    return _point_options(query, _BOUNDS, versioned)[1]
 
 
 def _point_options(
@@ -70,14 +130,13 @@ def _point_options(
 def _with_partials(
     parameters: Parameters, encoded: bool, options: ReadOptions
 ) -> tuple[bool, ReadOptions]:
-    """BadRequest for what cannot go together."""
     if parameters.choice("partials", "none", "all") == "none":
         return encoded, options
     if options.bounded or options.as_of is not None or options.redirect:
         raise BadRequest(
-            "bad-parameter", "partials=all asks all partitions: of the others, stale alone goes "
-            "with it.",
-        )  # fmt: skip
+            "bad-parameter",
+            "partials=all asks all partitions: stale is the only option that goes with it.",
+        )
     return encoded, replace(options, partials=True)
 
 
@@ -89,11 +148,11 @@ def span_parameters(query: bytes) -> tuple[bool, ReadOptions, Span]:
         first=parameters.parsed("from", parse_time),
         last=parameters.parsed("to", parse_time),
         descending=parameters.choice("order", "asc", "desc") == "desc",
-        limit=parameters.parsed("limit", _limit) or 100,
+        limit=parameters.limit(),
         cursor=parameters.parsed("cursor", str),
     )
     if options.partials and span.cursor is not None:
-        raise BadRequest("bad-parameter", "there are no pages of partials=all, so no cursor.")
+        raise BadRequest("bad-parameter", "partials=all has no pages, so it takes no cursor.")
     return encoded, options, span
 
 
@@ -115,16 +174,96 @@ def _options(parameters: Parameters) -> tuple[bool, ReadOptions]:
 
 
 def key_bytes(text: bytes) -> bytes:
-    """A key that the reader gave as base64url."""
+    """The record bytes of a key that is given as base64url."""
     try:
         return from_base64url(text)
     except ValueError as e:
         raise BadRequest("key-undecodable", f"The key is {e}.") from None
 
 
+# A whole view
+
+
+def page_parameters(view: View, resource: str, query: bytes, stream: bool = False) -> Page:
+    """Those of `/views/{view}/keys`, `…/windows` and `…/sessions`; a stream has no limit unless one
+    is given."""
+    refuse_store(view, resource)
+    parameters = Parameters(query, PARAMETERS[resource])
+    backwards = parameters.choice("order", "asc", "desc") == "desc"
+    limit = None if stream and parameters.raw("limit") is None else parameters.limit()
+    if resource == KEYS:
+        (low, high), first, last = _key_range(view, parameters, "from", "to"), None, None
+    else:
+        low, high = _key_range(view, parameters, "key_from", "key_to")
+        first, last = parameters.parsed("from", parse_time), parameters.parsed("to", parse_time)
+    prefix = parameters.raw("prefix") if resource == KEYS else None
+    if prefix is not None:
+        least, end = view.layout.prefix_range(_prefix(view, prefix))
+        low, high = max(low, least), min(high, end)
+    asked = Query(low, high, backwards, first, last, parameters.stale())
+    after = None
+    if (cursor := parameters.parsed("cursor", str)) is not None:
+        after = decode_cursor(asked.question(view, resource), cursor)
+    return Page(resource, asked, limit, after)
+
+
+def count_parameters(query: bytes) -> tuple[bool, str | None]:
+    """Those of `/views/{view}/count`: whether it is exact, and `stale`."""
+    parameters = Parameters(query, PARAMETERS["count"])
+    return parameters.choice("exact", "false", "true") == "true", parameters.stale()
+
+
+def top_parameters(query: bytes) -> Top:
+    """Those of `/views/{view}/top`."""
+    parameters = Parameters(query, PARAMETERS["top"])
+    return Top(
+        descending=parameters.choice("order", "desc", "asc") == "desc",
+        limit=parameters.limit(),
+        by=_utf8(parameters, "by"),
+        stale=parameters.stale(),
+    )
+
+
+def batch_parameters(query: bytes) -> ReadOptions:
+    """Those of `POST /views/{view}/batch`."""
+    return ReadOptions(stale=Parameters(query, PARAMETERS["batch"]).stale())
+
+
+def _key_range(view: View, parameters: Parameters, first: str, last: str) -> Range:
+    return view.layout.key_range(_key(view, parameters, first), _key(view, parameters, last))
+
+
+def _key(view: View, parameters: Parameters, name: str) -> bytes | None:
+    text = parameters.raw(name)
+    if text is None:
+        return None
+    try:
+        return view.key_codec.from_text(text)
+    except ValueError as e:
+        raise BadRequest(
+            "bad-parameter", f"{name}: view {view.name} has {view.key} keys, and this is {e}."
+        ) from None
+
+
+def _prefix(view: View, text: bytes) -> bytes:
+    if view.key not in ("string", "bytes"):
+        raise BadRequest(
+            "bad-parameter", f"prefix is for string and bytes keys; {view.name} has {view.key}."
+        )
+    return text
+
+
+def _utf8(parameters: Parameters, name: str) -> str | None:
+    raw = parameters.raw(name)
+    try:
+        return None if raw is None else raw.decode()
+    except UnicodeDecodeError:
+        raise BadRequest("bad-parameter", f"{name} is not UTF-8 text.") from None
+
+
 def _number(text: str) -> int:
     if not _NUMBER.fullmatch(text):
-        raise ValueError(f"{text[:40]!r} is no whole number")
+        raise ValueError(f"{text[:40]!r} is not a whole number")
     return _within_64_bits(int(text))
 
 
@@ -137,13 +276,13 @@ def _within_64_bits(number: int) -> int:
 def _limit(text: str) -> int:
     number = _number(text)
     if not 1 <= number <= MAX_LIMIT:
-        raise ValueError(f"{number} is not within 1 to {MAX_LIMIT}")
+        raise ValueError(f"{number} is not from 1 to {MAX_LIMIT}")
     return number
 
 
 def _offsets(text: str) -> dict[int, int]:
     if not _OFFSETS.fullmatch(text):
-        raise ValueError(f"{text[:40]!r} is not partition:offset, or several with commas between")
+        raise ValueError(f"{text[:40]!r} is not partition:offset, or a comma-separated list of it")
     pairs = [pair.split(":") for pair in text.split(",")]
     offsets: dict[int, int] = {}
     for partition, offset in pairs:

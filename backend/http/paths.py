@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from model.problems import BadRequest
@@ -18,8 +18,7 @@ _ABSOLUTE_FORM = re.compile(rb"(?i:https?)://[^/]+(/.*)?", re.DOTALL)
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 
-@dataclass(frozen=True, slots=True)
-class KeyPath:
+class KeyPath(NamedTuple):
     """A path that names a key: the view, the key's percent-decoded bytes, and what follows it."""
 
     view: View
@@ -27,43 +26,33 @@ class KeyPath:
     rest: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class ViewPath:
-    """A path that asks for something of a whole view."""
-
-    view: View
-    resource: str
-
-
-RESOURCES = ("batch", "count", "keys", "search", "sessions", "top", "windows")
-
-
 class Paths:
     """Where keys are: `{path}/{key}` of each view that has a path, `/views/{view}/keys/{key}`."""
 
     def __init__(self, views: Iterable[View]) -> None:
         self._by_prefix: dict[bytes, View] = {}
-        self._of_views: dict[bytes, ViewPath] = {}
         for view in views:
-            for resource in RESOURCES:
-                path = f"/views/{view.name}/{resource}".encode()
-                self._of_views[path] = ViewPath(view, resource)
             self._by_prefix[f"/views/{view.name}/keys/".encode()] = view
             if view.path is not None:
                 self._by_prefix[f"{view.path}/".encode()] = view
+        self._by_plain_prefix = {p[:-1]: view for p, view in self._by_prefix.items()}
         # most have one or two segments: the longest prefix that is known wins by being tried first
         self._depths = sorted({p.count(b"/") for p in self._by_prefix}, reverse=True)
 
     @property
     def prefixes(self) -> dict[bytes, View]:
         """What stands before the last slash of a key's path, if none of it is encoded."""
-        return {prefix[:-1]: view for prefix, view in self._by_prefix.items()}
+        return self._by_plain_prefix
 
     def key_path(self, raw_path: bytes) -> KeyPath | None:
         """What `raw_path` (still encoded, without the query) names; None if it is no key's path.
 
         BadRequest if the key has a percent sign that is not followed by two hexadecimal digits.
         """
+        plain, _, text = raw_path.rpartition(b"/")
+        view = self._by_plain_prefix.get(plain)
+        if view is not None and b"%" not in text:
+            return KeyPath(view, text, b"")
         for depth in self._depths:
             parts = raw_path.split(b"/", depth)
             if len(parts) <= depth:
@@ -80,14 +69,6 @@ class Paths:
             key, _, rest = tail.partition(b"/")
             return KeyPath(view, _decoded(key) if b"%" in key else key, rest)
         return None
-
-    def view_path(self, raw_path: bytes) -> ViewPath | None:
-        """What `/views/{view}/{resource}` names; None for all that is no such path."""
-        if b"%" not in raw_path:
-            return self._of_views.get(raw_path)
-        decoded = unquote_to_bytes(raw_path)
-        # an encoded slash is part of a name, and no name has one
-        return self._of_views.get(decoded) if decoded.count(b"/") == raw_path.count(b"/") else None
 
 
 def of_absolute_form(target: bytes) -> bytes | None:

@@ -1,33 +1,43 @@
-"""The ASGI application: keys in `keyed`, whole views in `queries`, everything else in Flask.
+"""The ASGI application: the table of all routes, and what is done around every handler.
 
-Bounds requests in flight, and their bodies.
+Bounds on requests in flight and on their bodies, methods, problems, Topology-Epoch and
+Content-Length each have their one place here. What matches no route is Flask's (`flask_app`).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine, MutableMapping
-from typing import Any
+from contextlib import nullcontext
 from urllib.parse import unquote_to_bytes
 
 from backend.cluster.heartbeats import PATH as HEARTBEAT
 from backend.cluster.heartbeats import Heartbeats
 from backend.cluster.peer_client import PeerClient
-from backend.http.asgi import App, Receive, Scope, Send
+from backend.http.asgi import App, Message, Receive, Scope, Send
 from backend.http.bodies import BodyBudget, read_body
+from backend.http.gates import Gate
 from backend.http.paths import Paths, of_absolute_form
-from backend.http.routes.append import Appends
-from backend.http.routes.keys import MAX_BODY, KeyRoutes
-from backend.http.routes.point_batch import PATH as READS
+from backend.http.request import Request
+from backend.http.responses import KeyResponses
+from backend.http.route_table import Match, Route, RouteTable
+from backend.http.routes.append import AppendRoute
+from backend.http.routes.internal import InternalRoutes
+from backend.http.routes.keys import KeyRoutes
 from backend.http.routes.point_batch import PointBatchRoute
-from backend.http.routes.snapshots import SnapshotSender
 from backend.http.routes.views import ViewRoutes
 from backend.instance_context import InstanceContext
+from backend.queries.any_partition import AnyPartitionReads
+from backend.queries.batch import BATCH_PATH, Batches
+from backend.queries.partition_scan import PartitionScans
+from backend.queries.point import count_refusal
 from backend.queries.point_by_kind import reads_of
+from backend.queries.retry import Asker
 from backend.queries.routing import NotOwner
-from backend.queries.scatter_gather import ScatterGather
-from backend.wire import snapshot as copying
-from backend.wire.answer import Answer, problem_answer
+from backend.queries.scatter_gather import SCAN_PATH, ScatterGather
+from backend.wire.answer import Answer, Header, problem_answer
+from backend.wire.scan_codec import MOST_ASK_BYTES
+from backend.wire.snapshot import PATH as COPY
+from model.limits import MOST_BATCH_BYTES
 from model.problems import (
     RETRY_ELSEWHERE_NO,
     BadRequest,
@@ -36,50 +46,96 @@ from model.problems import (
     Unavailable,
 )
 
-_COPY = copying.PATH.encode()
-_SIGNED_BYTES = 4096
+READS = "/internal/reads"
 
-# A request with this header is of a proxy that asks the next holder on any 503, which it has to
-# decide by the status alone: what is hopeless it gets under another.
+_READ, _GET, _POST = ("GET", "HEAD"), ("GET",), ("POST",)
+
+MAX_BODY = 1 << 20
+_MOST_BATCH_OF_PEER = 9 << 20  # bytes; older instances take 8 MiB of keys
+_SIGNED_BYTES = 4096  # of a heartbeat, or a request for a copy: so small that no budget is needed
+
+# A request with this header is from a proxy that asks the next holder on any 503. It sees only the
+# status, so what no other holder can answer has a status of its own.
 _FINAL_STATUS = b"queryable-final-status"
-_HOPELESS = 530
+_NON_RETRYABLE = 530
 
 log = logging.getLogger(__name__)
 
 
 class Router:
-    """Finds out who answers a path, and writes the answer; `pages` gets what is nobody else's."""
+    """Matches a request to its handler and sends the answer; `pages` gets all other requests."""
 
     def __init__(self, context: InstanceContext, pages: App) -> None:
         self._context = context
         self._pages = pages
         self._paths = Paths(context.views.values())
         self._reads = {name: reads_of(view, context) for name, view in context.views.items()}
-        self._queries = ViewRoutes(context, self._paths, self._reads)
-        self._keyed = KeyRoutes(context, self._reads, self._queries)
-        self._appends = Appends(context, self._reads)
-        self._peer_client: PeerClient | None = None
-        self._beats: PeerClient | None = None
-        self._heartbeats: Heartbeats | None = None
-        self._copies = SnapshotSender(context)
-        self._coalesced = PointBatchRoute(context, self._paths, self._reads, self.answer_now)
-        # apart: what instances ask one another finds room however much clients send
+        self._scans = PartitionScans(context)
+        self._responses = {name: KeyResponses(of, context) for name, of in self._reads.items()}
+        self._keys = KeyRoutes(context, self._responses)
+        self._views = ViewRoutes(context)
+        self._append = AppendRoute(context, self._reads)
+        self._coalesced = PointBatchRoute(context, self._paths, self._responses, self.answer_now)
+        self._internal = InternalRoutes(context, self._scans)
+        # what instances ask one another finds room however much clients send
         self._bodies, self._internal_bodies = BodyBudget(), BodyBudget()
-        self._in_flight = 0
-        self._max_in_flight = context.settings.max_in_flight
+        self._requests = Gate("requests", context.settings.max_in_flight)
+        self.routes = self._all_routes()
+        self._table = RouteTable(self.routes, self._paths, context.views.values())
+        self._peer_client: PeerClient | None = None
+        self._heartbeat_client: PeerClient | None = None
+        self._heartbeats: Heartbeats | None = None
+
+    def _all_routes(self) -> tuple[Route, ...]:
+        keys, views, internal = self._keys, self._views, self._internal
+        requests = self._requests
+        # a scan holds a page of every owner, a batch its body, a peer's scan a page of our own
+        scans, batches, of_peers = Gate("scans", 64), Gate("batches", 256), Gate("scans", 256)
+        own_bound = nullcontext()  # the handler bounds how many there are at once
+        key = "{path}/{key}"  # of the view's own path, and of /views/{view}/keys
+        return (
+            # one key
+            Route(_READ, key, keys.point, requests, counts_reads=True),
+            Route(_READ, key + "/windows", keys.history, requests, counts_reads=True),
+            Route(_READ, key + "/sessions", keys.history, requests, counts_reads=True),
+            Route(_READ, key + "/versions", keys.history, requests, counts_reads=True),
+            Route(_GET, key + "/changes", keys.changes, own_bound, counts_reads=True),
+            Route(_READ, key + "/{rest}", keys.unknown, requests, counts_reads=True),
+            # a whole view
+            Route(_READ, "/views/{view}/keys", views.keys, scans),
+            Route(_READ, "/views/{view}/windows", views.windows, scans),
+            Route(_READ, "/views/{view}/sessions", views.sessions, scans),
+            Route(_READ, "/views/{view}/count", views.count, scans),
+            Route(_READ, "/views/{view}/top", views.top, scans),
+            Route(_POST, "/views/{view}/batch", views.batch, batches, MOST_BATCH_BYTES),
+            Route(_POST, "/views/{view}/search", keys.search, requests, MAX_BODY, True),
+            # writing
+            Route(_POST, "/topics/{topic}/records", self._append.append, requests, MAX_BODY),
+            # the proxy, and other instances
+            Route(_POST, READS, self._coalesced.reads, requests, MAX_BODY),
+            Route(_POST, SCAN_PATH.decode(), internal.scan, of_peers, MOST_ASK_BYTES),
+            Route(_POST, BATCH_PATH.decode(), internal.batch, of_peers, _MOST_BATCH_OF_PEER),
+            Route(_POST, HEARTBEAT.decode(), internal.heartbeat, own_bound, _SIGNED_BYTES),
+            Route(_POST, COPY, internal.copy, own_bound, _SIGNED_BYTES),
+        )
 
     def start(self, peer_client: PeerClient | None = None) -> ScatterGather:
-        """In the event loop, before the first request; what asks all instances."""
+        """In the event loop, before the first request; returns what asks all instances."""
         settings = self._context.settings
         of = settings.instance_id, settings.forward_timeout
         self._peer_client = peer_client or PeerClient(*of, streams=settings.max_streams)
-        self._keyed.start(self._peer_client)
-        # one a peer at a time: they wait for no connection, however many others are in use
-        self._beats = peer_client or PeerClient(*of, connections=0)
+        # a heartbeat never waits for a connection, however many others are in use
+        self._heartbeat_client = peer_client or PeerClient(*of, connections=0)
         self._heartbeats = Heartbeats(
-            self._context, self._beats, self._context.settings.heartbeat_interval
+            self._context, self._heartbeat_client, settings.heartbeat_interval
         )
-        return self._queries.start(self._peer_client)
+        scatter_gather = ScatterGather(self._context, self._scans, self._peer_client)
+        any_partition = AnyPartitionReads(scatter_gather)
+        batches = Batches(self._context, self._reads, self._peer_client, any_partition)
+        self._keys.start(Asker(self._context, self._peer_client), any_partition)
+        self._views.start(scatter_gather, batches)
+        self._internal.start(batches, self._heartbeats)
+        return scatter_gather
 
     def start_heartbeats(self) -> None:
         """In the event loop, after `start`."""
@@ -89,9 +145,16 @@ class Router:
     async def stop(self) -> None:
         if self._heartbeats is not None:
             await self._heartbeats.stop()
-        for peer_client in (self._peer_client, self._beats):
-            if peer_client is not None:
-                await peer_client.close()
+        for client in (self._peer_client, self._heartbeat_client):
+            if client is not None:
+                await client.close()
+
+    def drain(self) -> None:
+        """Ends the streams: their clients reconnect to the instance that has the partition then.
+        The other instances are told at once."""
+        self._keys.drain()
+        if self._heartbeats is not None:
+            self._heartbeats.beat_all()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         raw_path: bytes = scope["raw_path"]
@@ -99,50 +162,60 @@ class Router:
             decoded = unquote_to_bytes(path).decode(errors="replace")
             scope, raw_path = {**scope, "raw_path": path, "path": decoded}, path
         if any(name == _FINAL_STATUS for name, _ in scope["headers"]):
-            send = _told_apart(send)
+            send = _with_final_status(send)
         try:
-            found = self._paths.key_path(raw_path)
+            match = self._table.match(raw_path)
         except BadRequest as problem:
             await self._send(problem_answer(problem), scope["method"], send)
             return
-        if found is None:
-            await self._other(scope, receive, send)
+        if match is None:
+            await self._pages_answer(scope, receive, send)
             return
-        if found.rest == b"changes":
-            refusal = await self._keyed.changes(found, raw_path, scope, receive, send)
-            if refusal is not None:
-                await self._send(refusal, scope["method"], send)
-            return
-        await self._bounded(self._keyed.answer(found, raw_path, scope), scope, send)
+        answer = await self._handle(match, scope, receive, send)
+        if answer is not None:
+            await self._send(answer, scope["method"], send)
 
-    async def _bounded(
-        self, answering: Coroutine[Any, Any, Answer], scope: Scope, send: Send
-    ) -> None:
-        if self._in_flight >= self._max_in_flight:
-            answering.close()
-            answer = problem_answer(_overloaded(self._in_flight))
-        else:
-            self._in_flight += 1
-            try:
-                answer = await answering
-            except Exception:
-                log.exception("%s %r", scope["method"], scope["raw_path"])
-                answer = problem_answer(_internal())
-            finally:
-                self._in_flight -= 1
-        await self._send(answer, scope["method"], send)
+    async def _handle(
+        self, match: Match, scope: Scope, receive: Receive, send: Send
+    ) -> Answer | None:
+        """Calls the handler; None if it has sent its answer."""
+        route = match.route
+        request = Request(scope, receive, send, self._epoch(), match.view, match.key, match.more)
+        try:
+            if request.method not in route.methods:
+                raise MethodNotAllowed(request.method, ", ".join(route.methods))
+            with route.gate:
+                if not route.body:
+                    return await route.handler(request)
+                with self._budget(route).counted(receive) as counted:
+                    request.body = await read_body(counted, route.body)
+                    return await route.handler(request)
+        except Exception as e:
+            if request.was_started:
+                raise  # the connection is closed before the end of the body
+            if not isinstance(e, Problem):
+                log.exception("%s %r", request.method, request.raw_path)
+                return problem_answer(_internal_error())
+            if route.counts_reads:
+                count_refusal(self._context.counts[request.of.name], e)
+            return problem_answer(e)
+
+    def _budget(self, route: Route) -> BodyBudget:
+        if route.body <= _SIGNED_BYTES:
+            return BodyBudget()
+        return self._internal_bodies if route.is_internal else self._bodies
 
     def answer_now(self, raw_path: bytes) -> Answer | None:
         """The complete answer to a plain GET, if it is a point read that can be answered at once.
 
-        None leaves the request to `__call__`: all that waits, asks others, or is refused.
+        None leaves the request to `__call__`: it has to wait, to ask others, or is refused.
         """
         try:
             found = self._paths.key_path(raw_path)
             if found is None or found.rest:
                 return None
-            reads = self._reads[found.view.name]
-            answer = reads.read(reads.parse_key(found.text))
+            responses = self._responses[found.view.name]
+            answer = responses.point(responses.reads.parse_key(found.text))
         except (Problem, NotOwner):
             return None
         except Exception:
@@ -152,14 +225,31 @@ class Router:
         return answer
 
     def reads_now(self, body: bytes) -> Answer:
-        """The complete answer to point reads that travel together."""
+        """The complete answer to point reads that the proxy sends together."""
         try:
             answer = self._coalesced.answer(body)
         except Exception:
-            log.exception("POST %r", READS)
-            answer = problem_answer(_internal())
+            log.exception("POST %s", READS)
+            answer = problem_answer(_internal_error())
         self._complete(answer, "POST")
         return answer
+
+    async def _pages_answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Flask's part."""
+        length = next((v for n, v in scope["headers"] if n == b"content-length"), b"0")
+        request = Request(scope, receive, send, self._epoch())
+        try:
+            if not length.isdigit() or len(length) > 18 or int(length) > MAX_BODY:
+                raise BadRequest("body-too-large", f"A body has {MAX_BODY} bytes at most.")
+            with self._requests:
+                await self._pages(scope, receive, request.send)
+        except (BadRequest, Unavailable) as problem:
+            if request.was_started:
+                raise
+            await self._send(problem_answer(problem), scope["method"], send)
+
+    def _epoch(self) -> Header:
+        return (b"topology-epoch", self._context.epoch_header)
 
     def _complete(self, answer: Answer, method: str) -> None:
         headers = answer.headers
@@ -177,106 +267,17 @@ class Router:
         body = b"" if method == "HEAD" else answer.body
         await send({"type": "http.response.body", "body": body})
 
-    async def _together(self, scope: Scope, receive: Receive) -> Answer:
-        try:
-            if scope["method"] != "POST":
-                raise MethodNotAllowed(scope["method"], "POST")
-            return self._coalesced.answer(await read_body(receive, MAX_BODY))
-        except Problem as problem:
-            return problem_answer(problem)
 
-    async def _append(self, topic: str, scope: Scope, receive: Receive) -> Answer:
-        try:
-            if scope["method"] != "POST":
-                raise MethodNotAllowed(scope["method"], "POST")
-            return await self._appends.answer(topic, await read_body(receive, MAX_BODY))
-        except Problem as problem:
-            return problem_answer(problem)
+def _with_final_status(send: Send) -> Send:
+    """Sends a NonRetryable problem under a status of its own."""
 
-    def drain(self) -> None:
-        """Ends the streams: their clients come back to whoever holds the partition then. Others
-        hear of it at once."""
-        self._keyed.drain()
-        if self._heartbeats is not None:
-            self._heartbeats.beat_all()
-
-    async def _with_body(self, scope: Scope, receive: Receive, send: Send) -> bool:
-        """What may have a large body; False: it is none of these, and nothing was done."""
-        if scope["raw_path"] == READS:
-            await self._bounded(self._together(scope, receive), scope, send)
-            return True
-        topic = self._appends.topic_of(scope["raw_path"])
-        if topic is not None:
-            await self._bounded(self._append(topic, scope, receive), scope, send)
-            return True
-        found = self._paths.view_path(scope["raw_path"])
-        if found is not None and found.resource == "search":
-            await self._bounded(self._keyed.search(found.view, scope, receive), scope, send)
-            return True
-        return await self._queries(scope, receive, send, self._send)
-
-    async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Questions about whole views; and Flask's part, with the epoch on every answer and a
-        bound on every body."""
-        if scope["raw_path"] == HEARTBEAT and scope["method"] == "POST":
-            assert self._heartbeats is not None
-            try:
-                answer = self._heartbeats.answer(await read_body(receive, _SIGNED_BYTES))
-            except Problem as e:
-                answer = problem_answer(e)
-            await self._send(answer, "POST", send)
-            return
-        if scope["raw_path"] == _COPY and scope["method"] == "POST":
-            refused: Problem | None
-            try:
-                refused = await self._copies.answer(await read_body(receive, _SIGNED_BYTES), send)
-            except Problem as e:
-                refused = e
-            if refused is not None:
-                await self._send(problem_answer(refused), "POST", send)
-            return
-        internal = scope["raw_path"].startswith(b"/internal/")
-        budget = self._internal_bodies if internal else self._bodies
-        with budget.counted(receive) as receive_counted:
-            if await self._with_body(scope, receive_counted, send):
-                return
-        length = next((v for n, v in scope["headers"] if n == b"content-length"), b"0")
-        if not length.isdigit() or len(length) > 18 or int(length) > MAX_BODY:
-            problem = BadRequest("body-too-large", f"A body has {MAX_BODY} bytes at most.")
-            await self._send(problem_answer(problem), scope["method"], send)
-            return
-        if self._in_flight >= self._max_in_flight:
-            overloaded = problem_answer(_overloaded(self._in_flight))
-            await self._send(overloaded, scope["method"], send)
-            return
-
-        async def send_with_epoch(message: MutableMapping[str, Any]) -> None:
-            if message["type"] == "http.response.start":
-                epoch = (b"topology-epoch", self._context.epoch_header)
-                message["headers"] = [*message["headers"], epoch]
-            await send(message)
-
-        self._in_flight += 1
-        try:
-            await self._pages(scope, receive, send_with_epoch)
-        finally:
-            self._in_flight -= 1
-
-
-def _told_apart(send: Send) -> Send:
-    """Sends what is hopeless under a status of its own."""
-
-    async def sending(message: MutableMapping[str, Any]) -> None:
+    async def sending(message: Message) -> None:
         if message.get("status") == 503 and RETRY_ELSEWHERE_NO in message["headers"]:
-            message["status"] = _HOPELESS
+            message["status"] = _NON_RETRYABLE
         await send(message)
 
     return sending
 
 
-def _overloaded(in_flight: int) -> Unavailable:
-    return Unavailable("overloaded", f"{in_flight} requests are being answered already.")
-
-
-def _internal() -> Problem:
+def _internal_error() -> Problem:
     return Problem("internal-error", "Unexpected error. See the log of the instance.")

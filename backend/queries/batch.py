@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import orjson
 
 from backend.cluster.peer_client import PeerClient
 from backend.instance_context import InstanceContext
-from backend.queries.key_bodies import MAX_KEYS, json_text, needs_exact, parse_batch
-from backend.queries.multi_get import outcomes
-from backend.queries.point import ViewReads, count_refusal
+from backend.queries.any_partition import AnyPartitionReads
+from backend.queries.key_bodies import MAX_KEYS, json_text
+from backend.queries.point import Entry, Unresolved, ViewReads, count_refusal
 from backend.queries.retry import Asker, Holder, Rounds, Turn
-from backend.queries.routing import NotOwner, PartitionUnknown, ReadOptions
+from backend.queries.routing import PLAIN, NotOwner, PartitionUnknown, ReadOptions
+from backend.queries.scatter_gather import Freshness
 from backend.queries.served_by import ServedBy, roles_said
-from backend.wire.answer import JSON, Answer
-from backend.wire.scan import KEYS, PARAMETERS, parse_parameters, refuse_store, stale_of
+from backend.queries.stores import KEYS, refuse_store
+from backend.wire.scan import ALLOW, NEVER
 from backend.wire.scan_codec import pack, unpack
 from model.formats.codecs import from_base64url
 from model.problems import BadRequest, NonRetryable, Problem, Unavailable
+from model.records import ENTRY_HEAD_SIZE
 from model.views import View
 
+BATCH_PATH = b"/internal/batch"
 MOST_ANSWER_BYTES = 32 << 20  # of the keys that one instance reads for one batch
 _TURN = 128  # keys between two turns of the event loop
 _CAUTIOUS = 16  # keys to begin with: their values may be large
@@ -54,6 +58,14 @@ class _Room:
         self.turn = max(1, min(_TURN, _CHUNK_BYTES // average))
 
 
+@dataclass
+class BatchResult:
+    """JSON items in the order of the keys, and the instances that read them."""
+
+    items: list[bytes]
+    answerers: ServedBy
+
+
 class Batches:
     """Batches of all views, on this instance's and others' part of the keys."""
 
@@ -62,21 +74,19 @@ class Batches:
         context: InstanceContext,
         reads: dict[str, ViewReads],
         peer_client: PeerClient,
-        path: bytes,
-        everywhere: Callable[[View, bytes, ReadOptions, ServedBy], Awaitable[Answer]],
+        any_partition: AnyPartitionReads,
     ) -> None:
-        """`everywhere` asks all partitions for a key, and adds the instances that read; Problem."""
-        self._everywhere = everywhere
+        self._any_partition = any_partition
         self._me = context.settings.instance_id
         self._reads = reads
         self._asker = Asker(context, peer_client)
-        self._path = path
 
-    async def answer(self, view: View, body: bytes, options: ReadOptions) -> Answer:
-        """The answer to a client's batch; BadRequest. Of the options `stale` alone is passed
-        on."""
+    async def read(
+        self, view: View, asked: list[tuple[Any, bytes]], options: ReadOptions
+    ) -> BatchResult:
+        """The items of a client's batch. `asked`: keys in JSON, as read and as written. Of the
+        options only `stale` is passed on."""
         reads = self._reads[view.name]
-        asked = parse_batch(body, needs_exact(view))
         items = [b""] * len(asked)
         keys = _text_keys(reads, asked)
         if keys is None:
@@ -90,12 +100,15 @@ class Batches:
         left, anywhere = list(keys), list[int]()
         answerers = ServedBy()
         rounds, room = self._asker.rounds(), _Room()
-        while left:
+
+        async def attempt() -> bool:
+            nonlocal left
             left = await self._round(
                 reads, keys, left, items, anywhere, rounds, options, answerers, room
             )
-            if not left or not await rounds.again():
-                break
+            return bool(left)
+
+        await rounds.repeat(attempt)
         turn = asyncio.Semaphore(_AT_ONCE)
 
         async def ask_all(number: int) -> None:
@@ -107,8 +120,7 @@ class Batches:
                 room.left -= len(items[number])
 
         await asyncio.gather(*map(ask_all, anywhere))
-        served_by = answerers.headers(self._me)
-        return Answer(200, [JSON, *served_by], b'{"items":[%b]}' % b",".join(items))
+        return BatchResult(items, answerers)
 
     async def _round(
         self,
@@ -174,7 +186,7 @@ class Batches:
         body = pack([_asked_of(view, options), view.hash.encode(), *raw])
         reads.counts.forwarded += len(raw)
         try:
-            answer = await self._asker.ask(member, others_left, "POST", self._path, [], body)
+            answer = await self._asker.ask(member, others_left, "POST", BATCH_PATH, [], body)
             items = unpack(answer.body, len(raw)) if answer.status == 200 else []
             if len(items) == len(raw) and _MARKS.issuperset(item[:1] for item in items):
                 if any(item[:1] == _FINAL for item in items):
@@ -191,17 +203,20 @@ class Batches:
     async def _anywhere(
         self, view: View, key: bytes, options: ReadOptions, answerers: ServedBy
     ) -> bytes:
+        key_json = view.key_codec.to_json(key)
         try:
-            return _item(view, key, await self._everywhere(view, key, options, answerers))
+            freshness = Freshness(answerers=answerers)
+            value = await self._any_partition.newest(view, key, options.stale, freshness)
+            return _item(key_json, None if value is None else view.value_codec.to_json(value))
         except Problem as problem:
-            return _problem_item(view.key_codec.to_json(key), problem)
+            return _problem_item(key_json, problem)
 
-    async def asked(self, body: bytes) -> Answer:
-        """The answer to another instance: of keys that should be held here; ValueError,
-        BadRequest."""
+    async def serve(self, body: bytes) -> BatchResult:
+        """Another instance's batch of keys that should be held here: items with their marks.
+        ValueError, BadRequest."""
         of, view_hash, *keys = unpack(body, 2 + MAX_KEYS)
         name, _, query = of.partition(b"?")
-        options = batch_options(query)
+        options = _options_of(query)
         reads = self._reads.get(name.decode())
         if reads is None or reads.view.hash.encode() != view_hash:
             raise ValueError("about a view that is not defined so here")
@@ -223,12 +238,17 @@ class Batches:
             items += [mark + item for mark, item in zip(marks, read, strict=True)]
         answerers = ServedBy()
         answerers.add(self._me, roles)
-        return Answer(200, [JSON, *answerers.headers(self._me)], pack(items))
+        return BatchResult(items, answerers)
 
 
-def batch_options(query: bytes) -> ReadOptions:
-    """What stands behind the question mark of a batch; BadRequest."""
-    return ReadOptions(stale=stale_of(parse_parameters(query, PARAMETERS["batch"])))
+def _options_of(query: bytes) -> ReadOptions:
+    """The inverse of what `_asked_of` writes; ValueError."""
+    if not query:
+        return PLAIN
+    name, _, stale = query.decode("latin-1").partition("=")
+    if name != "stale" or stale not in (ALLOW, NEVER):
+        raise ValueError("about a view with options that are unknown here")
+    return ReadOptions(stale=stale)
 
 
 def _asked_of(view: View, options: ReadOptions) -> bytes:
@@ -266,36 +286,58 @@ def _read(
     """An item a key; and by their places in the list, the keys for which it does not stand yet.
     The roles in which they were read here are added to `roles`."""
     to_json = reads.view.key_codec.to_json
-    items: list[bytes] = []
-    open_: dict[int, _Open] = {}
     if room.left <= 0:
-        return [_problem_item(to_json(key), _TOO_LARGE) for key in keys], open_
-    for key, found in zip(keys, outcomes(reads, keys, options, roles), strict=True):
-        if isinstance(found, bytes):
-            items.append(b'{"key":%b,"status":200,"value":%b}' % (to_json(key), found))
-        elif found is None:
-            items.append(b'{"key":%b,"status":404}' % to_json(key))
-        elif isinstance(found, NotOwner):
-            open_[len(items)] = found
-            items.append(b"")
-        else:
-            if isinstance(found, PartitionUnknown):
-                open_[len(items)] = _ALL
-            else:
-                count_refusal(reads.counts, found)
-                if found.status == 503 and not isinstance(found, NonRetryable):
-                    open_[len(items)] = _AGAIN
-            items.append(_problem_item(to_json(key), found))
+        return [_problem_item(to_json(key), _TOO_LARGE) for key in keys], {}
+    items = [b""] * len(keys)
+    open_: dict[int, _Open] = {}
+    for found in reads.resolve(keys, options):
+        if isinstance(found, Unresolved):
+            for number in found.numbers:
+                items[number], mark = _unresolved(reads, to_json(keys[number]), found.why)
+                if mark is not None:
+                    open_[number] = mark
+            continue
+        roles.add(found.state.held.role)
+        for number, entry in zip(found.numbers, found.entries, strict=True):
+            items[number] = _resolved(reads, to_json(keys[number]), entry)
     room.take(items)
     return items, open_
 
 
-def _item(view: View, key: bytes, answer: Answer) -> bytes:
-    key_json = view.key_codec.to_json(key)
-    if answer.status == 200:
-        # the body is {"key":…,"value":…}
-        return b'{"key":%b,"status":200%b' % (key_json, answer.body[7 + len(key_json) :])
-    return b'{"key":%b,"status":%d}' % (key_json, answer.status)
+def _resolved(reads: ViewReads, key_json: bytes, entry: Entry | None) -> bytes:
+    if entry is None:
+        reads.counts.missed += 1
+        return _item(key_json, None)
+    try:
+        value = reads.value_json(entry[ENTRY_HEAD_SIZE:])
+    except Problem as problem:  # the schema of an Avro value is missing
+        return _refused(reads, key_json, problem)
+    reads.counts.found += 1
+    return _item(key_json, value)
+
+
+def _unresolved(
+    reads: ViewReads, key_json: bytes, why: NotOwner | Problem
+) -> tuple[bytes, _Open | None]:
+    """The item, and who is asked next or how, if it may be another one."""
+    if isinstance(why, NotOwner):
+        return b"", why
+    if isinstance(why, PartitionUnknown):
+        return _problem_item(key_json, why), _ALL
+    may_change = why.status == 503 and not isinstance(why, NonRetryable)
+    return _refused(reads, key_json, why), _AGAIN if may_change else None
+
+
+def _refused(reads: ViewReads, key_json: bytes, problem: Problem) -> bytes:
+    count_refusal(reads.counts, problem)
+    return _problem_item(key_json, problem)
+
+
+def _item(key_json: bytes, value: bytes | None) -> bytes:
+    """Of a key in a batch: its value in JSON, or None where it is missing."""
+    if value is None:
+        return b'{"key":%b,"status":404}' % key_json
+    return b'{"key":%b,"status":200,"value":%b}' % (key_json, value)
 
 
 def record_key(reads: ViewReads, value: object, written: bytes) -> bytes:

@@ -16,21 +16,14 @@ from collections.abc import AsyncGenerator, Sequence
 from backend.ingest.change_listeners import Change
 from backend.ingest.store_partitions import StorePartition
 from backend.queries.change_backlog import Backlog, Room
-from backend.queries.point import ViewReads, unreadable
-from backend.queries.routing import ReadOptions
-from backend.wire.answer import Header
+from backend.queries.point import State, ViewReads
+from model.kinds.kind import DOCUMENT
 from model.problems import BadRequest, StoreClosedError, StoreError, Unavailable
 from model.records import decode_entry
 
 _EVENT_ID = re.compile(rb"([0-9]{1,9}):(-?[0-9]{1,18})")
 _KEEP_ALIVE = 10.0  # s; shorter than what proxies wait for a silent server
 _NOTHING = -2  # less than -1, as of which a key is not there in an empty partition
-
-HEADERS: list[Header] = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-store"),
-    (b"x-accel-buffering", b"no"),  # nginx: pass every event on at once
-]
 
 
 class Changes:
@@ -47,8 +40,8 @@ class Changes:
             )
         self._reads = reads
         self._key = key
-        self._held: StorePartition = reads.holder(key, ReadOptions())
-        self.headers = [*HEADERS, *reads.state_headers(self._held)]
+        self.state: State = reads.state_of(key)
+        self._held: StorePartition = self.state.held
         self._seen = self._offset_of(last_event_id)
         self._loop = asyncio.get_running_loop()
         self._backlog = Backlog(room)
@@ -105,7 +98,7 @@ class Changes:
         try:
             stored = self._reads.look_up(self._held.store, self._key)
         except (StoreClosedError, StoreError) as e:
-            raise unreadable(self._held, e) from None
+            raise self._reads.unreadable(self._held, e) from None
         if stored is None:
             offset, value = position - 1, None
         else:
@@ -123,4 +116,4 @@ class Changes:
             return b'id: %b\nevent: deleted\ndata: {"key":%b}\n\n' % (event_id, key)
         # a JSON document may hold line breaks between its tokens, where a space will do
         document = re.sub(rb"[\r\n]+", b" ", view.value_codec.to_json(value))
-        return b'id: %b\nevent: value\ndata: {"key":%b,"value":%b}\n\n' % (event_id, key, document)
+        return b"id: %b\nevent: value\ndata: %b\n\n" % (event_id, DOCUMENT % (key, document))

@@ -1,18 +1,24 @@
-"""Reads of a store of the user's own: whatever its `query` says, as JSON."""
+"""Reads of a custom store: what its `query` returns, as JSON."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any, Protocol, cast
 
 import orjson
 
-from backend.queries.point import ViewReads, unreadable
-from backend.queries.routing import PLAIN, ReadOptions
-from backend.wire.answer import JSON, Answer
-from model.problems import NotFound, Problem, StoreClosedError, StoreError
+from backend.ingest.protocols import Store
+from backend.ingest.store_partitions import StorePartition
+from backend.instance_context import InstanceContext
+from backend.queries.point import Entry, ViewReads
+from model.problems import Problem, StoreClosedError, StoreError
+from model.records import ENTRY_HEAD_SIZE
+from model.views import View
 
 log = logging.getLogger(__name__)
+
+_NO_HEAD = bytes(ENTRY_HEAD_SIZE)
 
 
 class _Queried(Protocol):
@@ -20,28 +26,31 @@ class _Queried(Protocol):
 
 
 class CustomReads(ViewReads):
-    """Point reads of a view whose store is a class of the user's."""
+    """Point reads of a view whose store is a class of the user's. An entry has no head: what the
+    class returns is not from one record."""
 
-    def read(self, key: bytes, options: ReadOptions = PLAIN) -> Answer:
-        held = self.holder(key, options)
-        headers = self.state_headers(held)
-        # a record elsewhere may be what the answer lacks
+    def __init__(self, view: View, context: InstanceContext) -> None:
+        super().__init__(view, context)
+        self.value_json = _as_it_is
+
+    def look_up(self, store: Store, key: bytes) -> Entry | None:
+        # a record in another partition may be what the answer lacks
         self.refuse_doubtful(key)
-        try:
-            value = cast(_Queried, held.store).query(key)
-        except StoreClosedError as e:
-            raise unreadable(held, e) from None
-        except StoreError as e:
-            # a fault of the class: what it has been fed is not worse for it
-            log.error("view %s: %s", self.view.name, e)
-            raise Problem(
-                "store-failed", f"The store of view {self.view.name} cannot answer this key."
-            ) from None
-        if value is None:
-            self.counts.missed += 1
-            problem = NotFound("key-not-found", f"View {self.view.name} says nothing of this key.")
-            return Answer(404, problem.headers() + headers, problem.body())
-        self.counts.found += 1
-        headers.append(JSON)
-        body = b'{"key":%b,"value":%b}' % (self.view.key_codec.to_json(key), orjson.dumps(value))
-        return Answer(200, headers, body)
+        value = cast(_Queried, store).query(key)
+        return None if value is None else _NO_HEAD + orjson.dumps(value)
+
+    def look_up_many(self, store: Store, keys: Sequence[bytes]) -> list[Entry | None]:
+        return [self.look_up(store, key) for key in keys]
+
+    def unreadable(self, held: StorePartition, error: StoreClosedError | StoreError) -> Problem:
+        """A fault of the class: the records that it has been fed are not damaged by it."""
+        if isinstance(error, StoreClosedError):
+            return super().unreadable(held, error)
+        log.error("view %s: %s", self.view.name, error)
+        return Problem(
+            "store-failed", f"The store of view {self.view.name} cannot answer this key."
+        )
+
+
+def _as_it_is(value: bytes) -> bytes:
+    return value

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from backend.ingest.protocols import Store
-from backend.queries.point import ViewReads, unreadable
+from backend.queries.point import State, ViewReads
 from backend.queries.routing import ReadOptions
-from backend.wire.answer import JSON, Answer, Header
 from backend.wire.cursor import Question, decode_cursor, encode_cursor
 from backend.wire.scan import Query
 from model.kinds.kind import Item, TimeSpan
-from model.problems import BadRequest, StoreClosedError, StoreError
+from model.problems import BadRequest
 
 MAX_LIMIT = 1000
 MOST_PAGE_BYTES = 4 << 20  # a page ends with the item that exceeds it
@@ -31,6 +31,14 @@ class Span(TimeSpan):
     cursor: str | None = None
 
 
+@dataclass
+class HistoryPage:
+    """JSON items, and the cursor of the next page (None: this is the last one)."""
+
+    items: list[bytes]
+    next: str | None
+
+
 class History:
     """The entries of one key; `resource` is the last segment of the path."""
 
@@ -40,21 +48,11 @@ class History:
         assert self.view.kind.history is not None
         self.resource = self.view.kind.history
 
-    def read(self, key: bytes, options: ReadOptions, span: Span) -> Answer:
-        """One page; raises what `ViewReads.read` raises, but that no entry is an empty page."""
-        reads = self._reads
-        held = reads.holder(key, options)
-        # a record elsewhere would be missing in the list
-        reads.refuse_doubtful(key)
-        headers = reads.state_headers(held)
-        try:
-            answer = self.page(key, span, held.store, headers)
-        except (StoreClosedError, StoreError) as e:
-            raise unreadable(held, e) from None
-        reads.count(answer)
-        return answer
+    def read(self, key: bytes, options: ReadOptions, span: Span) -> tuple[State, HistoryPage]:
+        """One page; NotOwner, Problem as `ViewReads.resolve_one`. Of a missing key it is empty."""
+        return self._reads.read_entries(key, options, partial(self.page, key, span))
 
-    def page(self, key: bytes, span: Span, store: Store, headers: list[Header]) -> Answer:
+    def page(self, key: bytes, span: Span, store: Store) -> HistoryPage:
         """One page of what a store has of the key; what the store raises, BadRequest. It ends after
         so many items, bytes or entries looked at: others wait meanwhile."""
         question = self._question(key, span)
@@ -62,26 +60,17 @@ class History:
         shown: list[bytes] = []
         size = 0
         reached = b""
-        following = b"null"
+        following: str | None = None
         for examined, (stored_key, item) in enumerate(self._items(store, key, span, past)):
             full = len(shown) == span.limit or size > MOST_PAGE_BYTES
             if (full and item is not None) or examined == MOST_EXAMINED:
-                following = b'"%b"' % encode_cursor(question, reached).encode()
+                following = encode_cursor(question, reached)
                 break
             reached = stored_key
             if item is not None:
                 shown.append(item)
                 size += len(item)
-        return Answer(
-            200,
-            [*headers, JSON],
-            b'{"key":%b,"items":[%b],"next":%b}'
-            % (
-                self.view.key_codec.to_json(key),
-                b",".join(shown),
-                following,
-            ),
-        )
+        return HistoryPage(shown, following)
 
     def all_items(self, key: bytes, span: Span, store: Store) -> list[bytes]:
         """All that a store has of the key within the span; BadRequest if that is more than its

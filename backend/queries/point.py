@@ -1,4 +1,11 @@
-"""What a read means: from a view and a key to an answer, or to whom to ask instead.
+"""Point reads: from keys of a view to what this instance's store partitions have of them.
+
+Every way to ask for keys (one, many together, in a batch, from another instance) resolves them
+here, and differs only in how it writes the outcome:
+
+    Resolved     the store partition answers for these keys: an entry (found) or None (missing)
+    Unresolved   it does not: NotOwner (others do), PartitionUnknown (only all partitions together
+                 do), Unavailable (nobody can now) or BadRequest
 
 The hot path. Between request and RocksDB it must not log, lock, parse a header, copy a value more
 than once or decode one: a JSON value was validated when it was stored, and is passed on as bytes.
@@ -7,15 +14,13 @@ than once or decode one: a JSON value was validated when it was stored, and is p
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
 from backend.ingest.protocols import Store
 from backend.ingest.store_partitions import StorePartition
 from backend.instance_context import InstanceContext, ReadCounts
-from backend.queries.representation import JSON as AS_JSON
-from backend.queries.representation import VARY, represented
-from backend.queries.routing import PLAIN, KeyRouting, ReadOptions
-from backend.wire.answer import JSON, Answer, Header, etag_of, freshness_headers
+from backend.queries.routing import PLAIN, KeyRouting, NotOwner, ReadOptions
 from model.problems import (
     BadRequest,
     KeyTooLong,
@@ -25,21 +30,43 @@ from model.problems import (
     StoreError,
     Unavailable,
 )
-from model.records import (
-    ENTRY,
-    ENTRY_HEAD_SIZE,
-    decode_entry,
-    entry_offset,
-    is_deleted,
-)
-from model.topology import ROLES
+from model.records import ENTRY, decode_entry, is_deleted
 from model.views import View
 
-DOCUMENT = b'{"key":%b,"value":%b}'
+_T = TypeVar("_T")
+
+Entry = bytes
+"""What is stored of a key: ENTRY_HEAD_SIZE bytes of head, then the record's value."""
+
+
+class State(NamedTuple):
+    """A store partition right before a look-up, so that it claims nothing that was applied later:
+    the next offset to apply, the lag in records and the staleness in s (None: unknown)."""
+
+    held: StorePartition
+    position: int
+    lag: int | None
+    staleness: float | None
+
+
+class Resolved(NamedTuple):
+    """What one store partition has of some of the keys: `numbers` are their places in the list of
+    keys; an entry is None where the key is missing."""
+
+    numbers: Sequence[int]
+    state: State
+    entries: Sequence[Entry | None]
+
+
+class Unresolved(NamedTuple):
+    """Keys for which this instance cannot answer, and why."""
+
+    numbers: Sequence[int]
+    why: NotOwner | Problem
 
 
 class ViewReads(KeyRouting):
-    """Point reads of one view, from what this instance holds."""
+    """Point reads of one view, from the store partitions of this instance."""
 
     def __init__(self, view: View, context: InstanceContext) -> None:
         super().__init__(view, context)
@@ -49,11 +76,8 @@ class ViewReads(KeyRouting):
         self._stored_key = ENTRY.__add__ if plain else view.layout.stored_key
         self._expires = view.retention is not None
         self.key_json = view.key_codec.to_json
-        self.value_json = view.value_codec.to_json
+        self.value_json: Callable[[bytes], bytes] = view.value_codec.to_json
         self.max_key_bytes = context.settings.max_key_bytes
-        self._pipeline = context.pipelines.get(view.name)
-        me = context.settings.instance_id
-        self._served_by = {role: (b"served-by", f"{me}; {role}".encode()) for role in ROLES}
 
     def parse_key(self, text: bytes) -> bytes:
         """Percent-decoded text of a URL as record bytes; BadRequest, KeyTooLong."""
@@ -71,7 +95,7 @@ class ViewReads(KeyRouting):
             ) from None
 
     def parse_keys(self, texts: list[bytes]) -> list[bytes]:
-        """`parse_key` of each; where one of them is refused, all are."""
+        """`parse_key` of each; if one of them is refused, all are."""
         if self.view.key != "string" or max(map(len, texts)) > self.max_key_bytes:
             return list(map(self.parse_key, texts))
         try:
@@ -82,7 +106,7 @@ class ViewReads(KeyRouting):
         return texts
 
     def parse_raw_key(self, raw: bytes) -> bytes:
-        """Record bytes that the reader gave as such; BadRequest, KeyTooLong."""
+        """Record bytes that the client gave as such; BadRequest, KeyTooLong."""
         if len(raw) > self.max_key_bytes:
             return self.parse_key(raw)
         try:
@@ -94,92 +118,112 @@ class ViewReads(KeyRouting):
             ) from None
         return raw
 
-    def read(self, key: bytes, options: ReadOptions = PLAIN) -> Answer:
-        """The answer as of the position of the key's store partition.
+    def resolve(
+        self, keys: Sequence[bytes], options: ReadOptions = PLAIN
+    ) -> list[Resolved | Unresolved]:
+        """Outcomes by store partition; each key is in one of them.
 
-        NotOwner if another instance is active for it; Unavailable if nobody can answer now; a
-        miss is NotFound.
+        The partitions of all keys are computed together, and each store partition is asked once.
+        Some 3 µs a key: callers with many keys give way to others in between.
+        """
+        everything = range(len(keys))
+        try:
+            partitions = self.partitions(keys)
+        except Unavailable as unavailable:
+            return [Unresolved(everything, unavailable)]
+        if partitions is None:
+            return self._resolve_alone(everything, keys, options)
+        numbers_of: dict[int, list[int]] = {}
+        for number, partition in enumerate(partitions):
+            numbers_of.setdefault(partition, []).append(number)
+        found: list[Resolved | Unresolved] = []
+        for partition, numbers in numbers_of.items():
+            try:
+                theirs = [keys[number] for number in numbers]
+                found.append(self._in_partition(partition, numbers, theirs, options))
+            except NotOwner as others:
+                found.append(Unresolved(numbers, others))
+            except Problem as problem:
+                if len(numbers) > 1 and _may_differ(problem):
+                    found += self._resolve_alone(numbers, keys, options)
+                else:
+                    found.append(Unresolved(numbers, problem))
+        return found
+
+    def resolve_one(self, key: bytes, options: ReadOptions = PLAIN) -> tuple[State, Entry | None]:
+        """`resolve` of one key; NotOwner, Problem where it is Unresolved."""
+        held = self.holder_of(self.partition(key), options)
+        state = self._state(held)
+        try:
+            entry = self.look_up(held.store, key)
+        except (StoreClosedError, StoreError) as e:
+            raise self.unreadable(held, e) from None
+        if entry is None:
+            self.refuse_doubtful(key)
+        return state, entry
+
+    def _resolve_alone(
+        self, numbers: Sequence[int], keys: Sequence[bytes], options: ReadOptions
+    ) -> list[Resolved | Unresolved]:
+        found: list[Resolved | Unresolved] = []
+        for number in numbers:
+            try:
+                state, entry = self.resolve_one(keys[number], options)
+                found.append(Resolved((number,), state, (entry,)))
+            except (NotOwner, Problem) as why:
+                found.append(Unresolved((number,), why))
+        return found
+
+    def _in_partition(
+        self, partition: int, numbers: Sequence[int], keys: Sequence[bytes], options: ReadOptions
+    ) -> Resolved:
+        held = self.holder_of(partition, options)
+        state = self._state(held)
+        try:
+            entries = self.look_up_many(held.store, keys)
+        except (StoreClosedError, StoreError) as e:
+            raise self.unreadable(held, e) from None
+        if None in entries:
+            self.refuse_doubtful(keys[entries.index(None)])
+        return Resolved(numbers, state, entries)
+
+    def read_entries(
+        self, key: bytes, options: ReadOptions, read: Callable[[Store], _T]
+    ) -> tuple[State, _T]:
+        """What `read` finds among all entries of a key: its history, or an older version.
+
+        NotOwner, Problem as `resolve_one`. None is what `read` finds where the key is missing.
         """
         held = self.holder(key, options)
-        # before the look-up: what is applied meanwhile is not in the answer, nor may Offset say so
-        headers = self.state_headers(held)
-        position = held.progress.position
-        stored = self._stored(held, key)
-        if stored is None:
-            miss = self.miss(held, position)
-            return Answer(404, miss.headers() + headers, miss.body())
-        if options.representation != AS_JSON:
-            return self._represented(held, stored, headers, options.representation)
-        value = self.value_json(stored[ENTRY_HEAD_SIZE:])
-        self.counts.found += 1
-        headers += (JSON, VARY, self.etag(held, stored))
-        return Answer(200, headers, DOCUMENT % (self.key_json(key), value))
+        # a record in another partition would be missing in the result
+        self.refuse_doubtful(key)
+        state = self._state(held)
+        try:
+            return state, read(held.store)
+        except (StoreClosedError, StoreError) as e:
+            raise self.unreadable(held, e) from None
 
-    def miss(self, held: StorePartition, position: int) -> NotFound:
-        """What is said of a key that is not there; it does not name the key."""
+    def _state(self, held: StorePartition) -> State:
+        progress = held.progress
+        now = time.monotonic()
+        return State(
+            held, progress.position, progress.lag(now, self._trusted_for), progress.staleness(now)
+        )
+
+    def state_of(self, key: bytes) -> State:
+        """Of the key's store partition; NotOwner, Unavailable."""
+        return self._state(self.holder(key, PLAIN))
+
+    def missing(self, state: State) -> NotFound:
+        """The problem of a key that is missing; it does not name the key."""
         return NotFound(
             "key-not-found",
-            f"View {self.view.name} has no such key, as of offset {position} of "
-            f"partition {held.partition}.",
+            f"View {self.view.name} has no such key, as of offset {state.position} of "
+            f"partition {state.held.partition}.",
         )
 
-    def value(self, held: StorePartition, key: bytes) -> bytes | None:
-        """What `read` says, without all that stands around it: the value as JSON, or None."""
-        stored = self._stored(held, key)
-        if stored is None:
-            return None
-        value = self.value_json(stored[ENTRY_HEAD_SIZE:])
-        self.counts.found += 1
-        return value
-
-    def _stored(self, held: StorePartition, key: bytes) -> bytes | None:
-        """The key's entry, or the certainty that there is none, which is counted."""
-        try:
-            stored = self.look_up(held.store, key)
-        except (StoreClosedError, StoreError) as e:
-            raise unreadable(held, e) from None
-        if stored is None:
-            self.refuse_doubtful(key)
-            self.counts.missed += 1
-        return stored
-
-    def gathered(
-        self, key: bytes, raw: bytes | None, representation: str, headers: list[Header]
-    ) -> Answer:
-        """The answer that all partitions together give: the value's record bytes, or None."""
-        if raw is None:
-            problem = NotFound(
-                "key-not-found", f"No partition of view {self.view.name} has such a key."
-            )
-            return Answer(404, problem.headers() + headers, problem.body())
-        if representation != AS_JSON:
-            more, body = represented(representation, raw, self.view.value_codec)
-        else:
-            more, body = [JSON, VARY], DOCUMENT % (self.key_json(key), self.value_json(raw))
-        return Answer(
-            200, [*headers, *more, etag_of(self.view.hash.encode() + raw, representation)], body
-        )
-
-    def count(self, answer: Answer) -> None:
-        """Book a value or a miss."""
-        self.counts.found += answer.status == 200
-        self.counts.missed += answer.status == 404
-
-    def _represented(
-        self, held: StorePartition, stored: bytes, headers: list[Header], kind: str
-    ) -> Answer:
-        """The value alone, as the reader asked for it."""
-        raw = stored[ENTRY_HEAD_SIZE:]
-        more, body = represented(kind, raw, self.view.value_codec)
-        self.counts.found += 1
-        return Answer(200, [*headers, *more, self.etag(held, stored, kind.encode())], body)
-
-    def etag(self, held: StorePartition, stored: bytes, kind: bytes = b"json") -> Header:
-        return (b"etag", held.etag_format % (entry_offset(stored), kind))
-
-    def look_up(self, store: Store, key: bytes) -> bytes | None:
-        """The stored bytes of the key's entry; None where there is none, it says that the key was
-        deleted, or it has expired."""
+    def look_up(self, store: Store, key: bytes) -> Entry | None:
+        """The key's entry; None if there is none, it is a delete, or it has expired."""
         stored = store.get(self._stored_key(key))
         if stored is None or is_deleted(stored):
             return None
@@ -189,7 +233,7 @@ class ViewReads(KeyRouting):
                 return None
         return stored
 
-    def look_up_many(self, store: Store, keys: Sequence[bytes]) -> list[bytes | None]:
+    def look_up_many(self, store: Store, keys: Sequence[bytes]) -> list[Entry | None]:
         """`look_up` of each; where one of them fails, all do."""
         found = store.get_many(list(map(self._stored_key, keys)))
         if self._expires:
@@ -198,44 +242,44 @@ class ViewReads(KeyRouting):
         # as `is_deleted`: of many, the call would be most of it
         return [s if s is None or s[8] < 0x80 else None for s in found]
 
-    def state_headers(self, held: StorePartition) -> list[Header]:
-        progress = held.progress
-        now = time.monotonic()
-        lag = progress.lag(now, self._trusted_for)
-        staleness = progress.staleness(now)
-        headers = [
-            (b"partition", held.partition_header),
-            (b"offset", b"%d" % progress.position),
-            *freshness_headers(lag, staleness),
-            self._served_by[held.role],
-        ]
-        if self._pipeline is not None:
-            headers += self._pipeline.headers(now)
-        return headers
+    def unreadable(self, held: StorePartition, error: StoreClosedError | StoreError) -> Problem:
+        """What the client is told; a store that is damaged will be rebuilt by ingest."""
+        if isinstance(error, StoreClosedError):
+            return Unavailable("not-here", "This instance has just closed the key's partition.")
+        held.damaged = str(error)
+        return Unavailable(
+            "store-damaged", "The store partition cannot be read, and is being rebuilt."
+        )
 
 
 class WrongStoreReads(ViewReads):
-    """Point reads of a view whose keys have many entries: refused, and told where those are."""
+    """Point reads of a view whose keys have many entries: refused, with where to find those."""
 
-    def read(self, key: bytes, options: ReadOptions = PLAIN) -> Answer:
+    def resolve(
+        self, keys: Sequence[bytes], options: ReadOptions = PLAIN
+    ) -> list[Resolved | Unresolved]:
+        return [Unresolved(range(len(keys)), self._refusal())]
+
+    def resolve_one(self, key: bytes, options: ReadOptions = PLAIN) -> tuple[State, Entry | None]:
+        raise self._refusal()
+
+    def _refusal(self) -> BadRequest:
         resource = f"{self.view.store}s"
-        raise BadRequest(
+        return BadRequest(
             "wrong-store",
             f"View {self.view.name} has {resource}, not one value a key: ask "
             f"/views/{self.view.name}/keys/{{key}}/{resource}.",
         )
 
 
-def unreadable(held: StorePartition, error: StoreClosedError | StoreError) -> Unavailable:
-    """What a reader is told; a store that is damaged will be rebuilt by ingest."""
-    if isinstance(error, StoreClosedError):
-        return Unavailable("not-here", "This instance has just let go of the key's partition.")
-    held.damaged = str(error)
-    return Unavailable("store-damaged", "The store partition cannot be read, and is being rebuilt.")
+def _may_differ(problem: Problem) -> bool:
+    """Whether the keys of a partition may have different outcomes: a miss is a guess where a hit is
+    not, and one damaged block is not all of the store."""
+    return problem.code in ("mis-partitioned", "not-here", "store-damaged", "store-failed")
 
 
 def count_refusal(counts: ReadCounts, problem: Problem) -> None:
-    """Book an answer that is neither a value nor a miss."""
+    """Counts an answer that is neither a value nor a miss."""
     if problem.status == 503:
         counts.unavailable += 1
     else:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Hashable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Sequence
 from contextlib import AsyncExitStack
 from typing import Generic, NamedTuple, TypeVar
 
@@ -81,6 +81,12 @@ class Rounds(Generic[_H]):
     def refused(self, code: str) -> None:
         """Some codes are worth a longer wait."""
         self._patience = max(self._patience, _MORE_PATIENCE.get(code, 1))
+
+    async def repeat(self, attempt: Callable[[], Awaitable[bool]]) -> None:
+        """The loop of every question: calls `attempt` once a round while it returns True (some of
+        it is still open), until the wait is over."""
+        while await attempt() and await self.again():
+            pass
 
     async def again(self) -> bool:
         """After a round in which something stayed open: True if there is another round. At once
@@ -146,22 +152,26 @@ class Asker:
         """The stream of the first holder that begins one, until `stack` ends; else the last one's
         answer, or Unavailable."""
         rounds: Rounds[Member] = Rounds(self._context.settings.wait_timeout)
-        while True:
+        begun: Stream | None = None
+        unavailable: Unavailable | None = None
+
+        async def attempt() -> bool:
+            nonlocal begun, unavailable
+            await stack.aclose()  # the refusal of the holder before
+            begun = unavailable = None
             member, others_left = rounds.turn(partition, members)
-            begun: Stream | None = None
             try:
                 begun = await stack.enter_async_context(
                     self._peer_client.stream(member, target, headers, _timeout(others_left))
                 )
-                if not may_change(begun[0]):
-                    return begun
-                unavailable = None
             except Unavailable as e:
                 self._context.peers.failed(member.id)
                 unavailable = e
-            if not await rounds.again():
-                if begun is not None:
-                    return begun
-                assert unavailable is not None
-                raise unavailable
-            await stack.aclose()
+                return True
+            return may_change(begun[0])
+
+        await rounds.repeat(attempt)
+        if unavailable is not None:
+            raise unavailable
+        assert begun is not None
+        return begun

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from backend.ingest.store_partitions import StorePartition
 from backend.instance_context import InstanceContext
-from backend.queries.representation import JSON as AS_JSON
 from backend.wire.scan import ALLOW, NEVER
 from model.partitioner import partition_of
 from model.partitioner_numpy import partitions_of_batch
@@ -65,7 +64,7 @@ class ReadOptions:
     as_of: int | None = None
     redirect: bool = False
     partials: bool = False  # what each partition has of the key
-    representation: str = AS_JSON
+    representation: str = "json"  # or "octet-stream", "avro"
 
     @property
     def bounded(self) -> bool:

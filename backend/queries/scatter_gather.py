@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from backend.cluster.peer_client import PeerClient
 from backend.instance_context import InstanceContext
-from backend.queries.history import MOST_PAGE_BYTES
+from backend.queries.merging import cut, distinct, first_of
 from backend.queries.partials import (
     Bound,
     Partial,
@@ -30,7 +30,7 @@ from backend.queries.retry import Asker, Holder, Turn
 from backend.queries.routing import refusal
 from backend.queries.served_by import ServedBy
 from backend.wire.answer import code_of
-from backend.wire.scan import NEVER, Page, Query, Row, ScanResponse, cut, distinct, first_of
+from backend.wire.scan import NEVER, Query, Row, ScanResponse
 from backend.wire.scan_codec import (
     ENTRIES,
     RAW,
@@ -45,6 +45,7 @@ from model.records import is_deleted
 from model.views import ANY_PARTITION, View
 
 SCAN_PATH = b"/internal/scan"
+WALK_BUDGET = 50.0  # s for a count or a ranking: less than the time-out of a proxy
 
 # of an answer without pages: of one key that may be in any partition, or in KIQR's dialect
 MOST_ENTRIES = 10_000
@@ -130,16 +131,23 @@ class ScatterGather:
             raise NonRetryable("repartitioned", f"View {view.name} {_WHY['repartitioned']}.")
         return count
 
+    def is_scattered(self, view: View) -> bool:
+        """Whether a key of the view may be in several partitions, as far as is known here."""
+        return self._context.held.is_scattered(view)
+
     async def ask(
         self, ask: ScanRequest, partitions: list[int], after: bytes | None = None
     ) -> list[tuple[list[int], ScanResponse]]:
         """Answers that cover the partitions, each with those that it covers; Unavailable."""
         answers: list[tuple[list[int], ScanResponse]] = []
         left = list(partitions)
+        missing: dict[int, str] = {}
         rounds = self._asker.rounds()
-        while True:
+
+        async def attempt() -> bool:
+            nonlocal left, missing
+            missing = {}
             by_turn: dict[Turn[Holder], list[int]] = {}
-            missing: dict[int, str] = {}
             for partition in left:
                 holders = self._holders(ask, partition)
                 if isinstance(holders, str):
@@ -154,11 +162,13 @@ class ScatterGather:
                 covered = [partition for partition in theirs if partition not in part.missing]
                 if covered:
                     answers.append((covered, part))
-            if not missing:
-                return answers
-            if "repartitioned" in missing.values() or not await rounds.again():
-                raise _unavailable(ask.view, missing)
             left = sorted(missing)
+            return bool(missing) and "repartitioned" not in missing.values()
+
+        await rounds.repeat(attempt)
+        if missing:
+            raise _unavailable(ask.view, missing)
+        return answers
 
     def _holders(self, ask: ScanRequest, partition: int) -> list[Holder] | str:
         """Whom to ask, one after the other, None being this instance itself; or the code of why
@@ -272,31 +282,6 @@ class ScatterGather:
         that is stored, deletes too. Unavailable, BadRequest where it is too much."""
         ask = ScanRequest(view.name, view.hash, self.total(view), what, query, _ENTRIES_PAGE)
         return await partials_of(self.ask, ask, freshness.note, _bound())
-
-    async def page(
-        self, view: View, page: Page, freshness: Freshness, budget: float, what: str = ROWS
-    ) -> tuple[list[Row], bytes | None]:
-        """Up to `page.limit` rows, and the key behind which the next page begins (None: the end).
-
-        After `budget` s it has fewer rows, and there may be more.
-        """
-        assert page.limit is not None
-        deadline = time.monotonic() + budget
-        found: list[Row] = []
-        reached: bytes | None = None
-        size = 0
-        steps = self.rows(view, page.query, page.limit, page.after, freshness, what)
-        async with aclosing(steps):
-            async for rows, reached in steps:
-                for number, row in enumerate(rows, 1):
-                    found.append(row)
-                    size += len(row[2])
-                    if len(found) == page.limit or size > MOST_PAGE_BYTES:
-                        at_end = reached is None and number == len(rows)
-                        return found, None if at_end else row[0]
-                if time.monotonic() > deadline:
-                    break
-        return found, reached
 
     async def of_key(
         self, view: View, key: bytes, query: Query, freshness: Freshness

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from model.formats.codecs import Codec
-from model.kinds.kind import VALUE, Deleter, Kind, PointReader, Render
+from model.kinds.kind import DOCUMENT, VALUE, Deleter, Kind, PointReader, Render
 from model.kinds.layout import ALL, EntryKey, Range, after
 from model.records import ENTRY, decode_entry
 
@@ -54,15 +54,12 @@ class KeyValue(Kind):
             if view.key == "string":
                 dumps = orjson.dumps
                 return lambda pairs: [
-                    b'{"key":%b,"value":%b}' % (dumps(k[1:].decode()), s[VALUE]) for k, s in pairs
+                    DOCUMENT % (dumps(k[1:].decode()), s[VALUE]) for k, s in pairs
                 ]
-            return lambda pairs: [
-                b'{"key":%b,"value":%b}' % (key_json(k[1:]), s[VALUE]) for k, s in pairs
-            ]
+            return lambda pairs: [DOCUMENT % (key_json(k[1:]), s[VALUE]) for k, s in pairs]
         from_store = view.key_codec.from_store
         return lambda pairs: [
-            b'{"key":%b,"value":%b}' % (key_json(from_store(k[1:])), value_json(s[VALUE]))
-            for k, s in pairs
+            DOCUMENT % (key_json(from_store(k[1:])), value_json(s[VALUE])) for k, s in pairs
         ]
 
     def delete_expired(

@@ -168,3 +168,6 @@ def later(first: int | None, least: int) -> int:
 
 VALUE = slice(ENTRY_HEAD_SIZE, None)
 """Where the value lies in stored bytes."""
+
+DOCUMENT = b'{"key":%b,"value":%b}'
+"""The JSON of a key and its value: % (key, value), both JSON."""

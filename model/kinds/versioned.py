@@ -10,6 +10,7 @@ from itertools import chain, pairwise
 from typing import TYPE_CHECKING, cast
 
 from model.kinds.kind import (
+    DOCUMENT,
     VALUE,
     Deleter,
     Item,
@@ -84,8 +85,7 @@ class Versioned(Kind):
         key_json, value_json = view.key_codec.to_json, view.value_codec.to_json
         key_of = view.layout.entry_key
         return lambda pairs: [
-            b'{"key":%b,"value":%b}' % (key_json(key_of(k + _NO_TIME).key), value_json(s[VALUE]))
-            for k, s in pairs
+            DOCUMENT % (key_json(key_of(k + _NO_TIME).key), value_json(s[VALUE])) for k, s in pairs
         ]
 
     def filter(

@@ -28,7 +28,7 @@ from flask import Blueprint, Flask, Response, request
 from werkzeug.routing import BaseConverter
 
 from backend.http.kiqr.raw_reads import RawReads
-from backend.wire.scan import KEYS, SESSIONS, WINDOWS
+from backend.queries.stores import KEYS, SESSIONS, WINDOWS
 from model.problems import BadRequest, KeyTooLong, NotFound, QueryFailed
 from model.times import GREATEST, LEAST
 from model.views import View

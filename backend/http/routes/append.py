@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import re
 
 import orjson
 
+from backend.http.request import Request
 from backend.ingest.appender import QueueFull
 from backend.instance_context import InstanceContext
 from backend.queries.batch import record_key
@@ -18,10 +18,8 @@ from model.partitioner import partition_of
 from model.problems import BadRequest, NotFound, Unavailable
 from model.views import ANY_PARTITION, View
 
-_PATH = re.compile(rb"/topics/([A-Za-z0-9._-]{1,249})/records")
 
-
-class Appends:
+class AppendRoute:
     """The topics of the views with `append = "on"`; records have the formats of these views."""
 
     def __init__(self, context: InstanceContext, reads: dict[str, ViewReads]) -> None:
@@ -29,21 +27,17 @@ class Appends:
         self._reads = {reads[view.name].view.topic: reads[view.name]
                        for view in context.views.values() if view.append}  # fmt: skip
 
-    def topic_of(self, raw_path: bytes) -> str | None:
-        """The topic in a path; None if the path is another."""
-        found = _PATH.fullmatch(raw_path)
-        return None if found is None else found[1].decode()
-
-    async def answer(self, topic: str, body: bytes) -> Answer:
+    async def append(self, request: Request) -> Answer:
         """`{"partition": p, "offset": o}`, once the broker has stored the record. BadRequest,
         NotFound, Unavailable."""
+        topic = request.more["topic"]
         reads = self._reads.get(topic)
         if reads is None:
             raise NotFound(
                 "no-such-resource",
                 f'Topic {topic} does not allow appending. Set append = "on" in its view.',
             )
-        members = parse_members(body, required=("key",), optional=("value",))
+        members = parse_members(request.body, required=("key",), optional=("value",))
         key = record_key(reads, *members["key"])
         value = None if "value" not in members else _record_value(reads.view, *members["value"])
         partition = self._partition(reads.view, key)

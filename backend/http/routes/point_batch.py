@@ -1,8 +1,8 @@
 """Point reads that the proxy sends together: `POST /internal/reads`.
 
 Each is answered as it would be alone, or left to be asked alone: all that waits, is refused, or is
-for others to answer. What a read costs here is what the proxy's throughput is made of: keys are
-placed together, each store partition is asked once, and what its answers share is written once.
+for others to answer. The cost of a read here decides the proxy's throughput: keys are resolved
+together, and the headers that answers share are written once.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from backend.http.paths import Paths
+from backend.http.request import Request
+from backend.http.responses import KeyResponses
 from backend.instance_context import InstanceContext
-from backend.queries.multi_get import placed
-from backend.queries.point import DOCUMENT, ViewReads
-from backend.queries.representation import VARY
-from backend.queries.routing import PLAIN, NotOwner
-from backend.wire.answer import JSON, Answer, Header, problem_answer
+from backend.queries.point import Resolved, Unresolved
+from backend.wire.answer import Answer, Header, problem_answer
 from backend.wire.plain_requests import MOST_BYTES, are_plain, is_plain
 from backend.wire.point_batch import (
     ASK_ALONE,
@@ -27,14 +26,12 @@ from backend.wire.point_batch import (
     decode_paths,
     encode_answers,
 )
-from model.problems import BadRequest, Problem, StoreClosedError, StoreError, Unavailable
-from model.records import ENTRY_HEAD_SIZE, entry_offset
-
-PATH = b"/internal/reads"
+from model.problems import BadRequest, Problem
+from model.records import entry_offset
 
 CONTENT_TYPE: Header = (b"content-type", b"application/octet-stream")
 
-_LARGE = 65_536  # bytes of a value that had better travel alone
+_LARGE = 65_536  # bytes of a value that travels alone
 
 
 class _Asked(NamedTuple):
@@ -51,17 +48,17 @@ class PointBatchRoute:
         self,
         context: InstanceContext,
         paths: Paths,
-        reads: Mapping[str, ViewReads],
+        responses: Mapping[str, KeyResponses],
         answer_now: Callable[[bytes], Answer | None],
     ) -> None:
         """`answer_now(raw_path)`: the answer to one of them, or None if it has to wait."""
         self._context = context
         self._answer_now = answer_now
-        self._by_prefix = {
-            prefix: reads[view.name]
-            for prefix, view in paths.prefixes.items()
-            if type(reads[view.name]) is ViewReads
-        }
+        self._by_prefix = {prefix: responses[view.name] for prefix, view in paths.prefixes.items()}
+
+    async def reads(self, request: Request) -> Answer:
+        """For requests that the worker has not recognised as they arrived."""
+        return self.answer(request.body)
 
     def answer(self, body: bytes) -> Answer:
         """The framed answers to framed paths; 400 if there are too many."""
@@ -72,29 +69,31 @@ class PointBatchRoute:
             return problem_answer(BadRequest("too-many-keys", detail))
         heads: list[Head] = []
         items = [ASK_ALONE] * len(paths)
-        by_view: defaultdict[ViewReads, _Asked] = defaultdict(lambda: _Asked([], []))
+        by_view: defaultdict[KeyResponses, _Asked] = defaultdict(lambda: _Asked([], []))
         one_by_one: list[int] = []
         by_prefix = self._by_prefix
         are_all_plain = are_plain(body) and max(map(len, paths)) <= MOST_BYTES
         for number, path in enumerate(paths):
-            # what a parser might refuse, or read otherwise, is a parser's to read
+            # what a parser might refuse, or read in another way, is left to a parser
             if not are_all_plain and not is_plain(path):
                 continue
             prefix, _, text = path.rpartition(b"/")
-            reads = by_prefix.get(prefix)
-            if reads is None or b"%" in text:
+            responses = by_prefix.get(prefix)
+            if responses is None or b"%" in text:
                 one_by_one.append(number)
                 continue
-            numbers, texts = by_view[reads]
+            numbers, texts = by_view[responses]
             numbers.append(number)
             texts.append(text)
-        for reads, (numbers, texts) in by_view.items():
+        for responses, (numbers, texts) in by_view.items():
             try:
-                keys = reads.parse_keys(texts)
+                keys = responses.reads.parse_keys(texts)
             except Problem:
                 one_by_one += numbers
                 continue
-            one_by_one += self._of_view(reads, _Asked(numbers, keys), heads, items)
+            for found in responses.reads.resolve(keys):
+                if not isinstance(found, Unresolved):
+                    _write(responses, found, numbers, keys, heads, items)
         for number in one_by_one:
             answer = self._answer_now(paths[number])
             if answer is not None and len(answer.body) < _LARGE:
@@ -102,59 +101,41 @@ class PointBatchRoute:
         framed = encode_answers(self._context.epoch_header, heads, items)
         return Answer(200, [CONTENT_TYPE], framed)
 
-    def _of_view(
-        self, reads: ViewReads, asked: _Asked, heads: list[Head], items: list[Item]
-    ) -> list[int]:
-        """Writes the items of hits and misses; the numbers of those that have to be read one
-        by one."""
-        numbers, keys = asked
+
+def _write(
+    responses: KeyResponses,
+    found: Resolved,
+    numbers: list[int],
+    keys: list[bytes],
+    heads: list[Head],
+    items: list[Item],
+) -> None:
+    """The items of the keys of one store partition, and the heads that they share."""
+    places, state, entries = found
+    headers = responses.state_headers(state)
+    head = len(heads)
+    heads.append((200, _lines([*headers, *responses.form])))
+    if None in entries:
+        miss = responses.reads.missing(state)
+        miss_item = (head + 1, b"", miss.body())
+        heads.append((404, _lines([*miss.headers(), *headers])))
+    document, etag_format = responses.document, responses.etag_format(state)
+    hits = misses = 0
+    for place, entry in zip(places, entries, strict=True):
+        if entry is None:
+            items[numbers[place]] = miss_item
+            misses += 1
+            continue
         try:
-            by_partition = placed(reads, keys)
-        except Unavailable:
-            by_partition = None
-        if by_partition is None:
-            return numbers
-        left: list[int] = []
-        key_json, value_json = reads.key_json, reads.value_json
-        found = missed = 0
-        for partition, places in by_partition.items():
-            theirs = [keys[place] for place in places]
-            try:
-                held = reads.holder_of(partition, PLAIN)
-                # before the look-up: what is applied meanwhile is not in the answer
-                headers = reads.state_headers(held)
-                position = held.progress.position
-                stored = reads.look_up_many(held.store, theirs)
-                if None in stored:
-                    reads.refuse_doubtful(b"")
-            except (StoreClosedError, StoreError):
-                left += [numbers[place] for place in places]
-                continue
-            except (NotOwner, Unavailable):
-                continue
-            head = len(heads)
-            heads.append((200, _lines([*headers, JSON, VARY])))
-            if None in stored:
-                miss = reads.miss(held, position)
-                miss_item = (head + 1, b"", miss.body())
-                heads.append((404, _lines([*miss.headers(), *headers])))
-            etag = held.etag_format
-            for place, key, entry in zip(places, theirs, stored, strict=True):
-                if entry is None:
-                    items[numbers[place]] = miss_item
-                    missed += 1
-                    continue
-                try:
-                    value = value_json(entry[ENTRY_HEAD_SIZE:])
-                except Problem:  # of an Avro value whose schema is away
-                    continue
-                body = DOCUMENT % (key_json(key), value)
-                if len(body) < _LARGE:
-                    items[numbers[place]] = (head, etag % (entry_offset(entry), b"json"), body)
-                    found += 1
-        reads.counts.found += found
-        reads.counts.missed += missed
-        return left
+            body = document(keys[place], entry)
+        except Problem:  # the schema of an Avro value is missing
+            continue
+        if len(body) < _LARGE:
+            etag = etag_format % (entry_offset(entry), b"json") if etag_format else b""
+            items[numbers[place]] = (head, etag, body)
+            hits += 1
+    responses.reads.counts.found += hits
+    responses.reads.counts.missed += misses
 
 
 def _lines(headers: list[Header]) -> bytes:
@@ -162,7 +143,7 @@ def _lines(headers: list[Header]) -> bytes:
 
 
 def _item(answer: Answer, heads: list[Head]) -> Item:
-    """A whole answer; what stands once for all, or is the proxy's to say, is left out."""
+    """A complete answer, without what the proxy adds or what stands once for all."""
     left_out = (b"etag", b"content-length", b"topology-epoch")
     lines = _lines([header for header in answer.headers if header[0] not in left_out])
     etag = next((value for name, value in answer.headers if name == b"etag"), b"")

@@ -74,8 +74,7 @@ class SnapshotSender:
 
     async def _send(self, folder: Path, send: Send) -> int:
         kind = (b"content-type", b"application/octet-stream")
-        epoch = (b"topology-epoch", self._context.epoch_header)
-        await send({"type": "http.response.start", "status": 200, "headers": [kind, epoch]})
+        await send({"type": "http.response.start", "status": 200, "headers": [kind]})
         files = total = 0
         began = time.monotonic()
         for path in sorted(folder.iterdir()):

@@ -14,13 +14,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.http.negotiation import chosen
-from backend.http.parameters import point_parameters, span_parameters
+from backend.http.parameters import (
+    PARAMETERS,
+    page_parameters,
+    parse_parameters,
+    point_parameters,
+    span_parameters,
+)
 from backend.queries import key_bodies as batch
 from backend.queries import partition_run as partition_runs
 from backend.queries import partition_scan as partition_scans
 from backend.queries.key_bodies import parse_batch, parse_members, parse_search
+from backend.queries.merging import slices
 from backend.queries.ranking import Ranking
-from backend.wire.scan import PARAMETERS, parse_page, parse_parameters, slices
 from model import limits
 from model.formats.codecs import KEY_CODECS
 from model.problems import BadRequest
@@ -92,9 +98,9 @@ def test_a_long_time_is_refused(times: str) -> None:
 
 
 def test_so_many_parameters_are_not_parsed() -> None:
-    problem = refused(lambda: parse_page(ORDERS, "keys", b"&" * 10_000))
+    problem = refused(lambda: page_parameters(ORDERS, "keys", b"&" * 10_000))
     assert problem.more["limit"] == limits.MOST_PARAMETERS
-    assert parse_page(ORDERS, "keys", b"&" * (limits.MOST_PARAMETERS - 1)).limit == 100
+    assert page_parameters(ORDERS, "keys", b"&" * (limits.MOST_PARAMETERS - 1)).limit == 100
 
 
 def test_an_unknown_parameter_is_not_repeated_in_full() -> None:

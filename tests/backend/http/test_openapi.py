@@ -18,21 +18,13 @@ from backend.http.kiqr.raw_reads import RawReads
 from backend.http.kiqr.routes import FITS, KAFKA
 from backend.http.openapi.build import openapi
 from backend.http.openapi.skeleton import problem_codes, skeleton
-from backend.http.paths import RESOURCES, Paths
+from backend.http.router import Router
+from backend.queries.history import MAX_LIMIT
 from backend.queries.key_bodies import MAX_KEYS
 from backend.queries.point import WrongStoreReads
 from backend.queries.point_by_kind import reads_of
 from backend.queries.ranking import Ranking
-from backend.wire.scan import (
-    DEFAULT_LIMIT,
-    KEYS,
-    MAX_LIMIT,
-    PARAMETERS,
-    SESSIONS,
-    WINDOWS,
-    refuse_custom,
-    refuse_store,
-)
+from backend.queries.stores import KEYS, SESSIONS, WINDOWS, refuse_custom, refuse_store
 from model.formats.codecs import KEY_CODECS, VALUE_CODECS
 from model.kinds.registry import KINDS
 from model.limits import MOST_PATH_BYTES, parameter_bytes
@@ -98,29 +90,36 @@ def test_every_route_of_flask_is_in_it_and_the_reverse(kiqr: bool) -> None:
 
 
 def test_every_resource_that_is_routed_by_raw_path_is_in_it_and_the_reverse() -> None:
-    paths = Paths(VIEWS)
+    router = Router(context(VIEWS), None)  # type: ignore[arg-type]
+    below = {
+        route.pattern.removeprefix("{path}/{key}")
+        for route in router.routes
+        if route.pattern.startswith("{path}/{key}") and not route.pattern.endswith("{rest}")
+    }
+    histories = {f"/{kind.history}" for kind in KINDS.values() if kind.history}
+    assert below == {"", "/changes", *histories}
     mine = {
         (path, method)
         for path, method, operation in operations(document())
         if operation["tags"][0] in ("keys", "views")
     }
-    below = {"", "/changes", *(f"/{kind.history}" for kind in KINDS.values() if kind.history)}
-    posted = {"batch", "search"}
     expected = {
-        (f"/views/{{view}}/{name}", "post" if name in posted else "get") for name in RESOURCES
+        (route.pattern, route.methods[0].lower())
+        for route in router.routes
+        if route.pattern.startswith(("/views/", "/topics/"))
     }
     expected |= {(f"/views/{{view}}/keys/{{key}}{rest}", "get") for rest in below}
     expected |= {("/views/{view}/keys/{key}", "head"), ("/orders/{key}", "head")}
     expected |= {("/orders/{key}", "get"), ("/orders/{key}/changes", "get")}
     expected |= {("/w/{key}/windows", "get"), ("/v/{key}/versions", "get")}
     expected |= {("/v/{key}", "head"), ("/v/{key}", "get")}
-    assert mine - expected == {("/topics/{topic}/records", "post")}
-    mine &= expected
     assert mine == expected
-    for path, _ in mine:
-        raw = path.replace("{view}", "orders").replace("{key}", "k").encode()
-        found = paths.key_path(raw)
-        assert paths.view_path(raw) if found is None else f"/{found.rest.decode()}" in {*below, "/"}
+    names = {"{view}": "orders", "{key}": "k", "{topic}": "t"}
+    for path, method in mine:
+        match = router._table.match(re.sub("{.*?}", lambda of: names[of[0]], path).encode())
+        assert match is not None
+        assert method.upper() in match.route.methods
+        assert not match.route.pattern.endswith("{rest}")
 
 
 def test_its_parameters_are_those_that_are_known() -> None:
@@ -137,7 +136,7 @@ def test_its_parameters_are_those_that_are_known() -> None:
         elif name == "{key}":
             assert asked - {"as_of"} == {*known._COMMON, "partials"}
         else:
-            assert asked == set(PARAMETERS[name])
+            assert asked == set(known.PARAMETERS[name])
 
 
 def test_its_codes_are_those_of_the_sources() -> None:
@@ -234,7 +233,7 @@ def test_its_limits_are_those_of_the_code() -> None:
                 expected = most if most <= MOST_PATH_BYTES else None
                 assert schema.get("maxLength") == expected, (path, name)
             if name == "limit":
-                bounds = {"minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT}
+                bounds = {"minimum": 1, "maximum": MAX_LIMIT, "default": known.DEFAULT_LIMIT}
                 assert schema == {"type": "integer", **bounds}
             for each in (schema, *schema.get("oneOf", ())):
                 if each.get("format") == "int64":

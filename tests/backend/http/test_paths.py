@@ -7,8 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backend.http.paths import KeyPath, Paths
+from backend.http.router import Router
 from model.problems import BadRequest
 from tests.support.in_process.examples import view
+from tests.support.in_process.instance import context
 
 VIEWS = {
     v.name: v
@@ -125,5 +127,28 @@ def test_any_key_can_be_asked_for(key: bytes, name: str) -> None:
     ],
 )
 def test_questions_about_a_whole_view(path: bytes, resource: str | None) -> None:
-    found = Paths(VIEWS.values()).view_path(path)
-    assert (found and (found.view, found.resource)) == (resource and (VIEWS["orders"], resource))
+    match = Router(context(VIEWS.values()), None)._table.match(path)  # type: ignore[arg-type]
+    if resource is None:
+        assert match is None or match.route.pattern.startswith("{path}/{key}")
+    else:
+        assert match is not None
+        assert (match.view, match.route.pattern) == (VIEWS["orders"], f"/views/{{view}}/{resource}")
+
+
+@pytest.mark.parametrize(
+    ("raw_path", "name", "text", "rest"),
+    [
+        (b"/shop/orders", "outer", b"orders", b""),
+        (b"/shop/orders/x", "inner", b"x", b""),
+        (b"/shop/orders/x/changes", "inner", b"x", b"changes"),
+        (b"/shop/x/changes", "outer", b"x", b"changes"),
+        (b"/shop/%6Frders/x", "inner", b"x", b""),
+        (b"/shop/orders/", "inner", b"", b""),
+        (b"/shop//orders", "outer", b"", b"orders"),
+    ],
+)
+def test_the_longest_path_of_a_view_wins(
+    raw_path: bytes, name: str, text: bytes, rest: bytes
+) -> None:
+    nested = {"outer": view("outer", path="/shop"), "inner": view("inner", path="/shop/orders")}
+    assert Paths(nested.values()).key_path(raw_path) == KeyPath(nested[name], text, rest)

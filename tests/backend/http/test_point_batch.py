@@ -17,8 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.http.router import Router
-from backend.http.routes.point_batch import PATH
+from backend.http.router import READS, Router
 from backend.storage.data_directory import DataDirectory
 from backend.wire.answer import Answer
 from backend.wire.point_batch import (
@@ -212,7 +211,7 @@ def test_the_route_gives_the_same(tmp_path: Path) -> None:
         async def send(message: dict[str, object]) -> None:
             sent.append(message)
 
-        scope = {"method": "POST", "raw_path": PATH, "headers": [], "query_string": b""}
+        scope = {"method": "POST", "raw_path": READS.encode(), "headers": [], "query_string": b""}
         asyncio.run(shell(scope, receive, send))  # type: ignore[arg-type]
         now = shell.reads_now(body)
         assert sent[0]["status"] == 200
@@ -220,4 +219,4 @@ def test_the_route_gives_the_same(tmp_path: Path) -> None:
         assert [n for n, _ in sent[0]["headers"]] == [n for n, _ in now.headers]  # type: ignore[attr-defined]
         _, heads, items = decode_answers(sent[1]["body"])  # type: ignore[arg-type]
         assert [heads[head][0] for head, _, _ in items] == [200, 404]
-        assert asked(shell, PATH.decode())[0] == 405
+        assert asked(shell, READS)[0] == 405

@@ -15,7 +15,7 @@ from backend.cluster.heartbeats import Heartbeats
 from backend.cluster.liveness import RUNNING, Heartbeat
 from backend.http.router import Router
 from backend.http.routes.snapshots import SnapshotSender
-from backend.http.routes.views import BATCH_PATH
+from backend.queries.batch import BATCH_PATH
 from backend.wire.scan import Query
 from backend.wire.scan_codec import (
     COUNT,

@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from backend.http.responses import history_body
 from backend.ingest.batch import build_batch
 from backend.ingest.expiry import expired
 from backend.queries.history import History, Span
@@ -62,8 +63,9 @@ class Kept:
         items: list[Entry] = []
         cursor = None
         while True:
-            answer = history.read(key.encode(), ReadOptions(), span(limit=limit, cursor=cursor))
-            document = json.loads(answer.body)
+            of_span = span(limit=limit, cursor=cursor)
+            _, page = history.read(key.encode(), ReadOptions(), of_span)
+            document = json.loads(history_body(history.view, key.encode(), page))
             assert document["key"] == key
             assert len(document["items"]) <= limit
             items += document["items"]

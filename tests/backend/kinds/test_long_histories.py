@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from backend.http.responses import history_body
 from backend.queries import history as histories
 from backend.queries.history import History, Span
 from backend.queries.routing import ReadOptions
@@ -20,8 +21,8 @@ def pages(partition: Kept, **span: Any) -> list[list[Any]]:
     history = History(partition.instance.reads)
     found, cursor = [], None
     while True:
-        answer = history.read(b"a", ReadOptions(), Span(cursor=cursor, **span))
-        document = json.loads(answer.body)
+        _, page = history.read(b"a", ReadOptions(), Span(cursor=cursor, **span))
+        document = json.loads(history_body(history.view, b"a", page))
         found.append(document["items"])
         cursor = document["next"]
         if cursor is None:

@@ -191,11 +191,11 @@ def test_a_cursor_is_good_for_its_own_query_alone() -> None:
     with kept(view(store="window", window_size=10)) as partition:
         partition.feed([record("window", n, "a", n * 10, 0, n) for n in range(5)])
         history = History(partition.instance.reads)
-        page = json.loads(history.read(b"a", ReadOptions(), Span(limit=2)).body)
+        _, page = history.read(b"a", ReadOptions(), Span(limit=2))
         for key, span in (
-            (b"b", Span(cursor=page["next"])),
-            (b"a", Span(first=1, cursor=page["next"])),
-            (b"a", Span(descending=True, cursor=page["next"])),
+            (b"b", Span(cursor=page.next)),
+            (b"a", Span(first=1, cursor=page.next)),
+            (b"a", Span(descending=True, cursor=page.next)),
             (b"a", Span(cursor="AAAA")),
             (b"a", Span(cursor="é")),
         ):
@@ -209,5 +209,5 @@ def test_there_is_no_one_value_of_a_key_with_many_entries(store: str) -> None:
     with kept(view(store=store)) as partition:
         reads: ViewReads = WrongStoreReads(partition.instance.view, partition.instance.context)
         with pytest.raises(Problem, match=f"/{store}s") as error:
-            reads.read(b"a")
+            reads.resolve_one(b"a")
         assert error.value.code == "wrong-store"

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from backend.queries import batch as batches
 from backend.queries.key_bodies import parse_batch
-from backend.queries.versions import VersionedReads
 from model.limits import MOST_BATCH_BYTES
 from model.problems import StoreError
 from tests.support.in_process.examples import ORDERS, view
@@ -206,8 +205,6 @@ def test_every_partitioner_and_every_length(tmp_path: Path, partitioner: str) ->
 
 def test_versions(tmp_path: Path) -> None:
     with world(tmp_path, view(store="versioned")) as made:
-        made.instances["b1"].reads.__class__ = VersionedReads
-        made.instances["b2"].reads.__class__ = VersionedReads
         for n in range(20):
             made.put(b"%d" % n, b"1", timestamp=1)
             made.put(b"%d" % n, b"2" if n % 3 else None, timestamp=2)

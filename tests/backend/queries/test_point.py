@@ -158,6 +158,9 @@ def test_what_is_applied_meanwhile_is_not_claimed(instance: Instance) -> None:
             held.progress.applied(2)
             return found
 
+        def get_many(self, keys: list[bytes]) -> list[bytes | None]:
+            return [self.get(key) for key in keys]
+
     held.store = Overtaken()  # type: ignore[assignment]
     answer = instance.read(b"b")
     held.store = store

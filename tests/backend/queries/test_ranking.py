@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from backend.http.routes import views as queries
 from backend.queries import partition_scan as partition_scans
 from backend.queries import ranking
+from backend.queries import top as tops
 from backend.queries.ranking import Best, Ranked, Ranking
 from tests.support.in_process.examples import ORDERS
 from tests.support.in_process.world import World, world
@@ -100,7 +100,7 @@ def test_what_is_no_number() -> None:
 @pytest.fixture
 def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """60 values of some 500 bytes, of which 4,000 bytes may be ranked."""
-    for module in (partition_scans, queries):
+    for module in (partition_scans, tops):
         monkeypatch.setattr(module, "MOST_RANKED_BYTES", 4000)
     with world(tmp_path, ORDERS) as made:
         made.put_all({b"%03d" % n: b'{"n":%d,"x":"%b"}' % (n, b"x" * 500) for n in range(60)})

@@ -31,7 +31,7 @@ def instance(tmp_path: Path) -> Any:
 def elsewhere(instance: Instance, options: ReadOptions) -> tuple[list[str], str]:
     """Whom to ask, and what is said if they do not answer."""
     with pytest.raises(NotOwner) as found:
-        instance.reads.read(b"a", options)
+        instance.read(b"a", options)
     return [member.id for member in found.value.members], found.value.why.code
 
 
@@ -90,7 +90,7 @@ def test_one_that_warms_up_is_asked_by_nobody(instance: Instance) -> None:
     instance.place(1, standbys=((),), warming=((0, 0),))
     assert [m.id for m in instance.context.topology.holders_of("orders", 0)] == ["b2"]
     with pytest.raises(NotOwner) as found:
-        instance.reads.read(b"a")
+        instance.read(b"a")
     assert isinstance(found.value.why, Unavailable)
 
 

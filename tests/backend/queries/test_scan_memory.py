@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
-from backend.http.paths import Paths
-from backend.http.routes.views import ViewRoutes
+from backend.http.router import Router
 from backend.storage.data_directory import DataDirectory
 from backend.storage.options import Tuning
 from model.records import ENTRY, entry_head
@@ -49,7 +48,7 @@ def _fill(instance: Instance) -> None:
             store.write(batch, ENTRIES)
 
 
-async def _stream(queries: ViewRoutes, query: bytes = b"") -> int:
+async def _stream(router: Router, query: bytes = b"") -> int:
     """How many lines came."""
     lines = 0
 
@@ -66,7 +65,7 @@ async def _stream(queries: ViewRoutes, query: bytes = b"") -> int:
         "method": "GET",
         "headers": [(b"accept", b"application/x-ndjson")],
     }
-    assert await queries(scope, receive, send, cast(Any, None))
+    await router(scope, receive, send)
     return lines
 
 
@@ -74,12 +73,12 @@ def _main(root: Path) -> None:
     instance = Instance(DataDirectory(root, TUNING), ORDERS)
     instance.place(*[0] * PARTITIONS)
     _fill(instance)
-    queries = ViewRoutes(instance.context, Paths([ORDERS]), {"orders": instance.reads})
-    queries.start(cast(Any, None))
-    asyncio.run(_stream(queries, b"to=customer-0020000"))  # what is needed once, and the caches
+    router = Router(instance.context, cast(Any, None))
+    router.start(cast(Any, object()))
+    asyncio.run(_stream(router, b"to=customer-0020000"))  # what is needed once, and the caches
     Path("/proc/self/clear_refs").write_text("5")  # peaks begin anew; see proc(5)
     before = _resident("VmRSS")
-    lines = asyncio.run(_stream(queries))
+    lines = asyncio.run(_stream(router))
     print(lines, before, _resident("VmHWM"))
 
 

@@ -16,7 +16,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from backend.http.routes import views as queries
+from backend.http.gates import Gate
+from backend.http.routes import views as view_routes
+from backend.queries import page as pages
 from backend.queries import partition_scan as partition_scans
 from backend.wire.scan import Query
 from backend.wire.scan_codec import ROWS, ScanRequest, encode_request
@@ -305,8 +307,8 @@ def test_line_breaks_within_a_document(orders: World) -> None:
 def test_a_stream_that_fails_is_not_brought_to_its_end(
     orders: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queries, "_STREAM_PAGE", 500)
-    monkeypatch.setattr(queries, "_WRITE", 1000)
+    monkeypatch.setattr(pages, "STREAM_ROWS", 500)
+    monkeypatch.setattr(view_routes, "_WRITE", 1000)
     orders.put_all(numbered(9000))
 
     def fail() -> None:
@@ -324,8 +326,8 @@ def test_a_partition_that_moves_under_a_stream(
     orders: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """b1 takes over partition 3 with all that is in it."""
-    monkeypatch.setattr(queries, "_STREAM_PAGE", 300)
-    monkeypatch.setattr(queries, "_WRITE", 1000)
+    monkeypatch.setattr(pages, "STREAM_ROWS", 300)
+    monkeypatch.setattr(view_routes, "_WRITE", 1000)
     orders.put_all(numbered(5000))
     moved = False
 
@@ -342,8 +344,11 @@ def test_a_partition_that_moves_under_a_stream(
     assert [line["key"].encode() for line in lines(said.body)] == list(numbered(5000))
 
 
-def test_how_many_at_once(orders: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(queries._MOST, "scan", 1)
+def test_how_many_at_once(orders: World) -> None:
+    routes = orders.routers["b1"].routes
+    gate = next(route.gate for route in routes if route.pattern == "/views/{view}/keys")
+    assert isinstance(gate, Gate)
+    gate.most = 1
     orders.put_all(numbered(50))
 
     async def ask() -> list[Any]:

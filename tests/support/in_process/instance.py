@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from backend.http.responses import KeyResponses
 from backend.ingest.store_partitions import PartitionRegistry, StorePartition
 from backend.instance_context import InstanceContext
 from backend.queries.point import ViewReads
@@ -78,7 +79,7 @@ class Instance:
         return held
 
     def read(self, key: bytes, options: ReadOptions = ReadOptions()) -> Answer:  # noqa: B008
-        return self.reads.read(key, options)
+        return KeyResponses(self.reads, self.context).point(key, options)
 
     def refusal(self, key: bytes, options: ReadOptions = ReadOptions()) -> Unavailable:  # noqa: B008
         with pytest.raises(Unavailable) as error:

@@ -11,8 +11,7 @@ from typing import Any, cast
 
 import orjson
 
-from backend.http.paths import Paths
-from backend.http.routes.views import ViewRoutes
+from backend.http.router import Router
 from backend.ingest.store_partitions import StorePartition
 from backend.storage.data_directory import DataDirectory
 from backend.wire.answer import Answer, Header
@@ -74,13 +73,13 @@ class World:
         self.peers = Peers(self)
         self.offset = 0
         self.instances: dict[str, Instance] = {}
-        self._queries: dict[str, ViewRoutes] = {}
+        self.routers: dict[str, Router] = {}
         for id_, port in (("b1", 8081), ("b2", 8082)):
             of = {"instance_id": id_, "port": port, "wait_timeout": 0, **settings}
             instance = Instance(DataDirectory(folder / id_), view, **of)
-            queries = ViewRoutes(instance.context, Paths([view]), {view.name: instance.reads})
-            queries.start(cast(Any, self.peers))
-            self.instances[id_], self._queries[id_] = instance, queries
+            router = Router(instance.context, cast(Any, None))
+            router.start(cast(Any, self.peers))
+            self.instances[id_], self.routers[id_] = instance, router
         self.place(0, 1, 0, 1)
         self.held: dict[int, StorePartition] = {}
         for partition in range(PARTITIONS):
@@ -167,14 +166,11 @@ class World:
                 said.complete = False
                 return
             said.body += message["body"]
-            said.complete = not message["more_body"]
+            said.complete = not message.get("more_body")
             if on_chunk is not None:
                 on_chunk()
 
-        async def respond(answer: Answer, method: str, send: Any) -> None:
-            said.status, said.headers, said.body = answer.status, answer.headers, answer.body
-
-        assert await self._queries[instance](scope, receive, send, respond)
+        await self.routers[instance](scope, receive, send)
         return said
 
     def ask(self, target: str, instance: str = "b1", **more: Any) -> Said:

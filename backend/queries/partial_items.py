@@ -1,4 +1,4 @@
-"""The answers to `partials=all`: what each partition has of a key, by partition."""
+"""The JSON items of `partials=all`: what each partition has of a key."""
 
 from __future__ import annotations
 
@@ -8,16 +8,12 @@ from typing import cast
 from backend.ingest.protocols import Store
 from backend.queries.merged_entries import MergedEntries
 from backend.queries.partials import Partial
-from backend.wire.answer import JSON, Answer, Header
-from model.problems import NotFound
 from model.records import decode_entry, is_deleted
 from model.views import View
 
 
-def values_answer(
-    view: View, key: bytes, partials: Iterable[Partial], headers: list[Header]
-) -> Answer:
-    """The value in each partition that has one, with the place and the time (ms) of its record."""
+def partial_values(view: View, partials: Iterable[Partial]) -> list[bytes]:
+    """The value in each partition that has one, with the offset and the time (ms) of its record."""
     items = []
     for each in partials:
         for _, head, value in each.rows:
@@ -28,21 +24,14 @@ def values_answer(
                 b'{"partition":%d,"offset":%d,"timestamp":%d,"value":%b}'
                 % (each.partition, offset, timestamp, view.value_codec.to_json(value))
             )
-    if not items:
-        problem = NotFound("key-not-found", f"No partition of view {view.name} has such a key.")
-        return Answer(404, problem.headers() + headers, problem.body())
-    return _answer(view, key, items, headers)
+    return items
 
 
-def items_answer(
-    view: View,
-    key: bytes,
-    partials: Iterable[Partial],
-    items_of: Callable[[Store], list[bytes]],
-    headers: list[Header],
-) -> Answer:
+def partial_items(
+    view: View, partials: Iterable[Partial], items_of: Callable[[Store], list[bytes]]
+) -> list[bytes]:
     """The windows, sessions or versions in each partition that has some; `items_of` finds them
-    among what is stored there."""
+    among the entries there."""
     found = []
     for each in partials:
         entries = [(stored_key, head + value) for stored_key, head, value in each.rows]
@@ -50,9 +39,4 @@ def items_answer(
         items = items_of(cast(Store, MergedEntries(entries, clock)))
         if items:
             found.append(b'{"partition":%d,"items":[%b]}' % (each.partition, b",".join(items)))
-    return _answer(view, key, found, headers)
-
-
-def _answer(view: View, key: bytes, partials: list[bytes], headers: list[Header]) -> Answer:
-    body = b'{"key":%b,"partials":[%b]}' % (view.key_codec.to_json(key), b",".join(partials))
-    return Answer(200, [*headers, JSON], body)
+    return found

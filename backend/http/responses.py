@@ -1,0 +1,171 @@
+"""Answers to reads by key: outcomes as status, headers and body.
+
+Part of the hot path (see `queries/point.py`): a header is formatted once, a body is one formatting.
+"""
+
+from __future__ import annotations
+
+import time
+
+from backend.http.representation import JSON as AS_JSON
+from backend.http.representation import VARY, represented
+from backend.instance_context import InstanceContext
+from backend.queries.history import HistoryPage
+from backend.queries.point import Entry, State, ViewReads
+from backend.queries.routing import PLAIN, ReadOptions
+from backend.queries.scatter_gather import Freshness
+from backend.queries.versions import Version, VersionedReads
+from backend.wire.answer import JSON, Answer, Header, etag_of, freshness_headers, problem_answer
+from model.kinds.kind import DOCUMENT
+from model.problems import NotFound, Problem
+from model.records import ENTRY_HEAD_SIZE, entry_offset
+from model.topology import ROLES
+from model.views import View
+
+
+class KeyResponses:
+    """The answers about keys of one view."""
+
+    def __init__(self, reads: ViewReads, context: InstanceContext) -> None:
+        self.reads = reads
+        self.view = reads.view
+        self._context = context
+        self._counts = reads.counts
+        self._key_json, self._value_json = reads.key_json, reads.value_json
+        # a custom store has no record to tell one state of a key from another
+        self._has_etags = not reads.view.is_custom
+        self.form: tuple[Header, ...] = (JSON, VARY) if self._has_etags else (JSON,)
+        self._pipeline = context.pipelines.get(reads.view.name)
+        me = context.settings.instance_id
+        self._served_by = {role: (b"served-by", f"{me}; {role}".encode()) for role in ROLES}
+
+    def point(self, key: bytes, options: ReadOptions = PLAIN) -> Answer:
+        """The value of a key, or 404, from this instance; NotOwner, Problem as `resolve_one`."""
+        if options.as_of is not None:
+            return self._version_here(key, options, options.as_of)
+        state, entry = self.reads.resolve_one(key, options)
+        headers = self.state_headers(state)
+        if entry is None:
+            self._counts.missed += 1
+            return problem_answer(self.reads.missing(state), headers)
+        if options.representation != AS_JSON:
+            return self._represented(state, entry, headers, options.representation)
+        body = self.document(key, entry)
+        self._counts.found += 1
+        headers += self.form
+        if self._has_etags:
+            headers.append((b"etag", state.held.etag_format % (entry_offset(entry), b"json")))
+        return Answer(200, headers, body)
+
+    def document(self, key: bytes, entry: Entry) -> bytes:
+        """`{"key", "value"}`; Unavailable if the schema of a value is missing."""
+        return DOCUMENT % (self._key_json(key), self._value_json(entry[ENTRY_HEAD_SIZE:]))
+
+    def etag_format(self, state: State) -> bytes:
+        """% (record offset, form of the value); empty for a custom store, whose values are not from
+        one record."""
+        return state.held.etag_format if self._has_etags else b""
+
+    def state_headers(self, state: State) -> list[Header]:
+        """Partition, Offset, Lag, Staleness, Served-By, and those of the pipeline."""
+        held, position, lag, staleness = state
+        headers = [
+            (b"partition", held.partition_header),
+            (b"offset", b"%d" % position),
+            *freshness_headers(lag, staleness),
+            self._served_by[held.role],
+        ]
+        if self._pipeline is not None:
+            headers += self._pipeline.headers(time.monotonic())
+        return headers
+
+    def _represented(self, state: State, entry: Entry, headers: list[Header], kind: str) -> Answer:
+        """The value only, in the form that the client accepts."""
+        more, body = represented(kind, entry[ENTRY_HEAD_SIZE:], self.view.value_codec)
+        self._counts.found += 1
+        etag = (b"etag", state.held.etag_format % (entry_offset(entry), kind.encode()))
+        return Answer(200, [*headers, *more, etag], body)
+
+    def _version_here(self, key: bytes, options: ReadOptions, as_of: int) -> Answer:
+        assert isinstance(self.reads, VersionedReads)
+        state, version = self.reads.resolve_version(key, options, as_of)
+        return self.version(key, as_of, version, self.state_headers(state))
+
+    # from all partitions
+
+    def newest(
+        self, key: bytes, value: bytes | None, representation: str, freshness: Freshness
+    ) -> Answer:
+        """The record bytes of the newest entry in all partitions, or None."""
+        headers = self.freshness(freshness)
+        if value is None:
+            return self._missed(self._nowhere(), headers)
+        if representation != AS_JSON:
+            more, body = represented(representation, value, self.view.value_codec)
+        else:
+            more = [JSON, VARY]
+            body = DOCUMENT % (self._key_json(key), self._value_json(value))
+        self._counts.found += 1
+        etag = etag_of(self.view.hash.encode() + value, representation)
+        return Answer(200, [*headers, *more, etag], body)
+
+    def partial_values(self, key: bytes, items: list[bytes], freshness: Freshness) -> Answer:
+        """The values of a key in each partition; 404 if there is none."""
+        if not items:
+            return self._missed(self._nowhere(), self.freshness(freshness))
+        return self.partial_items(key, items, freshness)
+
+    def partial_items(self, key: bytes, items: list[bytes], freshness: Freshness) -> Answer:
+        """What each partition has of a key."""
+        self._counts.found += 1
+        body = b'{"key":%b,"partials":[%b]}' % (self._key_json(key), b",".join(items))
+        return Answer(200, [*self.freshness(freshness), JSON], body)
+
+    def _nowhere(self) -> NotFound:
+        return NotFound("key-not-found", f"No partition of view {self.view.name} has such a key.")
+
+    # of one partition, or of all
+
+    def version(
+        self, key: bytes, as_of: int, version: Version | None, headers: list[Header]
+    ) -> Answer:
+        """The version of a key that was valid at `as_of` (ms)."""
+        if version is None:
+            return self._missed(
+                NotFound("key-not-found", f"View {self.view.name} had no such key at {as_of}."),
+                headers,
+            )
+        document = self.document(key, version.entry)
+        valid_to = b"null" if version.valid_to is None else b"%d" % version.valid_to
+        body = b'%b,"valid_from":%d,"valid_to":%b}' % (
+            document[:-1], version.valid_from, valid_to
+        )  # fmt: skip
+        self._counts.found += 1
+        # the next version changes `valid_to`
+        return Answer(200, [*headers, JSON, etag_of(body, AS_JSON)], body)
+
+    def history(self, key: bytes, page: HistoryPage, headers: list[Header]) -> Answer:
+        """A page of the windows, sessions or versions of a key."""
+        self._counts.found += 1
+        return Answer(200, [*headers, JSON], history_body(self.view, key, page))
+
+    def freshness(self, freshness: Freshness) -> list[Header]:
+        return state_headers(self._context, self.view, freshness)
+
+    def _missed(self, problem: Problem, headers: list[Header]) -> Answer:
+        self._counts.missed += 1
+        return problem_answer(problem, headers)
+
+
+def history_body(view: View, key: bytes, page: HistoryPage) -> bytes:
+    """`{"key", "items", "next"}`."""
+    cursor = b"null" if page.next is None else b'"%b"' % page.next.encode()
+    key_json = view.key_codec.to_json(key)
+    return b'{"key":%b,"items":[%b],"next":%b}' % (key_json, b",".join(page.items), cursor)
+
+
+def state_headers(context: InstanceContext, view: View, freshness: Freshness) -> list[Header]:
+    """Lag, Staleness, Served-By and the pipeline's headers of an answer from several partitions."""
+    served_by = freshness.answerers.headers(context.settings.instance_id)
+    pipeline = context.pipeline_headers(view)
+    return [*freshness_headers(freshness.lag, freshness.staleness), *served_by, *pipeline]

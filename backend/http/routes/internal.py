@@ -1,0 +1,67 @@
+"""What instances ask one another: scans, batches, heartbeats and copies of store partitions."""
+
+from __future__ import annotations
+
+from backend.cluster.heartbeats import Heartbeats
+from backend.http.request import Request
+from backend.http.routes.snapshots import SnapshotSender
+from backend.instance_context import InstanceContext
+from backend.queries.batch import Batches
+from backend.queries.partition_scan import PartitionScans
+from backend.queries.stores import KEYS, refuse_custom, refuse_store
+from backend.wire.answer import JSON, Answer, Header
+from backend.wire.scan_codec import TOP, decode_request, encode_response, pack
+from model.problems import BadRequest
+
+OCTETS: Header = (b"content-type", b"application/octet-stream")
+
+
+class InternalRoutes:
+    """The handlers of `/internal/…`, but for the proxy's reads."""
+
+    def __init__(self, context: InstanceContext, scans: PartitionScans) -> None:
+        self._context = context
+        self._scans = scans
+        self._snapshots = SnapshotSender(context)
+        self._batches: Batches | None = None
+        self._heartbeats: Heartbeats | None = None
+
+    def start(self, batches: Batches, heartbeats: Heartbeats) -> None:
+        self._batches = batches
+        self._heartbeats = heartbeats
+
+    async def scan(self, request: Request) -> Answer:
+        try:
+            ask, partitions, after = decode_request(request.body)
+        except ValueError as e:
+            raise _malformed(e) from None
+        view = self._context.views.get(ask.view)
+        if view is not None and ask.view_hash == view.hash:
+            # as of clients
+            refuse_custom(view)
+            if ask.what == TOP:
+                refuse_store(view, KEYS)
+        part = await self._scans.answer(ask, partitions, after)
+        return Answer(200, [OCTETS], encode_response(part))
+
+    async def batch(self, request: Request) -> Answer:
+        assert self._batches is not None
+        try:
+            found = await self._batches.serve(request.body)
+        except ValueError as e:
+            raise _malformed(e) from None
+        served_by = found.answerers.headers(self._context.settings.instance_id)
+        return Answer(200, [JSON, *served_by], pack(found.items))
+
+    async def heartbeat(self, request: Request) -> Answer:
+        assert self._heartbeats is not None
+        return self._heartbeats.answer(request.body)
+
+    async def copy(self, request: Request) -> None:
+        refused = await self._snapshots.answer(request.body, request.send)
+        if refused is not None:
+            raise refused
+
+
+def _malformed(error: ValueError) -> BadRequest:
+    return BadRequest("bad-request", f"The body is {error}.")

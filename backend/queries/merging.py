@@ -1,0 +1,61 @@
+"""How the answers of several partitions to one scan become one.
+
+Each partition's answer is a *run*: rows in the order of stored keys, complete up to the key that it
+`reached`. Rows of several runs are certain as far as the run that reached least: the *frontier*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from backend.wire.scan import Row
+from model.records import decode_entry
+
+_AnyRow = TypeVar("_AnyRow", bound=tuple[bytes, ...])
+
+
+def cut(rows: Sequence[tuple[Any, ...]], frontier: bytes | None, backwards: bool) -> int:
+    """How many of the sorted rows are certain: those up to and with the frontier."""
+    if frontier is None:
+        return len(rows)
+    low, high = 0, len(rows)
+    while low < high:
+        middle = (low + high) // 2
+        key = rows[middle][0]
+        if key >= frontier if backwards else key <= frontier:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def distinct(rows: list[_AnyRow], head: Callable[[_AnyRow], bytes]) -> list[_AnyRow]:
+    """Sorted rows, of those with one key the one of the greatest timestamp, then offset."""
+    newest = {row[0]: row for row in rows}
+    if len(newest) == len(rows):
+        return rows
+    for row in rows:
+        if _age(head(row)) > _age(head(newest[row[0]])):
+            newest[row[0]] = row
+    return list(newest.values())
+
+
+def _age(head: bytes) -> tuple[int, int]:
+    timestamp, offset, _ = decode_entry(head)
+    return timestamp, offset
+
+
+def slices(rows: Sequence[Row], size: int = 1 << 18) -> Iterator[Sequence[Row]]:
+    """The rows, some at a time: a slice ends with the row with which it has `size` bytes."""
+    start = held = 0
+    for end, row in enumerate(rows, 1):
+        held += len(row[2])
+        if held >= size or end == len(rows):
+            yield rows[start:end]
+            start, held = end, 0
+
+
+def first_of(keys: Sequence[bytes], backwards: bool) -> bytes:
+    """The frontier of runs that have reached these keys."""
+    return max(keys) if backwards else min(keys)

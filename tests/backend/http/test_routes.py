@@ -1,0 +1,109 @@
+"""The table of routes: each path has one, and what is done around every handler is the same."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from backend.http.gates import Gate
+from backend.http.router import Router
+from model.problems import Unavailable
+from tests.support.in_process.examples import ORDERS, view
+from tests.support.in_process.instance import context
+
+VIEWS = (ORDERS, view("windows", store="window"), view("versions", store="versioned"))
+NAMES = {"{view}": "orders", "{path}": "/views/orders/keys", "{key}": "k", "{topic}": "t"}
+
+
+async def flask(scope: Any, receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 418, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+@pytest.fixture
+def router() -> Router:
+    return Router(context(VIEWS), flask)
+
+
+def path_of(pattern: str) -> str:
+    for name, value in {**NAMES, "{rest}": "more/of/it"}.items():
+        pattern = pattern.replace(name, value)
+    return pattern
+
+
+def asked(router: Router, method: str, path: str) -> tuple[int, dict[bytes, bytes], bytes]:
+    sent: list[Any] = []
+    scope = {
+        "method": method, "raw_path": path.encode(), "path": path, "query_string": b"",
+        "headers": [],
+    }  # fmt: skip
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b""}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(router(scope, receive, send))
+    body = b"".join(message.get("body", b"") for message in sent)
+    return sent[0]["status"], dict(sent[0]["headers"]), body
+
+
+def test_each_route_is_found_by_its_own_path(router: Router) -> None:
+    for route in router.routes:
+        match = router._table.match(path_of(route.pattern).encode())
+        assert match is not None
+        assert match.route is route, route.pattern
+
+
+def test_other_methods_are_refused_with_those_that_are_allowed(router: Router) -> None:
+    for route in router.routes:
+        for method in {"GET", "HEAD", "POST", "PUT", "DELETE"} - set(route.methods):
+            status, headers, body = asked(router, method, path_of(route.pattern))
+            assert status == 405, route.pattern
+            assert headers[b"allow"] == ", ".join(route.methods).encode()
+            assert headers[b"topology-epoch"]
+            if method != "HEAD":
+                assert json.loads(body)["code"] == "method-not-allowed"
+
+
+def test_what_matches_no_route_is_flasks(router: Router) -> None:
+    for path in ("/", "/views", "/views/orders", "/views/orders/", "/views/nobody/keys",
+                 "/internal", "/internal/", "/topics/a/b/records", "/metrics"):  # fmt: skip
+        status, headers, _ = asked(router, "GET", path)
+        assert status == 418, path
+        assert headers[b"topology-epoch"]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_refused_reads_are_counted_of_their_view(router: Router, method: str) -> None:
+    counts = router._context.counts
+    asked(router, method, "/orders/a")  # there is no map yet: 503; or 405
+    asked(router, method, "/views/versions/keys/a/windows")  # 404; or 405
+    asked(router, method, "/views/orders/keys")  # no read by key
+    assert counts["orders"].unavailable == (method == "GET")
+    assert counts["orders"].refused == (method == "POST")
+    assert (counts["versions"].unavailable, counts["versions"].refused) == (0, 1)
+
+
+def test_a_handler_that_fails_is_an_internal_error_and_its_gate_opens_again(
+    router: Router, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(router._responses["orders"].reads, "partition", lambda key: 1 // 0)
+    router._requests.most = 1
+    for _ in range(2):
+        status, _, body = asked(router, "GET", "/orders/a")
+        assert (status, json.loads(body)["code"]) == (500, "internal-error")
+
+
+def test_a_gate_lets_so_many_in() -> None:
+    gate = Gate("scans", 2)
+    with gate:
+        with gate, pytest.raises(Unavailable, match="Too many scans") as error, gate:
+            pass
+        assert error.value.code == "overloaded"
+        with gate:
+            pass
