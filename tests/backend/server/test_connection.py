@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import socket
 import weakref
 from dataclasses import replace
@@ -30,7 +29,6 @@ from tests.backend.server.running_server import (
 
 FAST = b"GET /fast/%d HTTP/1.1\r\nHost: h\r\n\r\n"
 SLOW = b"GET /slow/%d HTTP/1.1\r\nHost: h\r\nX-Other: 1\r\n\r\n"
-CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
 LAST = b"GET /last HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
 
 
@@ -114,113 +112,6 @@ def test_requests_that_wait_are_bounded_and_none_is_lost() -> None:
             assert found[-2:] == [b"/fast/%d" % (count - 1), b"/last"]
 
     run(main())
-
-
-@pytest.mark.parametrize(
-    ("data", "status", "code"),
-    [
-        (b"GET /%b HTTP/1.1\r\nHost: h\r\n\r\n" % (b"k" * 33000), 414, "uri-too-long"),
-        (b"GET / HTTP/1.1\r\nHost: h\r\nX: %b\r\n\r\n" % (b"x" * 9000), 431, "headers-too-large"),
-        (b"GET / HTTP/1.1\r\n%b\r\n" % (b"X: x\r\n" * 101), 431, "headers-too-large"),
-        (b"GET / HTTP/9.1\r\n\r\n", 400, "bad-request"),
-        (b"what is this\r\n\r\n", 400, "bad-request"),
-        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400, "bad-request"),
-        (b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400, "bad-request"),
-        (b"GET /\xc3\xa9 HTTP/1.1\r\nHost: a\r\n\r\n", 400, "bad-request"),
-        (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\nx", 400, "bad-request"),
-        (
-            b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n" + CHUNKED,
-            400,
-            "bad-request",
-        ),
-        (
-            b"GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
-            400,
-            "bad-request",
-        ),
-    ],
-)
-def test_invalid_requests_get_a_problem_document(data: bytes, status: int, code: str) -> None:
-    app = App(say_path)
-
-    async def main() -> None:
-        async with running_server(app) as (_, port):
-            response = await exchange(port, data + FAST % 1)
-            head, _, document = response.partition(b"\r\n\r\n")
-            assert head.startswith(b"HTTP/1.1 %d " % status)
-            assert b"connection: close" in head
-            assert b"application/problem+json" in head
-            assert json.loads(document)["code"] == code
-
-    run(main())
-    assert app.calls == 0
-
-
-POST = b"POST / HTTP/1.1\r\nHost: h\r\n" + CHUNKED
-ENDLESS = {
-    "request line": (b"GET /", b"k", 414),
-    "header": (b"GET / HTTP/1.1\r\nX: ", b"x", 431),
-    "headers": (b"GET / HTTP/1.1\r\n", b"X: %b\r\n" % (b"x" * 1000), 431),
-    "chunk size": (POST, b"0", 400),
-    "chunk extension": (POST + b"1;", b"x", 400),
-    "trailer": (POST + b"1\r\nx\r\n0\r\nX: ", b"x", 400),
-    "trailers": (POST + b"1\r\nx\r\n0\r\n", b"X: x\r\n", 400),
-}
-
-
-@pytest.mark.parametrize("part", ENDLESS)
-def test_a_part_of_a_request_that_does_not_end_is_refused(part: str) -> None:
-    """The parser keeps what is not complete, and scans it again each time that more comes."""
-    begins, goes_on, status = ENDLESS[part]
-    goes_on *= 10_000 // len(goes_on)
-    fed = 0
-
-    async def read_all(scope: Scope, receive: Receive, send: Send) -> None:
-        while (await receive()).get("more_body"):
-            pass
-
-    async def main() -> None:
-        nonlocal fed
-        async with running_server(App(read_all)) as (_, port), client(port) as (reader, writer):
-            writer.write(begins)
-            answered = asyncio.create_task(reader.read(65536))
-            while not answered.done() and fed < 1_000_000:
-                writer.write(goes_on)
-                fed += len(goes_on)
-                await asyncio.sleep(0.001)
-            response = await asyncio.wait_for(answered, SOON)
-            assert response.startswith(b"HTTP/1.1 %d " % status)
-
-    run(main())
-    assert fed < 500_000
-
-
-def test_a_body_that_turns_out_invalid_is_refused() -> None:
-    ends = []
-
-    async def handler(scope: Scope, receive: Receive, send: Send) -> None:
-        message = await receive()
-        while message["type"] == "http.request":
-            message = await receive()
-        ends.append(message["type"])
-        await answer(send, b"too late")
-
-    async def main() -> None:
-        async with running_server(App(handler)) as (_, port):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(
-                b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n"
-            )
-            await asyncio.sleep(0.05)
-            writer.write(b"no chunk\r\n")
-            response = await asyncio.wait_for(reader.read(), SOON)
-            assert response.startswith(b"HTTP/1.1 400 ")
-            assert response.count(b"HTTP/1.1") == 1
-            await until(lambda: ends, "the application to return")
-            writer.close()
-
-    run(main())
-    assert ends == ["http.disconnect"]
 
 
 async def refused(port: int) -> bool:
