@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from backend.wire.plain_requests import path_of_get
 from gunicorn.asgi.parser import CallbackRequest
 from gunicorn_h1c import H1CProtocol
 from hypothesis import example, given, settings
@@ -20,6 +19,7 @@ from hypothesis import strategies as st
 from backend.http.router import Router
 from backend.storage.data_directory import DataDirectory
 from backend.wire.answer import Answer
+from backend.wire.plain_requests import path_of_get
 from backend.wire.point_batch import ASK_ALONE, decode_answers, encode_paths
 from model.partitioner import partition_of
 from model.views import View

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from backend.wire.plain_requests import MOST_BYTES, body_of_reads, path_of_get
 from gunicorn_h1c import H1CProtocol
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+
+from backend.wire.plain_requests import MOST_BYTES, body_of_reads, path_of_get
 
 HOST = b"Host: 127.0.0.1:8080\r\n"
 LIKE_A_CLIENT = (
