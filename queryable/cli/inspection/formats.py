@@ -1,4 +1,4 @@
-"""Infers the format (docs/reference.md) of keys or values. Without I/O."""
+"""Infers the format (docs/reference/formats.md) of keys or values. Without I/O."""
 
 from __future__ import annotations
 

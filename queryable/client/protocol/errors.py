@@ -10,7 +10,7 @@
     │   └── Unconfirmed     a record was sent and not confirmed; it may have been written
     └── ServerError         500, or a response that is not one of this API
 
-`code` is stable: compare it, not the text. docs/reference.md lists the codes of the API.
+`code` is stable: compare it, not the text. docs/reference/problems.md lists the codes.
 """
 
 from __future__ import annotations

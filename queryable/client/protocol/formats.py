@@ -1,4 +1,4 @@
-"""Keys and values as Python values, for each format of a view (docs/reference.md).
+"""Keys and values as Python values, for each format of a view (docs/reference/formats.md).
 
 | format        | Python                                                                  |
 |---------------|-------------------------------------------------------------------------|
@@ -8,7 +8,7 @@
 | float64       | float                                                                   |
 | uuid          | uuid.UUID                                                               |
 | json          | the document: dict, list, str, int, float, bool, None                   |
-| avro          | the document as JSON (docs/reference.md, Avro)                          |
+| avro          | the document as JSON (docs/reference/formats.md, Avro)                  |
 | none (values) | None                                                                    |
 
 `Raw(b"…")` gives a key by its record bytes, in any format. JSON and Avro keys may need it, because

@@ -116,7 +116,7 @@ def test_append(deployed: Deployed) -> None:
 
 
 class _Unconfirming(BaseHTTPRequestHandler):
-    """Answers like a backend whose broker has not confirmed in time (docs/reference.md)."""
+    """Answers like a backend whose broker has not confirmed in time."""
 
     def do_GET(self) -> None:
         if self.path == "/views/gone":
