@@ -8,7 +8,7 @@ from typing import Any
 
 
 def tree(root: Path) -> dict[str, Any]:
-    """All that can be told of what is below a folder, and of the folder."""
+    """Mode, time, inode and content of a folder and of everything below it."""
     found: dict[str, Any] = {}
     for path in (root, *sorted(root.rglob("*"))):
         state = path.lstat()

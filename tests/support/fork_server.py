@@ -33,7 +33,7 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 class ForkedProcess:
-    """What `subprocess.Popen` is for a command: the same names, for those that tests need."""
+    """A started backend, with the methods of `subprocess.Popen` that tests need."""
 
     def __init__(self, server: ForkServer, pid: int) -> None:
         self._server = server
@@ -123,14 +123,14 @@ def _serve(requests: socket.socket) -> dict[str, Any]:
             if "reap" in request:
                 answer = os.waitstatus_to_exitcode(os.waitpid(request["reap"], 0)[1])
             else:
-                has_session, tells = os.pipe()
+                has_session, session_is_made = os.pipe()
                 answer = os.fork()
                 if answer == 0:
                     os.close(has_session)
                     os.setsid()
-                    os.close(tells)
+                    os.close(session_is_made)
                     return dict(request["start"])
-                os.close(tells)
+                os.close(session_is_made)
                 os.read(has_session, 1)  # until then a signal to its group would find nobody
                 os.close(has_session)
             file.write(b"%d\n" % answer)

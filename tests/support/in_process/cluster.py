@@ -62,7 +62,7 @@ class Cluster:
         self.logs[partition].append(record)
 
     def start(self, id_: str) -> None:
-        """Anew, on what it has kept on disk; it gets the map at once."""
+        """Start an instance on what it has on disk; it gets the topology at once."""
         member = next(member for member in self._members if member.id == id_)
         self.nodes[id_] = Node(self, member, self._folder / id_)
         self.place(self.active, self.standbys)
@@ -113,7 +113,7 @@ class Cluster:
             node.context.take_topology(topology)
 
     def turn(self, id_: str, most: int = 10_000) -> None:
-        """One instance opens, closes and applies; what it finds out is known to all."""
+        """One instance opens, closes and applies; the others learn of mispartitioned records."""
         node = self.nodes[id_]
         node.turn(most)
         if node.held.mis_partitioned() and not self.mis_partitioned:
@@ -167,7 +167,7 @@ class Cluster:
         }
 
     def _held_by_the_active(self, partition: int) -> StorePartition | None:
-        """By whom the map says so."""
+        """The store partition of the active in the topology."""
         active = self.active[partition]
         node = None if active == NOBODY else self.nodes.get(self._id(active))
         return None if node is None else node.held.get(self.view.name, partition)

@@ -21,11 +21,11 @@ class LogFetcher:
         self._logs = logs
         self._view = view
         self._positions: dict[Source, int] = {}
-        self._told: dict[Source, int] = {}
+        self._reported: dict[Source, int] = {}
 
     def assign(self, source: Source, position: int, leader_epoch: int) -> None:
         self._positions[source] = position
-        self._told.pop(source, None)
+        self._reported.pop(source, None)
 
     def unassign(self, source: Source) -> None:
         self._positions.pop(source, None)
@@ -41,8 +41,8 @@ class LogFetcher:
                     Rec(r.offset, r.record_key(self._view), r.value, r.timestamp) for r in run
                 ]
             end = self._positions[source] = position + len(run)
-            if end == len(log) and self._told.get(source) != end:
-                fetched.ends[source] = self._told[source] = end
+            if end == len(log) and self._reported.get(source) != end:
+                fetched.ends[source] = self._reported[source] = end
         return fetched
 
 

@@ -66,8 +66,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class InOrder(LoadFileScheduling):
         """Also corrects what xdist 3.8 does after a worker has died (its issues 1323, 1327, 1378):
-        it runs the test that killed the worker again, for ever, and it gives finished or single
-        units to the replacement, which then waits for ever."""
+        it runs the test that killed the worker again and again, and it gives finished or single
+        units to the replacement, which then waits forever."""
 
         def _split_scope(self, nodeid: str) -> str:
             return _work_unit(nodeid)

@@ -11,7 +11,7 @@ def test_files_that_begin_first_are_there() -> None:
     assert [name for name in named if not (REPOSITORY / name).exists()] == []
 
 
-def test_whoever_needs_the_spark_session_shares_it(request: pytest.FixtureRequest) -> None:
+def test_all_files_that_need_the_spark_session_share_it(request: pytest.FixtureRequest) -> None:
     """Of the files that were collected for this run."""
     needing = {
         item.nodeid.partition("::")[0]

@@ -31,7 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     # Python ignores SIGINT where its parent did (nohup, `&` in a script), and so does all that it
-    # starts: tests that interrupt a process would wait for it for ever.
+    # starts: tests that interrupt a process would wait for it forever.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
@@ -66,7 +66,7 @@ class Watchdog:
         if report.when not in ("setup", "call", "teardown"):
             self._running.pop(report.nodeid, None)  # a crash: no logfinish comes
         if report.failed and self._has_workers:
-            # in full now: whoever ends a run that hangs never sees the summary
+            # in full now: a run that hangs and is ended shows no summary
             self._terminal.write_line("")
             self._terminal.write_sep("_", f"FAILED {report.nodeid} ({report.when})")
             self._terminal.write_line(report.longreprtext)
