@@ -1,4 +1,4 @@
-"""Reading the bodies of requests: each within a bound, and all that are in flight together."""
+"""Reads request bodies, within a bound for each and for all that are in flight."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_BYTES = 64 << 20  # of the bodies of requests in flight
 
 
 class BodyBudget:
-    """Bytes that the bodies of requests in flight may have together. Used in the event loop."""
+    """Bytes that the bodies of all requests in flight may have. Used in the event loop."""
 
     def __init__(self, size: int = MOST_BYTES) -> None:
         self.left = size
@@ -40,12 +40,12 @@ class BodyBudget:
 
 
 async def read_body(receive: Receive, most: int) -> bytes:
-    """The whole body; BadRequest if it is too large or does not come."""
+    """The whole body; BadRequest if it is too large or incomplete."""
     parts, size = [], 0
     while True:
         message = await receive()
         if message["type"] != "http.request":
-            raise BadRequest("bad-request", "The body has not come to its end.")
+            raise BadRequest("bad-request", "The body is incomplete.")
         part = message.get("body", b"")
         parts.append(part)
         size += len(part)

@@ -17,7 +17,7 @@ _QUALITY = re.compile(r";\s*q=([01](?:\.[0-9]{0,3})?)\s*(?:;|$)", re.ASCII | re.
 
 
 def accept_of(headers: Sequence[Header]) -> bytes:
-    """The request's Accept, all of it in one line; BadRequest if it is too long."""
+    """The values of Accept, joined; BadRequest if they are too long."""
     given = b",".join(value for name, value in headers if name == b"accept")
     if len(given) > MOST_ACCEPT_BYTES:
         raise BadRequest(
@@ -30,7 +30,7 @@ def accept_of(headers: Sequence[Header]) -> bytes:
 
 
 def wants_lines(headers: Sequence[Header]) -> bool:
-    """Whether the reader accepts NDJSON; BadRequest."""
+    """Whether the client accepts NDJSON; BadRequest."""
     accepted = accept_of(headers).lower()
     return any(each.split(b";")[0].strip() == NDJSON for each in accepted.split(b","))
 
@@ -38,7 +38,7 @@ def wants_lines(headers: Sequence[Header]) -> bool:
 def chosen(headers: Sequence[Header], of: Sequence[str]) -> str:
     """One of `of`, by the request's Accept (RFC 9110, 12.5.1); NotAcceptable, BadRequest.
 
-    A header that says nothing that can be read is none.
+    A header that cannot be parsed is ignored.
     """
     given = accept_of(headers)
     if not given or given == b"*/*":
@@ -49,7 +49,7 @@ def chosen(headers: Sequence[Header], of: Sequence[str]) -> str:
     best = max(of, key=lambda name: _quality(name, ranges))  # the first of equals
     if _quality(best, ranges) <= 0:
         types = ", ".join(f"application/{name}" for name in of)
-        raise NotAcceptable("not-acceptable", f"This is to be had as {types}.")
+        raise NotAcceptable("not-acceptable", f"Supported types: {types}.")
     return best
 
 
@@ -66,7 +66,7 @@ def _ranges(accept: str) -> dict[tuple[str, str], float]:
 
 
 def _quality(name: str, ranges: dict[tuple[str, str], float]) -> float:
-    """By the range that is closest to it."""
+    """The quality of the most specific range that matches."""
     for accepted in (("application", name), ("application", "*"), ("*", "*")):
         if accepted in ranges:
             return ranges[accepted]

@@ -1,4 +1,4 @@
-"""From a request's raw path to the view and the key that it asks for.
+"""From a raw path to the view and the key that it names.
 
 The path is split first and each part percent-decoded once, so `a%2Fb` is one key and `%2561` is
 the key `%61`. The proxy does the same in Lua (proxy/query.lua).
@@ -19,7 +19,7 @@ _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 
 class KeyPath(NamedTuple):
-    """A path that names a key: the view, the key's percent-decoded bytes, and what follows it."""
+    """A path that names a key: the view, the key's percent-decoded bytes, and the rest after it."""
 
     view: View
     text: bytes
@@ -36,16 +36,16 @@ class Paths:
             if view.path is not None:
                 self._by_prefix[f"{view.path}/".encode()] = view
         self._by_plain_prefix = {p[:-1]: view for p, view in self._by_prefix.items()}
-        # most have one or two segments: the longest prefix that is known wins by being tried first
+        # the longest known prefix wins: it is tried first
         self._depths = sorted({p.count(b"/") for p in self._by_prefix}, reverse=True)
 
     @property
     def prefixes(self) -> dict[bytes, View]:
-        """What stands before the last slash of a key's path, if none of it is encoded."""
+        """Prefix of a key's path, before its last slash and not percent-encoded -> view."""
         return self._by_plain_prefix
 
     def key_path(self, raw_path: bytes) -> KeyPath | None:
-        """What `raw_path` (still encoded, without the query) names; None if it is no key's path.
+        """The key that `raw_path` (encoded, without the query) names; None if it names none.
 
         BadRequest if the key has a percent sign that is not followed by two hexadecimal digits.
         """
@@ -73,7 +73,7 @@ class Paths:
 
 def of_absolute_form(target: bytes) -> bytes | None:
     """The raw path of `http://host:port/path`, as a proxy may send it (RFC 9112, 3.2.2); None of
-    anything else."""
+    any other target."""
     found = _ABSOLUTE_FORM.fullmatch(target)
     return None if found is None else found[1] or b"/"
 

@@ -151,7 +151,7 @@ class Router:
 
     def drain(self) -> None:
         """Ends the streams: their clients reconnect to the instance that has the partition then.
-        The other instances are told at once."""
+        The other instances get a heartbeat at once."""
         self._keys.drain()
         if self._heartbeats is not None:
             self._heartbeats.beat_all()

@@ -1,4 +1,4 @@
-"""Answers that go on and on: bounded in number, ended with their client, or with the instance."""
+"""Endless answers. Their number is bounded; they end when the client or the instance goes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Streams:
 
     @contextmanager
     def place(self) -> Iterator[None]:
-        """Room for one more, also while it is being opened; Unavailable if there is none."""
+        """Room for one more stream, also while it is being opened; Unavailable."""
         self._check()
         if self._places >= self._most:
             raise Unavailable("overloaded", f"{self._most} streams are open already.")
@@ -66,7 +66,7 @@ class Streams:
         await send({"type": "http.response.body", "body": b""})
 
     def end(self) -> None:
-        """Nothing new, and what is open ends as if there were no more to say."""
+        """Open streams end normally, and no new ones begin."""
         self._draining = True
         for task in list(self._open):
             task.cancel()

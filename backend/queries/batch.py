@@ -1,4 +1,4 @@
-"""Many point reads in one request: each key answered by whoever holds it, each owner asked once."""
+"""Many point reads in one request. Each instance that has some of the keys is asked once."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ MOST_ANSWER_BYTES = 32 << 20  # of the keys that one instance reads for one batc
 _TURN = 128  # keys between two turns of the event loop
 _CAUTIOUS = 16  # keys to begin with: their values may be large
 _CHUNK_BYTES = 1 << 18  # of the keys between two turns, if they are like those before
-_FINAL, _AGAIN, _ALL = b".", b"?", b"*"  # marks: it stands, ask again, ask all partitions
+_FINAL, _AGAIN, _ALL = b".", b"?", b"*"  # marks: final, ask again, ask all partitions
 _MARKS = {_FINAL, _AGAIN, _ALL}
 _AT_ONCE = 8  # keys that all partitions are asked for
 
-# of the keys beyond MOST_ANSWER_BYTES: the client asks for them again, in other requests
-_TOO_LARGE = Unavailable("overloaded", "The answer is large enough.")
+# for the keys beyond MOST_ANSWER_BYTES: the client asks for them in another request
+_TOO_LARGE = Unavailable("overloaded", "The batch has too many bytes of values.")
 
 _T = TypeVar("_T")
 
 _Open = NotOwner | bytes
-"""Who holds the key; or the mark of its item."""
+"""The instances that have the key; or the mark of its item."""
 
 
 class _Room:
-    """Bytes that an instance may still read for one batch, and how many keys at a time."""
+    """Bytes that one batch may still read, and how many keys at a time."""
 
     def __init__(self) -> None:
         self.left = MOST_ANSWER_BYTES
@@ -67,7 +67,7 @@ class BatchResult:
 
 
 class Batches:
-    """Batches of all views, on this instance's and others' part of the keys."""
+    """Batches of all views: reads the keys that are here, and asks other instances for the rest."""
 
     def __init__(
         self,
@@ -97,14 +97,14 @@ class Batches:
                 except Problem as problem:
                     count_refusal(reads.counts, problem)
                     items[number] = _problem_item(written or orjson.dumps(value), problem)
-        left, anywhere = list(keys), list[int]()
+        left, in_any = list(keys), list[int]()
         answerers = ServedBy()
         rounds, room = self._asker.rounds(), _Room()
 
         async def attempt() -> bool:
             nonlocal left
             left = await self._round(
-                reads, keys, left, items, anywhere, rounds, options, answerers, room
+                reads, keys, left, items, in_any, rounds, options, answerers, room
             )
             return bool(left)
 
@@ -116,10 +116,10 @@ class Batches:
                 if room.left <= 0:
                     items[number] = _problem_item(view.key_codec.to_json(keys[number]), _TOO_LARGE)
                     return
-                items[number] = await self._anywhere(view, keys[number], options, answerers)
+                items[number] = await self._in_any_partition(view, keys[number], options, answerers)
                 room.left -= len(items[number])
 
-        await asyncio.gather(*map(ask_all, anywhere))
+        await asyncio.gather(*map(ask_all, in_any))
         return BatchResult(items, answerers)
 
     async def _round(
@@ -128,20 +128,20 @@ class Batches:
         keys: dict[int, bytes],
         left: list[int],
         items: list[bytes],
-        anywhere: list[int],
+        in_any: list[int],
         rounds: Rounds[Holder],
         options: ReadOptions,
         answerers: ServedBy,
         room: _Room,
     ) -> list[int]:
-        """Writes an item for each key that is left; those for which asking again may help.
+        """Writes an item for each key in `left`; returns those for which a retry may help.
 
-        Keys that may be in any partition are added to `anywhere`. In each round the next of a key's
-        holders is asked.
+        Keys that may be in any partition are added to `in_any`. Each round asks the next of the
+        instances that have a key.
         """
         again: list[int] = []
         marked: list[tuple[int, bytes]] = []
-        elsewhere: dict[Turn[Holder], list[int]] = {}
+        of_others: dict[Turn[Holder], list[int]] = {}
         roles = set[str]()
         async for numbers in _turns(left, room):
             read, open_ = _read(reads, [keys[number] for number in numbers], options, roles, room)
@@ -150,17 +150,17 @@ class Batches:
             for place, found in open_.items():
                 if isinstance(found, NotOwner):
                     turn = rounds.turn(found.partition, found.members)
-                    elsewhere.setdefault(turn, []).append(numbers[place])
+                    of_others.setdefault(turn, []).append(numbers[place])
                 else:
                     marked.append((numbers[place], found))
         answerers.add(self._me, roles)
         answers = await asyncio.gather(
             *(
                 self._ask(turn, reads, [keys[number] for number in theirs], options, answerers)
-                for turn, theirs in elsewhere.items()
+                for turn, theirs in of_others.items()
             )
         )
-        for theirs, of_member in zip(elsewhere.values(), answers, strict=True):
+        for theirs, of_member in zip(of_others.values(), answers, strict=True):
             for number, item in zip(theirs, of_member, strict=True):
                 items[number] = item[1:]
                 marked.append((number, item[:1]))
@@ -168,7 +168,7 @@ class Batches:
             if mark == _AGAIN:
                 again.append(number)
             elif mark == _ALL:
-                anywhere.append(number)
+                in_any.append(number)
         return again
 
     async def _ask(
@@ -179,7 +179,7 @@ class Batches:
         options: ReadOptions,
         answerers: ServedBy,
     ) -> list[bytes]:
-        """One item a key, with its mark before it."""
+        """The items of another instance, each with its mark before it."""
         member, others_left = turn
         assert member is not None
         view = reads.view
@@ -200,7 +200,7 @@ class Batches:
         to_json = view.key_codec.to_json
         return [_AGAIN + _problem_item(to_json(key), problem) for key in raw]
 
-    async def _anywhere(
+    async def _in_any_partition(
         self, view: View, key: bytes, options: ReadOptions, answerers: ServedBy
     ) -> bytes:
         key_json = view.key_codec.to_json(key)
@@ -212,14 +212,13 @@ class Batches:
             return _problem_item(key_json, problem)
 
     async def serve(self, body: bytes) -> BatchResult:
-        """Another instance's batch of keys that should be held here: items with their marks.
-        ValueError, BadRequest."""
+        """The items of another instance's batch, with their marks; ValueError, BadRequest."""
         of, view_hash, *keys = unpack(body, 2 + MAX_KEYS)
         name, _, query = of.partition(b"?")
         options = _options_of(query)
         reads = self._reads.get(name.decode())
         if reads is None or reads.view.hash.encode() != view_hash:
-            raise ValueError("about a view that is not defined so here")
+            raise ValueError("about a view whose definition differs here")
         refuse_store(reads.view, KEYS)
         for key in keys:
             reads.parse_raw_key(key)
@@ -252,14 +251,14 @@ def _options_of(query: bytes) -> ReadOptions:
 
 
 def _asked_of(view: View, options: ReadOptions) -> bytes:
-    """The view's name, and the query where there is one: an older instance has no such view, and
-    refuses, where it might answer as a standby what is asked of the active alone."""
+    """The view's name, and `?stale=` if it is given. An older instance knows no view of such a name
+    and refuses; otherwise it could answer as a standby what only the active may answer."""
     query = "" if options.stale is None else f"?stale={options.stale}"
     return f"{view.name}{query}".encode()
 
 
 async def _turns(of: Sequence[_T], room: _Room) -> AsyncIterator[Sequence[_T]]:
-    """Some at a time; between them others have their turn."""
+    """Some at a time; other tasks run in between."""
     start = 0
     while start < len(of):
         if start:
@@ -270,7 +269,7 @@ async def _turns(of: Sequence[_T], room: _Room) -> AsyncIterator[Sequence[_T]]:
 
 
 def _text_keys(reads: ViewReads, asked: list[tuple[Any, bytes]]) -> dict[int, bytes] | None:
-    """Record bytes of keys that are text; None where one of them has to be looked at alone."""
+    """Record bytes of keys that are text; None if one of them needs `record_key`."""
     values = [value for value, _ in asked]
     if reads.view.key != "string" or not {str}.issuperset(map(type, values)):
         return None
@@ -283,8 +282,8 @@ def _text_keys(reads: ViewReads, asked: list[tuple[Any, bytes]]) -> dict[int, by
 def _read(
     reads: ViewReads, keys: Sequence[bytes], options: ReadOptions, roles: set[str], room: _Room
 ) -> tuple[list[bytes], dict[int, _Open]]:
-    """An item a key; and by their places in the list, the keys for which it does not stand yet.
-    The roles in which they were read here are added to `roles`."""
+    """An item for each key; and by their places in `keys`, those whose item is not final yet. The
+    roles in which this instance read are added to `roles`."""
     to_json = reads.view.key_codec.to_json
     if room.left <= 0:
         return [_problem_item(to_json(key), _TOO_LARGE) for key in keys], {}

@@ -34,8 +34,8 @@ class Backlog:
         self._ended = False
 
     def put(self, changes: Sequence[Change]) -> bool:
-        """False if they are too many or too large: then the backlog ends, and what waited is
-        dropped: a client that comes back gets the newest."""
+        """False if they are too many or too large: then the backlog ends, and drops the changes
+        that wait; a client that reconnects gets the latest value."""
         if self._ended:
             return False
         if self._waiting.qsize() > MOST_CHANGES:
@@ -52,7 +52,7 @@ class Backlog:
         return True
 
     def admit(self, size: int) -> bool:
-        """Whether there is room for an event of so many bytes, which is being sent now."""
+        """Whether there is room for an event of this size (bytes) that is sent at once."""
         if size > self._room.left:
             return False
         self._charge(size)
@@ -60,7 +60,7 @@ class Backlog:
         return True
 
     def end(self) -> None:
-        """Nothing comes behind what waits."""
+        """No more changes after those that wait."""
         if not self._ended:
             self._ended = True
             self._waiting.put_nowait(None)

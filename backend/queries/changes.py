@@ -1,10 +1,10 @@
-"""The changes of one key as server-sent events: what is there, then each change as it is applied.
+"""The changes of one key as server-sent events: its value now, then each change that is applied.
 
 Source: the HTML standard, "Server-sent events". An event is `value` (`{"key", "value"}`) or
 `deleted` (`{"key"}`); its id is `partition:offset` of its record, or, where the key is not there,
-of the last record that was looked at. A stream ends when its partition moves, or when too much
-waits for its client or for all clients; a client that comes back with Last-Event-ID gets what is
-there if it is newer, then the changes.
+of the last record that was applied. A stream ends when its partition moves, or when too many
+changes wait for its client or for all clients. A client that reconnects with Last-Event-ID gets the
+value if it is newer, then the changes.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Changes:
     def __init__(
         self, reads: ViewReads, key: bytes, last_event_id: bytes | None, room: Room
     ) -> None:
-        """Unavailable, NotOwner as a read; BadRequest where there is no one value of a key."""
+        """Unavailable, NotOwner as a read; BadRequest if keys of the view have no single value."""
         view = reads.view
         if not view.kind.has_changes:
             raise BadRequest(
-                "wrong-store", f"View {view.name} is not key-value: its keys have no one value."
+                "wrong-store", f"View {view.name} is not key-value: its keys have no single value."
             )
         self._reads = reads
         self._key = key
@@ -47,7 +47,7 @@ class Changes:
         self._backlog = Backlog(room)
 
     def _offset_of(self, event_id: bytes | None) -> int:
-        """_NOTHING where the client has seen nothing of this partition."""
+        """_NOTHING if the client has seen nothing of this partition."""
         if event_id is None:
             return _NOTHING
         parsed = _EVENT_ID.fullmatch(event_id)
@@ -56,11 +56,11 @@ class Changes:
         return int(parsed[2]) if int(parsed[1]) == self._held.partition else _NOTHING
 
     async def events(self) -> AsyncGenerator[bytes]:
-        """Until the partition is let go, or too much waits."""
+        """Until the partition is closed, or too many changes wait."""
         watches = self._held.watches
         watches.add(self._key, self._tell)
         try:
-            # what is applied from here on is told; what was before is in the look-up
+            # later changes come as events; earlier ones are in the look-up
             try:
                 present = self._present()
             except Unavailable:

@@ -21,7 +21,7 @@ _BETWEEN = re.compile(r"\s*,?\s*")
 
 
 def parse_batch(body: bytes, exact: bool = False) -> list[tuple[Any, bytes]]:
-    """Each key as it was read and, if `exact`, as it was written; BadRequest."""
+    """Each key, parsed and, if `exact`, as written; BadRequest."""
     check_json(body)
     try:
         document = orjson.loads(body)
@@ -40,19 +40,19 @@ def parse_batch(body: bytes, exact: bool = False) -> list[tuple[Any, bytes]]:
 
 
 def needs_exact(view: View) -> bool:
-    """Whether every byte of a key in JSON matters."""
+    """Whether every byte of a JSON key matters."""
     return view.key not in _BY_VALUE
 
 
 def parse_search(body: bytes) -> tuple[Any, bytes]:
-    """The key of `{"query": key}` as it was read and as it was written; BadRequest."""
+    """The key of `{"query": key}`, parsed and as written; BadRequest."""
     return parse_members(body, required=("query",))["query"]
 
 
 def parse_members(
     body: bytes, required: tuple[str, ...], optional: tuple[str, ...] = ()
 ) -> dict[str, tuple[Any, bytes]]:
-    """The members of a JSON object, each as it was read and as it was written; BadRequest."""
+    """The members of a JSON object, each parsed and as written; BadRequest."""
     check_json(body)
     try:
         document = orjson.loads(body)
@@ -82,7 +82,7 @@ def parse_members(
 
 
 def _texts(text: str, count: int) -> list[bytes]:
-    """The elements of the list as they stand there: of a JSON key every byte matters."""
+    """The elements of the list as written: every byte of a JSON key matters."""
     start = _BEFORE_KEYS.match(text)
     if start is None:
         raise BadRequest("bad-request", 'Write "keys" without escapes, and once.')
@@ -103,8 +103,8 @@ def _texts(text: str, count: int) -> list[bytes]:
 
 
 def json_text(kind: str, value: Any, written: bytes) -> tuple[bytes, bool]:
-    """A key or value of a format, in JSON, as text for its codec; and whether this is base64url of
-    record bytes; ValueError."""
+    """A JSON key or value as text for the codec of its format, and whether this text is base64url
+    of record bytes; ValueError."""
     if kind in ("int32", "int64"):
         if type(value) is not int:
             raise ValueError(f"no number: {kind} is a whole JSON number")

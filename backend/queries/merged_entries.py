@@ -1,4 +1,4 @@
-"""The entries of one key from all partitions, to be read as if they lay in one."""
+"""The entries of one key from all partitions, readable like one store."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from operator import itemgetter
 
 
 class MergedEntries:
-    """What the reads by key need of a store."""
+    """The part of a store that reads by key need."""
 
     def __init__(self, entries: list[tuple[bytes, bytes]], stream_time: int | None) -> None:
-        """Stored keys and bytes in order; of several stream times (ms) the latest."""
+        """`entries`: stored keys and bytes, in order. `stream_time`: the latest of all (ms)."""
         self._entries = entries
         self.stream_time = stream_time
 

@@ -243,7 +243,7 @@ class ViewReads(KeyRouting):
         return [s if s is None or s[8] < 0x80 else None for s in found]
 
     def unreadable(self, held: StorePartition, error: StoreClosedError | StoreError) -> Problem:
-        """What the client is told; a store that is damaged will be rebuilt by ingest."""
+        """The problem for the client. Ingest rebuilds a store that is damaged."""
         if isinstance(error, StoreClosedError):
             return Unavailable("not-here", "This instance has just closed the key's partition.")
         held.damaged = str(error)

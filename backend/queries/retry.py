@@ -1,18 +1,17 @@
-"""The rule by which an instance asks others, for every kind of question.
+"""The rule by which an instance asks other instances, the same for every query.
 
-- Holders of a partition are asked one after the other: the active first, and last those that seem
-  dead or have just failed (`InstanceContext.others`). The asking instance may be one of the
-  holders (None).
-- A holder that is silent for `WHILE_OTHERS_ARE_LEFT` is passed over while another one is left to
-  ask. The last one has `QUERYABLE_FORWARD_TIMEOUT`. A holder that does not answer is suspected for
-  a while: other questions ask it last.
-- A holder says within `WHILE_OTHERS_ARE_LEFT` what it can say: a scan answers slice by slice, and a
-  marked request does not wait for long.
-- Once all holders have refused, they are asked again until `QUERYABLE_WAIT_TIMEOUT` is over since
-  the question began (for `not-up-to-offset` five times as long: a record that was written just now
-  is on its way). A refusal that neither waiting nor another instance can change ends the question
-  at once.
-- The error is then what was said last.
+- The holders of a partition (its active and standbys) are asked one after the other: the active
+  first, those that seem dead or have just failed last (`InstanceContext.others`). The asking
+  instance may be one of them (None).
+- A holder that is silent for `WHILE_OTHERS_ARE_LEFT` is skipped while another one is left to ask.
+  The last one has `QUERYABLE_FORWARD_TIMEOUT`. A holder that does not answer is suspected for a
+  while: other queries ask it last.
+- A holder answers or refuses within `WHILE_OTHERS_ARE_LEFT`: a scan answers slice by slice, and a
+  forwarded request does not wait for long.
+- Once all holders have refused, they are asked again until `QUERYABLE_WAIT_TIMEOUT` after the
+  query began (for `not-up-to-offset` five times as long: a record that was just written will
+  arrive). A refusal that neither waiting nor another instance can change ends the query at once.
+- The error is then the last refusal.
 """
 
 from __future__ import annotations
@@ -51,10 +50,10 @@ class Turn(NamedTuple, Generic[_H]):
 
 
 class Rounds(Generic[_H]):
-    """One question: in each round every partition that is still open is asked of one holder."""
+    """The rounds of one query: each round asks one holder of every partition that is still open."""
 
     def __init__(self, wait: float, marked: bool = False) -> None:
-        """`wait`: QUERYABLE_WAIT_TIMEOUT (s). `marked`: another instance asks, and asks again."""
+        """`wait`: QUERYABLE_WAIT_TIMEOUT (s). `marked`: another instance asks, and retries."""
         self._began = time.monotonic()
         self._wait = wait
         self._marked = marked
@@ -64,8 +63,8 @@ class Rounds(Generic[_H]):
         self._all_asked: set[int] = set()  # partitions whose holders were all asked once
 
     def turn(self, partition: int, holders: Sequence[_H]) -> Turn[_H]:
-        """The next of a partition's holders, the same one within a round; after the last the first
-        again."""
+        """The next of a partition's holders, the same one within a round; after the last one the
+        first again."""
         if partition in self._turns:
             return self._turns[partition]
         tried = self._tried.setdefault(partition, set())
@@ -83,8 +82,8 @@ class Rounds(Generic[_H]):
         self._patience = max(self._patience, _MORE_PATIENCE.get(code, 1))
 
     async def repeat(self, attempt: Callable[[], Awaitable[bool]]) -> None:
-        """The loop of every question: calls `attempt` once a round while it returns True (some of
-        it is still open), until the wait is over."""
+        """The retry loop of every query: calls `attempt` once per round while it returns True (some
+        of the query is still open), until the wait is over."""
         while await attempt() and await self.again():
             pass
 
@@ -113,14 +112,14 @@ def _timeout(others_left: bool) -> float | None:
 
 
 class Asker:
-    """Asks other instances, and notes which of them do not answer."""
+    """Asks other instances, and records which of them do not answer."""
 
     def __init__(self, context: InstanceContext, peer_client: PeerClient) -> None:
         self._context = context
         self._peer_client = peer_client
 
     def rounds(self) -> Rounds[Holder]:
-        """For one question."""
+        """For one query."""
         return Rounds(self._context.settings.wait_timeout)
 
     async def ask(
@@ -149,8 +148,8 @@ class Asker:
         target: bytes,
         headers: list[Header],
     ) -> Stream:
-        """The stream of the first holder that begins one, until `stack` ends; else the last one's
-        answer, or Unavailable."""
+        """The stream of the first holder that begins one, open until `stack` ends; else the last
+        refusal, as an answer or Unavailable."""
         rounds: Rounds[Member] = Rounds(self._context.settings.wait_timeout)
         begun: Stream | None = None
         unavailable: Unavailable | None = None

@@ -1,4 +1,4 @@
-"""Of which partition a key is, and who may answer for it: this instance, others, or nobody now."""
+"""The partition of a key, and which instances may answer for it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from model.views import ANY_PARTITION, View
 
 
 class NotOwner(Exception):
-    """Others hold the key's partition, and may answer better: `members`, in the order in which to
-    ask them. `why` is what this instance says itself, should none of them answer."""
+    """Other instances may answer for the key's partition: `members`, in the order in which to ask
+    them. `why` is this instance's own refusal, in case none of them answers."""
 
     def __init__(self, partition: int, members: Sequence[Member], why: Unavailable) -> None:
         super().__init__(partition, members)
@@ -37,10 +37,7 @@ _WORTH_A_MATRIX = 24
 
 
 class PartitionUnknown(NonRetryable):
-    """The key may be in any partition: only all of them together can answer for it.
-
-    Whoever cannot ask them says 503.
-    """
+    """The key may be in any partition: only all of them together can answer for it."""
 
     def __init__(self, view: View, key: bytes) -> None:
         self.key = key
@@ -54,8 +51,9 @@ class PartitionUnknown(NonRetryable):
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What a reader may ask for beside the key. Offsets by partition, the first that may be missing
-    is one more; staleness in s, `as_of` in ms. `stale` is ALLOW, NEVER or None."""
+    """The parameters of a read by key. `min_offsets`: partition -> the offset that the answer must
+    include. `max_lag` in records, `max_staleness` in s, `as_of` in ms. `stale` is ALLOW, NEVER or
+    None."""
 
     stale: str | None = None
     min_offsets: Mapping[int, int] | None = None
@@ -79,7 +77,7 @@ PLAIN = ReadOptions()
 
 
 def refusal(held: StorePartition, stale: str | None) -> str | None:
-    """The code of why an open store partition may not answer; None if it may."""
+    """The problem code if an open store partition may not answer; None if it may."""
     if stale == NEVER and held.role != ACTIVE:
         return "not-active"
     if not held.progress.answerable and stale != ALLOW:
@@ -88,7 +86,7 @@ def refusal(held: StorePartition, stale: str | None) -> str | None:
 
 
 class KeyRouting:
-    """Who holds the keys of one view."""
+    """Which instances may answer for the keys of one view."""
 
     def __init__(self, view: View, context: InstanceContext) -> None:
         self.view = view
@@ -151,12 +149,12 @@ class KeyRouting:
     def _others(
         self, partition: int, why: Unavailable, options: ReadOptions
     ) -> NotOwner | Unavailable:
-        """To whom to go with a question that cannot be answered here; `why`, if to nobody."""
+        """The instances to ask instead of this one; `why` if there are none."""
         others = self._context.others(self.view.name, partition, options.stale)
         return NotOwner(partition, others, why) if others else why
 
     def _beyond_bounds(self, held: StorePartition, options: ReadOptions) -> Unavailable | None:
-        """Why the partition is farther behind than the reader can use; None if it is not."""
+        """The refusal if the partition is farther behind than the options allow, else None."""
         partition, position = held.partition, held.progress.position
         wanted = (options.min_offsets or {}).get(partition, -1)
         if position <= wanted:
@@ -188,7 +186,7 @@ class KeyRouting:
         return None
 
     def partition(self, key: bytes) -> int:
-        """Where the key belongs; Unavailable where that cannot be told."""
+        """The partition of a key; Unavailable if it cannot be known."""
         placed = self._context.placed(self.view)
         count = len(placed.active)
         if self._partition_of is None or placed.mis_partitioned or self._is_ambiguous():
@@ -202,7 +200,7 @@ class KeyRouting:
         return partition
 
     def partitions(self, keys: Sequence[bytes]) -> list[int] | None:
-        """Where each key belongs; None where only `partition` can tell, key by key. Unavailable."""
+        """The partition of each key; None if they have to be asked for one by one. Unavailable."""
         placed = self._context.placed(self.view)
         count = len(placed.active)
         facts = self._facts.get(self.view.topic)
@@ -221,23 +219,23 @@ class KeyRouting:
         return found
 
     def _refuse_moved(self, key: bytes, partition: int, count: int, other: int) -> None:
-        """Partitions were added: a key has its place if it is the same one under both counts."""
+        """After partitions were added, a key's partition is known if both counts give the same."""
         assert self._partition_of is not None
         if self._partition_of(key, other) != partition:
             raise NonRetryable(
                 "repartitioned",
                 f"Topic {self.view.topic} has had {min(count, other)} and {max(count, other)} "
-                f"partitions, and the key belongs to different ones: it cannot be told which has "
+                f"partitions, and the key belongs to different ones: it is not known which one has "
                 f"its latest record. Rebuild view {self.view.name} (remove its data folder) once "
                 f"its producers have written the key again.",
             )
 
     def _is_ambiguous(self) -> bool:
-        """Whether what one partition has of a key may be a partial result, as is known here: the
-        map may not say so yet."""
+        """Whether a partition's entry of a key may be a partial result, as far as is known here:
+        the topology may not say so yet."""
         return self._is_partial and self._context.held.is_scattered(self.view)
 
     def refuse_doubtful(self, key: bytes) -> None:
-        """PartitionUnknown where a mispartitioned record makes every miss a guess."""
+        """PartitionUnknown if the view has mispartitioned records: a key may be elsewhere."""
         if self._context.held.is_scattered(self.view):
             raise PartitionUnknown(self.view, key)

@@ -1,9 +1,8 @@
-"""Asking all partitions of a view: each of its owners once, all at the same time, until every
-partition has been answered for.
+"""Queries of all partitions of a view: all owners are asked at the same time, each once per page.
 
-Any instance does it. What it holds itself it reads itself. Only the partitions of those that failed
-are asked again, of whoever has them then, until the wait is over: then the whole is 503, for an
-answer that lacks a partition would be a wrong one.
+Any instance does this; it reads its own partitions itself. Partitions whose owner failed are asked
+of the next holder, until the wait is over. Then the whole query is 503: an answer without a
+partition would be wrong.
 """
 
 from __future__ import annotations
@@ -61,14 +60,14 @@ _WHY = {
     "overloaded": "is held by an instance that has too many scans under way",
     "store-damaged": "cannot be read, and is being rebuilt",
     "repartitioned": "has entries from before partitions were added: a key may be in two of them, "
-    "and it cannot be told which is its latest. Rebuild the view (remove its data folder) once its "
+    "and it is not known which is its latest. Rebuild the view (remove its data folder) once its "
     "producers have written the keys again",
 }
 
 
 @dataclass
 class Freshness:
-    """The worst of all partitions that were asked; None where one is unknown."""
+    """The highest lag and staleness of the partitions that were read; None if one is unknown."""
 
     lags: list[int | None] = field(default_factory=list)
     ages: list[float | None] = field(default_factory=list)
@@ -78,7 +77,7 @@ class Freshness:
     entries: int = 0  # that were read; of a key that is in two partitions two
 
     def note(self, part: ScanResponse) -> None:
-        # of each kind the worst so far is all that is needed
+        # only the highest so far is needed
         self.lags = [worst([*self.lags, part.lag])]
         self.ages = [worst([*self.ages, part.staleness])]
         self.scattered = self.scattered or part.scattered
@@ -98,12 +97,12 @@ class Freshness:
 
 
 class Enough(Exception):
-    """Ends a walk early; raised by what it hands its answers to, and by the walk."""
+    """Ends a walk early: raised by the function that takes its answers, and passed on."""
 
 
 @dataclass
 class _Group:
-    """Partitions that were asked together, read up to the same key."""
+    """Partitions that are asked together, and are read up to the same key."""
 
     partitions: list[int]
     reached: bytes | None = None
@@ -111,7 +110,7 @@ class _Group:
 
 
 class ScatterGather:
-    """The questions of one instance to all that hold a view."""
+    """Asks all instances that have a view."""
 
     def __init__(
         self, context: InstanceContext, scans: PartitionScans, peer_client: PeerClient
@@ -121,7 +120,7 @@ class ScatterGather:
         self._asker = Asker(context, peer_client)
 
     def total(self, view: View) -> int:
-        """The view's partition count; Unavailable where no scan of it can be right."""
+        """The view's number of partitions; Unavailable if no scan of it can be right."""
         placed = self._context.placed(view)
         count = len(placed.active)
         facts = self._context.metadata_poller.latest.get(view.topic)
@@ -138,7 +137,7 @@ class ScatterGather:
     async def ask(
         self, ask: ScanRequest, partitions: list[int], after: bytes | None = None
     ) -> list[tuple[list[int], ScanResponse]]:
-        """Answers that cover the partitions, each with those that it covers; Unavailable."""
+        """Responses that cover all the partitions, each with those that it covers. Unavailable."""
         answers: list[tuple[list[int], ScanResponse]] = []
         left = list(partitions)
         missing: dict[int, str] = {}
@@ -171,8 +170,7 @@ class ScatterGather:
         return answers
 
     def _holders(self, ask: ScanRequest, partition: int) -> list[Holder] | str:
-        """Whom to ask, one after the other, None being this instance itself; or the code of why
-        nobody can be."""
+        """The instances to ask, in order (None: this one); or the problem code if there is none."""
         context = self._context
         placed = context.topology.views.get(ask.view)
         if placed is None or len(placed.active) != ask.total:
@@ -185,10 +183,10 @@ class ScatterGather:
             return [None] if active == context.me else holders or "nobody"
         held = context.held.get(ask.view, partition)
         if held is not None and refusal(held, stale) is None:
-            # the active first, so that the work is everybody's; then the shortest way
+            # the active first, to spread the work; then this instance, which needs no request
             holders.insert(int(bool(others) and others[0] == active), None)
         elif held is not None or context.me in context.topology.holders_of(ask.view, partition):
-            holders.append(None)  # it says best why not
+            holders.append(None)  # it has the best reason for the refusal
         return holders or "nobody"
 
     async def _one(

@@ -1,4 +1,4 @@
-"""`Served-By`: which instances read what an answer is made of, and in which role each did.
+"""`Served-By`: the instances that read an answer, each with its role.
 
     Served-By: b1; active, b2; active, b2; standby
 
@@ -21,17 +21,17 @@ _NAME = b"served-by"
 
 
 class ServedBy:
-    """Collects the instances that read for one answer."""
+    """Collects the instances that read for one answer, and writes the header."""
 
     def __init__(self) -> None:
         self._found: set[tuple[str, str]] = set()
 
     def add(self, instance: str, roles: Iterable[str]) -> None:
-        """What is no role that is known here (a newer instance's) is left out."""
+        """Unknown roles (of a newer instance) are left out."""
         self._found.update((instance, role if role in ROLES else "") for role in roles)
 
     def headers(self, me: str) -> list[Header]:
-        """The header; none where nobody has read anything. `me`: the instance that was asked."""
+        """The header; none if no instance has read anything. `me`: the instance that was asked."""
         if not self._found:
             return []
         order = sorted(self._found, key=lambda each: (each[0] != me, each[1] == ACTIVE, each))
@@ -42,6 +42,6 @@ class ServedBy:
 
 
 def roles_said(headers: Iterable[Header]) -> tuple[str, ...]:
-    """The roles in the answer of one instance that has read; an older one does not say them."""
+    """The roles in the answer of an instance that has read; an older instance names none."""
     value = next((value for name, value in headers if name == _NAME), b"").decode("latin-1")
     return tuple(part.partition(";")[2].strip() for part in value.split(","))

@@ -14,8 +14,8 @@ from model.kinds.layout import Range
 from model.views import View
 
 ALLOW, NEVER = "allow", "never"
-"""`stale=`, whose answer will do: also of one that is not answerable; the active's alone. Where it
-is not given (None), that of whoever is answerable, the active before its standbys."""
+"""`stale=`: replicas that are catching up may answer, too; only the active may answer. If it is not
+given (None), all answerable replicas may, the active before its standbys."""
 
 Row = tuple[bytes, bytes, bytes]
 """Stored key (a versioned store's without the time), entry head (timestamp, offset), JSON item;

@@ -1,4 +1,4 @@
-"""Giving another instance a copy of a store partition: a checkpoint of RocksDB, file by file.
+"""Sends another instance a copy of a store partition: a checkpoint of RocksDB, file by file.
 
 A checkpoint is hard links; making it flushes memtables, for which the binding holds the interpreter
 lock a while, so a standby is asked rather than the active.
@@ -33,15 +33,15 @@ class SnapshotSender:
         self._context = context
         self._under_way = 0
         self._bandwidth = context.settings.copy_bandwidth
-        # however little that is, something comes every second: who hears nothing gives up
+        # at any bandwidth a piece is sent every second: the receiver gives up on silence
         self._piece = max(1, min(PIECE, int(self._bandwidth)))
 
     async def answer(self, body: bytes, send: Send) -> Problem | None:
-        """Sends the copy; or why there is none. Who takes nothing of it is let go by the worker, as
-        any client is, and this is cancelled."""
+        """Sends the copy, or returns the problem. If the client stops reading, the worker closes
+        the connection, as for any client, and cancels this."""
         text = verified(body, self._context.topology.secret)
         if text is None:
-            return Forbidden("not-a-member", "This was not asked by a member of this group.")
+            return Forbidden("not-a-member", "The request is not signed by a member of this group.")
         if self._under_way >= _AT_ONCE:
             return Unavailable("overloaded", f"{_AT_ONCE} copies are being sent already.")
         try:
@@ -50,17 +50,17 @@ class SnapshotSender:
         except (ValueError, KeyError, TypeError):
             view = hash_ = partition = None
         if type(view) is not str or type(hash_) is not str or type(partition) is not int:
-            return BadRequest("bad-request", "This names no store partition.")
+            return BadRequest("bad-request", "The request names no store partition.")
         held = self._context.held.get(view, partition) if view in self._context.views else None
         if held is None or held.view.hash != hash_ or not held.progress.answerable:
-            return Unavailable("not-here", f"Partition {partition} of {view} is not whole here.")
+            return Unavailable("not-here", f"Partition {partition} of {view} is not complete here.")
         self._under_way += 1
         folder: Path | None = None
         began = time.monotonic()
         try:
             folder = await asyncio.to_thread(held.store.checkpoint)
             if folder is None:
-                return Unavailable("not-here", f"View {view} keeps nothing that can be copied.")
+                return Unavailable("not-here", f"View {view} has no files that can be copied.")
             size = await self._send(folder, send)
             log.info(
                 "view %s, partition %d: a copy of %d bytes was sent in %.1f s",

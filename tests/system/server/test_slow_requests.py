@@ -79,7 +79,7 @@ def test_half_a_head_is_refused_in_time(backend: Backend, before: bytes, trickle
 def test_half_a_body_is_refused_in_time(backend: Backend, head: bytes, trickle: bytes) -> None:
     answer = answered(backend.port, head, trickle)
     assert answer.startswith(b"HTTP/1.1 400 ")
-    assert b"has not come to its end" in answer
+    assert b"is incomplete" in answer
 
 
 @pytest.mark.parametrize("request_", [UNREAD, CHANGES], ids=["a page", "a stream"])
