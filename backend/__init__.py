@@ -1,5 +1,6 @@
 """The query backend.
 
-Imports go one way: app > api > (storage | ingest | membership) > core. The three in the middle
-never import each other: `ingest` declares the protocol that `storage` fulfils, `app` joins them.
+Imports go one way: app > http > queries > (cluster | ingest | storage) > wire > model. `cluster`,
+`ingest` and `storage` never import each other: `ingest` declares the protocol that `storage`
+implements, and `app` connects them.
 """

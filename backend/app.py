@@ -1,6 +1,6 @@
-"""The composition root: reads the settings, builds the parts of an instance, joins them.
+"""The composition root: builds the parts of an instance from the settings and connects them.
 
-Only here do storage, ingest, membership and HTTP meet.
+The only module that knows storage, ingest, cluster and HTTP together.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ from model.views import Deployment
 
 log = logging.getLogger(__name__)
 
-# gunicorn's arbiter stops, with this exit code, when a worker ends with it
+# if a worker exits with this code, gunicorn's arbiter stops with it, too
 EXIT_CANNOT_START = 3
 _STOP_TIMEOUT = 10.0
 
 
 def _schemas(settings: Settings, deployment: Deployment) -> SchemaCache | None:
-    """Where schemas are had by id, if the deployment says so."""
+    """The source of schemas by id, if the deployment has one."""
     if deployment.registry is not None:
         return SchemaCache(Registry(deployment.registry, settings.schema_registry_auth))
     if deployment.schema_folder is not None:
@@ -68,7 +68,7 @@ def _schemas(settings: Settings, deployment: Deployment) -> SchemaCache | None:
 
 
 class Instance:
-    """Everything that one backend process has; started after the fork, stopped before its end."""
+    """All parts of one backend process; started after the fork, stopped before the exit."""
 
     def __init__(self, settings: Settings, deployment: Deployment) -> None:
         self.settings = settings
@@ -85,7 +85,7 @@ class Instance:
         self._folder = DataDirectory(settings.data_dir, application=settings.application_id)
         for name, store in custom.items():
             self._folder.use(name, store)
-        self._held = PartitionRegistry(self._views)
+        self._registry = PartitionRegistry(self._views)
         self._metadata_poller = MetadataPoller(
             librdkafka, settings.end_offset_interval, settings.broker_timeout
         )
@@ -103,7 +103,7 @@ class Instance:
             settings.copy_threshold,
         )
         dead_letters = DeadLetters(librdkafka, settings.broker_timeout)
-        assignments = SourceAssignments(self._held)
+        assignments = SourceAssignments(self._registry)
         writer = PartitionWriter(self._on_news)
         policy = RecoveryPolicy(
             settings.acceptable_recovery_lag, settings.cleanup_delay, settings.clock_tolerance
@@ -111,7 +111,7 @@ class Instance:
         lifecycle = PartitionLifecycle(
             self._views,
             cast(Folder, self._folder),
-            self._held,
+            self._registry,
             self._metadata_poller,
             self._snapshot_fetcher,
             dead_letters,
@@ -120,7 +120,7 @@ class Instance:
             policy,
         )
         applier = RecordApplier(
-            self._held,
+            self._registry,
             lifecycle,
             self._metadata_poller,
             dead_letters,
@@ -129,7 +129,7 @@ class Instance:
             settings.clock_tolerance,
         )
         self._ingest_loop = IngestLoop(
-            self._held,
+            self._registry,
             lifecycle,
             applier,
             assignments,
@@ -143,7 +143,7 @@ class Instance:
             client_settings=kafka_python,
             session_timeout_ms=settings.session_timeout_ms,
             metadata_max_age_ms=settings.metadata_max_age_ms,
-            candidate=self._candidate,
+            member_metadata=self._member_metadata,
             on_topology=self._on_topology,
             policy=Policy(settings.standby_replicas, settings.acceptable_recovery_lag),
         )
@@ -151,7 +151,7 @@ class Instance:
         self.context = InstanceContext(
             settings=settings,
             views={view.name: view for view in self._views},
-            held=self._held,
+            held=self._registry,
             metadata_poller=self._metadata_poller,
             ingest_loop=self._ingest_loop,
             snapshot_fetcher=self._snapshot_fetcher,
@@ -160,17 +160,21 @@ class Instance:
             pipelines=self._pipelines.by_view,
         )
         self._membership_reporter = MembershipReporter(
-            self.context, self._views, self._held, self._folder.held, self._ingest_loop.opening
+            self.context,
+            self._views,
+            self._registry,
+            self._folder.on_disk,
+            self._ingest_loop.opening,
         )
 
     def check_broker(self) -> None:
-        """Wait for the broker, `start_timeout` s at most; ConfigurationError if it is not there.
+        """Wait for the broker, at most `start_timeout` s; ConfigurationError if it does not answer.
 
-        Returns within 2 s after `stop`, too.
+        Also returns within 2 s after `stop`.
         """
-        said: list[str] = []  # by the client, in the background: why it cannot connect
+        errors: list[str] = []  # connection errors, reported in the background
         settings: dict[str, Any] = {**self._librdkafka, "log_level": 0}
-        settings["error_cb"] = lambda error: said.append(error.str())
+        settings["error_cb"] = lambda error: errors.append(error.str())
         admin = AdminClient(settings)
         deadline = time.monotonic() + self.settings.start_timeout
         while not self._stopping.is_set():
@@ -178,18 +182,18 @@ class Instance:
                 admin.list_topics(timeout=2.0)
                 return
             except KafkaException as e:
-                admin.poll(0)  # calls error_cb with what was said in the background
+                admin.poll(0)  # calls error_cb
                 if time.monotonic() > deadline:
-                    why = next((s for s in said if "uthentication" in s), e.args[0].str())
+                    why = next((s for s in errors if "uthentication" in s), e.args[0].str())
                     raise ConfigurationError(
                         f"no broker answers at {self.settings.bootstrap_servers} "
                         f"({why}). Start Kafka there, or set "
-                        f"QUERYABLE_BOOTSTRAP_SERVERS; what it needs to be reached (SASL, TLS) "
-                        f"stands in [kafka] of {self.settings.views}."
+                        f"QUERYABLE_BOOTSTRAP_SERVERS. Connection settings (SASL, TLS) belong in "
+                        f"[kafka] of {self.settings.views}."
                     ) from e
 
     def start(self) -> None:
-        """Start the threads, in the order in which they need one another."""
+        """Start the threads, in the order of their dependencies."""
         if self._schemas is not None:
             self._schemas.start()
         self._metadata_poller.start()
@@ -201,16 +205,18 @@ class Instance:
             self._appender.start()
 
     def drain(self) -> float:
-        """Say that this instance is about to stop, to whoever asks for /processors; for how long
-        (s) it shall answer on, so that all have heard that others answer in its place."""
+        """Announce in /processors that this instance is stopping.
+
+        Returns the time (s) for which it must continue to answer, until proxies and peers know.
+        """
         self.context.set_state(DRAINING)
         others_answer = any(
-            self.context.others(held.view.name, held.partition) for held in self._held.all()
+            self.context.others(each.view.name, each.partition) for each in self._registry.all()
         )
         return self.settings.drain_time if others_answer else 0.0
 
     def stop(self) -> None:
-        """Leave the group first, so that others take over while the stores are being closed."""
+        """Leave the group first, so that others take over while the stores are closed."""
         self._stopping.set()
         if self._member.alive:
             self._member.stop(_STOP_TIMEOUT)
@@ -228,7 +234,7 @@ class Instance:
     def _reads_served(self) -> int:
         return sum(counts.served for counts in self.context.counts.values())
 
-    def _candidate(self) -> MemberMetadata:
+    def _member_metadata(self) -> MemberMetadata:
         return self._membership_reporter.now(self._highest_epoch)
 
     def _on_news(self) -> None:
@@ -236,9 +242,13 @@ class Instance:
             self._member.rejoin()
 
     def _on_topology(self, topology: Topology) -> None:
-        """A new map: take it and hold what it says. An older one than is known is left alone."""
+        """Apply a new topology, unless it is older than the current one."""
         if topology.epoch <= self._highest_epoch:
-            log.warning("a map of epoch %s comes after %s", topology.epoch, self._highest_epoch)
+            log.warning(
+                "ignoring the topology of epoch %s: epoch %s is newer",
+                topology.epoch,
+                self._highest_epoch,
+            )
             self._member.rejoin()
             return
         self._highest_epoch = topology.epoch
@@ -246,29 +256,29 @@ class Instance:
         mine = {
             (view.name, partition): role
             for view in self._views
-            # not what the map gives to another one with the same id
+            # not the partitions of another instance with the same id
             if me in topology.members
             and (placed := topology.views.get(view.name))
             and placed.hash == view.hash
             for role, partitions in topology.roles_of(me.id, view.name).items()
             for partition in partitions
         }
-        self._held.scattered = frozenset(
-            name for name, placed in topology.views.items() if placed.mis_partitioned
+        self._registry.map_mispartitioned = frozenset(
+            name for name, placed in topology.views.items() if placed.mispartitioned
         )
         shared = {unit for unit in mine if topology.is_shared(me, *unit)}
         taken_over = {
-            (held.view.name, held.partition)
-            for held in self._held.all()
-            if topology.is_taken_over(self.context.topology, held.view.name, held.partition)
+            (each.view.name, each.partition)
+            for each in self._registry.all()
+            if topology.is_taken_over(self.context.topology, each.view.name, each.partition)
         }
-        self._ingest_loop.hold(mine, shared, taken_over)
+        self._ingest_loop.assign(mine, shared, taken_over)
         self.context.take_topology(topology)
         log.info("epoch %s: %d partitions here: %s", topology.epoch, len(mine), _listed(mine))
 
 
 def _listed(mine: Mapping[tuple[str, int], str]) -> str:
-    """Roles and what is held in them, for the log."""
+    """The partitions by role, for the log."""
     return ", ".join(
         f"{role} {[unit for unit in sorted(mine) if mine[unit] == role]}"
         for role in ROLES
@@ -277,7 +287,7 @@ def _listed(mine: Mapping[tuple[str, int], str]) -> str:
 
 
 def _bridged(pages: Flask) -> App:
-    """Flask in threads; KIQR's clients, who wait for other instances, have threads of their own."""
+    """Flask in threads. KIQR requests wait for other instances, so they have their own threads."""
     ordinary = cast(App, WSGIMiddleware(cast(Any, pages), workers=4))
     kiqr = cast(App, WSGIMiddleware(cast(Any, pages), workers=8))
 
@@ -299,7 +309,7 @@ def _give_up(reason: str) -> None:
 
 
 class Application:
-    """The ASGI application: the shell around Flask, and the instance behind both."""
+    """The ASGI application: the router with Flask behind it, and the instance."""
 
     def __init__(
         self, settings: Settings, deployment: Deployment, fail: _Failing = _give_up
@@ -311,7 +321,7 @@ class Application:
             raise ConfigurationError(f"{settings.views}, [kafka]: {e.args[0].str()}") from e
         context = self.instance.context
         self._raw_reads = RawReads(context) if settings.kiqr else None
-        self._shell = Router(context, _bridged(create_flask_app(context, self._raw_reads)))
+        self._router = Router(context, _bridged(create_flask_app(context, self._raw_reads)))
         self._fail = fail
         self.send_timeout = settings.send_timeout  # s; these two are for the worker
         self.request_timeout = settings.request_timeout
@@ -319,40 +329,42 @@ class Application:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            await self._shell(scope, receive, send)
+            await self._router(scope, receive, send)
         elif scope["type"] == "lifespan":
             await self._lifespan(receive, send)
 
     def answer_now(self, raw_path: bytes) -> Answer | None:
         """For the worker: see Router.answer_now."""
-        return self._shell.answer_now(raw_path)
+        return self._router.answer_now(raw_path)
 
     def reads_now(self, body: bytes) -> Answer:
         """For the worker: see Router.reads_now."""
-        return self._shell.reads_now(body)
+        return self._router.reads_now(body)
 
     def drain(self) -> float:
-        """For the worker: streams end, and in so many seconds it may stop to accept requests."""
+        """For the worker: end streams; returns the time (s) after which it may stop accepting
+        requests."""
         seconds = self.instance.drain()
-        self._shell.drain()
+        self._router.drain()
         return seconds
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:
             message: dict[str, Any] = dict(await receive())
             if message["type"] == "lifespan.startup":
-                scatter_gather = self._shell.start()
-                self._shell.start_heartbeats()
+                scatter_gather = self._router.start()
+                self._router.start_heartbeats()
                 if self._raw_reads is not None:
                     self._raw_reads.start(scatter_gather)
-                # answers "not yet" while it waits: a server that does not accept looks hung
+                # start in the background, and answer 503 meanwhile: a server that does not accept
+                # connections looks hung
                 self._starting = asyncio.create_task(self._start())
                 await send({"type": "lifespan.startup.complete"})
             else:
                 if self._starting is not None:
                     self._starting.cancel()
                 await asyncio.to_thread(self.instance.stop)
-                await self._shell.stop()
+                await self._router.stop()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
@@ -364,13 +376,13 @@ class Application:
         except ConfigurationError as e:
             self._fail(str(e))
         except Exception as e:
-            log.exception("the instance cannot start")
-            self._fail(f"the instance cannot start: {e}")
+            log.exception("cannot start the instance")
+            self._fail(f"cannot start the instance: {e}")
 
 
 def _spare_the_collector() -> None:
-    """What is there at the start stays: no collection need look at it, nor be made every 700
-    objects, where ingest makes thousands a batch and none in cycles."""
+    """Exclude all objects of the start from garbage collection, and collect less often: ingest
+    creates thousands of objects per batch, without cycles, and the default is every 700."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)

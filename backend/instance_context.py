@@ -1,4 +1,4 @@
-"""What the HTTP side knows of its instance: one object, put together by `backend.app`."""
+"""The instance as seen by queries and HTTP: one object, built by `backend.app`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["DRAINING", "RUNNING", "STARTING", "InstanceContext", "ReadCounts"]
 
 @dataclass
 class ReadCounts:
-    """Point reads by outcome since the start, of one view; written by the event loop alone."""
+    """One view's point reads by outcome since the start; only the event loop writes."""
 
     found: int = 0
     missed: int = 0
@@ -46,10 +46,10 @@ SCANS = ("page", "stream", "count", "top")
 
 @dataclass
 class ScanCounts:
-    """Questions about the whole of one view since the start; written by the event loop alone.
+    """One view's scans since the start; only the event loop writes.
 
-    By kind: what clients asked this instance, and how long it took (s, with the reader's own time).
-    `entries`: what was looked at in this instance's own partitions, whoever asked.
+    `asked` and `seconds`: client requests by kind, and their duration (s, including the client's
+    reading time). `entries`: entries read in this instance's partitions, also for other instances.
     """
 
     asked: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SCANS, 0))
@@ -59,7 +59,7 @@ class ScanCounts:
 
 @dataclass
 class InstanceContext:
-    """The instance as requests see it. `topology` and `state` are replaced, never changed."""
+    """State and parts of an instance. `topology` and `state` are replaced, never modified."""
 
     settings: Settings
     views: dict[str, View]
@@ -69,7 +69,7 @@ class InstanceContext:
     snapshot_fetcher: SnapshotFetcher
     member: GroupMember
     appender: Appender
-    pipelines: Mapping[str, Pipeline] = field(default_factory=dict)  # by view; of some none
+    pipelines: Mapping[str, Pipeline] = field(default_factory=dict)  # by view, if it has one
     peers: Peers = field(default_factory=Peers)
     lost: LostInstances = field(default_factory=LostInstances)
     topology: Topology = field(default_factory=Topology)
@@ -86,32 +86,33 @@ class InstanceContext:
         self.scans = {name: ScanCounts() for name in self.views}
 
     def others(self, view: str, partition: int, stale: str | None = None) -> list[Member]:
-        """The partition's other holders whose answer will do (ALLOW, NEVER, None): the active
-        first, and last those that seem to be dead."""
+        """The other instances that may answer for a partition: the active first, suspects last.
+
+        `stale`: NEVER for the active only; ALLOW or None for standbys, too.
+        """
         me = self.me
         if stale == NEVER:
             active = self.topology.active_of(view, partition)
             return [] if active in (None, me) else [active]
         holders = [each for each in self.topology.holders_of(view, partition) if each != me]
         if len(holders) > 1:
-            holders.sort(key=lambda each: self.peers.seems_dead(each.id))
+            holders.sort(key=lambda each: self.peers.is_suspect(each.id))
         return holders
 
     def snapshot_sources(self, view: str, partition: int) -> list[Member]:
-        """Of whom to have a copy: of standbys first, who have time for it, and of those that seem
-        to be dead last."""
+        """The instances to fetch a snapshot from: standbys before the active, suspects last."""
         active = self.topology.active_of(view, partition)
         others = self.others(view, partition)
-        return sorted(others, key=lambda m: (self.peers.seems_dead(m.id), m == active))
+        return sorted(others, key=lambda m: (self.peers.is_suspect(m.id), m == active))
 
     def pipeline_headers(self, view: View) -> tuple[Header, ...]:
-        """Of every answer from the view; none where it does not name its pipeline."""
+        """Headers for every answer from the view; none if it has no pipeline."""
         pipeline = self.pipelines.get(view.name)
         return () if pipeline is None else pipeline.headers(time.monotonic())
 
     @property
     def me(self) -> Member:
-        """This instance, as it advertises itself."""
+        """This instance with its advertised address."""
         settings = self.settings
         return Member(
             settings.instance_id, settings.advertised_host, settings.advertised_port, settings.rack
@@ -126,30 +127,37 @@ class InstanceContext:
 
     @property
     def dead(self) -> set[str]:
-        """Ids of instances that miss their heartbeats."""
+        """Ids of instances that miss heartbeats."""
         return {id_ for id_, state in self.peers.states().items() if state == DEAD}
 
     def set_state(self, state: str) -> None:
-        """The state belongs to /processors without being part of an epoch: it counts a revision."""
+        """Set the state. It is part of /processors, but not of an epoch: so a new revision."""
         self.state = state
         self.revise()
 
     def revise(self) -> None:
-        """What /processors says has changed without an epoch."""
+        """Record that /processors has changed within an epoch."""
         self.revision = next(self._revisions) + 1
 
     def placed(self, view: View) -> PlacedView:
-        """The view in the map, with at least one partition; Unavailable."""
+        """The placement of the view, with at least one partition; Unavailable."""
         placed = self.topology.views.get(view.name)
         if placed is None:
             if self.known:
-                raise Unavailable("nobody", f"The group has not placed view {view.name} yet.")
-            raise Unavailable("no-topology", "This instance has not joined its group yet.")
+                raise Unavailable(
+                    "nobody", f"No instance owns view {view.name} yet. Retry after a second."
+                )
+            raise Unavailable(
+                "no-topology", "This instance has not joined its group yet. Retry after a second."
+            )
         if not placed.active:
-            raise Unavailable("topic-missing", f"Topic {view.topic} is not there yet.")
+            raise Unavailable(
+                "topic-missing",
+                f"Topic {view.topic} of view {view.name} does not exist yet. Create the topic.",
+            )
         return placed
 
     @property
     def known(self) -> bool:
-        """Whether there is a map yet."""
+        """Whether this instance has a topology yet."""
         return self.topology.epoch.ms > 0

@@ -1,6 +1,6 @@
-"""What an instance tells its group about itself, and when it has more to tell.
+"""The metadata that an instance sends to its group's leader, and when it must send it again.
 
-Joins what is open, the map and the data folder: a part of the composition root.
+Combines open store partitions, topology and data folder: part of the composition root.
 """
 
 from __future__ import annotations
@@ -13,117 +13,130 @@ from backend.instance_context import InstanceContext
 from model.topology import ACTIVE, STANDBY, WARMING, Epoch, MemberMetadata
 from model.views import View
 
-_AGAIN = 10.0  # s after which the group is told the same again
+_AGAIN = 10.0  # s after which the same report is repeated
 
 
 class MembershipReporter:
-    """This instance as a candidate for partitions; remembers what the group knows of it."""
+    """Builds this instance's metadata, and remembers the last report."""
 
     def __init__(
         self,
         context: InstanceContext,
         views: tuple[View, ...],
-        held: PartitionRegistry,
+        registry: PartitionRegistry,
         on_disk: Callable[[], Mapping[str, list[int]]],
         opening: Callable[[], Iterable[tuple[str, int]]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`on_disk()`: view -> partitions that lie there; `opening()`: what is not open yet;
-        `clock()`: s."""
+        """`on_disk()`: view -> partitions with a store on disk. `opening()`: assigned store
+        partitions that are not open yet. `clock()`: s."""
         self._context = context
         self._views = views
-        self._held = held
+        self._registry = registry
         self._on_disk = on_disk
         self._opening = opening
         self._clock = clock
         self._started_at = time.time_ns() // 1_000_000
-        self._told_at = 0.0
-        self._told_built: dict[str, int] = {}
-        self._told_ready: dict[str, tuple[int, ...]] = {}
+        self._reported_at = 0.0
+        self._reported_built: dict[str, int] = {}
+        self._reported_ready: dict[str, tuple[int, ...]] = {}
 
     def now(self, highest_epoch: Epoch) -> MemberMetadata:
-        """What the group is told as this instance joins."""
-        held = self._held.all()
+        """The metadata for joining the group now."""
+        open_partitions = self._registry.all()
         topology, me = self._context.topology, self._context.me
         on_disk = self._on_disk()
-        self._told_at = self._clock()
-        self._told_built = self._held.built_partitions()
-        self._told_ready = {
-            view.name: tuple(h.partition for h in held if h.view is view and h.progress.answerable)
+        self._reported_at = self._clock()
+        self._reported_built = self._registry.built_partitions()
+        self._reported_ready = {
+            view.name: tuple(
+                each.partition
+                for each in open_partitions
+                if each.view is view and each.progress.answerable
+            )
             for view in self._views
         }
-        doubtful = tuple(name for name, placed in topology.views.items() if placed.mis_partitioned)
+        map_mispartitioned = tuple(
+            name for name, placed in topology.views.items() if placed.mispartitioned
+        )
         roles = {view.name: topology.roles_of(me.id, view.name) for view in self._views}
         return MemberMetadata(
             member=me,
             views=MemberMetadata.views_of(self._views),
             positions={
-                # what lies on disk from before is worth more than nothing
+                # an unopened store on disk is better than none
                 view.name: dict.fromkeys(on_disk.get(view.name, ()), 0)
-                | {h.partition: h.progress.position for h in held if h.view is view}
+                | {
+                    each.partition: each.progress.position
+                    for each in open_partitions
+                    if each.view is view
+                }
                 for view in self._views
             },
             active={name: tuple(of[ACTIVE]) for name, of in roles.items()},
             epoch=highest_epoch,
             started_at=self._started_at,
-            mis_partitioned=self._mis_partitioned(doubtful),
-            doubtful=doubtful,
-            built=self._told_built,
-            ready=self._told_ready,
+            mispartitioned=self._mispartitioned(map_mispartitioned),
+            map_mispartitioned=map_mispartitioned,
+            built=self._reported_built,
+            ready=self._reported_ready,
             standby={name: tuple(of[STANDBY]) for name, of in roles.items()},
             secret=topology.secret,
         )
 
-    def _mis_partitioned(self, doubtful: tuple[str, ...]) -> tuple[str, ...]:
-        """Views with misplaced records: seen here, or seen by others in what is still read here."""
+    def _mispartitioned(self, map_mispartitioned: tuple[str, ...]) -> tuple[str, ...]:
+        """Views with mispartitioned records: found here, or marked in the topology while a store
+        partition here has not caught up yet."""
         unread = {view for view, _ in self._opening()} | {
-            held.view.name
-            for held in self._held.all()
-            if held.progress.position < held.progress.goal
+            each.view.name
+            for each in self._registry.all()
+            if each.progress.position < each.progress.target_offset
         }
-        return tuple({*self._held.mis_partitioned(), *(unread & set(doubtful))})
+        return tuple({*self._registry.mispartitioned_views(), *(unread & set(map_mispartitioned))})
 
     def is_out_of_date(self) -> bool:
-        """Whether the group must hear of something, for a newer map to say it."""
+        """Whether the leader needs a new report, for a newer topology."""
         return self._has_found_out() or self._has_warmed_up() or self._sees_other_partitions()
 
     def _has_found_out(self) -> bool:
-        """A misplaced record makes every miss of its view doubtful; a store that began under fewer
-        partitions makes the place of a key so: readers of other instances must know."""
-        built = self._held.built_partitions()
-        misplaced = set(self._held.mis_partitioned())
+        """Mispartitioned records, or a store started with fewer partitions: both change how other
+        instances must read the view."""
+        built = self._registry.built_partitions()
+        mispartitioned = set(self._registry.mispartitioned_views())
         for name, placed in self._context.topology.views.items():
             mine, said = built.get(name), placed.built_partitions
             unheard = (
                 mine is not None
                 and said
-                and (mine < said or (mine > said and self._told_built.get(name) == said))
+                and (mine < said or (mine > said and self._reported_built.get(name) == said))
             )
-            if unheard or (name in misplaced and not placed.mis_partitioned):
+            if unheard or (name in mispartitioned and not placed.mispartitioned):
                 return True
         return False
 
     def _has_warmed_up(self) -> bool:
-        """Whether this instance can be active for all partitions that it warms up for, and has not
-        said so: the next map makes it active (KIP-441 probes every ten minutes for that)."""
+        """Whether all warming partitions can become active now and this is not reported yet: the
+        next topology does it (KIP-441 uses a probing rebalance every ten minutes)."""
         topology, me = self._context.topology, self._context.me
         warming = {
             (view.name, partition)
             for view in self._views
             for partition in topology.roles_of(me.id, view.name)[WARMING]
         }
-        held = [self._held.get(*unit) for unit in warming]
-        if not all(each is not None and each.progress.answerable for each in held):
+        found = [self._registry.get(*unit) for unit in warming]
+        if not all(each is not None and each.progress.answerable for each in found):
             return False
-        untold = any(partition not in self._told_ready.get(name, ()) for name, partition in warming)
-        # a leader that heard of it, and found it too far behind the others
-        return untold or (bool(warming) and self._clock() - self._told_at > _AGAIN)
+        is_unreported = any(
+            partition not in self._reported_ready.get(name, ()) for name, partition in warming
+        )
+        # repeat the report if the leader found this instance too far behind
+        return is_unreported or (bool(warming) and self._clock() - self._reported_at > _AGAIN)
 
     def _sees_other_partitions(self) -> bool:
-        """The leader looks for new partitions itself: this is for one that does not."""
-        topology, facts = self._context.topology, self._context.metadata_poller.latest
-        return self._clock() - self._told_at > _AGAIN and any(
-            (known := facts.get(view.topic)) is not None
+        """Whether partition counts have changed. Normally the leader detects this itself."""
+        topology, topic_metadata = self._context.topology, self._context.metadata_poller.latest
+        return self._clock() - self._reported_at > _AGAIN and any(
+            (known := topic_metadata.get(view.topic)) is not None
             and (placed := topology.views.get(view.name)) is not None
             and known.partitions != placed.partitions
             for view in self._views

@@ -1,5 +1,5 @@
-"""The settings of a backend: environment variables `QUERYABLE_*` and the file that declares the
-views, read once at the start."""
+"""The settings of a backend, read once at the start: environment variables `QUERYABLE_*`, and the
+file with the views."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from model.views_file import parse_views
 
 
 class Settings(BaseSettings):
-    """One instance. Each field is the environment variable QUERYABLE_<FIELD>."""
+    """The settings of one instance. Each field is the environment variable QUERYABLE_<FIELD>."""
 
     model_config = SettingsConfigDict(env_prefix="QUERYABLE_", frozen=True, allow_inf_nan=False)
 
@@ -29,41 +29,52 @@ class Settings(BaseSettings):
     port: int = Field(8081, ge=1, le=65535, description="port to listen on")
     advertised_host: str = Field("", description="where proxies and peers reach it; host if empty")
     advertised_port: int = Field(0, ge=0, le=65535, description="the same; port if 0")
-    rack: str = Field("", description="rack or zone: standbys are placed in others than the active")
+    rack: str = Field(
+        "",
+        description="rack or zone; standbys are placed in other racks than the active, if possible",
+    )
     standby_replicas: int = Field(
         1,
         ge=0,
-        description="instances that hold a partition beside the active, as far as there are",
+        description="standby replicas per partition, if there are enough instances",
     )
-    data_dir: Path = Field(Path("data"), description="folder of the stores; one an instance")
+    data_dir: Path = Field(
+        Path("data"), description="folder of the stores; each instance needs its own"
+    )
     views: Path = Field(Path("views.toml"), description="the file that declares the views")
     schema_registry_auth: str = Field(
-        "", repr=False, description="user:password for the schema registry, where it asks for them"
+        "",
+        repr=False,
+        description="user:password for the schema registry, if it requires authentication",
     )
     acceptable_recovery_lag: int = Field(
-        10_000, ge=0, description="records behind the end up to which a restart answers at once"
+        10_000,
+        ge=0,
+        description="maximum lag (records) at which a restarted instance answers at once",
     )
     session_timeout_ms: int = Field(
-        6_000, ge=500, description="silence after which the group takes an instance for dead"
+        6_000, ge=500, description="silence after which the group considers an instance dead"
     )
     metadata_max_age_ms: int = Field(
         5_000, ge=100, description="how often the group's leader looks for new partitions"
     )
     end_offset_interval: float = Field(
-        1.0, gt=0, description="seconds between two looks at the ends of the logs"
+        1.0, gt=0, description="seconds between two polls of the log end offsets"
     )
     broker_timeout: float = Field(5.0, gt=0, description="seconds for one request to the broker")
     start_timeout: float = Field(
-        30.0, gt=0, description="seconds to wait for the broker at the start, then give up"
+        30.0, gt=0, description="seconds to wait for the broker at the start before giving up"
     )
     cleanup_delay: float = Field(
-        600.0, ge=0, description="seconds for which a partition that moved away stays on disk"
+        600.0, ge=0, description="seconds until the store of a partition that moved away is deleted"
     )
     copy_threshold: int = Field(
-        100_000, ge=1, description="records from which a new store partition is copied from a peer"
+        100_000,
+        ge=1,
+        description="minimum records of a partition for fetching a snapshot from a peer",
     )
     copy_bandwidth: float = Field(
-        100e6, gt=0, description="bytes a second that a copy given to a peer may take"
+        100e6, gt=0, description="maximum bytes per second for sending snapshots to a peer"
     )
     clock_tolerance: float = Field(
         60.0,
@@ -72,7 +83,7 @@ class Settings(BaseSettings):
         description="seconds that a record's time may be ahead of the clock and expire others",
     )
     wait_timeout: float = Field(
-        0.2, ge=0, description="seconds that a read waits for somebody who can answer"
+        0.2, ge=0, description="seconds that a read waits for an instance that can answer"
     )
     forward_timeout: float = Field(2.0, gt=0, description="seconds for a forwarded read")
     heartbeat_interval: float = Field(
@@ -81,22 +92,28 @@ class Settings(BaseSettings):
     drain_time: float = Field(
         1.5,
         ge=0,
-        description="seconds for which a stopping instance answers on, if others take over",
+        description="seconds for which a stopping instance still answers, if others take over",
     )
-    max_key_bytes: int = Field(8192, ge=1, description="longest key that a request may name")
-    max_in_flight: int = Field(2000, ge=1, description="requests at once; more get 503 overloaded")
+    max_key_bytes: int = Field(8192, ge=1, description="maximum key size in a request")
+    max_in_flight: int = Field(
+        2000, ge=1, description="maximum concurrent requests; more get 503 overloaded"
+    )
     send_timeout: float = Field(
-        60.0, gt=0, description="seconds for which a client may take nothing of what is sent to it"
+        60.0,
+        gt=0,
+        description="seconds after which a client that does not read its answer is disconnected",
     )
     request_timeout: float = Field(
-        30.0, gt=0, description="seconds within which a request must arrive as a whole"
+        30.0, gt=0, description="seconds within which a complete request must arrive"
     )
     kiqr: bool = Field(True, description="whether KIQR's REST dialect is served under /api/v1")
-    max_streams: int = Field(1000, ge=0, description="streams of changes at once; then the same")
+    max_streams: int = Field(
+        1000, ge=0, description="maximum concurrent streams of changes; more get 503 overloaded"
+    )
 
     @property
     def ends_trusted_for(self) -> float:
-        """Seconds for which an end of a log that was fetched tells the lag: some looks may fail."""
+        """Seconds for which a fetched log end is used to compute the lag: a few polls may fail."""
         return 3 * self.end_offset_interval + 2
 
     @model_validator(mode="after")
@@ -109,12 +126,12 @@ class Settings(BaseSettings):
             self.instance_id or f"{derived['advertised_host']}-{derived['advertised_port']}"
         )
         for name, value in derived.items():
-            object.__setattr__(self, name, value)  # frozen for everybody else
+            object.__setattr__(self, name, value)  # the model is frozen
         return self
 
 
 def load_settings() -> Settings:
-    """From the environment; ConfigurationError names the variable and what is wrong with it."""
+    """The settings from the environment; ConfigurationError names the variable and the problem."""
     try:
         return Settings()
     except ValidationError as e:
@@ -122,7 +139,7 @@ def load_settings() -> Settings:
 
 
 def problems_of(error: ValidationError) -> str:
-    """The variables that are wrong, and how, in one line."""
+    """The invalid variables and their problems, in one line."""
     return "; ".join(
         f"QUERYABLE_{'_'.join(map(str, each['loc'])).upper()}: {each['msg']}"
         f" (it is {each['input']!r})"
@@ -131,28 +148,28 @@ def problems_of(error: ValidationError) -> str:
 
 
 def read_views(path: Path) -> Deployment:
-    """The deployment that a file declares; ConfigurationError if it is missing or wrong."""
+    """The deployment declared in a file; ConfigurationError if the file is missing or invalid."""
     try:
         return parse_views(path.read_text(), str(path), partial(_read_beside, path))
     except OSError as e:
         raise ConfigurationError(
-            f"the views cannot be read: {path}: {e.strerror}. Set QUERYABLE_VIEWS to the file "
-            f"that declares them."
+            f"cannot read the views: {path}: {e.strerror}. Set QUERYABLE_VIEWS to the file that "
+            f"declares them."
         ) from e
     except UnicodeDecodeError as e:
         raise ConfigurationError(f"{path} is not UTF-8 text: {e}") from None
 
 
 def _read_beside(views: Path, name: str) -> str:
-    """A file whose name stands in views.toml, relative to it; ValueError."""
+    """A file named in views.toml, relative to it; ValueError."""
     try:
         return (views.parent / name).read_text()
     except OSError as e:
-        raise ValueError(f"cannot be read: {e.strerror}") from None
+        raise ValueError(f"cannot read the file: {e.strerror}") from None
 
 
 def check_port(settings: Settings) -> None:
-    """ConfigurationError if nobody could listen there."""
+    """ConfigurationError if the address is not available."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -160,5 +177,5 @@ def check_port(settings: Settings) -> None:
         except OSError as e:
             raise ConfigurationError(
                 f"cannot listen on {settings.host}:{settings.port}: {e.strerror}. Set "
-                f"QUERYABLE_HOST and QUERYABLE_PORT, or stop whoever has the port."
+                f"QUERYABLE_HOST and QUERYABLE_PORT, or stop the program that uses the port."
             ) from e

@@ -1,7 +1,7 @@
-"""One `[kafka]` table for three clients: confluent-kafka, kafka-python and Java's in Spark.
+"""One `[kafka]` table for three clients: confluent-kafka, kafka-python and Spark's Java client.
 
-The table is written with librdkafka's names (CONFIGURATION.md of librdkafka); what concerns the
-connection is translated for the others. What one of them cannot do is refused, not dropped.
+The table uses librdkafka's names (CONFIGURATION.md of librdkafka). Connection settings are
+translated for the other two clients. A setting that a client does not support is an error.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 
 from model.problems import ConfigurationError
 
-# Of each topic that we create: a producer whose clock is an hour ahead of the broker's is refused.
-# Brokers before Kafka 3.6 do not know it, and refuse to create a topic that has it.
+# For each topic that we create: reject records whose timestamp is an hour ahead of the broker.
+# Brokers before Kafka 3.6 do not know this setting and refuse to create a topic that has it.
 NOT_FROM_THE_FUTURE = {"message.timestamp.after.max.ms": "3600000"}
 
 # librdkafka -> kafka-python
@@ -40,17 +40,17 @@ _JAVA = {
     "ssl.endpoint.identification.algorithm": "ssl.endpoint.identification.algorithm",
 }
 
-# What only librdkafka knows and needs no counterpart: tuning, not the connection.
+# Connection settings need a counterpart in every client; tuning settings do not.
 _CONNECTION_PREFIXES = ("security.", "sasl.", "ssl.", "enable.ssl")
 
 
 def for_librdkafka(table: Mapping[str, str]) -> dict[str, Any]:
-    """The table as it is: librdkafka itself refuses what it does not know."""
+    """The table unchanged: librdkafka rejects unknown settings itself."""
     return dict(table)
 
 
 def for_kafka_python(table: Mapping[str, str]) -> dict[str, Any]:
-    """Keyword arguments of kafka-python's clients; ConfigurationError for what it cannot do."""
+    """Keyword arguments for kafka-python's clients; ConfigurationError for unsupported settings."""
     settings: dict[str, Any] = {}
     for name, value in table.items():
         if name in _KAFKA_PYTHON:
@@ -96,7 +96,7 @@ def for_java(table: Mapping[str, str]) -> dict[str, str]:
         elif name.startswith(_CONNECTION_PREFIXES):
             raise _cannot(name, "Java has no counterpart")
     if settings.get("ssl.endpoint.identification.algorithm") == "none":
-        settings["ssl.endpoint.identification.algorithm"] = ""  # how Java says it
+        settings["ssl.endpoint.identification.algorithm"] = ""  # Java's value for "none"
     if "security.protocol" in settings:
         settings["security.protocol"] = settings["security.protocol"].upper()
     return settings

@@ -1,21 +1,21 @@
-"""How large the parts of a request may be. All of it is checked before anything is parsed.
+"""Size limits for the parts of a request. All are checked before anything is parsed.
 
 | what                                | at most                                        |
 |-------------------------------------|------------------------------------------------|
 | request line (path and query)       | 32 KiB: nginx and gunicorn check it            |
 | parameters of a request             | 16                                             |
 | a parameter that names a key, a prefix or a cursor | the request line                |
-| `by`                                | 1,024 bytes, 16 fields of fields               |
+| `by`                                | 1,024 bytes, 16 levels of fields               |
 | `min_offset`                        | 16 KiB                                         |
 | every other parameter               | 64 bytes                                       |
 | `Accept`                            | 4,096 bytes                                    |
 | body of a batch                     | 2 MiB                                          |
 | JSON body                           | 32,768 commas, colons and opening brackets     |
 
-Parsing holds the event loop. Its cost is that of the JSON values more than of the bytes: 2 MiB of
-text take 5 ms, 2 MiB of `[]` 90 ms. A value of an array or an object needs a comma, a colon or a
-bracket, so counting these bounds the cost. Those within strings count, too: telling them apart
-would be parsing.
+Parsing blocks the event loop. Its cost depends on the number of JSON values more than on the size:
+2 MiB of text take 5 ms, 2 MiB of `[]` take 90 ms. Each value in an array or object needs a comma,
+a colon or a bracket, so counting these bounds the cost. Characters inside strings are counted too,
+because skipping them would need a parser.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ LONGER_PARAMETERS = {
     "by": MOST_PATH_BYTES,
     "min_offset": 16 << 10,
 }
-"""Name -> bytes (percent-decoded), where that is not MOST_PARAMETER_BYTES."""
+"""Name -> maximum bytes (percent-decoded), if not MOST_PARAMETER_BYTES."""
 
 _SHOWN = 64
 
 
 def parameter_bytes(name: str) -> int:
-    """How many bytes the value of a parameter may have, percent-decoded."""
+    """The maximum size in bytes of a parameter's value, percent-decoded."""
     return LONGER_PARAMETERS.get(name, MOST_PARAMETER_BYTES)
 
 
@@ -59,7 +59,7 @@ def check_parameter(name: str, value: str) -> None:
 
 
 def check_path(path: str) -> None:
-    """BadRequest if the field of a value that `by=` names lies too deep."""
+    """BadRequest if the field path in `by=` is too long or too deep."""
     if len(path.encode()) > MOST_PATH_BYTES:
         raise BadRequest(
             "bad-parameter",
@@ -71,19 +71,19 @@ def check_path(path: str) -> None:
     if fields > MOST_PATH_FIELDS:
         raise BadRequest(
             "bad-parameter",
-            f"by names {fields} fields of fields; at most {MOST_PATH_FIELDS} are allowed.",
+            f"by has {fields} levels of fields; at most {MOST_PATH_FIELDS} are allowed.",
             parameter="by",
             limit=MOST_PATH_FIELDS,
         )
 
 
 def json_parts(body: bytes) -> int:
-    """At least as many as there are values in the arrays and objects of a JSON document."""
+    """An upper bound for the number of values in the arrays and objects of a JSON document."""
     return sum(map(body.count, (b",", b":", b"[", b"{")))
 
 
 def check_json(body: bytes, most: int = MOST_JSON_PARTS) -> None:
-    """BadRequest if parsing the body could take long."""
+    """BadRequest if the body may be expensive to parse."""
     parts = json_parts(body)
     if parts > most:
         raise BadRequest(
@@ -95,5 +95,5 @@ def check_json(body: bytes, most: int = MOST_JSON_PARTS) -> None:
 
 
 def shown(text: str) -> str:
-    """The beginning of what a client sent, for the text of an error."""
+    """The start of a client's text, for an error message."""
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

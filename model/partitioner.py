@@ -1,8 +1,8 @@
-"""Which partition a key belongs to, as Kafka's own producers decide it.
+"""The partition of a key, computed as Kafka's producers compute it.
 
-`murmur2` is the Java client's (`Utils.toPositive(Utils.murmur2(key)) % n`), `crc32` librdkafka's
-default (`consistent_random` for a key that is there), `fnv1a` librdkafka's (Sarama's). All three
-are pinned by vectors made by the clients themselves (tests/vectors).
+`murmur2` is the Java client's default (`Utils.toPositive(Utils.murmur2(key)) % n`), `crc32`
+librdkafka's default (`consistent_random`, for a non-null key), and `fnv1a` librdkafka's and
+Sarama's. Tests check all three against vectors made by the clients themselves (tests/vectors).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ M = 0x5BD1E995
 SEED = 0x9747B28C
 _U32 = 0xFFFFFFFF
 
-# each unpacks so many whole words from the start of a key
+# _WORDS[n] unpacks n whole words from the start of a key
 _WORDS = tuple(struct.Struct(f"<{words}I").unpack_from for words in range(65))
 
 
 def murmur2(key: bytes) -> int:
-    """Kafka's 32-bit murmur2 of `key`, as an unsigned number."""
+    """Kafka's 32-bit murmur2 hash of `key`, unsigned."""
     length = len(key)
     words = length >> 2
     unpack = _WORDS[words] if words < len(_WORDS) else struct.Struct(f"<{words}I").unpack_from

@@ -1,4 +1,4 @@
-"""The partitions of many keys at once; apart from `partitioner`, which does without NumPy."""
+"""The partitions of many keys at once, with NumPy; `partitioner` does not need NumPy."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from numpy.typing import NDArray
 
 from model.partitioner import SEED, M, murmur2, partition_of
 
-# Keys are hashed column by column over a matrix as wide as the longest: longer keys are rare,
-# and would make it as wide as themselves.
+# Keys are hashed column by column in a matrix that is as wide as the longest key. Longer keys are
+# rare, and one of them would widen the whole matrix.
 _WIDEST_IN_MATRIX = 128
 
 
 def murmur2_batch(keys: Sequence[bytes]) -> NDArray[np.uint32]:
     """murmur2 of many keys at once: uint32, shape (len(keys),).
 
-    A step of the loop hashes the same four bytes of all keys that have them.
+    Each step of the loop hashes one four-byte word of all keys that are long enough.
     """
     count = len(keys)
     lengths = np.fromiter(map(len, keys), dtype=np.uint32, count=count)
     width = int(lengths.max(initial=0))
     if width > _WIDEST_IN_MATRIX:
         return np.fromiter(map(murmur2, keys), dtype=np.uint32, count=count)
-    words = width // 4 + 1  # one to spare: the rest of the longest key is read there too
+    words = width // 4 + 1  # one more: the last one to three bytes of the longest key
     shortest = int(lengths.min(initial=width))
     padded = keys if width == shortest and not width & 3 else None
     if padded is None:
         padded, row = [k.ljust(words * 4, b"\0") for k in keys], words
     else:
-        row = width // 4  # whole words: nothing is left over, nothing to pad
-    # word by word, each in one piece of memory
+        row = width // 4  # whole words: no padding needed
+    # transposed, so that each word is contiguous in memory
     columns = np.frombuffer(b"".join(padded), dtype="<u4").reshape(count, row).T.copy()
     m = np.uint32(M)
     h = np.uint32(SEED) ^ lengths
@@ -46,7 +46,7 @@ def murmur2_batch(keys: Sequence[bytes]) -> NDArray[np.uint32]:
         else:
             h = np.where(i < whole, (h * m) ^ mixed[i], h)
     if row == words:
-        # the padding is zeros, so the last word holds just the one to three bytes that are left
+        # the padding is zeros, so the last word has only the remaining one to three bytes
         rest = columns[whole, np.arange(count)]
         h = np.where(lengths & np.uint32(3), (h ^ rest) * m, h)
     h ^= h >> np.uint32(13)

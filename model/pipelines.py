@@ -1,13 +1,13 @@
-"""How fresh a derived view can be: what its pipeline has read of its sources, and whether it runs.
+"""The freshness of a derived view: its pipeline's lag behind the source topics, and its state.
 
 A pipeline (Spark, Kafka Streams, any consumer) commits its position in its source topics to a
-consumer group. What the sources hold beyond that is not in the view topic yet. A pipeline may
+consumer group. Source records after that position are not in the view topic yet. A pipeline may
 write a heartbeat into the metadata of one committed offset, as JSON: {"state": "starting",
 "running", "failed" or "stopped", "at": epoch ms, "error": text, "caught_up_at": epoch ms at which
-it had read all there was}. `at` changes with each one.
+it had last read everything}. `at` is different in each heartbeat.
 
-Times are seconds of one monotonic clock, given by the caller. Written by one thread, read by
-others without a lock: what they read is replaced whole.
+Times are in seconds of one monotonic clock; the caller passes them in. One thread writes, others
+read without a lock: shared values are replaced, never modified.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ STOPPED: Final = "stopped"
 UNKNOWN: Final = "unknown"
 _TOLD: Final = (STARTING, RUNNING, FAILED, STOPPED)
 
-# s for which the heartbeat is the same while the broker answers. Looks are a second apart: the
-# third one after the last heartbeat was seen says "stopped", within 5 s of the end.
+# s without a new heartbeat, while the broker answers, after which a pipeline counts as stopped.
+# Polls are 1 s apart: the third one after the last new heartbeat reports "stopped", within 5 s.
 SILENT_AFTER = 2.8
-# Looks that show the same heartbeat, however far apart: slow looks do not hide a dead job.
-_SAME_LOOKS = 6
+# Polls with the same heartbeat, however far apart: slow polls must not hide a dead job.
+_SAME_POLLS = 6
 _LONGEST_ERROR = 500
-_REFRESHED = 0.25  # s for which headers are kept
+_REFRESHED = 0.25  # s for which headers are cached
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 
 Header = tuple[bytes, bytes]
@@ -60,7 +60,7 @@ class Committed(NamedTuple):
 
 @dataclass(frozen=True)
 class Ends:
-    """A source topic: partition -> where its log starts and ends, told at `fetched_at`."""
+    """A source topic: partition -> log start and end offsets, as of `fetched_at`."""
 
     starts: Mapping[int, int]
     ends: Mapping[int, int]
@@ -69,10 +69,10 @@ class Ends:
 
 @dataclass(frozen=True)
 class Status:
-    """Of a pipeline at one moment; None: unknown. Times in s.
+    """A pipeline's status at one moment; None means unknown. Times in s.
 
-    `heard_ago`: since its last heartbeat. `lag`: records that its sources hold beyond what it has
-    read; `staleness`: since it last had read all there was. `sources`: lag by topic.
+    `heard_ago`: time since its last heartbeat. `lag`: source records that it has not read yet.
+    `staleness`: time since it had last read everything. `sources`: lag by topic.
     """
 
     state: str
@@ -83,7 +83,7 @@ class Status:
     sources: Mapping[str, int | None]
 
     def document(self, group: str) -> dict[str, Any]:
-        """As `GET /views/{view}` shows it; times in ms."""
+        """The JSON object in `GET /views/{view}`; times in ms."""
         return {
             "group": group,
             "state": self.state,
@@ -99,14 +99,14 @@ _NOTHING = Status(UNKNOWN, None, None, None, None, {})
 
 
 def parse_beat(metadata: str) -> Beat | None:
-    """None where it is no heartbeat: other programs write other things there."""
+    """The heartbeat in an offset's metadata; None if it is something else."""
     if not metadata.startswith("{"):
         return None
     try:
-        # librdkafka's clients send the byte that ends a text in C along
-        said = orjson.loads(metadata.rstrip("\0"))
-        state, at, error = said["state"], said["at"], said.get("error")
-        caught_up_at = said.get("caught_up_at")
+        # librdkafka's clients include the terminating zero byte of a C string
+        fields = orjson.loads(metadata.rstrip("\0"))
+        state, at, error = fields["state"], fields["at"], fields.get("error")
+        caught_up_at = fields.get("caught_up_at")
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
     if state not in _TOLD or type(at) is not int:
@@ -116,20 +116,20 @@ def parse_beat(metadata: str) -> Beat | None:
 
 
 class Pipeline:
-    """One consumer group, as it is seen from here."""
+    """One consumer group, as this instance sees it."""
 
     def __init__(self, group: str, trusted_for: float) -> None:
-        """`trusted_for`: s for which an answer of the broker is believed."""
+        """`trusted_for`: s after which an answer of the broker is too old to use."""
         self.group = group
         self._trusted_for = trusted_for
         self._progress: dict[Unit, Progress] = {}
-        self._unknown: frozenset[str] = frozenset()  # topics of which the lag cannot be told
+        self._unknown: frozenset[str] = frozenset()  # topics whose lag is unknown
         self._looked_at: float | None = None
         self._beat: Beat | None = None
         self._heard_at: float | None = None
-        self._same_since: float | None = None  # looks have succeeded since, and shown one beat
-        self._same_looks = 0  # since the beat changed
-        self._beats = False  # whether the beat was seen to change
+        self._same_since: float | None = None  # all polls since then have shown the same beat
+        self._same_polls = 0  # polls since the beat changed
+        self._beats = False  # whether the beat has changed while this instance watched
         self._has_members: bool | None = None
         self._headers: tuple[Header, ...] = ()
         self._headers_until = float("-inf")
@@ -142,18 +142,21 @@ class Pipeline:
         topics: Mapping[str, Ends],
         has_members: bool | None,
     ) -> None:
-        """What the broker says at `now`. `committed` was fetched before the `topics`;
-        `has_members`: of the group, None where it was not asked for."""
+        """Record a poll of the broker at `now`.
+
+        `committed` must have been fetched before `topics`. `has_members`: whether the group has
+        members; None if unknown.
+        """
         self._hear(now, wall_ms, committed)
         self._has_members = has_members
         progress: dict[Unit, Progress] = {}
         unknown = {topic for topic, _ in committed if topic not in topics}
-        for topic, told in topics.items():
-            for partition, end in told.ends.items():
+        for topic, source in topics.items():
+            for partition, end in source.ends.items():
                 unit = (topic, partition)
                 given = committed.get(unit)
-                # what a group has not committed it has not read
-                position = told.starts.get(partition, 0) if given is None else given.offset
+                # without a committed offset, the group has read nothing of the partition
+                position = source.starts.get(partition, 0) if given is None else given.offset
                 if position > end:
                     unknown.add(topic)  # recreated, or truncated
                     continue
@@ -161,14 +164,14 @@ class Pipeline:
                 if before is None or position < before.position:
                     before = self._begun(position, end, now, wall_ms)
                 before.applied(position)
-                before.end_fetched(end, told.fetched_at)
+                before.end_fetched(end, source.fetched_at)
                 progress[unit] = before
         self._progress = progress
         self._unknown = frozenset(unknown)
         self._looked_at = now
 
     def _begun(self, position: int, end: int, now: float, wall_ms: int) -> Progress:
-        """Of what was before this instance looked, the pipeline itself knows how old it is."""
+        """The progress of a new unit. Its earlier staleness comes from the pipeline's heartbeat."""
         progress = Progress(position, end, answerable=False)
         if self._beat is not None and self._beat.caught_up_at is not None:
             progress.caught_up_at = now - max(0, wall_ms - self._beat.caught_up_at) / 1000
@@ -181,14 +184,14 @@ class Pipeline:
         if beat is not None and beat != self._beat:
             seen_before = self._beat is not None
             self._same_since = now
-            self._same_looks = 0
-            # of the first one that is seen only its own clock tells how old it is
+            self._same_polls = 0
+            # the age of the first heartbeat is known from its own timestamp only
             self._heard_at = now if seen_before else now - max(0, wall_ms - beat.at) / 1000
             self._beats = seen_before
         elif not unbroken:
-            # while the broker was away, nobody could say anything
+            # no heartbeat could arrive while the broker was away
             self._same_since = now
-        self._same_looks += 1
+        self._same_polls += 1
         self._beat = beat
 
     def _state(self, now: float) -> str:
@@ -196,7 +199,7 @@ class Pipeline:
             return UNKNOWN
         beat = self._beat
         if beat is None:
-            # one that writes no heartbeats: whether its group has members
+            # without heartbeats, the state depends on whether the group has members
             if self._has_members:
                 return RUNNING
             has_committed = bool(self._progress or self._unknown)
@@ -205,19 +208,19 @@ class Pipeline:
             return STOPPED
         assert self._same_since is not None
         silent = self._looked_at - self._same_since >= SILENT_AFTER
-        if silent or self._same_looks > _SAME_LOOKS:
+        if silent or self._same_polls > _SAME_POLLS:
             return STOPPED
         return beat.state if self._beats else UNKNOWN
 
     def status(self, now: float) -> Status:
-        """As of `now`."""
+        """The status at `now`."""
         if self._looked_at is None:
             return _NOTHING
         beat, heard_at = self._beat, self._heard_at
         state = self._state(now)
         lags: dict[str, int | None] = dict.fromkeys(sorted(self._unknown))
         ages: list[float | None] = [None] * len(self._unknown)
-        # before its first micro-batch it has not said where it goes on from
+        # before its first micro-batch, the pipeline's position is unknown
         starting = beat is not None and beat.state == STARTING
         for (topic, _), progress in self._progress.items():
             lag = None if starting else progress.lag(now, self._trusted_for)
@@ -236,7 +239,7 @@ class Pipeline:
         )
 
     def headers(self, now: float) -> tuple[Header, ...]:
-        """Of every answer of its views; on the hot path, so made four times a second at most."""
+        """Headers for every answer of its views. On the hot path, so cached for 0.25 s."""
         if now >= self._headers_until:
             status = self.status(now)
             self._headers = (

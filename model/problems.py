@@ -1,17 +1,19 @@
-"""Every error that a client can be told, as RFC 9457 problem details.
+"""All errors that a client can get, as RFC 9457 problem details.
 
     Problem
-    ├── BadRequest          400  malformed path, key, parameter
-    ├── NotFound            404  the key is not there, or there is no such view or route
+    ├── BadRequest          400  malformed path, key or parameter
+    ├── Forbidden           403  the request is for members of the group only
+    ├── NotFound            404  unknown key, view or route
     ├── MethodNotAllowed    405
-    ├── NotAcceptable       406  none of the forms that the reader accepts
-    ├── Gone                410  it was there, and is not kept any more
+    ├── NotAcceptable       406  no representation matches the Accept header
+    ├── Gone                410  the data has expired
     ├── KeyTooLong          414
-    ├── QueryFailed         500  only in KIQR's dialect, whose clients expect it
-    └── Unavailable         503  not yet, not here, nobody: always with Retry-After
-        └── NonRetryable             … and asking again or elsewhere does not help
+    ├── QueryFailed         500  only in the KIQR dialect, whose clients expect it
+    └── Unavailable         503  temporarily unavailable; always with Retry-After
+        └── NonRetryable             … and retrying does not help, here or elsewhere
 
-A code is stable: clients may switch on it. The detail is for people: what, where, what to do.
+Codes are stable: clients may switch on them. The detail is for people: it says what is wrong,
+where, and what to do.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ RETRY_ELSEWHERE_NO = (b"retry-elsewhere", b"no")
 
 
 class Problem(Exception):
-    """An answer that is an error; `retry_after` (s) is what tells that asking again makes sense."""
+    """An error answer. `retry_after` (s) is set if a retry may succeed."""
 
     status = 500
     title = "Internal error"
@@ -50,7 +52,7 @@ class Problem(Exception):
         )
 
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """Content-Type, and Retry-After where asking again makes sense."""
+        """Content-Type, and Retry-After if a retry may succeed."""
         headers = [(b"content-type", PROBLEM_JSON)]
         if self.retry_after is not None:
             headers.append((b"retry-after", b"%d" % self.retry_after))
@@ -85,7 +87,7 @@ class NotAcceptable(Problem):
 
 
 class Forbidden(Problem):
-    """Only members of the group may ask this."""
+    """Only members of the group may send this request."""
 
     status = 403
     title = "Forbidden"
@@ -102,7 +104,7 @@ class KeyTooLong(Problem):
 
 
 class QueryFailed(Problem):
-    """The question cannot be answered, in the way in which KIQR says so."""
+    """The query cannot be answered; used by the KIQR dialect only."""
 
     title = "Query failed"
 
@@ -114,16 +116,16 @@ class Unavailable(Problem):
 
 
 class NonRetryable(Unavailable):
-    """Neither waiting nor another instance helps: this needs a person. `Retry-Elsewhere: no`."""
+    """A retry does not help, here or on another instance. Sends `Retry-Elsewhere: no`."""
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         return [*super().headers(), RETRY_ELSEWHERE_NO]
 
 
 class StoreError(Exception):
-    """A store partition failed on a read or a write; the message names its folder and says how.
+    """A read or write of a store partition failed; the message names its folder and the cause.
 
-    `damaged`: what is stored is wrong, so that trying again will not help.
+    `damaged`: the stored data is corrupt, so a retry does not help.
     """
 
     def __init__(self, message: str, damaged: bool) -> None:
@@ -132,8 +134,8 @@ class StoreError(Exception):
 
 
 class StoreClosedError(Exception):
-    """The store partition was closed under the reader: somebody else holds it now, or soon."""
+    """The store partition was closed during the read; another instance may own it now."""
 
 
 class ConfigurationError(Exception):
-    """Something a person must mend before a process can start; the message says what and how."""
+    """An error that must be fixed before a process can start; the message says what and how."""

@@ -1,21 +1,21 @@
-"""What a store partition keeps, as bytes. Numbers are big-endian.
+"""The byte format of a store partition. Numbers are big-endian.
 
-    0x00 · name               a note of the store itself: position, stream time, identity
-    0x01 · key (`layouts`)    an entry:  record timestamp (8 B, ms) · offset (8 B) · value
-    0x02 · time (8 B) · key   when an entry's time was; only where a view has a retention
+    0x00 · name               the store's own records: position, stream time, metadata
+    0x01 · key (`layouts`)    an entry: record timestamp (8 B, ms) · offset (8 B) · value
+    0x02 · time (8 B) · key   expiry index: the time of an entry; only for views with a retention
 
-A delete is an entry, too, in a versioned store, and where the key may be in another partition as
-well, whose entry may be older: its offset is stored as its complement (negative), its value is
-empty.
+Tombstones are stored as entries in a versioned store, and if the key may also be in another
+partition, where its entry may be older. The offset of a tombstone is stored as its bitwise
+complement (negative), its value is empty.
 
-The position lies in the same keyspace as the entries, so that one WriteBatch (and, after a crash,
-one write-ahead log) holds both or neither.
+The position is in the same keyspace as the entries, so that one WriteBatch (and, after a crash,
+one write-ahead log) contains both or neither.
 """
 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import orjson
@@ -24,7 +24,7 @@ ENTRY = b"\x01"
 EXPIRY = b"\x02"
 POSITION_KEY = b"\x00position"
 STREAM_TIME_KEY = b"\x00stream-time"
-IDENTITY_KEY = b"\x00identity"
+METADATA_KEY = b"\x00identity"
 
 _HEAD = struct.Struct(">qq")
 _SIGN = 1 << 63
@@ -35,8 +35,8 @@ entry_head = _HEAD.pack
 
 
 class Entry(NamedTuple):
-    """One entry of a view: `value` in record bytes, with the record's timestamp (ms) and offset;
-    no value for a delete."""
+    """One entry of a view: the record's timestamp (ms), offset and value (record bytes); the value
+    of a tombstone is None."""
 
     timestamp: int
     offset: int
@@ -44,7 +44,7 @@ class Entry(NamedTuple):
 
 
 def decode_entry(stored: bytes) -> Entry:
-    """An entry from its stored bytes; struct.error if they are no entry."""
+    """An entry from its stored bytes; struct.error if they are too short."""
     timestamp, offset = _HEAD.unpack_from(stored)
     if offset < 0:
         return Entry(timestamp, ~offset, None)
@@ -52,7 +52,7 @@ def decode_entry(stored: bytes) -> Entry:
 
 
 def deleted_entry(timestamp: int, offset: int) -> bytes:
-    """The entry of a delete."""
+    """The stored bytes of a tombstone."""
     return _HEAD.pack(timestamp, ~offset)
 
 
@@ -61,12 +61,12 @@ def is_deleted(stored: bytes) -> bool:
 
 
 def entry_offset(stored: bytes) -> int:
-    """The record offset of an entry, without the rest of it."""
+    """The record offset of an entry, without decoding the rest."""
     return int.from_bytes(stored[8:16], "big")
 
 
 def ordered_time(ms: int) -> bytes:
-    """A time as 8 B in the order of the numbers, negative ones first."""
+    """A time as 8 B that sort like the numbers, negative ones first."""
     return (ms + _SIGN).to_bytes(8, "big")
 
 
@@ -87,22 +87,26 @@ def decode_number(stored: bytes) -> int:
 
 @dataclass(frozen=True)
 class StoreMetadata:
-    """What the entries were made from: a store partition is used again only for the same."""
+    """What the entries were made from. A stored partition is reused only if this still matches."""
 
     view_hash: str
     topic_id: str
     partitions: int  # of the topic, when the first record was applied
-    leader_epoch: int  # of the last record applied; -1 where the broker tells none
-    answerable: bool  # it had reached the end of the log once
-    mis_partitioned: int  # records whose partition is not the partitioner's
-    dead_letters: int  # records that could not be decoded
-    alive_at: int  # wall clock, ms: when its instance last had it open
+    leader_epoch: int  # of the last record applied; -1 if unknown
+    answerable: bool  # whether it has reached the end of the log once
+    mispartitioned: int  # number of mispartitioned records
+    dead_letters: int  # number of records that could not be decoded
+    alive_at: int  # wall clock, ms: when it was last open
 
     def encode(self) -> bytes:
-        return orjson.dumps(self)
+        fields = asdict(self)
+        fields["mis_partitioned"] = fields.pop("mispartitioned")  # the stored name
+        return orjson.dumps(fields)
 
     @staticmethod
     def decode(stored: bytes) -> StoreMetadata:
         """ValueError or TypeError if `stored` was not written by `encode`."""
         fields: dict[str, Any] = orjson.loads(stored)
+        if "mis_partitioned" in fields:
+            fields["mispartitioned"] = fields.pop("mis_partitioned")
         return StoreMetadata(**fields)

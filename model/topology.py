@@ -1,7 +1,7 @@
-"""Who holds what: the map that the group's leader makes, and every member and proxy reads.
+"""The topology: which member has which partitions, in which role.
 
-On the wire between members it is compressed JSON of integers (the leader's assignment carries the
-whole map in its user data); over HTTP it is the document of /processors.
+The group's leader computes it; all members and proxies read it. Between members it is compressed
+JSON in the user data of the group's assignment; over HTTP it is the document of /processors.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import orjson
 
 from model.views import View
 
-# Of user data. What a version does not know it passes over; another number is a breaking change,
-# and such members get nothing from each other's leaders.
+# The version of the user data. Unknown fields are ignored. A new number is a breaking change:
+# members of different versions get no partitions from each other's leaders.
 VERSION = 2
 MAX_BYTES = 800_000  # a broker refuses a group's metadata above message.max.bytes (1 MB by default)
 NOBODY = -1
 
-# What a member is to a partition. All three hold it and keep up with the log.
+# The role of a member for a partition. In all three roles it has a store and applies the log.
 ACTIVE: Final = "active"
 STANDBY: Final = "standby"
 WARMING: Final = "warming"
@@ -42,49 +42,49 @@ NO_EPOCH = Epoch(0, 0)
 
 
 class TopologyError(ValueError):
-    """A map or a member's user data that cannot be read, or is too large to be sent."""
+    """A topology or a member's user data is malformed, or too large to send."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """An instance as the map knows it: where it answers."""
+    """An instance in the topology: its id and address."""
 
     id: str
     host: str
     port: int
-    rack: str = ""  # standbys are placed in others, where there are any
+    rack: str = ""  # standbys are placed in other racks than the active, if possible
 
 
 @dataclass(frozen=True)
 class PlacedView:
-    """A view in the map: its public description, partition count and who holds which.
+    """A view in the topology: its public description and the placement of its partitions.
 
-    `active[partition]` is an index into the map's members, or NOBODY; so are `standbys[partition]`,
-    in the order in which to ask them. `warming` are (partition, index) of those that read a
-    partition in and will be active for it then; nobody asks them before.
+    `active[partition]` is an index into the topology's members, or NOBODY. `standbys[partition]`
+    are such indexes, in the order in which to ask them. `warming` has a (partition, index) for each
+    member that is building a partition to become its active; it gets no requests before that.
     """
 
     description: Mapping[str, Any]
     hash: str
     active: tuple[int, ...]
-    mis_partitioned: bool = False
-    built_partitions: int = 0  # the smallest count under which a holder began; 0 where none is
-    standbys: tuple[tuple[int, ...], ...] = ()  # empty: none at all
+    mispartitioned: bool = False
+    built_partitions: int = 0  # smallest partition count at which a store was started; 0: none
+    standbys: tuple[tuple[int, ...], ...] = ()  # empty: no standbys
     warming: tuple[tuple[int, int], ...] = ()
-    moved: tuple[int, ...] = ()  # partitions that another member has answered for until now
+    moved: tuple[int, ...] = ()  # partitions whose active changes with this topology
 
     @property
     def partitions(self) -> int:
         return len(self.active)
 
     def holders(self, partition: int) -> tuple[int, ...]:
-        """Whom to ask for a partition, the active first."""
+        """The members that answer for a partition, the active first."""
         index = self.active[partition]
         active = () if index == NOBODY else (index,)
         return active + (self.standbys[partition] if self.standbys else ())
 
 
-DOCUMENT_VERSION = 1  # of /processors: fields may be added to it, not changed
+DOCUMENT_VERSION = 1  # of /processors: fields may be added, not changed
 _FIELDS = {
     ACTIVE: "topicPartitions",
     STANDBY: "standbyPartitions",
@@ -94,12 +94,12 @@ _FIELDS = {
 
 @dataclass(frozen=True)
 class Topology:
-    """Who holds what, at an epoch."""
+    """The placement of all partitions, at an epoch."""
 
     epoch: Epoch = NO_EPOCH
     members: tuple[Member, ...] = ()
     views: Mapping[str, PlacedView] = field(default_factory=dict)
-    secret: str = ""  # known to the members of the group alone: they sign with it
+    secret: str = ""  # known only to the group's members, which sign with it
 
     def active_of(self, view: str, partition: int) -> Member | None:
         placed = self.views.get(view)
@@ -109,24 +109,24 @@ class Topology:
         return None if index == NOBODY else self.members[index]
 
     def holders_of(self, view: str, partition: int) -> list[Member]:
-        """Whom to ask for a partition, the active first; nobody where it is not placed."""
+        """The members that answer for a partition, the active first; empty if it is not placed."""
         placed = self.views.get(view)
         if placed is None or not 0 <= partition < placed.partitions:
             return []
         return [self.members[index] for index in placed.holders(partition)]
 
     def is_shared(self, member: Member, view: str, partition: int) -> bool:
-        """Whether others answer for the member's partition, too, or have answered until now."""
+        """Whether other members answer for the member's partition, or did in the last topology."""
         others = any(holder != member for holder in self.holders_of(view, partition))
         return others or partition in self.views[view].moved
 
     def is_taken_over(self, before: Topology, view: str, partition: int) -> bool:
-        """Whether the partition's active is no longer the one that it had in the map before."""
+        """Whether the partition has another active than in the topology `before`."""
         active = before.active_of(view, partition)
         return active is not None and active != self.active_of(view, partition)
 
     def neighbours(self, member_id: str) -> list[Member]:
-        """The other members that have something of what this one has."""
+        """The other members that share a partition with this one."""
         found: set[int] = set()
         for placed in self.views.values():
             warming = dict(placed.warming)
@@ -137,7 +137,7 @@ class Topology:
         return [m for i, m in enumerate(self.members) if i in found and m.id != member_id]
 
     def roles_of(self, member_id: str, view: str) -> dict[str, list[int]]:
-        """The partitions of `view` that the member has in each role."""
+        """Role -> the member's partitions of `view` in this role."""
         roles: dict[str, list[int]] = {role: [] for role in ROLES}
         index = next((i for i, m in enumerate(self.members) if m.id == member_id), NOBODY)
         placed = self.views.get(view)
@@ -148,10 +148,10 @@ class Topology:
         return roles
 
     def encode(self, copies: int = 1) -> bytes:
-        """The map as user data of an assignment, without the generation, which Kafka tells.
+        """The user data of an assignment, without the generation, which Kafka supplies.
 
-        TopologyError if `copies` of it are more than a group can carry: the coordinator keeps each
-        member's assignment in one record.
+        TopologyError if `copies` of it exceed MAX_BYTES: the coordinator stores the assignments of
+        all members in one record.
         """
         packed = zlib.compress(
             orjson.dumps(
@@ -167,7 +167,7 @@ class Topology:
                             "active": view.active,
                             "standbys": view.standbys,
                             "warming": view.warming,
-                            "mis_partitioned": view.mis_partitioned,
+                            "mis_partitioned": view.mispartitioned,
                             "built_partitions": view.built_partitions,
                             "moved": view.moved,
                         }
@@ -178,20 +178,19 @@ class Topology:
         )
         if len(packed) * copies > MAX_BYTES:
             raise TopologyError(
-                f"the topology of {sum(v.partitions for v in self.views.values())} partitions on "
-                f"{len(self.members)} instances takes {len(packed)} bytes, {copies} times, more "
-                f"than the {MAX_BYTES} that a group can carry: split the deployment by application "
-                f"id"
+                f"the topology is too large: {sum(v.partitions for v in self.views.values())} "
+                f"partitions on {len(self.members)} instances take {copies} times {len(packed)} "
+                f"bytes, and a group's limit is {MAX_BYTES}. Split the deployment by application id"
             )
         return packed
 
     @staticmethod
     def decode(user_data: bytes, generation: int) -> Topology:
-        """The inverse of `encode`; TopologyError if it was not made by it."""
+        """The inverse of `encode`; TopologyError if `user_data` is malformed."""
         try:
             document = orjson.loads(zlib.decompress(user_data))
             if document["v"] != VERSION:
-                raise TopologyError(f"version {document['v']} of the topology is not known here")
+                raise TopologyError(f"unsupported topology version {document['v']}, not {VERSION}")
             return Topology(
                 epoch=Epoch(document["ms"], generation),
                 members=tuple(Member(*member[:4]) for member in document["members"]),
@@ -213,10 +212,10 @@ class Topology:
         except (zlib.error, ValueError, KeyError, TypeError, AttributeError) as e:
             if isinstance(e, TopologyError):
                 raise
-            raise TopologyError(f"not a topology: {e!r}") from e
+            raise TopologyError(f"malformed topology: {e!r}") from e
 
     def processors(self, states: Mapping[str, str]) -> dict[str, Any]:
-        """The document of /processors; `states` of members by id, "running" where none is known."""
+        """The document of /processors. `states`: id -> state; "running" if missing."""
         held = {role: {name: self._by_member(role, name) for name in self.views} for role in ROLES}
         return {
             "version": DOCUMENT_VERSION,
@@ -242,7 +241,7 @@ class Topology:
         }
 
     def _by_member(self, role: str, view: str) -> list[list[int]]:
-        """The partitions of a view that each member has in a role; one pass over all of them."""
+        """Each member's partitions of a view in a role; one pass over all partitions."""
         placed = self.views[view]
         of_each: list[list[int]] = [[] for _ in self.members]
         pairs: Iterable[tuple[int, int]] = placed.warming
@@ -257,20 +256,20 @@ class Topology:
 
 @dataclass(frozen=True)
 class MemberMetadata:
-    """A member as it presents itself when it joins the group: the user data of its subscription."""
+    """What a member tells the leader when it joins: the user data of its subscription."""
 
     member: Member
     views: Mapping[str, tuple[str, Mapping[str, Any]]]  # name -> (hash, description)
-    positions: Mapping[str, Mapping[int, int]]  # view -> partition -> position of what it has
-    active: Mapping[str, tuple[int, ...]]  # view -> partitions for which it answers
-    epoch: Epoch  # the highest it has seen
-    started_at: int  # wall clock, ms: the later of two members with one id is the living one
-    mis_partitioned: tuple[str, ...] = ()  # views in which it saw such records
-    doubtful: tuple[str, ...] = ()  # views of which its map says that somebody did
-    built: Mapping[str, int] = field(default_factory=dict)  # view -> count under which it began
-    ready: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # which can answer at once
-    standby: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # as the map says
-    secret: str = ""  # of the map it has
+    positions: Mapping[str, Mapping[int, int]]  # view -> partition -> position of its store
+    active: Mapping[str, tuple[int, ...]]  # view -> partitions for which it is active
+    epoch: Epoch  # the highest that it has seen
+    started_at: int  # wall clock, ms: of two members with the same id, the later one wins
+    mispartitioned: tuple[str, ...] = ()  # views with mispartitioned records in its stores
+    map_mispartitioned: tuple[str, ...] = ()  # views that its topology marks as mispartitioned
+    built: Mapping[str, int] = field(default_factory=dict)  # view -> smallest partition count
+    ready: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # answerable partitions
+    standby: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # of its topology
+    secret: str = ""  # of its topology
 
     @staticmethod
     def views_of(views: tuple[View, ...]) -> dict[str, tuple[str, Mapping[str, Any]]]:
@@ -292,8 +291,8 @@ class MemberMetadata:
                     "active": self.active,
                     "epoch": list(self.epoch),
                     "started_at": self.started_at,
-                    "mis_partitioned": self.mis_partitioned,
-                    "doubtful": self.doubtful,
+                    "mis_partitioned": self.mispartitioned,
+                    "doubtful": self.map_mispartitioned,
                     "built": self.built,
                     "ready": self.ready,
                     "standby": self.standby,
@@ -305,11 +304,11 @@ class MemberMetadata:
 
     @staticmethod
     def decode(user_data: bytes) -> MemberMetadata:
-        """The inverse of `encode`; TopologyError if it was not made by it."""
+        """The inverse of `encode`; TopologyError if `user_data` is malformed."""
         try:
             document = orjson.loads(zlib.decompress(user_data))
             if document["v"] != VERSION:
-                raise TopologyError(f"version {document['v']} of user data is not known here")
+                raise TopologyError(f"unsupported user data version {document['v']}, not {VERSION}")
             return MemberMetadata(
                 member=Member(*document["member"][:4]),
                 views={name: (h, d) for name, (h, d) in document["views"].items()},
@@ -320,8 +319,8 @@ class MemberMetadata:
                 active={view: tuple(held) for view, held in document["active"].items()},
                 epoch=Epoch(*document["epoch"]),
                 started_at=document["started_at"],
-                mis_partitioned=tuple(document["mis_partitioned"]),
-                doubtful=tuple(document["doubtful"]),
+                mispartitioned=tuple(document["mis_partitioned"]),
+                map_mispartitioned=tuple(document["doubtful"]),
                 built=document["built"],
                 ready={view: tuple(of) for view, of in document["ready"].items()},
                 standby={view: tuple(of) for view, of in document["standby"].items()},
@@ -330,4 +329,4 @@ class MemberMetadata:
         except (zlib.error, ValueError, KeyError, TypeError, AttributeError) as e:
             if isinstance(e, TopologyError):
                 raise
-            raise TopologyError(f"not a member's user data: {e!r}") from e
+            raise TopologyError(f"malformed user data of a member: {e!r}") from e

@@ -1,4 +1,4 @@
-"""What a view is: a named, queryable table made from one topic."""
+"""The definition of a view: a named, queryable table made from one topic."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from model.kinds.layout import Layout
 from model.kinds.registry import kind_of
 
 ANY_PARTITION = "none"
-"""The partitioner of a topic whose records may be in any partition: all are asked."""
+"""The partitioner of a topic whose records may be in any partition: queries ask all of them."""
 
 
 NEWEST, PARTIAL = "newest", "partial"
-"""`same_key`, what a key is that is in several partitions: it moved there, and its newest record is
-its value; or each partition has a result of its own, and none of them is the whole."""
+"""`same_key`: the meaning of a key in several partitions. NEWEST: the key has moved, and its newest
+record is its value. PARTIAL: each partition has a partial result of its own."""
 
 CHANGELOG = "-changelog"
-"""How Kafka Streams ends the names of the topics behind its stores."""
+"""The suffix of Kafka Streams' changelog topics."""
 
 _ROUTED_AVRO = ("boolean", "int", "long", "float", "double", "string")
 """The Avro types whose keys the proxy encodes: as proxy/key_codec.lua."""
@@ -50,16 +50,16 @@ class View:
     window_key: str = "changelog"
     retention: int | None = None
     persistence: str = "rocksdb"
-    key_schema: str | None = None  # of Avro: its JSON, or CONFLUENT
+    key_schema: str | None = None  # for Avro: JSON, or CONFLUENT
     value_schema: str | None = None
-    same_key: str | None = None  # NEWEST, PARTIAL; None where the file does not say it
-    append: bool = dataclasses.field(default=False, compare=False)  # clients may, over HTTP
+    same_key: str | None = None  # NEWEST, PARTIAL; None if not set
+    append: bool = dataclasses.field(default=False, compare=False)  # whether POST is allowed
     pipeline: str | None = dataclasses.field(default=None, compare=False)  # consumer group
     schemas: SchemaSource | None = dataclasses.field(default=None, compare=False, repr=False)
 
     @cached_property
     def hash(self) -> str:
-        """16 hexadecimal digits that change with the stored data or the answers."""
+        """16 hexadecimal digits; they change if the definition changes the data or the answers."""
         return hashlib.sha256(orjson.dumps(self._definition())).hexdigest()[:16]
 
     @property
@@ -76,7 +76,7 @@ class View:
 
     @property
     def is_custom(self) -> bool:
-        """Whether its store is a class of the user's."""
+        """Whether its store is a user-supplied class."""
         return self.kind.is_custom
 
     @property
@@ -93,8 +93,8 @@ class View:
     def is_partial(self) -> bool:
         """Whether a key in several partitions has a partial result in each.
 
-        Of a changelog that is so unless the file says otherwise: a record is in its task's
-        partition, and no task knows what another one has of the same key.
+        This is the default for a changelog: a record is in its task's partition, and tasks do not
+        know each other's results for the same key.
         """
         return self.same_key == PARTIAL or (
             self.same_key is None and self.topic.endswith(CHANGELOG)
@@ -107,12 +107,12 @@ class View:
 
     @cached_property
     def layout(self) -> Layout:
-        """How its record keys become stored keys."""
+        """The mapping of its record keys to stored keys."""
         return self.kind.layout(self)
 
     def _definition(self) -> dict[str, Any]:
-        """All that makes it what it is. What was added since the first views is left out where it
-        is not said: their hashes stay."""
+        """The fields that define the view. Fields of later versions are omitted if they are not
+        set, so that the hashes of older views stay the same."""
         return {
             each.name: value
             for each in fields(self)
@@ -121,8 +121,8 @@ class View:
         }
 
     def description(self) -> dict[str, Any]:
-        """What everyone may know of the view: the entry of /views and /processors; times in ms;
-        of a schema the fingerprint."""
+        """The public description in /views and /processors: times in ms, fingerprints instead of
+        schemas."""
         usual = {field.name: field.default for field in fields(self)}
         return {
             name: fingerprint(value) if name in _SCHEMAS else value
@@ -145,15 +145,15 @@ def _is_routed_avro(schema: str) -> bool:
 
 
 def fingerprint(schema: str) -> str:
-    """Of a view's `key_schema` or `value_schema`; CONFLUENT has none and stays."""
+    """The fingerprint of a view's `key_schema` or `value_schema`; CONFLUENT stays unchanged."""
     codec = avro_codec(schema, None)
     return codec.schema.fingerprint if isinstance(codec, AvroCodec) else schema
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """What views.toml holds: the views, settings for all Kafka clients alike, and where schemas
-    are had by id: a registry's URL, or a folder."""
+    """The contents of views.toml: the views, the settings of all Kafka clients, and the source of
+    schemas by id, which is a registry's URL or a folder."""
 
     views: tuple[View, ...]
     kafka: dict[str, str]

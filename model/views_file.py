@@ -1,7 +1,7 @@
-"""How views.toml says what the views are.
+"""The parser of views.toml.
 
-A file that is not right is refused with its line, the field and what would be right: a view that is
-read otherwise than it was written gives wrong answers.
+Errors name the line, the field and the expected value. The parser is strict, because a
+misunderstood view gives wrong answers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from model.problems import ConfigurationError
 from model.times import parse_duration
 from model.views import ANY_PARTITION, NEWEST, PARTIAL, Deployment, View
 
-# First path segments that are the product's own.
+# First path segments that the product itself uses.
 RESERVED_SEGMENTS = frozenset(
     {"admin", "api", "health", "instance", "internal", "metrics"}
     | {"openapi.json", "processors", "proxy", "topics", "views"}
@@ -44,29 +44,29 @@ class _Field:
 
 
 _FIELDS = {
-    "topic": _Field(None, None, "the topic that the view is made from"),
+    "topic": _Field(None, None, "the view's source topic"),
     "path": _Field("", None, 'a short path such as "/messages"'),
     "key": _Field(None, (*KEY_CODECS, "avro"), "the format of the keys"),
     "value": _Field(None, (*VALUE_CODECS, "avro"), "the format of the values"),
-    "store": _Field("key-value", None, "what keeps the view"),
+    "store": _Field("key-value", None, "the kind of store"),
     "window_size": _Field(
-        "", None, 'how long a window is, such as "1h"; without it: points in time'
+        "", None, 'the length of a window, such as "1h"; without it: points in time'
     ),
     "window_key": _Field(
-        "changelog", ("changelog", "topic"), "whether record keys end with a sequence, or do not"
+        "changelog", ("changelog", "topic"), "whether record keys end with a sequence number"
     ),
     "partitioner": _Field(
         "murmur2", (*PARTITIONERS, ANY_PARTITION), "the partitioner of the topic's producers"
     ),
-    "same_key": _Field("", ("", NEWEST, PARTIAL), "what a key is that is in several partitions"),
-    "persistence": _Field("rocksdb", ("rocksdb", "memory"), "where the view is kept"),
+    "same_key": _Field("", ("", NEWEST, PARTIAL), "the meaning of a key in several partitions"),
+    "persistence": _Field("rocksdb", ("rocksdb", "memory"), "where the view is stored"),
     "append": _Field("off", ("off", "on"), "whether clients may append records over HTTP"),
     "pipeline": _Field("", None, "the consumer group of the job that derives the topic"),
-    "key_schema": _Field("", None, 'of avro keys: a file such as "a.avsc", or "confluent"'),
-    "value_schema": _Field("", None, 'of avro values: a file such as "a.avsc", or "confluent"'),
+    "key_schema": _Field("", None, 'for avro keys: a file such as "a.avsc", or "confluent"'),
+    "value_schema": _Field("", None, 'for avro values: a file such as "a.avsc", or "confluent"'),
     "retention": _Field("", None, 'how long entries are kept, by their time, such as "7d"'),
 }
-# which kinds of store a field is for, where it is not for all
+# field -> the kinds of store that have it, for fields that not all kinds have
 _ONLY_FOR = {
     field: tuple(name for name, kind in KINDS.items() if field in kind.fields)
     for field in _FIELDS
@@ -75,11 +75,11 @@ _ONLY_FOR = {
 
 
 Read = Callable[[str], str]
-"""The text of a file that views.toml names; ValueError says why not."""
+"""File name in views.toml -> text of the file; ValueError if it cannot be read."""
 
 
 def _no_files(name: str) -> str:
-    raise ValueError(f"{name} cannot be read here")
+    raise ValueError(f"cannot read {name} here")
 
 
 def parse_views(text: str, source: str = "views.toml", read: Read = _no_files) -> Deployment:
@@ -92,12 +92,12 @@ def parse_views(text: str, source: str = "views.toml", read: Read = _no_files) -
     for table in document:
         if table not in ("views", "kafka", "schemas"):
             raise reader.error(
-                (table,), None, f"unknown table; {source} has [views.*] and [kafka], [schemas]"
+                (table,), None, "unknown table; known tables: [views.*], [kafka], [schemas]"
             )
     views = document.get("views", {})
     if not isinstance(views, dict) or not views:
         raise ConfigurationError(
-            f"{source}: no view is declared; add a table such as [views.orders] "
+            f"{source}: no views are declared; add a table such as [views.orders] "
             f'with topic = "orders", key = "string", value = "json"'
         )
     schemas = _parse_schemas(document.get("schemas"), reader)
@@ -111,7 +111,7 @@ def parse_views(text: str, source: str = "views.toml", read: Read = _no_files) -
 
 
 class _Reader:
-    """Finds the line of a field again: tomllib does not tell it."""
+    """Finds the line of a field, which tomllib does not report."""
 
     def __init__(self, text: str, source: str) -> None:
         self._lines = text.splitlines()
@@ -136,28 +136,30 @@ class _Reader:
 
 
 def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool) -> View:
-    """`by_id`: whether the deployment says where schemas are had by id."""
+    """`by_id`: whether the deployment has a source of schemas by id."""
     table = ("views", name)
     if not isinstance(fields, dict):
-        raise reader.error(("views",), name, f"a view is a table: write [views.{name}]")
+        raise reader.error(("views",), name, f"a view must be a table: write [views.{name}]")
     if not _NAME.fullmatch(name) or name in (".", ".."):
-        raise reader.error(table, None, "a view's name has letters, digits, '.', '_' and '-' only")
+        raise reader.error(
+            table, None, "a view's name may only have letters, digits, '.', '_' and '-'"
+        )
     for field in fields:
         if field not in _FIELDS:
-            raise reader.error(table, field, f"unknown field; known are {', '.join(_FIELDS)}")
+            raise reader.error(table, field, f"unknown field; known fields: {', '.join(_FIELDS)}")
     values: dict[str, str] = {}
     for field, spec in _FIELDS.items():
         value = fields.get(field, spec.default)
         if value is None:
             raise reader.error(table, None, f'{field} is missing: {field} = "…", {spec.meaning}')
         if not isinstance(value, str):
-            raise reader.error(table, field, f"{value!r} is not text: {spec.meaning}")
+            raise reader.error(table, field, f"{value!r} is not a string: {spec.meaning}")
         if spec.allowed is not None and value not in spec.allowed:
             known = ", ".join(filter(None, spec.allowed))
-            raise reader.error(table, field, f'"{value}" is none of {known}')
+            raise reader.error(table, field, f'unknown value "{value}"; allowed: {known}')
         values[field] = value
     if not _TOPIC.fullmatch(values["topic"]) or values["topic"] in (".", ".."):
-        raise reader.error(table, "topic", f'"{values["topic"]}" cannot be a topic\'s name')
+        raise reader.error(table, "topic", f'"{values["topic"]}" is not a valid topic name')
     _check_store(values, table, reader)
     for field, stores in _ONLY_FOR.items():
         if field in fields and values["store"] not in stores:
@@ -190,17 +192,19 @@ def _parse_schema(
     read: Read,
     by_id: bool,
 ) -> str | None:
-    """The schema's JSON without blanks; CONFLUENT; None where the format is another."""
+    """The schema's JSON without whitespace; CONFLUENT; None if the format is not Avro."""
     field, name = f"{of}_schema", values[f"{of}_schema"]
     if values[of] != "avro":
         if name:
-            raise reader.error(table, field, f'only for {of} = "avro"')
+            raise reader.error(table, field, f'allowed only with {of} = "avro"')
         return None
     if not name:
-        raise reader.error(table, of, f'{field} is missing: a file\'s name, or "{CONFLUENT}"')
+        raise reader.error(table, of, f'{field} is missing: set a file name, or "{CONFLUENT}"')
     if name == CONFLUENT:
         if not by_id:
-            raise reader.error(table, field, '[schemas] is missing: registry = "http://…"')
+            raise reader.error(
+                table, field, 'the table [schemas] is missing: set registry = "http://…"'
+            )
         return CONFLUENT
     try:
         text = read(name)
@@ -211,17 +215,19 @@ def _parse_schema(
 
 
 def _parse_schemas(table: Any, reader: _Reader) -> dict[str, str]:
-    """{"registry": URL} or {"folder": name}; nothing where there is no such table."""
+    """{"registry": URL} or {"folder": name}; empty without a [schemas] table."""
     if table is None:
         return {}
     right = 'registry = "http://host:port", or folder = "schemas" with files <id>.avsc'
     if not isinstance(table, dict) or len(table) != 1:
-        raise reader.error(("schemas",), None, f"one of them is to be said: {right}")
+        raise reader.error(("schemas",), None, f"set exactly one of: {right}")
     [(field, value)] = table.items()
     if field not in ("registry", "folder") or not isinstance(value, str) or not value:
-        raise reader.error(("schemas",), field, f"it is {right}")
+        raise reader.error(("schemas",), field, f"expected {right}")
     if field == "registry" and not re.fullmatch(r"https?://[^/@\s]+(/[^@\s?#]*)?", value):
-        raise reader.error(("schemas",), field, f'"{value}" is no URL such as "http://host:8081"')
+        raise reader.error(
+            ("schemas",), field, f'"{value}" is not a URL such as "http://host:8081"'
+        )
     return {field: value.rstrip("/") if field == "registry" else value}
 
 
@@ -233,15 +239,15 @@ def _check_store(values: dict[str, str], table: tuple[str, ...], reader: _Reader
         raise reader.error(
             table,
             "store",
-            f'"{store}" is none of {", ".join(KINDS)}, nor a class such as "package.module:Class"',
+            f'unknown store "{store}"; use {", ".join(KINDS)}, or a class: "package.module:Class"',
         )
     if values["retention"] or values["persistence"] != "memory":
         field = "retention" if values["retention"] else "persistence"
         raise reader.error(
             table,
             field,
-            'a store of one\'s own has no retention, and wants persistence = "memory": it is fed '
-            "anew at every start",
+            'a custom store has no retention and needs persistence = "memory": it is rebuilt from '
+            "the topic at every start",
         )
 
 
@@ -252,7 +258,7 @@ def _quoted(words: Iterable[str]) -> str:
 def _parse_duration(
     field: str, values: dict[str, str], table: tuple[str, ...], reader: _Reader
 ) -> int | None:
-    """In ms; None where none is given."""
+    """In ms; None if not set."""
     text = values[field]
     if not text:
         return None
@@ -267,7 +273,8 @@ def _parse_pipeline(group: str, table: tuple[str, ...], reader: _Reader) -> str 
         raise reader.error(
             table,
             "pipeline",
-            f"{group[:40]!r} is no consumer group: printable, {_LONGEST_GROUP} characters at most",
+            f"{group[:40]!r} is not a valid consumer group: at most {_LONGEST_GROUP} printable "
+            f"characters",
         )
     return group or None
 
@@ -277,11 +284,11 @@ def _parse_path(path: str, table: tuple[str, ...], reader: _Reader) -> str | Non
         return None
     if not _PATH.fullmatch(path) or {".", ".."} & set(path.split("/")):
         raise reader.error(
-            table, "path", f'"{path}" is no path such as "/messages" (letters, digits, . _ ~ -)'
+            table, "path", f'"{path}" is not a path such as "/messages" (letters, digits, . _ ~ -)'
         )
     first = path.split("/")[1]
     if first in RESERVED_SEGMENTS:
-        raise reader.error(table, "path", f'"{path}" would hide /{first}, which has a meaning')
+        raise reader.error(table, "path", f'"{path}" is not allowed: /{first} is reserved')
     return path
 
 
@@ -295,19 +302,19 @@ def _refuse_shared_paths(views: tuple[View, ...], reader: _Reader) -> None:
                 raise reader.error(
                     ("views", view.name),
                     "path",
-                    f'"{view.path}" and "{path}" of [views.{other}] hide one another',
+                    f'"{view.path}" overlaps with "{path}" of [views.{other}]',
                 )
         paths[view.path] = view.name
 
 
 def _parse_kafka(table: Any, reader: _Reader) -> dict[str, str]:
     if not isinstance(table, dict):
-        raise reader.error(("kafka",), None, "settings of Kafka clients are a table: [kafka]")
+        raise reader.error(("kafka",), None, "must be a table: write [kafka]")
     settings: dict[str, str] = {}
     for key, value in table.items():
         if isinstance(value, dict):
             raise reader.error(
-                ("kafka",), key.split(".")[0], f'write a dotted setting in quotes: "{key}.…" = "…"'
+                ("kafka",), key.split(".")[0], f'quote the name of the setting: "{key}.…" = "…"'
             )
         settings[key] = str(value).lower() if isinstance(value, bool) else str(value)
     return settings

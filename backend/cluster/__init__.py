@@ -1,5 +1,5 @@
 """The cluster: group membership (kafka-python), heartbeats, and calls to other instances.
 
-`placement` decides who holds what, and is pure; `assignor` speaks Kafka's group protocol; `member`
-is the thread. `peer_client` is the only module that opens a connection to another instance.
+`placement` assigns partitions to members, and is pure. `assignor` implements Kafka's group
+protocol. `member` is the thread. Only `peer_client` connects to other instances.
 """

@@ -1,6 +1,7 @@
-"""Kafka's group protocol around `placement`: what members tell the leader, and it tells them.
+"""Kafka's group protocol around `placement`: the user data of members and of the leader.
 
-kafka-python calls it: `metadata` at every join, `assign` on the leader, `on_assignment` on all.
+kafka-python calls it: `metadata` at every join, `assign` on the leader, `on_assignment` on every
+member.
 """
 
 from __future__ import annotations
@@ -22,22 +23,23 @@ from model.topology import NOBODY, MemberMetadata, Topology, TopologyError
 
 log = logging.getLogger(__name__)
 
-_PROTOCOL_VERSION = 0  # of the envelope: topics or partitions, and user data
+_PROTOCOL_VERSION = 0  # of Kafka's consumer protocol: topics or partitions, and user data
 
 
 class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
-    """Gives every member the whole map."""
+    """Gives every member the whole topology."""
 
     name = "queryable-topology"
 
     def __init__(
         self,
-        candidate: Callable[[], MemberMetadata],
+        member_metadata: Callable[[], MemberMetadata],
         on_topology: Callable[[Topology], None],
         policy: Policy,
     ) -> None:
-        """`candidate()` is this instance as it is now; `on_topology` gets each new map."""
-        self._candidate = candidate
+        """`member_metadata()`: this instance's current metadata. `on_topology`: called with each
+        new topology."""
+        self._member_metadata = member_metadata
         self._on_topology = on_topology
         self._policy = policy
 
@@ -45,7 +47,7 @@ class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         return ConsumerProtocolSubscription(
             _PROTOCOL_VERSION,
             topics=sorted(topics),
-            user_data=self._candidate().encode(),
+            user_data=self._member_metadata().encode(),
         )
 
     def assign(self, cluster: Any, members: Any) -> dict[str, Any]:
@@ -56,7 +58,7 @@ class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
                     member.metadata.user_data or b""
                 )
             except TopologyError as e:
-                log.error("group member %s gets nothing: %s", member.member_id, e)
+                log.error("group member %s gets no partitions: %s", member.member_id, e)
         topics = {d["topic"] for c in candidates.values() for _, d in c.views.values()}
         partitions = {topic: len(cluster.partitions_for_topic(topic) or ()) for topic in topics}
         topology = place(
@@ -68,14 +70,14 @@ class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         )
         user_data = topology.encode(copies=len(members))
         log.info(
-            "placed %d partitions of %d views on %d instances; the map takes %d bytes",
+            "placed %d partitions of %d views on %d instances; the topology has %d bytes",
             sum(view.partitions for view in topology.views.values()),
             len(topology.views), len(topology.members), len(user_data),
         )  # fmt: skip
         return {
             member.member_id: ConsumerProtocolAssignment(
                 _PROTOCOL_VERSION,
-                assigned_partitions=self._as_kafka_sees_it(
+                assigned_partitions=self._kafka_assignment(
                     topology, candidates.get(member.member_id)
                 ),
                 user_data=user_data,
@@ -87,16 +89,16 @@ class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         try:
             topology = Topology.decode(assignment.user_data or b"", generation)
         except TopologyError as e:
-            log.error("the assignment of generation %d is no map: %s", generation, e)
+            log.error("the assignment of generation %d is invalid: %s", generation, e)
             return
         self._on_topology(topology)
 
     @staticmethod
-    def _as_kafka_sees_it(
-        topology: Topology, candidate: MemberMetadata | None
+    def _kafka_assignment(
+        topology: Topology, member_metadata: MemberMetadata | None
     ) -> list[tuple[str, list[int]]]:
-        """Topic partitions for Kafka's own tools. One that feeds two views goes to the first."""
-        if candidate is None:
+        """Topic partitions for Kafka's own tools. A partition of two views goes to the first."""
+        if member_metadata is None:
             return []
         taken: set[tuple[str, int]] = set()
         mine: dict[str, list[int]] = {}
@@ -106,6 +108,6 @@ class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
                 if index == NOBODY or (topic, partition) in taken:
                     continue
                 taken.add((topic, partition))
-                if topology.members[index] == candidate.member:
+                if topology.members[index] == member_metadata.member:
                     mine.setdefault(topic, []).append(partition)
         return sorted(mine.items())

@@ -1,4 +1,4 @@
-"""Asking the holders of the same partitions, four times a second, whether they are alive."""
+"""Heartbeats between instances that share partitions, four times a second by default."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATH = b"/internal/heartbeat"
 
 
 class Instance(Protocol):
-    """What heartbeats need to know of their instance."""
+    """The part of an instance that heartbeats need."""
 
     peers: Peers
     lost: LostInstances
@@ -33,7 +33,7 @@ class Instance(Protocol):
 
 
 class Heartbeats:
-    """Sends them, and answers those of others. Lives in the event loop."""
+    """Sends heartbeats and answers those of other instances. Runs in the event loop."""
 
     def __init__(self, instance: Instance, peer_client: PeerClient, interval: float) -> None:
         """`interval`: s between two heartbeats."""
@@ -47,7 +47,7 @@ class Heartbeats:
         self._last_at = 0
 
     def start(self) -> None:
-        """In the event loop."""
+        """Call this in the event loop."""
         self._task = asyncio.create_task(self._run(), name="heartbeats")
 
     async def stop(self) -> None:
@@ -57,8 +57,8 @@ class Heartbeats:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def beat(self) -> None:
-        """One to everybody who has answered the last: also to say at once that the state is
-        another."""
+        """Send a heartbeat to all neighbours without one in flight; also called when this
+        instance's state changes."""
         topology = self._instance.topology
         if topology is not self._topology:
             self._topology = topology
@@ -67,7 +67,8 @@ class Heartbeats:
         self._send(self._neighbours)
 
     def beat_all(self) -> None:
-        """To every instance of the map: they shall know that this one goes of its own accord."""
+        """Send a heartbeat to every instance in the topology, so that all know that this one is
+        stopping on purpose."""
         self.beat()
         me = self._instance.me
         self._send([member for member in self._instance.topology.members if member.id != me.id])
@@ -86,7 +87,7 @@ class Heartbeats:
 
     async def _ask(self, member: Member) -> None:
         instance, began = self._instance, time.monotonic()
-        # no two are alike, so that the answer to an earlier one is never taken for this one's
+        # unique, so that a late answer to an earlier heartbeat is not taken for this one's
         self._last_at = max(time.time_ns() // 1_000_000, self._last_at + 1)
         sent = Heartbeat(instance.me.id, member.id, instance.state, self._last_at)
         secret = instance.topology.secret
@@ -102,7 +103,7 @@ class Heartbeats:
         if answered is not None and (answered.sender, answered.at) == (member.id, sent.at):
             self._heard(member.id, answered.state)
         elif time.monotonic() - began < 3 * self._interval:
-            # it took longer only if this instance itself stood still: that says nothing of others
+            # longer than that only if this instance was stalled, which says nothing about others
             instance.peers.missed(member.id)
             if member.id in instance.dead:
                 instance.lost.dead(member)
@@ -115,12 +116,15 @@ class Heartbeats:
             self._instance.lost.alive(id_)
 
     def answer(self, body: bytes) -> Answer:
-        """To a heartbeat of another member; 403 to anybody else."""
+        """The answer to a heartbeat of another member; 403 for any other sender."""
         instance = self._instance
         secret = instance.topology.secret
         heard = Heartbeat.verify(body, secret)
         if heard is None or heard.receiver != instance.me.id:
-            problem = Forbidden("not-a-member", "This is no heartbeat of this instance's group.")
+            problem = Forbidden(
+                "not-a-member",
+                "The heartbeat is not signed by a member of this instance's group.",
+            )
             return problem_answer(problem)
         self._heard(heard.sender, heard.state)
         reply = Heartbeat(instance.me.id, heard.sender, instance.state, heard.at)

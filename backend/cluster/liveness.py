@@ -1,9 +1,8 @@
-"""Which other instances are alive: heartbeats between those that hold the same partitions.
+"""Liveness of other instances, from heartbeats between instances that share partitions.
 
-An instance that is dead for this one is asked last, not never: it may be this one that is cut off.
-Heartbeats are signed (HMAC-SHA256) with the secret of the map, which only members of the group
-have, so nobody else can call an instance dead or alive, and a program that took a dead one's port
-is not taken for it.
+Dead instances are tried last, not never: this instance may be the one that is cut off. Heartbeats
+are signed (HMAC-SHA256) with the topology's secret, which only members of the group have. So other
+programs cannot report an instance as dead or alive, or answer on the port of a dead one.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ RUNNING = "running"
 DRAINING = "draining"
 DEAD = "dead"
 
-MISSED_BY_THE_DEAD = 4  # heartbeats in a row
-_SUSPECT_FOR = 1.0  # s after a request failed, or until it is heard again
+MISSED_BY_THE_DEAD = 4  # missed heartbeats in a row after which an instance is dead
+_SUSPECT_FOR = 1.0  # s after a failed request, or until the next heartbeat
 
 
 @dataclass
@@ -32,22 +31,22 @@ class _Peer:
 
 
 class Peers:
-    """What this instance thinks of others. Used by the event loop; Flask reads it."""
+    """The states of other instances. The event loop writes, Flask's threads read."""
 
     def __init__(self, on_change: Callable[[], None] = lambda: None) -> None:
-        """`on_change()` is called when the state of one is another."""
+        """`on_change()` is called when a state changes."""
         self._peers: dict[str, _Peer] = {}
         self._suspected: dict[
             str, float
-        ] = {}  # id -> since when; also those it shares nothing with
+        ] = {}  # id -> since when; also instances without shared partitions
         self.on_change = on_change
 
     def keep(self, ids: Iterable[str]) -> None:
-        """These are the ones to look after; of others nothing is known any more."""
+        """Set the instances to track, and forget all others."""
         self._peers = {id_: self._peers.get(id_, _Peer()) for id_ in ids}
 
     def heard(self, id_: str, state: str) -> None:
-        """It is alive, and says what it does."""
+        """Record a heartbeat with the instance's state."""
         peer = self._peers.get(id_)
         if peer is not None:
             peer.missed = 0
@@ -55,7 +54,7 @@ class Peers:
             self._turn(peer, state)
 
     def missed(self, id_: str) -> None:
-        """It has not answered a heartbeat."""
+        """Record a missed heartbeat."""
         peer = self._peers.get(id_)
         if peer is not None:
             peer.missed += 1
@@ -63,14 +62,15 @@ class Peers:
                 self._turn(peer, DEAD)
 
     def failed(self, id_: str) -> None:
-        """It has not answered a request: others are asked first for a while."""
+        """Record a failed request: for a while, other instances are asked first."""
         now = time.monotonic()
         if id_ not in self._suspected:
-            # of those that are gone from the map, nothing is kept
+            # drop expired entries, also of instances that left the topology
             self._suspected = {k: v for k, v in self._suspected.items() if now - v < _SUSPECT_FOR}
         self._suspected[id_] = now
 
-    def seems_dead(self, id_: str) -> bool:
+    def is_suspect(self, id_: str) -> bool:
+        """Whether the instance is dead, or has just failed a request."""
         peer = self._peers.get(id_)
         if peer is not None and peer.state == DEAD:
             return True
@@ -78,7 +78,7 @@ class Peers:
         return suspected is not None and time.monotonic() - suspected < _SUSPECT_FOR
 
     def states(self) -> dict[str, str]:
-        """id -> state, of those that are known."""
+        """id -> state, for all tracked instances."""
         return {id_: peer.state for id_, peer in list(self._peers.items())}
 
     def _turn(self, peer: _Peer, state: str) -> None:
@@ -89,20 +89,20 @@ class Peers:
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """What one instance says to another, and gets back from it: who it is, and what it does."""
+    """A heartbeat and its answer: sender, receiver, and the sender's state."""
 
     sender: str
     receiver: str
     state: str
-    at: int  # ms, of the one that asks, and different each time: the answer repeats it
+    at: int  # ms, unique per sender; the answer repeats it
 
     def sign(self, secret: str) -> bytes:
-        """As it is sent: a signed JSON list."""
+        """The signed JSON list, as sent."""
         return sign(orjson.dumps([self.sender, self.receiver, self.state, self.at]), secret)
 
     @staticmethod
     def verify(sent: bytes, secret: str) -> Heartbeat | None:
-        """None if it is not of a member of this group."""
+        """The heartbeat; None if it is malformed or not signed by a member of this group."""
         text = verified(sent, secret)
         if text is None:
             return None

@@ -1,7 +1,7 @@
-"""Instances that vanished, remembered for an hour: a new map does not replace what was lost.
+"""Instances that disappeared, remembered for an hour: operators should see lost redundancy.
 
-An instance that stops on purpose says "draining" to all others first. If it vanishes from the map
-or misses its heartbeats without that, it is lost until it is back.
+An instance that stops on purpose first sends "draining" to all others. If it leaves the topology or
+misses heartbeats without that, it counts as lost until it is back.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 from model.topology import Member, Topology
 
 KEPT = 3600.0  # s
-MOST = 64  # instances; then the oldest are forgotten
+MOST = 64  # instances; the oldest are dropped
 
 
 @dataclass(frozen=True)
 class LostInstance:
-    """`lost_at`: when this was noticed, ms."""
+    """`lost_at`: when the loss was detected, ms."""
 
     member: Member
     lost_at: int
@@ -35,7 +35,7 @@ class LostInstance:
 
 
 class LostInstances:
-    """What one instance has noticed. Told by the event loop and the member's thread."""
+    """Losses that this instance has detected. Written by the event loop and the member thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -43,13 +43,13 @@ class LostInstances:
         self._leaving: set[str] = set()
 
     def leaving(self, id_: str) -> None:
-        """It says that it is about to stop."""
+        """Record that the instance is stopping on purpose."""
         with self._lock:
             self._leaving.add(id_)
             self._lost.pop(id_, None)
 
     def dead(self, member: Member) -> None:
-        """It misses its heartbeats, or has gone from the map."""
+        """Record that the instance misses heartbeats, or has left the topology."""
         with self._lock:
             if member.id in self._leaving or member.id in self._lost:
                 return
@@ -58,26 +58,26 @@ class LostInstances:
                 del self._lost[next(iter(self._lost))]
 
     def alive(self, id_: str) -> None:
-        """It is there."""
+        """Record that the instance is alive."""
         with self._lock:
             self._lost.pop(id_, None)
             self._leaving.discard(id_)
 
     def take_topology(self, before: Topology, topology: Topology, me: str, dead: set[str]) -> None:
-        """A new map; `dead`: ids of those that miss their heartbeats."""
+        """Compare two topologies. `dead`: ids of instances that miss heartbeats."""
         known = {member.id for member in before.members}
         there = {member.id for member in topology.members}
         for member in before.members:
             if member.id not in there and member.id != me:
                 self.dead(member)
         with self._lock:
-            # one that is about to stop stays in the map for a while
+            # a stopping instance stays in the topology for a while
             self._leaving &= there & known
             for id_ in there - dead - self._leaving:
                 self._lost.pop(id_, None)
 
     def all(self) -> list[LostInstance]:
-        """Those of the last hour, the oldest first."""
+        """The losses of the last hour, oldest first."""
         oldest = time.time_ns() // 1_000_000 - KEPT * 1000
         with self._lock:
             self._lost = {i: each for i, each in self._lost.items() if each.lost_at >= oldest}

@@ -1,6 +1,6 @@
-"""The membership thread: this instance's place in the deployment's consumer group.
+"""The membership thread: keeps this instance in the deployment's consumer group.
 
-Reads and ingest go on whatever happens here: only a newer map changes what is held.
+Reads and ingest continue whatever happens here: only a newer topology changes the assignment.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LOG_EVERY = 30.0
 
 
 class _Pause(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Pauses whatever is assigned: records come by the data plane."""
+    """Pauses all assigned partitions: the data plane fetches the records."""
 
     def __init__(self) -> None:
         self.consumer: KafkaConsumer | None = None
@@ -35,11 +35,11 @@ class _Pause(ConsumerRebalanceListener):  # type: ignore[misc]
             self.consumer.pause(*assigned)
 
     def on_partitions_revoked(self, revoked: Any) -> None:
-        """Changes nothing: a partition is let go only when a newer map says so."""
+        """Does nothing: partitions are given up only on a newer topology."""
 
 
 class GroupMember:
-    """Joins the group, stays in it, and joins again when the map is wrong about this instance."""
+    """Joins the group, stays in it, and rejoins when the topology must be updated."""
 
     def __init__(
         self,
@@ -48,12 +48,12 @@ class GroupMember:
         client_settings: Mapping[str, Any],
         session_timeout_ms: int,
         metadata_max_age_ms: int,
-        candidate: Callable[[], MemberMetadata],
+        member_metadata: Callable[[], MemberMetadata],
         on_topology: Callable[[Topology], None],
         policy: Policy,
     ) -> None:
         self._topics = topics
-        self._candidate = candidate
+        self._member_metadata = member_metadata
         self._on_topology = on_topology
         self._policy = policy
         self._settings = {
@@ -81,7 +81,7 @@ class GroupMember:
         self._thread.start()
 
     def stop(self, timeout: float) -> None:
-        """Leaves the group at once, so that the others need not wait for the session to end."""
+        """Leave the group at once, so that others need not wait for the session timeout."""
         self._stop.set()
         self._thread.join(timeout)
 
@@ -90,7 +90,7 @@ class GroupMember:
         return self._thread.is_alive()
 
     def rejoin(self) -> None:
-        """Ask for a new map, with what this instance has to say now."""
+        """Request a new topology, with current metadata of this instance."""
         self._rejoin.set()
 
     def _run(self) -> None:
@@ -98,7 +98,7 @@ class GroupMember:
         while not self._stop.is_set():
             try:
                 self._stay()
-            except Exception as e:  # the thread must outlive whatever the broker does
+            except Exception as e:  # the thread must survive any error of the broker
                 if time.monotonic() - said > _LOG_EVERY:
                     said = time.monotonic()
                     known = isinstance(e, KafkaError)
@@ -109,14 +109,14 @@ class GroupMember:
         listener = _Pause()
         consumer = KafkaConsumer(
             partition_assignment_strategy=[
-                TopologyAssignor(self._candidate, self._topology, self._policy)
+                TopologyAssignor(self._member_metadata, self._topology, self._policy)
             ],
             **self._settings,
         )
         listener.consumer = consumer
         create_no_topics(consumer)
         try:
-            # a leader that does not know a topic's partitions yet would place none of them
+            # without a topic's metadata, a leader would place none of its partitions
             for topic in self._topics:
                 consumer.partitions_for_topic(topic)
             consumer.subscribe(topics=sorted(self._topics), listener=listener)
@@ -131,40 +131,40 @@ class GroupMember:
 
     def _topology(self, topology: Topology) -> None:
         self._on_topology(topology)
-        me = self._candidate().member
+        me = self._member_metadata().member
         if me not in topology.members:
             namesake = next((m for m in topology.members if m.id == me.id), None)
             log.error(
-                "instance %s (%s:%d) is not in the map of epoch %s: another with the same id, at "
-                "%s, has started later. This one gets nothing; give each instance an id of its own "
-                "(QUERYABLE_INSTANCE_ID)",
+                "instance %s (%s:%d) is not in the topology of epoch %s: another instance with the "
+                "same id, at %s, has started later. This one gets no partitions; give each "
+                "instance its own id (QUERYABLE_INSTANCE_ID)",
                 me.id, me.host, me.port, topology.epoch,
                 f"{namesake.host}:{namesake.port}" if namesake else "an unknown address",
             )  # fmt: skip
 
 
 def request_rejoin(consumer: KafkaConsumer) -> None:
-    """Make the consumer join its group again with the next poll.
+    """Make the consumer rejoin its group in the next poll.
 
-    kafka-python has no public way to ask for it (Java: `enforceRebalance`, KIP-568): this is the
-    only place that knows its private name.
+    kafka-python has no public method for it (Java: `enforceRebalance`, KIP-568). Only this function
+    uses the private one.
     """
     consumer._coordinator.request_rejoin()
 
 
 def create_no_topics(consumer: KafkaConsumer) -> None:
-    """A topic that is not there is not created because it is asked for.
+    """Do not create missing topics on metadata requests.
 
-    kafka-python (3.0) does not hand `allow_auto_create_topics` on to who asks.
+    kafka-python (3.0) does not pass `allow_auto_create_topics` on to its metadata requests.
     """
     consumer._cluster.config["allow_auto_create_topics"] = False
 
 
 def is_joining(consumer: KafkaConsumer) -> bool:
-    """Whether a join that was begun has not ended: the next poll must go on with it.
+    """Whether a join is in progress, which the next poll must continue.
 
-    kafka-python (3.0) forgets one that a change of the topics began, when it lasts longer than a
-    poll: the heartbeat stays off, and the member falls out of its group without a word (Java asks
-    for this too: `AbstractCoordinator.rejoinNeededOrPending`).
+    kafka-python (3.0) forgets a join that a metadata change started, if it takes longer than one
+    poll. Then heartbeats stay off, and the member silently drops out of its group (Java checks this
+    in `AbstractCoordinator.rejoinNeededOrPending`).
     """
     return bool(consumer._coordinator.rejoining)

@@ -1,10 +1,10 @@
-"""Asking the instance that is active for a key: one hop, never two.
+"""The HTTP client for other instances: a request is forwarded once, never twice.
 
-A forwarded request is marked; whoever gets a marked one answers itself or says 503, so two
-instances with different maps cannot send a request to and fro.
+Forwarded requests are marked. An instance answers a marked request itself or with 503, so that two
+instances with different topologies cannot send a request back and forth.
 
-Streams keep their connection for as long as their clients stay, so they have a pool of their own.
-What is asked and answered at once never waits for one of them.
+Streams keep their connection as long as their clients stay, so they have their own pool. Other
+requests never wait for a stream's connection.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from model.topology import Member
 
 MARK = b"queryable-forwarded"
 
-# of the request: what the owner needs to answer as if it had been asked
+# request headers that the owner needs to answer as if the client had asked it
 _REQUEST_HEADERS = frozenset(
     (b"accept", b"authorization", b"content-type", b"if-none-match", b"last-event-id")
 )
-# of the answer: all but what belongs to the connection, or is this instance's own to say
+# response headers that belong to the connection, or that this instance sets itself
 _DROPPED = frozenset(
     b"connection content-length date keep-alive server topology-epoch transfer-encoding".split()
 )
 
 
 MOST_ANSWER = 128 << 20  # bytes of another instance's answer
-_STREAM_BUFFER = 16 << 10  # bytes that are read ahead of a stream, times two; flow control follows
+_STREAM_BUFFER = 16 << 10  # bytes of read-ahead per stream, times two; then flow control stops it
 
 
 class PeerClient:
-    """HTTP clients for all peers. Made and used in the event loop."""
+    """HTTP clients for all peers. Created and used in the event loop."""
 
     def __init__(
         self, instance_id: str, timeout: float, connections: int = 256, streams: int = 256
     ) -> None:
-        """`timeout`: s for an answer, or for a stream to begin. `connections` (0: no bound) are for
-        answers, `streams` for streams."""
+        """`timeout`: s for an answer, or for the start of a stream. `connections` (0: unlimited):
+        for requests; `streams`: for streams."""
         self._mark = instance_id
         self._seconds = timeout
         self._timeout = _timeout(timeout, timeout)
@@ -60,10 +60,10 @@ class PeerClient:
         body: bytes = b"",
         timeout: float | None = None,
     ) -> Answer:
-        """The owner's answer, status and all; Unavailable if it cannot be had in time (the
-        setting's), or if the owner is silent for `timeout` s.
+        """The owner's complete answer; Unavailable after the configured timeout, or if the owner
+        sends nothing for `timeout` s.
 
-        `target` is the raw path with its query, passed on byte for byte.
+        `target`: the raw path with the query string, passed on unchanged.
         """
         url, passed = self._request(member, target, headers)
         try:
@@ -82,7 +82,7 @@ class PeerClient:
                         (name.lower(), value)
                         for name, value in response.raw_headers
                         if name.lower() not in _DROPPED
-                        # what a HEAD's answer says of a body that it does not have
+                        # the answer to a HEAD has the length of a body that is not sent
                         or (method == "HEAD" and name.lower() == b"content-length")
                     ],
                     content,
@@ -94,14 +94,15 @@ class PeerClient:
     async def stream(
         self, member: Member, target: bytes, headers: list[Header], timeout: float | None = None
     ) -> AsyncIterator[tuple[Answer, AsyncGenerator[bytes]]]:
-        """The owner's answer to a GET without its body, and the body as it comes, for as long as
-        it comes; Unavailable if the answer does not begin within `timeout` s (None: the
-        setting's)."""
+        """The head of the owner's answer to a GET, and the chunks of its body as they arrive.
+
+        Unavailable if the answer does not begin within `timeout` s (None: the configured one).
+        """
         url, passed = self._request(member, target, headers)
-        # silence is broken by the stream's own keep-alives
+        # streams send keep-alives, so silence means failure
         endless = aiohttp.ClientTimeout(total=None, sock_connect=0.5, sock_read=60)
         try:
-            # with the wait for a connection
+            # includes waiting for a connection
             async with asyncio.timeout(self._seconds if timeout is None else timeout):
                 response = await self._streams.get(
                     url, headers=passed, allow_redirects=False, timeout=endless
@@ -144,7 +145,7 @@ def _timeout(seconds: float, silence: float) -> aiohttp.ClientTimeout:
 
 
 class _TooLargeError(Exception):
-    """An answer of more than MOST_ANSWER bytes."""
+    """An answer with more than MOST_ANSWER bytes."""
 
 
 async def _content(response: aiohttp.ClientResponse) -> bytes:
@@ -163,7 +164,7 @@ async def _content(response: aiohttp.ClientResponse) -> bytes:
 
 
 async def _chunks(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:
-    """An owner that dies ends the stream, like one that stops."""
+    """The chunks of a body. The stream ends if the owner stops or dies."""
     with suppress(TimeoutError, aiohttp.ClientError, OSError):
         async for chunk in response.content.iter_any():
             yield chunk
@@ -172,7 +173,7 @@ async def _chunks(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:
 def _unreachable(member: Member, error: Exception) -> Unavailable:
     return Unavailable(
         "owner-unreachable",
-        f"Instance {member.id} holds the key's partition and does not answer: "
-        f"{type(error).__name__}.",
+        f"Instance {member.id} owns the key's partition, but does not answer "
+        f"({type(error).__name__}). Retry: another instance takes over if it is down.",
         instance=member.id,
     )

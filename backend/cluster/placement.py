@@ -1,9 +1,9 @@
-"""Who is active and who stands by for which partition: a pure function, run by the group's leader.
+"""Assigns actives and standbys to partitions: a pure function, run by the group's leader.
 
-Sticky and balanced, as KIP-54 describes sticky assignment, and aware of lag, as KIP-441 is: every
-view's partitions are spread within one, the total of all views too, and within that a partition
-stays with whom it is. Who shall be active and is far behind stands by until it has caught up
-(*warming*); who can answer stays active until then.
+The assignment is sticky and balanced, as in KIP-54, and lag-aware, as in KIP-441. Each view's
+partitions are balanced to within one per member, and so is the total of all views. Within these
+limits a partition stays with its member. If the new active is far behind, it first catches up
+(*warming*), and the member that can answer stays active until then.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Policy:
-    """What a deployment wants of its placement."""
+    """The placement settings of a deployment."""
 
-    standby_replicas: int = 0  # beside the active, as far as there are instances
-    acceptable_recovery_lag: int = 10_000  # records behind the best holder, to be active at once
+    standby_replicas: int = 0  # in addition to the active, if there are enough instances
+    acceptable_recovery_lag: int = 10_000  # max. records behind the best replica to become active
 
 
 def place(
@@ -36,11 +36,10 @@ def place(
     policy: Policy = Policy(),
     secret: str = "",
 ) -> Topology:
-    """The map for these members.
+    """The topology for these members.
 
-    `partitions`: topic -> its partition count as the broker says; a topic that is not there has
-    none. The epoch's generation is 0 here: Kafka tells it to every member with the assignment.
-    `secret` is taken if the members have none yet.
+    `partitions`: topic -> partition count; 0 for missing topics. The epoch's generation is 0 here:
+    Kafka gives it to every member with the assignment. `secret` is used if the members have none.
     """
     members = _one_per_id(candidates)
     newest = max(members, key=lambda c: c.epoch, default=None)
@@ -61,14 +60,14 @@ def place(
             description,
             hash_,
             active,
-            mis_partitioned=_mis_partitioned(name, active, members),
+            mispartitioned=_mispartitioned(name, active, members),
             built_partitions=min([count, *built]),
             standbys=standbys,
             warming=warming,
             moved=tuple(p for p, i in sorted(holder.items()) if active[p] != i),
         )
     return Topology(
-        # a clock that went back must not make an epoch that is below one already seen
+        # the epoch must increase even if the clock went back
         epoch=Epoch(max(now_ms, highest.ms + 1), 0),
         members=tuple(c.member for c in members),
         views=views,
@@ -78,14 +77,14 @@ def place(
 
 @dataclass
 class _Loads:
-    """Partitions that each member has been given so far, of all views."""
+    """The number of partitions assigned to each member so far, over all views."""
 
     active: list[int]
     standby: list[int]
 
 
 def _one_per_id(candidates: Iterable[MemberMetadata]) -> list[MemberMetadata]:
-    """Of members with one id the one that started last: the other is dead, or a mistake."""
+    """For each id, the member that started last: others are dead, or misconfigured."""
     newest: dict[str, MemberMetadata] = {}
     for candidate in candidates:
         other = newest.get(candidate.member.id)
@@ -95,23 +94,23 @@ def _one_per_id(candidates: Iterable[MemberMetadata]) -> list[MemberMetadata]:
 
 
 def _prevailing_hash(view: str, members: list[MemberMetadata]) -> str:
-    """The definition that most members have; of equals the one that is answering already."""
+    """The definition that most members have; on a tie, the one that already answers."""
     votes = Counter(c.views[view][0] for c in members if view in c.views)
     if len(votes) > 1:
-        log.warning("view %s is defined in %d ways in this group: %s", view, len(votes), votes)
+        log.warning("view %s has %d definitions in this group: %s", view, len(votes), votes)
     answering = {c.views[view][0] for c in members if view in c.views and c.active.get(view)}
     return max(votes, key=lambda hash_: (votes[hash_], hash_ in answering, hash_))
 
 
-def _mis_partitioned(name: str, active: tuple[int, ...], members: list[MemberMetadata]) -> bool:
-    """Whether a member saw a misplaced record, or one saw it that is gone.
+def _mispartitioned(name: str, active: tuple[int, ...], members: list[MemberMetadata]) -> bool:
+    """Whether the view has mispartitioned records, seen by a member or by one that is gone.
 
-    Whoever gets a partition now may not have read as far as that one had: until all partitions are
-    where they were, what the map said before stays true.
+    The new owner of a partition may not have read as far as the old one. So the mark of the last
+    topology stays until every partition has the active that it had.
     """
-    if any(name in c.mis_partitioned for c in members):
+    if any(name in c.mispartitioned for c in members):
         return True
-    doubted = any(name in c.doubtful for c in members)
+    doubted = any(name in c.map_mispartitioned for c in members)
     return doubted and any(
         index == NOBODY or partition not in members[index].active.get(name, ())
         for partition, index in enumerate(active)
@@ -127,22 +126,22 @@ def _place_view(
     loads: _Loads,
     policy: Policy,
 ) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...], tuple[tuple[int, int], ...]]:
-    """Actives, standbys and (partition, member) of those that warm up; adds to the loads."""
-    holdings = ReplicaState(name, count, members, eligible, policy.acceptable_recovery_lag)
-    wanted = _wanted(count, eligible, holder, holdings, loads.active)
+    """Actives, standbys and warming (partition, member) pairs; adds to `loads`."""
+    replica_state = ReplicaState(name, count, members, eligible, policy.acceptable_recovery_lag)
+    wanted = _wanted(count, eligible, holder, replica_state, loads.active)
     active = list(wanted)
     warming = []
     for partition, index in enumerate(wanted):
-        if holdings.can_take_over(partition, index):
+        if replica_state.can_take_over(partition, index):
             continue
-        answering = holdings.best(partition, holder.get(partition, NOBODY))
+        answering = replica_state.best(partition, holder.get(partition, NOBODY))
         if answering != index:
             active[partition] = answering
             warming.append((partition, index))
     claimed = {i: {p for p in members[i].standby.get(name, ()) if p < count} for i in eligible}
     placing = Standbys(
-        active, dict(warming), eligible, members, holdings, loads.standby, policy.standby_replicas,
-        claimed,
+        active, dict(warming), eligible, members, replica_state, loads.standby,
+        policy.standby_replicas, claimed,
     )  # fmt: skip
     return tuple(active), placing.place(), tuple(warming)
 
@@ -151,50 +150,58 @@ def _wanted(
     count: int,
     eligible: list[int],
     holder: Mapping[int, int],
-    holdings: ReplicaState,
+    replica_state: ReplicaState,
     load: list[int],
 ) -> list[int]:
-    """Who shall be active in the end: balanced, and as few moves as that allows."""
+    """The final actives, once all have caught up: balanced, with as few moves as possible."""
     holds: dict[int, set[int]] = {i: set() for i in eligible}
     for partition, i in holder.items():
         holds[i].add(partition)
-    # of equals, whoever has more to keep gets one more
-    shares = Quotas(count, eligible, load, prefer=lambda i: -len(holds[i]))
+    # on a tie, the member with more partitions to keep gets one more
+    quotas = Quotas(count, eligible, load, prefer=lambda i: -len(holds[i]))
     wanted = [NOBODY] * count
 
     def give(partition: int, member: int) -> None:
         wanted[partition] = member
-        shares.take(member)
+        quotas.take(member)
 
-    lacking = {i for i in eligible if len(holds[i]) < shares.room[i]}
+    lacking = {i for i in eligible if len(holds[i]) < quotas.room[i]}
     for i in eligible:
-        # what another can take over without a copy is given up first
+        # first give up partitions that another member can take over without a snapshot
         mine = sorted(
             holds[i],
             key=lambda p: (
-                not lacking.isdisjoint(holdings.ready(p)), not lacking.isdisjoint(holdings.of(p)), p
+                not lacking.isdisjoint(replica_state.ready(p)),
+                not lacking.isdisjoint(replica_state.of(p)),
+                p,
             ),
         )  # fmt: skip
-        for partition in mine[: shares.room[i]]:
+        for partition in mine[: quotas.room[i]]:
             give(partition, i)
     free = [p for p in range(count) if wanted[p] == NOBODY]
-    # those first that have least choice
-    for partition in sorted(free, key=lambda p: (not holdings.ready(p), len(holdings.ready(p)), p)):
+    # partitions with the fewest candidates first
+    for partition in sorted(
+        free, key=lambda p: (not replica_state.ready(p), len(replica_state.ready(p)), p)
+    ):
         having = [
-            i for i in holdings.ready(partition) or holdings.of(partition) if shares.room[i] > 0
+            i
+            for i in replica_state.ready(partition) or replica_state.of(partition)
+            if quotas.room[i] > 0
         ]
         if having:
-            key = {i: (holdings.position(partition, i), shares.room[i], -i) for i in having}
+            key = {i: (replica_state.position(partition, i), quotas.room[i], -i) for i in having}
             give(partition, max(having, key=key.__getitem__))
     for partition in free:
         if wanted[partition] == NOBODY:
-            having = [i for i in holdings.of(partition) if shares.room[i] > 0]
+            having = [i for i in replica_state.of(partition) if quotas.room[i] > 0]
             member = (
-                max(having, key=lambda i: (holdings.position(partition, i), shares.room[i], -i))
+                max(
+                    having, key=lambda i: (replica_state.position(partition, i), quotas.room[i], -i)
+                )
                 if having
-                else shares.emptiest()
+                else quotas.emptiest()
             )
-            assert member is not None  # the rooms' sum is the count
+            assert member is not None  # the quotas add up to `count`
             give(partition, member)
     return wanted
 
@@ -202,10 +209,10 @@ def _wanted(
 def _holders(
     name: str, count: int, members: list[MemberMetadata], eligible: list[int]
 ) -> dict[int, int]:
-    """Who answers for which partition now, of those that the topic still has.
+    """Partition -> the member that is active for it now, for partitions that still exist.
 
-    One that was silent for a while still thinks that it holds what others were given meanwhile: the
-    newer map is right (as in KIP-341).
+    After a pause, a member may still claim partitions that others have been given meanwhile: the
+    claim from the newer topology wins (as in KIP-341).
     """
     holder: dict[int, int] = {}
     for i in sorted(eligible, key=lambda i: members[i].epoch):

@@ -1,4 +1,4 @@
-"""An even share for each member: how many more it takes, and who has most room left."""
+"""Balanced quotas: how many more partitions each member takes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 
 class Quotas:
-    """`count` things spread over members within one; whoever has least so far gets one more."""
+    """Spreads `count` partitions over members, balanced to within one; the least loaded members get
+    one more."""
 
     def __init__(
         self,
@@ -16,7 +17,7 @@ class Quotas:
         load: list[int],
         prefer: Callable[[int], int] = lambda _: 0,
     ) -> None:
-        """`load` (things by member, of all that was shared out before) is added to."""
+        """`load`: partitions by member, assigned so far; updated. `prefer`: breaks ties."""
         self._load = load
         base, extra = divmod(count, len(members))
         by_load = sorted(members, key=lambda i: (load[i], prefer(i), i))
@@ -34,13 +35,13 @@ class Quotas:
         heapq.heappush(self._heap, (-self.room[member], member))
 
     def emptiest(self, fits: Callable[[int], bool] = lambda _: True) -> int | None:
-        """The member with most room of those that fit; None if none has room."""
+        """The member with the most room among those that fit; None if none has room."""
         passed = []
         found = None
         while self._heap:
             negative, member = heapq.heappop(self._heap)
             if -negative != self.room[member]:
-                # it has changed since: back with what is true, unless that is in already
+                # a stale entry: push the current value, unless it is in the heap already
                 if 0 < self.room[member] < -negative:
                     heapq.heappush(self._heap, (-self.room[member], member))
                 continue

@@ -1,4 +1,4 @@
-"""Who has what of a view's partitions, as the members say: what placement is made from."""
+"""The state of a view's replicas, from the members' metadata; the input of placement."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from model.topology import MemberMetadata
 
 
 class ReplicaState:
-    """Which members have something of a view's partitions, and how much."""
+    """The members with data of a view's partitions, and their positions."""
 
     def __init__(
         self,
@@ -31,12 +31,12 @@ class ReplicaState:
                     self._ready[partition].add(i)
 
     def _near(self, partition: int, member: int) -> bool:
-        """Whether it is at most `acceptable_lag` behind whoever has most."""
+        """Whether the member is at most `acceptable_lag` behind the best replica."""
         positions = self._positions[partition]
         return max(positions.values(), default=-1) - positions.get(member, -1) <= self._lag
 
     def position(self, partition: int, member: int) -> int:
-        """-1 where it has nothing."""
+        """The member's position; -1 if it has no data."""
         return self._positions[partition].get(member, -1)
 
     def of(self, partition: int) -> Mapping[int, int]:
@@ -44,17 +44,17 @@ class ReplicaState:
         return self._positions[partition]
 
     def ready(self, partition: int) -> set[int]:
-        """Members that answer for it at once."""
+        """Members that can answer for the partition at once."""
         return self._ready[partition]
 
     def can_take_over(self, partition: int, member: int) -> bool:
-        """Whether nobody would answer better."""
+        """Whether the member can become active at once: no other member would answer better."""
         if self._ready[partition]:
             return member in self._ready[partition]
         return self._near(partition, member)
 
     def best(self, partition: int, holder: int) -> int:
-        """Who answers best of those that have something; the present one, of equals."""
+        """The member that answers best; on a tie, the current active `holder`."""
         ready = self._ready[partition]
         if holder in ready or (not ready and self._near(partition, holder)):
             return holder

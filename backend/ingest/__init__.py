@@ -1,5 +1,5 @@
-"""From the log to the store: the data plane (confluent-kafka).
+"""The data plane (confluent-kafka): applies the records of topics to store partitions.
 
-One consumer with a manual assignment, from the stored positions. What it writes to is declared in
-`protocols`; `backend.storage` fulfils it.
+One consumer with a manual assignment reads from the stored positions. `protocols` declares the
+interface of a store; `backend.storage` implements it.
 """

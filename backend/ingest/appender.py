@@ -1,4 +1,4 @@
-"""Appending records to topics for clients that have no Kafka client of their own."""
+"""Appends records to topics, for clients without a Kafka producer."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 from confluent_kafka import KafkaError, Message, Producer
 
 Done = Callable[[int | None, str], None]
-"""Called in the appender's thread: the record's offset, or None and why there is none."""
+"""Called in the appender's thread: the record's offset, or None and the error."""
 
 _MOST_WAITING = 10_000
 
 
 class QueueFull(Exception):
-    """So many records wait for the broker already."""
+    """The producer's queue is full."""
 
 
 class Appender:
     """An idempotent producer and the thread that serves it."""
 
     def __init__(self, client_settings: Mapping[str, Any], timeout: float) -> None:
-        """`timeout`: s until a record that the broker has not confirmed is given up."""
+        """`timeout`: s until delivery of an unacknowledged record fails."""
         self._settings = {
             **client_settings,
             "client.id": "queryable-append",
@@ -42,7 +42,7 @@ class Appender:
     def append(
         self, topic: str, partition: int, key: bytes, value: bytes | None, done: Done
     ) -> None:
-        """Returns at once; QueueFull."""
+        """Enqueue a record, without waiting; QueueFull."""
         assert self._producer is not None
 
         def delivered(error: KafkaError | None, message: Message) -> None:
@@ -57,7 +57,7 @@ class Appender:
             raise QueueFull from None
 
     def stop(self) -> None:
-        """Sends what is waiting, for as long as the time-out says."""
+        """Flush the queue and end the thread, within 10 s."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(10)

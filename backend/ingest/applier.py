@@ -1,4 +1,4 @@
-"""Applying what was fetched: records to batches, batches to store partitions, and expiry."""
+"""Applies fetched records to store partitions, and deletes expired entries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from backend.ingest.dead_letters import DeadLetters
 from backend.ingest.expiry import expired
 from backend.ingest.lifecycle.partitions import PartitionLifecycle
 from backend.ingest.metadata_poller import MetadataPoller
-from backend.ingest.mispartitioned import count_misplaced, known_counts
+from backend.ingest.mispartitioned import confirmed_mispartitioned, known_counts
 from backend.ingest.store_partitions import PartitionRegistry, StorePartition
 from backend.ingest.stream_time import advance, reached
 from backend.ingest.writer import PartitionWriter
@@ -42,92 +42,100 @@ class RecordApplier:
         self._tolerance = clock_tolerance
 
     def apply(self, fetched: Fetched) -> None:
-        """Apply records, then ends of the log; rebuild what the log does not have any more."""
+        """Apply records, then log ends; rebuild store partitions whose position is lost."""
         for source, records in fetched.records.items():
-            for held in self._registry.fed_by(*source):
-                with self._guard(held):
-                    self.apply_run(held, records)
+            for store_partition in self._registry.fed_by(*source):
+                with self._guard(store_partition):
+                    self.apply_run(store_partition, records)
         for source, end in fetched.ends.items():
-            for held in self._registry.fed_by(*source):
-                with self._guard(held):
-                    self._advance(held, end)
+            for store_partition in self._registry.fed_by(*source):
+                with self._guard(store_partition):
+                    self._advance(store_partition, end)
         for source in fetched.lost:
-            for held in self._registry.fed_by(*source):
-                position = held.progress.position
+            for store_partition in self._registry.fed_by(*source):
+                position = store_partition.progress.position
                 self._lifecycle.rebuild(
-                    held, f"the log has no offset {position} any more, or another record"
+                    store_partition, f"the log no longer has offset {position}, or has changed"
                 )
 
-    def apply_run(self, held: StorePartition, run: Sequence[Record]) -> None:
+    def apply_run(self, store_partition: StorePartition, run: Sequence[Record]) -> None:
         """Apply records of one partition, in offset order: one batch with the position behind them.
 
         StoreError.
         """
         position = run[-1].offset() + 1
-        if position <= held.progress.position:
+        if position <= store_partition.progress.position:
             return
-        view = held.view
-        batch, store, identity = held.store.new_batch(), held.store, held.identity
-        counts = known_counts(held, self._metadata_poller.facts(view.topic))
-        kept = self._registry.keeps_delete(held, counts)
+        view = store_partition.view
+        batch, store, metadata = (
+            store_partition.store.new_batch(),
+            store_partition.store,
+            store_partition.metadata,
+        )
+        counts = known_counts(store_partition, self._metadata_poller.get(view.topic))
+        stores_tombstone = self._registry.tombstone_filter(store_partition, counts)
         now = store.stream_time, reached(self._tolerance)
-        built = build_batch(batch, view, run, held.progress.position, *now, kept)
-        held.ahead = min(held.ahead, built.ahead)
+        built = build_batch(
+            batch, view, run, store_partition.progress.position, *now, stores_tombstone
+        )
+        store_partition.ahead = min(store_partition.ahead, built.ahead)
         if built.waiting is not None:
-            # the records before are applied; the other views of the topic go on
-            held.waiting_for = built.waiting
-            self._assignments.update(view.topic, held.partition)
+            # the records before it are applied; other views of the topic continue
+            store_partition.waiting_for = built.waiting
+            self._assignments.update(view.topic, store_partition.partition)
             run = run[: built.stopped]
             position = run[-1].offset() + 1 if run else 0
-            if position <= held.progress.position:
+            if position <= store_partition.progress.position:
                 return
         dead, epoch = built.dead, run[-1].leader_epoch()
-        if epoch is not None and epoch != identity.leader_epoch:
-            identity = replace(identity, leader_epoch=epoch)
-        misplaced = count_misplaced(held, built.keys, counts, self._metadata_poller)
-        if misplaced:
-            if not identity.mis_partitioned:
-                held.warn_of_misplaced(position - 1)
-            identity = replace(identity, mis_partitioned=identity.mis_partitioned + misplaced)
+        if epoch is not None and epoch != metadata.leader_epoch:
+            metadata = replace(metadata, leader_epoch=epoch)
+        mispartitioned = confirmed_mispartitioned(
+            store_partition, built.keys, counts, self._metadata_poller
+        )
+        if mispartitioned:
+            if not metadata.mispartitioned:
+                store_partition.warn_of_mispartitioned(position - 1)
+            metadata = replace(metadata, mispartitioned=metadata.mispartitioned + mispartitioned)
         if dead:
-            self._dead_letters.take(held, dead)
-            identity = replace(identity, dead_letters=identity.dead_letters + len(dead))
-        changed = identity is not held.identity
+            self._dead_letters.take(store_partition, dead)
+            metadata = replace(metadata, dead_letters=metadata.dead_letters + len(dead))
+        changed = metadata is not store_partition.metadata
         # readers must know of a mispartitioned record before they can miss it
-        is_first = misplaced and not held.identity.mis_partitioned
-        held.identity = identity
+        is_first = mispartitioned and not store_partition.metadata.mispartitioned
+        store_partition.metadata = metadata
         if is_first:
             self._writer.on_news()
-        metadata = identity if changed else None
-        self._writer.write(held, batch, position, metadata, built.stream_time)
-        held.applied_records += len(built.keys)
-        if held.watches:
-            held.watches.applied(run, view.layout, dead)
+        new_metadata = metadata if changed else None
+        self._writer.write(store_partition, batch, position, new_metadata, built.stream_time)
+        store_partition.applied_records += len(built.keys)
+        if store_partition.listeners:
+            store_partition.listeners.applied(run, view.layout, dead)
 
-    def _advance(self, held: StorePartition, offset: int) -> None:
-        """The log ends at `offset`. Behind the last record there may be transaction markers, or
-        nothing, after a compaction."""
-        position = max(offset, held.progress.position)
-        if position > held.progress.position or not held.progress.answerable:
-            self._writer.write(held, held.store.new_batch(), position)
+    def _advance(self, store_partition: StorePartition, offset: int) -> None:
+        """Move the position to the end of the log. Transaction markers and compacted records
+        before the end have offsets, too."""
+        position = max(offset, store_partition.progress.position)
+        if position > store_partition.progress.position or not store_partition.progress.answerable:
+            self._writer.write(store_partition, store_partition.store.new_batch(), position)
 
     def expire(self) -> None:
-        """Delete some of what has expired, of each store partition."""
-        for held in self._registry.all():
-            with self._guard(held):
-                self._expire(held)
+        """Delete some expired entries of each store partition."""
+        for store_partition in self._registry.all():
+            with self._guard(store_partition):
+                self._expire(store_partition)
 
-    def _expire(self, held: StorePartition) -> None:
-        held.store.settle()
-        advance(held, reached(self._tolerance))
-        batch = expired(held, self._registry.is_scattered(held.view))
+    def _expire(self, store_partition: StorePartition) -> None:
+        store_partition.store.end_bulk_load()
+        advance(store_partition, reached(self._tolerance))
+        batch = expired(store_partition, self._registry.is_mispartitioned(store_partition.view))
         if batch is not None:
-            self._writer.write(held, batch, held.progress.position)
+            self._writer.write(store_partition, batch, store_partition.progress.position)
 
     @contextmanager
-    def _guard(self, held: StorePartition) -> Iterator[None]:
+    def _guard(self, store_partition: StorePartition) -> Iterator[None]:
         """An error of one store partition does not stop the others."""
         try:
             yield
         except StoreError as e:
-            self._lifecycle.fail(held, e)
+            self._lifecycle.fail(store_partition, e)

@@ -1,7 +1,7 @@
-"""From consumed records to one batch of one store partition.
+"""Builds a write batch for one store partition from consumed records.
 
-The hot loop of ingest: no record is copied but into the batch, none is logged, and what is checked
-for all records at once is checked once (the partitioner, in NumPy).
+The hot loop of ingest: records are copied only into the batch, none is logged, and partitions are
+checked for all records at once (in NumPy).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Record(Protocol):
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """A record that is not of the view's formats, and why."""
+    """A record that cannot be decoded in the view's formats, and why."""
 
     record: Record
     reason: str
@@ -47,14 +47,14 @@ class DeadLetter:
 
 @dataclass
 class BatchResult:
-    """What a run of records came to: the bare keys added, what was not, and the greatest time."""
+    """The outcome of a run of records: the bare keys added, dead letters, and the stream time."""
 
     keys: list[bytes]
     dead: list[DeadLetter]
-    stream_time: int | None  # ms; as it was where the view has no retention
+    stream_time: int | None  # ms; unchanged if the view has no retention
     waiting: SchemaNotYet | None = None
-    stopped: int = 0  # where `waiting`: which of the records given is the first that has to wait
-    ahead: int = expiry.FOREVER  # ms: the least time that stream time may not move to yet
+    stopped: int = 0  # if `waiting`: index of the first record that has to wait
+    ahead: int = expiry.FOREVER  # ms: the smallest time that stream time may not reach yet
 
 
 def build_batch(
@@ -64,42 +64,43 @@ def build_batch(
     position: int,
     stream_time: int | None = None,
     reached: int = expiry.FOREVER,
-    kept: Callable[[bytes], bool] | None = None,
+    stores_tombstone: Callable[[bytes], bool] | None = None,
 ) -> BatchResult:
     """Add the records from `position` on to the batch.
 
-    `reached` (ms): times beyond it do not move the stream time yet.
+    A null value deletes the key. An undecodable record leaves the previous value in place. A record
+    whose schema is not available yet ends the run.
 
-    A null value deletes; an undecodable record leaves the previous value as it is. One that cannot
-    be decoded yet ends the run. `kept` tells of which keys a delete is an entry itself.
+    `reached` (ms): later times do not advance the stream time yet. `stores_tombstone(bare key)`:
+    whether a tombstone of this key must be stored as an entry.
     """
-    run = _from(records, position)
+    run = _from_position(records, position)
     if view.is_custom:
-        filled = _fill_custom(cast(RecordBatch, batch), view, run)
+        result = _build_custom(cast(RecordBatch, batch), view, run)
     elif view.kind.one_entry_per_key and view.retention is None:
-        filled = _fill_latest(batch, view, run, stream_time, kept)
+        result = _build_latest(batch, view, run, stream_time, stores_tombstone)
     else:
-        filled = _fill_timed(batch, view, run, stream_time, kept, reached)
-    if filled.waiting is None:
-        return filled
-    # each record that was looked at is among the keys or the dead
-    done = len(filled.keys) + len(filled.dead)
-    filled.stopped = len(records) - len(run) + done
-    return filled
+        result = _build_timed(batch, view, run, stream_time, stores_tombstone, reached)
+    if result.waiting is None:
+        return result
+    # each record that was processed is among the keys or the dead letters
+    done = len(result.keys) + len(result.dead)
+    result.stopped = len(records) - len(run) + done
+    return result
 
 
-def _fill_latest(
+def _build_latest(
     batch: Batch,
     view: View,
     records: Sequence[Record],
     stream_time: int | None,
-    kept: Callable[[bytes], bool] | None,
+    stores_tombstone: Callable[[bytes], bool] | None,
 ) -> BatchResult:
-    """One entry a key, no time to look at: the loop that most records go through."""
+    """One entry per key, no times to check: the loop for most records."""
     put, delete, head = batch.put, batch.delete, entry_head
     probe_key, probe_value = view.key_codec.probe, view.value_codec.probe
     keeps_value = view.value != "none"
-    # a call of C where the bytes stay as they are
+    # a C function, if the stored bytes are the record's
     stored_key = ENTRY.__add__ if view.key_codec.keeps_bytes else view.layout.stored_key
     keys: list[bytes] = []
     dead: list[DeadLetter] = []
@@ -111,7 +112,7 @@ def _fill_latest(
         try:
             probe_key(key)
             if value is None:
-                if kept is not None and kept(key):
+                if stores_tombstone is not None and stores_tombstone(key):
                     gone = deleted_entry(record.timestamp()[1], record.offset())
                     put(stored_key(key), gone)
                 else:
@@ -121,7 +122,7 @@ def _fill_latest(
                 entry = head(record.timestamp()[1], record.offset())
                 put(stored_key(key), entry + value if keeps_value else entry)
         except ValueError:
-            dead.append(DeadLetter(record, _what_is_wrong(view, key, key, value)))
+            dead.append(DeadLetter(record, _error_of(view, key, key, value)))
             continue
         except SchemaNotYet as not_yet:
             return BatchResult(keys, dead, stream_time, not_yet)
@@ -129,35 +130,39 @@ def _fill_latest(
     return BatchResult(keys, dead, stream_time)
 
 
-def _fill_timed(
+def _build_timed(
     batch: Batch,
     view: View,
     records: Sequence[Record],
     stream_time: int | None,
-    kept: Callable[[bytes], bool] | None,
+    stores_tombstone: Callable[[bytes], bool] | None,
     reached: int,
 ) -> BatchResult:
-    """Entries that have a time: windows, sessions, versions, and whatever has a retention."""
+    """Entries with a time: windows, sessions, versions, and all views with a retention."""
     put, delete = batch.put, batch.delete
     kind, retention = view.kind, view.retention
     keeps_value, has_versions, time_of = view.value != "none", kind.has_versions, kind.time_of
-    filled = BatchResult([], [], stream_time)
-    for bare, stored_key, value, timestamp, offset in _sound(view, records, filled):
-        filled.keys.append(bare)
-        stays = value is not None or has_versions or (kept is not None and kept(bare))
+    result = BatchResult([], [], stream_time)
+    for bare, stored_key, value, timestamp, offset in _valid_records(view, records, result):
+        result.keys.append(bare)
+        stays = (
+            value is not None
+            or has_versions
+            or (stores_tombstone is not None and stores_tombstone(bare))
+        )
         if retention is not None:
             time = time_of(stored_key, timestamp)
-            latest = filled.stream_time
+            latest = result.stream_time
             if time > reached:
-                filled.ahead = min(filled.ahead, time)
+                result.ahead = min(result.ahead, time)
             elif latest is None or time > latest:
-                filled.stream_time = time
-            if time < kind.horizon(view, filled.stream_time):
-                # late: it had expired before it came
+                result.stream_time = time
+            if time < kind.horizon(view, result.stream_time):
+                # late: it had expired before it arrived
                 if not has_versions:
                     delete(stored_key)
                 continue
-            if stays or time > reached:  # the latter: stream time moves there one day
+            if stays or time > reached:  # the latter: stream time will move there later
                 put(expiry.note(time, stored_key), b"")
         if value is not None:
             entry = entry_head(timestamp, offset)
@@ -166,30 +171,32 @@ def _fill_timed(
             put(stored_key, deleted_entry(timestamp, offset))
         else:
             delete(stored_key)
-    return filled
+    return result
 
 
-def _fill_custom(batch: RecordBatch, view: View, records: Sequence[Record]) -> BatchResult:
-    """For a store of the user's own: the records themselves, if they are of the view's formats."""
-    filled = BatchResult([], [], None)
-    for key, _, value, timestamp, offset in _sound(view, records, filled):
+def _build_custom(batch: RecordBatch, view: View, records: Sequence[Record]) -> BatchResult:
+    """For a custom store: the valid records themselves."""
+    result = BatchResult([], [], None)
+    for key, _, value, timestamp, offset in _valid_records(view, records, result):
         batch.apply(key, value, timestamp, offset)
-        filled.keys.append(key)
-    return filled
+        result.keys.append(key)
+    return result
 
 
-def _sound(
-    view: View, records: Sequence[Record], filled: BatchResult
+def _valid_records(
+    view: View, records: Sequence[Record], result: BatchResult
 ) -> Iterator[tuple[bytes, bytes, bytes | None, int, int]]:
-    """Bare key, stored key, value, timestamp (ms) and offset of the records that are of the view's
-    formats. The others are added to `filled`; a schema that is not there yet ends it, and is too.
+    """Yield (bare key, stored key, value, timestamp in ms, offset) of each valid record.
+
+    Dead letters are added to `result`. A schema that is not available yet is set there, and ends
+    the iteration.
     """
     probe_key, probe_value = view.key_codec.probe, view.value_codec.probe
     layout = view.layout
     for record in records:
         key, value = record.key(), record.value()
         if key is None:
-            filled.dead.append(DeadLetter(record, _NO_KEY))
+            result.dead.append(DeadLetter(record, _NO_KEY))
             continue
         timestamp = record.timestamp()[1]
         bare = layout.bare_key(key)
@@ -199,22 +206,22 @@ def _sound(
             if value is not None:
                 probe_value(value)
         except ValueError:
-            filled.dead.append(DeadLetter(record, _what_is_wrong(view, key, bare, value)))
+            result.dead.append(DeadLetter(record, _error_of(view, key, bare, value)))
             continue
         except SchemaNotYet as not_yet:
-            filled.waiting = not_yet
+            result.waiting = not_yet
             return
         yield bare, stored_key, value, timestamp, record.offset()
 
 
-def _from(records: Sequence[Record], position: int) -> Sequence[Record]:
-    """Those from `position` on; before it are what was fetched for another view of the topic."""
+def _from_position(records: Sequence[Record], position: int) -> Sequence[Record]:
+    """The records from `position` on; earlier ones were fetched for another view of the topic."""
     if not records or records[0].offset() >= position:
         return records
     return records[bisect_left(records, position, key=lambda record: record.offset()) :]
 
 
-def _what_is_wrong(view: View, key: bytes, bare: bytes, value: bytes | None) -> str:
+def _error_of(view: View, key: bytes, bare: bytes, value: bytes | None) -> str:
     try:
         view.key_codec.check(bare)
         view.layout.stored_key(key, 0)
@@ -227,18 +234,18 @@ def _what_is_wrong(view: View, key: bytes, bare: bytes, value: bytes | None) -> 
     raise AssertionError(f"{view.key} key or {view.value} value: probe and check differ")
 
 
-def count_mis_partitioned(
+def count_mispartitioned(
     view: View, keys: Sequence[bytes], partition: int, counts: Sequence[int]
 ) -> int:
-    """How many of the keys belong to another partition, under each of the partition counts.
+    """The number of keys that belong to another partition, under each of the partition counts.
 
-    After partitions were added, a record is where it belongs if one of the counts puts it here.
+    After partitions were added, a record is in its place if one of the counts puts it here.
     """
     if not keys or view.partitioner == ANY_PARTITION:
         return 0
-    misplaced = np.ones(len(keys), dtype=bool)
+    mispartitioned = np.ones(len(keys), dtype=bool)
     for count in counts:
-        misplaced &= partitions_of_batch(view.partitioner, keys, count) != partition
-        if not misplaced.any():
+        mispartitioned &= partitions_of_batch(view.partitioner, keys, count) != partition
+        if not mispartitioned.any():
             return 0
-    return int(misplaced.sum())
+    return int(mispartitioned.sum())

@@ -1,4 +1,4 @@
-"""Who wants to hear of changes of which key of one store partition."""
+"""Listeners for changes of keys in one store partition."""
 
 from __future__ import annotations
 
@@ -11,48 +11,48 @@ from model.kinds.layout import Layout
 
 
 class Change(NamedTuple):
-    """A record of a watched key that has been applied; no value: deleted. Time in ms."""
+    """An applied record of a watched key; the value of a tombstone is None. Time in ms."""
 
     offset: int
     timestamp: int
     value: bytes | None
 
 
-Tell = Callable[[Sequence[Change] | None], None]
-"""Called in the ingest thread, in the order of the log; None: nothing more comes from here."""
+Listener = Callable[[Sequence[Change] | None], None]
+"""Called in the ingest thread, in log order; None: the store partition is closed."""
 
 
 class ChangeListeners:
-    """Readers add and remove themselves from any thread; ingest tells them."""
+    """Readers add and remove listeners from any thread; the ingest thread calls them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._by_key: dict[bytes, list[Tell]] = {}
+        self._by_key: dict[bytes, list[Listener]] = {}
         self._closed = False
 
     def __bool__(self) -> bool:
         return bool(self._by_key)
 
-    def add(self, key: bytes, tell: Tell) -> None:
+    def add(self, key: bytes, listener: Listener) -> None:
         with self._lock:
             if not self._closed:
-                self._by_key.setdefault(key, []).append(tell)
+                self._by_key.setdefault(key, []).append(listener)
                 return
-        tell(None)
+        listener(None)
 
-    def remove(self, key: bytes, tell: Tell) -> None:
-        """Nothing happens if it is not there (any more)."""
+    def remove(self, key: bytes, listener: Listener) -> None:
+        """Remove a listener; no error if it is unknown."""
         with self._lock:
-            telling = self._by_key.get(key, [])
-            if tell in telling:
-                telling.remove(tell)
-                if not telling:
+            listeners = self._by_key.get(key, [])
+            if listener in listeners:
+                listeners.remove(listener)
+                if not listeners:
                     del self._by_key[key]
 
     def applied(
         self, records: Sequence[Record], layout: Layout, dead: Sequence[DeadLetter]
     ) -> None:
-        """These records are stored now, but for the dead letters among them."""
+        """Notify listeners of stored records; dead letters among them are skipped."""
         refused = {letter.record.offset() for letter in dead}
         changes: dict[bytes, list[Change]] = {}
         for record in records:
@@ -65,15 +65,15 @@ class ChangeListeners:
                 changes.setdefault(key, []).append(change)
         for key, of_key in changes.items():
             with self._lock:
-                telling = list(self._by_key.get(key, ()))
-            for tell in telling:
-                tell(of_key)
+                listeners = list(self._by_key.get(key, ()))
+            for listener in listeners:
+                listener(of_key)
 
     def close(self) -> None:
-        """The store partition is let go: tell everybody."""
+        """Tell all listeners that the store partition is closed."""
         with self._lock:
             self._closed = True
-            telling = [tell for of_key in self._by_key.values() for tell in of_key]
+            listeners = [listener for of_key in self._by_key.values() for listener in of_key]
             self._by_key.clear()
-        for tell in telling:
-            tell(None)
+        for listener in listeners:
+            listener(None)

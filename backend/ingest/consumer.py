@@ -1,6 +1,6 @@
-"""The consumer of one instance: which topic partitions it reads, from where, and what came.
+"""The consumer of one instance: its assignment and what it fetches.
 
-The seam between ingest and Kafka's client; everything above it works on records and numbers.
+The interface between ingest and Kafka's client: the rest of ingest only sees records and offsets.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from backend.ingest.store_partitions import PartitionRegistry
 
 log = logging.getLogger(__name__)
 
-_GATHER = 0.01  # s that a record waits for others to be applied with
+_GATHER = 0.01  # s that a fetch waits for more records
 
 Source = tuple[str, int]  # a topic and a partition of it
 
 _SETTINGS = {
-    "group.id": "queryable-unused",  # librdkafka wants one; nothing is committed, no group joined
+    "group.id": "queryable-unused",  # required by librdkafka; it joins no group, commits nothing
     "client.id": "queryable-ingest",
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -33,20 +33,20 @@ _SETTINGS = {
     "fetch.wait.max.ms": 100,
     "fetch.error.backoff.ms": 100,
     "reconnect.backoff.max.ms": 1000,
-    # what waits in memory for ingest: 16 MB, whatever the number of partitions
+    # memory for fetched records: 16 MB for all partitions together
     "queued.max.messages.kbytes": 16384,
     "queued.min.messages": 20000,
-    # by default a full queue stops fetching for a second: 45,000 records/s in place of 200,000
+    # by default a full queue pauses fetching for 1 s: 45,000 instead of 200,000 records/s
     "fetch.queue.backoff.ms": 5,
 }
 
-# The log no longer has the offset that was asked for, or has another record there.
+# The log no longer has the requested offset, or has another record there.
 _LOST = (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION)
 
 
 @dataclass
 class Fetched:
-    """What one call brought: records in offset order, ends reached, positions lost."""
+    """The result of one fetch: records in offset order, log ends reached, and lost positions."""
 
     records: dict[Source, list[Record]] = field(default_factory=dict)
     ends: dict[Source, int] = field(default_factory=dict)
@@ -63,8 +63,8 @@ class RecordConsumer:
     def assign(self, source: Source, position: int, leader_epoch: int) -> None:
         """(Re)start reading `source` at `position`.
 
-        With the epoch of the last record applied (-1: unknown) librdkafka checks with the leader
-        that the log up to there is still the same (KIP-320).
+        `leader_epoch`: of the last applied record; -1 if unknown. librdkafka uses it to detect log
+        truncation (KIP-320).
         """
         self.unassign(source)
         topic, partition = source
@@ -80,9 +80,9 @@ class RecordConsumer:
             self._assigned.discard(source)
 
     def fetch(self, max_records: int, timeout: float) -> Fetched:
-        """What is there, after `timeout` s at the latest; nothing if nothing is assigned."""
+        """Up to `max_records` records, waiting at most `timeout` s; nothing if not assigned."""
         fetched = Fetched()
-        # a call waits until it has all that it is asked for: one first, then what comes with it
+        # consume() waits for the full number: wait for one record, then take what is there
         messages = self._consume(1, timeout)
         if messages:
             messages += self._consume(max_records - 1, _GATHER)
@@ -124,9 +124,9 @@ def _source(message: Message) -> Source:
 
 
 class SourceAssignments:
-    """Which topic partitions the consumer reads, and from where: what open store partitions need.
+    """The consumer's assignment, derived from the open store partitions.
 
-    `consumer` is replaced whenever ingest starts again.
+    `consumer` is replaced whenever ingest restarts.
     """
 
     def __init__(self, registry: PartitionRegistry) -> None:
@@ -134,14 +134,14 @@ class SourceAssignments:
         self._registry = registry
 
     def update(self, topic: str, partition: int) -> None:
-        """Read from the least position of the store partitions that this topic partition feeds; do
-        not read it if there are none."""
+        """Read this topic partition from the smallest position of the store partitions that it
+        feeds; stop reading it if there are none."""
         assert self.consumer is not None
         fed = self._registry.fed_by(topic, partition)
         if not fed:
             self.consumer.unassign((topic, partition))
             return
-        first = min(fed, key=lambda held: held.progress.position)
+        first = min(fed, key=lambda store_partition: store_partition.progress.position)
         self.consumer.assign(
-            (topic, partition), first.progress.position, first.identity.leader_epoch
+            (topic, partition), first.progress.position, first.metadata.leader_epoch
         )

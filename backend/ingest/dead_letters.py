@@ -1,6 +1,6 @@
-"""Records that are not of their view's formats go to `<topic>.dead-letter`.
+"""Writes records that cannot be decoded to `<topic>.dead-letter`.
 
-The key is `topic:partition:offset`, so a replay writes the same key again and compaction keeps one.
+The key is `topic:partition:offset`: a replay writes the same key again, and compaction keeps one.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from model.views import View
 log = logging.getLogger(__name__)
 
 SUFFIX = ".dead-letter"
-_KEPT = 100  # by a standby, of a partition
+_KEPT = 100  # per partition, on a standby
 
-# A rejected record of the greatest size is greater with its headers.
+# The headers make a rejected record larger than the original.
 _MAX_BYTES = 2 << 20
 _TOPIC_CONFIG = {"cleanup.policy": "compact", "max.message.bytes": str(_MAX_BYTES)}
 
@@ -42,33 +42,33 @@ class DeadLetters:
 
     @property
     def failed(self) -> int:
-        """Dead letters that could not be written; each is counted and logged."""
+        """The number of dead letters that could not be written."""
         return self._failed
 
     def take(
         self,
-        held: StorePartition,
+        store_partition: StorePartition,
         letters: Sequence[DeadLetter] = (),
         is_taken_over: bool = False,
     ) -> None:
-        """Writes them, if this instance is the partition's active.
+        """Write dead letters, if this instance is the partition's active.
 
-        Others keep the latest ones until somebody takes the partition over, whoever that is: the
-        active before may not have come to them, and the new one may have begun with a copy that is
-        behind them. Written twice, they have one key.
+        Other instances keep the latest ones in memory. They write them too when the active changes:
+        the old active may not have written them, and the new one may have started from a snapshot
+        behind them. Duplicates have the same key.
         """
-        held.unsent += letters
-        if held.role != ACTIVE and not is_taken_over:
-            del held.unsent[:-_KEPT]
-        elif held.unsent:
-            self.send(held.view, held.partition, held.unsent)
-            held.unsent = []
+        store_partition.unsent += letters
+        if store_partition.role != ACTIVE and not is_taken_over:
+            del store_partition.unsent[:-_KEPT]
+        elif store_partition.unsent:
+            self.send(store_partition.view, store_partition.partition, store_partition.unsent)
+            store_partition.unsent = []
 
     def send(self, view: View, partition: int, letters: Sequence[DeadLetter]) -> None:
-        """Write them and wait until the broker has them, `timeout` s at most.
+        """Write dead letters and wait for the broker's acknowledgement, at most `timeout` s.
 
-        A dead-letter topic that cannot be written to (no right to create it, say) is no reason to
-        stop the view: what is lost there is counted and logged.
+        A failure (for example, missing permission to create the topic) does not stop the view: lost
+        dead letters are counted and logged.
         """
         topic = view.topic + SUFFIX
         before = self._failed
@@ -98,10 +98,10 @@ class DeadLetters:
         except (KafkaException, BufferError) as e:
             with self._lock:
                 self._failed = before + len(letters)
-            log.error("%d dead letters are not in %s: %s", len(letters), topic, e)
+            log.error("could not write %d dead letters to %s: %s", len(letters), topic, e)
             return
         if self._failed > before:
-            log.error("%d dead letters are not in %s", self._failed - before, topic)
+            log.error("could not write %d dead letters to %s", self._failed - before, topic)
 
     def close(self) -> None:
         if self._producer is not None:
@@ -136,9 +136,9 @@ class DeadLetters:
         return self._producer
 
     def _create(self, topic: str, config: dict[str, str]) -> None:
-        """Creates the topic, unless it is there. KafkaException."""
+        """Create the topic if it does not exist. KafkaException."""
         admin = AdminClient(self._settings)
-        # one partition: dead letters are few, and read in order
+        # one partition: dead letters are few, and consumers read them in order
         new = NewTopic(topic, num_partitions=1, config=config)
         [future] = admin.create_topics([new], operation_timeout=self._timeout).values()
         try:

@@ -1,6 +1,6 @@
-"""The ingest thread: keeps the open store partitions up with the log.
+"""The ingest thread: opens store partitions and applies the log to them.
 
-Only this thread changes store partitions. Other threads tell it what to hold, and wake it.
+Only this thread modifies store partitions. Other threads assign partitions to it and wake it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _RETRY_AFTER = 1.0  # s
 
 
 class IngestLoop:
-    """Owns the consumer, and the thread that works on the open store partitions."""
+    """Owns the consumer and the ingest thread."""
 
     def __init__(
         self,
@@ -38,8 +38,8 @@ class IngestLoop:
         client_settings: Mapping[str, Any],
         reads_served: Callable[[], int],
     ) -> None:
-        """`client_settings` are librdkafka's; `reads_served()` counts reads so far: batches are
-        smaller while there are reads."""
+        """`client_settings`: librdkafka's. `reads_served()`: the number of reads so far; batches
+        are smaller while it grows."""
         self._registry = registry
         self._lifecycle = lifecycle
         self._applier = applier
@@ -68,16 +68,16 @@ class IngestLoop:
 
     @property
     def rebuilds(self) -> int:
-        """How many store partitions were rebuilt since the start."""
+        """The number of store partitions rebuilt since the start."""
         return self._lifecycle.rebuilds
 
-    def hold(self, wanted: Mapping[Unit, str], shared: Set[Unit], taken_over: Set[Unit]) -> None:
-        """Hold exactly these store partitions from now on: see PartitionLifecycle.assign."""
+    def assign(self, wanted: Mapping[Unit, str], shared: Set[Unit], taken_over: Set[Unit]) -> None:
+        """Set the assigned store partitions: see PartitionLifecycle.assign."""
         self._lifecycle.assign(wanted, shared, taken_over)
         self._wake.set()
 
     def opening(self) -> dict[Unit, str]:
-        """The assigned store partitions that are not open yet, with their roles."""
+        """The assigned store partitions that are not open yet, and their roles."""
         return self._lifecycle.opening()
 
     # the thread
@@ -87,14 +87,14 @@ class IngestLoop:
             try:
                 self.work()
             except Exception as e:
-                # entries and positions are in step: begin again from there
+                # entries and positions are consistent: restart from the stored positions
                 self.failure = f"{type(e).__name__}: {e}"
-                log.exception("ingest has failed, and starts again")
+                log.exception("ingest failed; restarting")
                 self._stop.wait(_RETRY_AFTER)
         self._dead_letters.close()
 
     def work(self) -> None:
-        """Until it is stopped or fails; either way every store partition is closed."""
+        """Run until stopped or failed; then close all store partitions."""
         consumer = RecordConsumer(self._client_settings)
         self._assignments.consumer = consumer
         try:
@@ -102,12 +102,12 @@ class IngestLoop:
                 self.turn(lambda: self._fetch(consumer))
                 self.progress_at = time.monotonic()
         finally:
-            for held in self._registry.all():
-                self._lifecycle.close(held)
+            for store_partition in self._registry.all():
+                self._lifecycle.close(store_partition)
             consumer.close()
 
     def turn(self, fetch: Callable[[], Fetched]) -> None:
-        """One round: open and close, compare with the broker, fetch and apply, expire."""
+        """One iteration: open and close, compare with the broker, fetch and apply, expire."""
         self._lifecycle.reconcile(self._stop.is_set)
         self._lifecycle.compare_with_metadata()
         self._lifecycle.touch()
@@ -118,8 +118,8 @@ class IngestLoop:
 
     def _fetch(self, consumer: RecordConsumer) -> Fetched:
         self._wake.clear()
-        held = self._registry.all()
-        if not held:
+        open_partitions = self._registry.all()
+        if not open_partitions:
             self._wake.wait(_FETCH_TIMEOUT)
             return Fetched()
-        return consumer.fetch(self._batch_sizer.batch_size(held), _FETCH_TIMEOUT)
+        return consumer.fetch(self._batch_sizer.batch_size(open_partitions), _FETCH_TIMEOUT)

@@ -1,7 +1,7 @@
-"""The broker's own word on topics, fetched again and again: ends, starts, ids, partition counts.
+"""Polls the broker for topic metadata: log ends and starts, topic ids, partition counts.
 
-One thread. Lag and staleness are measured against what it fetched, so they can say how old they
-are; topics made anew, truncated logs and added partitions are seen here.
+One thread. Lag and staleness are measured against the last poll. Recreated topics, truncated logs
+and added partitions are detected from this metadata.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from backend.ingest.topic_metadata import TopicMetadata
 
 log = logging.getLogger(__name__)
 
-_LOG_EVERY = 30.0  # s between two lines about the same trouble
+_LOG_EVERY = 30.0  # s between two log lines about the same problem
 
 
 class MetadataPoller:
-    """Fetches TopicMetadata of the watched topics every `interval` s, or at once when asked to."""
+    """Fetches TopicMetadata of the watched topics every `interval` s, or at once on request."""
 
     def __init__(self, client_settings: Mapping[str, Any], interval: float, timeout: float) -> None:
         self._admin = AdminClient(
-            # its own log says each second what `_say` says once
-            {**client_settings, "client.id": "queryable-watcher", "log_level": 0}
+            # librdkafka would log every second what `_warn` logs every 30 s
+            {**client_settings, "client.id": "queryable-metadata-poller", "log_level": 0}
         )
         self._interval = interval
         self._timeout = timeout
         self._topics: frozenset[str] = frozenset()
-        self.latest: dict[str, TopicMetadata] = {}  # topic -> facts; a reader may keep the dict
+        self.latest: dict[str, TopicMetadata] = {}  # by topic; readers may keep the dict
         self._delete_retention: dict[str, tuple[str, int | None]] = {}  # topic -> (id, ms)
         self._wake = threading.Event()
         self._stop = threading.Event()
-        self._looked = threading.Condition()
-        self._looked_since = 0.0  # when the last look that succeeded began
-        self._said: dict[str, float] = {}
-        self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
+        self._polled = threading.Condition()
+        self._polled_since = 0.0  # when the last successful poll began
+        self._warned_at: dict[str, float] = {}
+        self._thread = threading.Thread(target=self._run, name="metadata-poller", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the thread, within a request's time-out."""
+        """End the thread, within a request's timeout."""
         self._stop.set()
         self._wake.set()
         self._thread.join(self._timeout + 1)
@@ -56,28 +56,28 @@ class MetadataPoller:
         return self._thread.is_alive()
 
     def watch(self, topics: frozenset[str]) -> None:
-        """From now on these topics; a new one is asked for at once."""
+        """Set the topics to poll; if they change, poll at once."""
         if topics != self._topics:
             self._topics = topics
             self._wake.set()
 
-    def facts(self, topic: str) -> TopicMetadata | None:
-        """The newest facts; None before the first answer."""
+    def get(self, topic: str) -> TopicMetadata | None:
+        """The latest metadata; None before the first answer."""
         return self.latest.get(topic)
 
     def refresh(self) -> None:
-        """Ask the broker again now."""
+        """Poll as soon as possible, without waiting for it."""
         self._wake.set()
 
     def fresh(self, topic: str) -> TopicMetadata | None:
-        """Facts that the broker told after this call; the newest there are if it does not answer.
+        """Poll and return the new metadata; the latest known if the broker does not answer.
 
-        Waits for at most one request's time-out: not for whoever answers readers.
+        Blocks for up to one request's timeout: not for threads that answer reads.
         """
         since = time.monotonic()
         self._wake.set()
-        with self._looked:
-            self._looked.wait_for(lambda: self._looked_since >= since, self._timeout)
+        with self._polled:
+            self._polled.wait_for(lambda: self._polled_since >= since, self._timeout)
         return self.latest.get(topic)
 
     def _run(self) -> None:
@@ -89,15 +89,15 @@ class MetadataPoller:
                 continue
             began = time.monotonic()
             try:
-                self.look(sorted(topics))
-                with self._looked:
-                    self._looked_since = began
-                    self._looked.notify_all()
-            except Exception as e:  # the thread must outlive whatever the broker does
-                self._say("*", f"the broker does not answer: {e}")
+                self.poll(sorted(topics))
+                with self._polled:
+                    self._polled_since = began
+                    self._polled.notify_all()
+            except Exception as e:  # the thread must survive any error of the broker
+                self._warn("*", f"the broker does not answer: {e}")
 
-    def look(self, topics: list[str]) -> None:
-        """Ask the broker now, in the caller's thread; KafkaException, TimeoutError."""
+    def poll(self, topics: list[str]) -> None:
+        """Poll the broker in the caller's thread; KafkaException, TimeoutError."""
         described = self._admin.describe_topics(
             TopicCollection(topics), request_timeout=self._timeout
         )
@@ -107,7 +107,7 @@ class MetadataPoller:
             try:
                 description = future.result(self._timeout + 1)
             except (KafkaException, TimeoutError) as e:
-                self._say(topic, f"topic {topic}: {e}")
+                self._warn(topic, f"topic {topic}: {e}")
                 continue
             ids[topic] = str(description.topic_id)
             counts[topic] = len(description.partitions)
@@ -144,10 +144,10 @@ class MetadataPoller:
             try:
                 offset = future.result(self._timeout + 1).offset
             except (KafkaException, TimeoutError) as e:
-                self._say(partition.topic, f"{where}: {e}")
+                self._warn(partition.topic, f"{where}: {e}")
                 continue
-            if offset < 0:  # librdkafka's "invalid": taken for an end, it would be a truncated log
-                self._say(partition.topic, f"{where}: the broker tells no offset")
+            if offset < 0:  # librdkafka's "invalid"; used as an end, it would look like truncation
+                self._warn(partition.topic, f"{where}: the broker returned no offset")
                 continue
             found[partition.topic][partition.partition] = offset
         return found
@@ -164,8 +164,8 @@ class MetadataPoller:
         self._delete_retention[topic] = (topic_id, retention)
         return retention
 
-    def _say(self, about: str, what: str) -> None:
+    def _warn(self, about: str, what: str) -> None:
         now = time.monotonic()
-        if now - self._said.get(about, -_LOG_EVERY) >= _LOG_EVERY:
-            self._said[about] = now
+        if now - self._warned_at.get(about, -_LOG_EVERY) >= _LOG_EVERY:
+            self._warned_at[about] = now
             log.warning("%s", what)

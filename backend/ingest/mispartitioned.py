@@ -1,36 +1,44 @@
-"""Whether records lie where their view's partitioner would put them."""
+"""Detects mispartitioned records: records in a partition other than their key's."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Protocol
 
-from backend.ingest.batch import count_mis_partitioned
+from backend.ingest.batch import count_mispartitioned
 from backend.ingest.store_partitions import StorePartition
 from backend.ingest.topic_metadata import TopicMetadata
 
 
 class Broker(Protocol):
     def fresh(self, topic: str) -> TopicMetadata | None:
-        """What is so from this call on, as far as the broker answers."""
+        """Metadata fetched after this call, if the broker answers."""
 
 
-def known_counts(held: StorePartition, facts: TopicMetadata | None) -> list[int]:
-    """The partition counts under which records of the store partition may have been written."""
-    return sorted({held.identity.partitions, *([facts.partitions] if facts else [])})
+def known_counts(
+    store_partition: StorePartition, topic_metadata: TopicMetadata | None
+) -> list[int]:
+    """The partition counts with which producers may have written the store partition's records."""
+    return sorted(
+        {
+            store_partition.metadata.partitions,
+            *([topic_metadata.partitions] if topic_metadata else []),
+        }
+    )
 
 
-def count_misplaced(
-    held: StorePartition, keys: Sequence[bytes], counts: Sequence[int], broker: Broker
+def confirmed_mispartitioned(
+    store_partition: StorePartition, keys: Sequence[bytes], counts: Sequence[int], broker: Broker
 ) -> int:
-    """How many of these keys of new records belong to another partition, by `counts`.
+    """The number of keys of new records that belong to another partition, under all `counts`.
 
-    One verdict makes every miss of the view doubtful for good. A producer may know of added
-    partitions before this instance does, so the broker is asked before the first one.
+    A single mispartitioned record makes every read of the view ask all partitions from then on. A
+    producer may learn of added partitions before this instance does, so the broker is asked before
+    the first record is counted.
     """
-    view, partition = held.view, held.partition
-    found = count_mis_partitioned(view, keys, partition, counts)
-    if found and not held.identity.mis_partitioned:
-        newest = known_counts(held, broker.fresh(view.topic))
-        found = count_mis_partitioned(view, keys, partition, newest)
+    view, partition = store_partition.view, store_partition.partition
+    found = count_mispartitioned(view, keys, partition, counts)
+    if found and not store_partition.metadata.mispartitioned:
+        newest = known_counts(store_partition, broker.fresh(view.topic))
+        found = count_mispartitioned(view, keys, partition, newest)
     return found

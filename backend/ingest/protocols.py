@@ -1,4 +1,4 @@
-"""What ingest needs of a store: `backend.storage` fulfils it, tests may with a dict."""
+"""The interface of a store, as ingest needs it. `backend.storage` implements it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from model.records import StoreMetadata
 
 
 class Batch(Protocol):
-    """Changes of one store partition, applied in the order in which they were added."""
+    """Changes of one store partition, applied in the order in which they are added."""
 
     def put(self, key: bytes, value: bytes) -> None: ...
 
@@ -18,17 +18,17 @@ class Batch(Protocol):
 
 
 class RecordBatch(Protocol):
-    """Records for a store of the user's own."""
+    """Records for a custom store."""
 
     def apply(self, key: bytes, value: bytes | None, timestamp: int, offset: int) -> None: ...
 
 
 class Store(Protocol):
-    """One open store partition; it keeps entries and position in step through any crash."""
+    """One open store partition. Entries and position stay consistent through any crash."""
 
     position: int | None
     stream_time: int | None
-    identity: StoreMetadata | None
+    metadata: StoreMetadata | None
 
     def get(self, key: bytes) -> bytes | None: ...
 
@@ -44,17 +44,17 @@ class Store(Protocol):
         self,
         batch: Batch,
         position: int,
-        identity: StoreMetadata | None = None,
+        metadata: StoreMetadata | None = None,
         stream_time: int | None = None,
     ) -> None: ...
 
-    def load(self, until: int) -> None:
-        """Up to this position much is going to be written and hardly anything read."""
+    def begin_bulk_load(self, until: int) -> None:
+        """Optimise for writes up to this position: few reads are expected."""
 
-    def settle(self) -> None:
-        """That was not so, if anything has been read since."""
+    def end_bulk_load(self) -> None:
+        """End a bulk load early if anything has been read since it began."""
 
-    def initialise(self, position: int, identity: StoreMetadata) -> None: ...
+    def initialise(self, position: int, metadata: StoreMetadata) -> None: ...
 
     def touch(self, alive_at: int) -> None: ...
 
@@ -70,7 +70,7 @@ class Store(Protocol):
 
 
 class Folder(Protocol):
-    """Where store partitions are opened and deleted."""
+    """Opens and deletes store partitions."""
 
     def open(self, view: str, partition: int, memory: bool = False) -> tuple[Store, str | None]: ...
 
@@ -78,4 +78,4 @@ class Folder(Protocol):
 
     def delete(self, view: str, partition: int) -> None: ...
 
-    def held(self) -> dict[str, list[int]]: ...
+    def on_disk(self) -> dict[str, list[int]]: ...

@@ -1,8 +1,7 @@
-"""Avro schemas by id, from a registry over HTTP or from a folder; cached, for an id never changes
-its schema.
+"""Avro schemas by id, from a registry over HTTP or from a folder.
 
-Nobody waits for the network here: who needs a schema that is not there is told "not yet", and one
-thread fetches what was asked for, again and again while nobody answers.
+Schemas are cached, because the schema of an id never changes. Callers never wait for the network:
+for a schema that is not cached they get SchemaNotYet, and one thread fetches it, with retries.
 """
 
 from __future__ import annotations
@@ -25,53 +24,53 @@ from model.formats.avro.schema import AvroSchema
 
 log = logging.getLogger(__name__)
 
-_KEPT = 1000  # schemas, and as many ids that are asked for
-_UNKNOWN_FOR = 60.0  # s after which an id that there was not is asked for again
+_KEPT = 1000  # cached schemas, and ids waiting to be fetched
+_UNKNOWN_FOR = 60.0  # s after which an unknown id is fetched again
 _RETRY_AFTER = 0.5
 _TIMEOUT = 5.0
 _MAX_BYTES = 8 << 20
 _MAX_REFERENCES = 100
-_NOT_FOUND = 40403  # the registry's own word: a 404 alone may be that of a wrong URL
+_NOT_FOUND = 40403  # the registry's error code; a bare 404 may mean a wrong URL
 
 
 class Unanswered(Exception):
-    """The source cannot be asked now; the message says why."""
+    """The source does not answer; the message says why."""
 
 
 class Source(Protocol):
-    """Where the thread gets a schema from."""
+    """A source of schemas."""
 
     name: str
 
     def fetch(self, schema_id: int) -> AvroSchema:
-        """Unanswered; ValueError where there is no such schema, or none that can be served."""
+        """Unanswered; ValueError if the schema does not exist or is not supported."""
 
 
 class SchemaCache:
-    """A cache in front of a source; fulfils `avro_codecs.SchemaSource`."""
+    """A cache in front of a source; implements `avro.codecs.SchemaSource`."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self._known: dict[int, AvroSchema] = {}
-        self._refused: dict[int, tuple[str, float]] = {}  # id -> why, and until when
+        self._refused: dict[int, tuple[str, float]] = {}  # id -> error, and until when
         self._wanted: dict[int, None] = {}
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._stop = threading.Event()
-        self._trouble: str | None = None
+        self._error: str | None = None
         self._thread = threading.Thread(target=self._run, name="schemas", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        """The thread ends, after the request that is under way."""
+        """End the thread, after the current request."""
         self._stop.set()
         self._wake.set()
 
     @property
     def state(self) -> str:
-        return self._trouble or f"it is asked for at {self._source.name}."
+        return self._error or f"being fetched from {self._source.name}."
 
     def schema(self, schema_id: int) -> AvroSchema:
         known = self._known.get(schema_id)
@@ -95,26 +94,24 @@ class SchemaCache:
                     self._stop.wait(_RETRY_AFTER)
 
     def _fetch(self, schema_id: int) -> bool:
-        """False if it has to be tried again."""
+        """Fetch a schema; False if it must be retried."""
         try:
             self._keep(self._known, schema_id, self._source.fetch(schema_id))
         except ValueError as e:
             self._keep(self._refused, schema_id, (str(e), time.monotonic() + _UNKNOWN_FOR))
             log.warning("schema %d of %s: %s", schema_id, self._source.name, e)
-        except Exception as e:  # the thread must outlive whatever a source does
-            if self._trouble is None:
-                log.warning(
-                    "schema %d cannot be had, and records that need it wait: %s", schema_id, e
-                )
-            self._trouble = str(e)
+        except Exception as e:  # the thread must survive any error of a source
+            if self._error is None:
+                log.warning("cannot fetch schema %d; records that need it wait: %s", schema_id, e)
+            self._error = str(e)
             with self._lock:
-                # the others get their turn
+                # move it to the end of the queue
                 self._wanted.pop(schema_id, None)
                 self._wanted[schema_id] = None
             return False
-        if self._trouble is not None:
-            log.info("schemas are to be had again: %s answers", self._source.name)
-        self._trouble = None
+        if self._error is not None:
+            log.info("%s answers again", self._source.name)
+        self._error = None
         with self._lock:
             self._wanted.pop(schema_id, None)
         return True
@@ -127,10 +124,10 @@ class SchemaCache:
 
 
 class Registry:
-    """A schema registry that speaks Confluent's REST: Confluent's, Karapace, Apicurio, Redpanda."""
+    """A schema registry with Confluent's REST API: Confluent's, Karapace, Apicurio, Redpanda."""
 
     def __init__(self, url: str, auth: str = "") -> None:
-        """`auth`: user:password, or nothing."""
+        """`auth`: user:password, or empty."""
         self.name = url
         self._headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
         if auth:
@@ -146,13 +143,13 @@ class Registry:
         return AvroSchema(_text(found), tuple(references.values()))
 
     def _add_references(self, of: dict[str, Any], found: dict[tuple[str, int], str]) -> None:
-        """The schemas that a schema uses, each before who uses it."""
+        """Add the schemas that a schema references, in dependency order."""
         for reference in of.get("references") or ():
             subject, version = str(reference["subject"]), int(reference["version"])
             if (subject, version) in found:
                 continue
             if len(found) >= _MAX_REFERENCES:
-                raise ValueError(f"the schema uses more than {_MAX_REFERENCES} others")
+                raise ValueError(f"the schema references more than {_MAX_REFERENCES} others")
             used = self._get(f"/subjects/{quote(subject, safe='')}/versions/{version}")
             self._add_references(used, found)
             found[(subject, version)] = _text(used)
@@ -174,7 +171,7 @@ class Registry:
         except orjson.JSONDecodeError:
             document = None
         if not isinstance(document, dict) or not isinstance(document.get("schema"), str):
-            raise Unanswered(f"{self.name}{path} answers something else than a registry does")
+            raise Unanswered(f"{self.name}{path} does not answer like a schema registry")
         return document
 
     def _refuse(self, error: urllib.error.HTTPError, path: str) -> None:
@@ -184,7 +181,7 @@ class Registry:
         except Exception:
             code = None
         if error.code == 404 and code == _NOT_FOUND:
-            raise ValueError("the registry knows no schema of this id")
+            raise ValueError("the registry has no schema with this id")
         raise Unanswered(f"{self.name}{path} answers {error.code} {error.reason}")
 
 
@@ -205,7 +202,7 @@ class SchemaFolder:
             return AvroSchema(path.read_bytes())
         except FileNotFoundError:
             if not self._folder.is_dir():
-                raise Unanswered(f"there is no folder {self._folder}") from None
-            raise ValueError(f"there is no file {path}") from None
+                raise Unanswered(f"the folder {self._folder} does not exist") from None
+            raise ValueError(f"the file {path} does not exist") from None
         except OSError as e:
-            raise Unanswered(f"{path} cannot be read: {e.strerror}") from None
+            raise Unanswered(f"cannot read {path}: {e.strerror}") from None

@@ -1,9 +1,9 @@
-"""How far a store partition's stream time moves: never beyond what the clock has reached.
+"""Stream time of a store partition; it never exceeds the wall clock.
 
-Stream time is the greatest time of an entry that has come so far and that this machine's clock,
-plus a tolerance, has reached. So a record of the far future expires nobody else's entries: it is
-kept and answered, and stream time gets to it when the clock does. A replay comes to the same,
-whenever it is made.
+Stream time is the greatest time of an entry so far that is not later than this machine's clock plus
+a tolerance. So a record from the far future does not expire other entries: it is stored and
+answered, and stream time reaches it when the clock does. A replay gives the same result, at any
+time.
 """
 
 from __future__ import annotations
@@ -15,38 +15,43 @@ from model.kinds.expiry import FOREVER, noted, notes_from, notes_until
 from model.records import StoreMetadata
 from model.views import View
 
-TOLERANCE = 60.0  # s, for clocks that differ
-# how old the note of the clock may be that was made when the store was last open
+TOLERANCE = 60.0  # s, for clock skew
+# the maximum age of the stored `alive_at` when a store is closed or crashes
 _NOTED_EVERY = 60_000  # ms
 
 
 def reached(tolerance: float) -> int:
-    """The latest time (ms) to which stream time may move now; `tolerance` in s."""
+    """The latest time (ms) that stream time may have now; `tolerance` in s."""
     return time.time_ns() // 1_000_000 + round(tolerance * 1000)
 
 
-def advance(held: StorePartition, until: int) -> None:
-    """Move the stream time to entries whose time has been reached since they came. StoreError."""
-    if held.view.retention is None or until < held.ahead:
+def advance(store_partition: StorePartition, until: int) -> None:
+    """Advance the stream time to stored entries whose time has been reached since. StoreError."""
+    if store_partition.view.retention is None or until < store_partition.ahead:
         return
-    store = held.store
+    store = store_partition.store
     latest = next(iter(store.scan(*notes_until(until), backwards=True)), None)
     ahead = next(iter(store.scan(*notes_from(until + 1))), None)
     if latest is not None:
         moment, _ = noted(latest[0])
         if store.stream_time is None or moment > store.stream_time:
-            store.write(store.new_batch(), held.progress.position, None, moment)
-    held.ahead = FOREVER if ahead is None else noted(ahead[0])[0]
+            store.write(store.new_batch(), store_partition.progress.position, None, moment)
+    store_partition.ahead = FOREVER if ahead is None else noted(ahead[0])[0]
 
 
 def why_too_far(
-    view: View, stream_time: int | None, identity: StoreMetadata | None, tolerance: float
+    view: View, stream_time: int | None, metadata: StoreMetadata | None, tolerance: float
 ) -> str | None:
-    """Why a store partition has to be rebuilt whose stream time a version from before has moved
-    beyond the clock (as noted when it was last open): entries may have expired too early."""
-    if view.retention is None or stream_time is None or identity is None:
+    """Why a store partition must be rebuilt because its stream time is ahead of the clock; or None.
+
+    Older versions advanced it without this limit, so entries may have expired too early. The clock
+    is compared as of `alive_at`.
+    """
+    if view.retention is None or stream_time is None or metadata is None:
         return None
-    ahead = stream_time - identity.alive_at - round(tolerance * 1000)
+    ahead = stream_time - metadata.alive_at - round(tolerance * 1000)
     if ahead <= _NOTED_EVERY:
         return None
-    return f"a record of the future had moved its stream time {ahead // 1000} s beyond the clock"
+    return (
+        f"a record from the future had moved its stream time {ahead // 1000} s ahead of the clock"
+    )

@@ -1,4 +1,4 @@
-"""Writing to a store partition: entries and position in one batch, and what follows from it."""
+"""Writes to a store partition: entries and position in one batch, then the progress."""
 
 from __future__ import annotations
 
@@ -14,31 +14,35 @@ class PartitionWriter:
     """Used by the ingest thread alone."""
 
     def __init__(self, on_news: Callable[[], None]) -> None:
-        """`on_news()` is called when the group has to hear of something new."""
+        """`on_news()` is called when the group's leader needs new metadata of this instance."""
         self.on_news = on_news
 
     def write(
         self,
-        held: StorePartition,
+        store_partition: StorePartition,
         batch: Any,
         position: int,
-        identity: StoreMetadata | None = None,
+        metadata: StoreMetadata | None = None,
         stream_time: int | None = None,
     ) -> None:
-        """Write the batch with the position behind it; StoreError."""
-        held.store.write(batch, position, identity, stream_time)
-        if held.progress.applied(position):
-            self.note_answerable(held)
+        """Write a batch and the position after it; StoreError."""
+        store_partition.store.write(batch, position, metadata, stream_time)
+        if store_partition.progress.applied(position):
+            self.note_answerable(store_partition)
 
-    def write_state(self, held: StorePartition, position: int | None = None) -> None:
+    def write_state(self, store_partition: StorePartition, position: int | None = None) -> None:
         """Write metadata and position without entries; StoreError."""
-        at = held.progress.position if position is None else position
-        self.write(held, held.store.new_batch(), at, held.identity)
+        at = store_partition.progress.position if position is None else position
+        self.write(store_partition, store_partition.store.new_batch(), at, store_partition.metadata)
 
-    def note_answerable(self, held: StorePartition) -> None:
-        """The store partition has reached the end that it had to reach: from now on it answers."""
-        if not held.identity.answerable:
-            held.identity = replace(held.identity, answerable=True)
-            held.store.write(held.store.new_batch(), held.progress.position, held.identity)
-        held.say_answerable()
+    def note_answerable(self, store_partition: StorePartition) -> None:
+        """Record that the store partition has reached its target offset and answers from now on."""
+        if not store_partition.metadata.answerable:
+            store_partition.metadata = replace(store_partition.metadata, answerable=True)
+            store_partition.store.write(
+                store_partition.store.new_batch(),
+                store_partition.progress.position,
+                store_partition.metadata,
+            )
+        store_partition.log_answerable()
         self.on_news()

@@ -1,1 +1,1 @@
-"""The pipelines that derive views: how far each has read its source topics, and whether it runs."""
+"""Monitors the pipelines that derive views: their lag in the source topics, and their state."""

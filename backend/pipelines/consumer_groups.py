@@ -1,7 +1,7 @@
-"""What consumer groups have committed, with metadata, and whether they have members.
+"""Fetches the committed offsets of consumer groups, with metadata, and whether they have members.
 
-By kafka-python: one request a coordinator for all groups (KIP-709). librdkafka's Python client
-reads metadata beyond its end.
+Uses kafka-python: one request per coordinator for all groups (KIP-709). librdkafka's Python client
+reads metadata past its end.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from model.pipelines import Committed, Unit
 
 
 class ConsumerGroups:
-    """For one thread. A failed client is replaced: its coordinators may have moved."""
+    """Not thread-safe. A failed client is replaced, because coordinators may have moved."""
 
     def __init__(self, client_settings: Mapping[str, Any], timeout: float) -> None:
-        """`timeout`: s for one request, and for the connection."""
+        """`timeout`: s for a request, and for connecting."""
         ms = round(timeout * 1000)
         self._settings = {
             **client_settings,
@@ -35,9 +35,9 @@ class ConsumerGroups:
         found = self._ask("list_group_offsets", groups)
         return {
             group: {
-                (unit.topic, unit.partition): Committed(told.offset, told.metadata or "")
-                for unit, told in found.get(group, {}).items()
-                if told.offset >= 0
+                (unit.topic, unit.partition): Committed(each.offset, each.metadata or "")
+                for unit, each in found.get(group, {}).items()
+                if each.offset >= 0
             }
             for group in groups
         }
@@ -45,7 +45,7 @@ class ConsumerGroups:
     def have_members(self, groups: list[str]) -> dict[str, bool]:
         """By group; KafkaError, OSError."""
         found = self._ask("describe_groups", groups)
-        return {group: bool(told["members"]) for group, told in found.items()}
+        return {group: bool(description["members"]) for group, description in found.items()}
 
     def _ask(self, method: str, groups: list[str]) -> Any:
         try:

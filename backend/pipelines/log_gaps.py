@@ -1,7 +1,7 @@
-"""Whether anything lies between a committed offset and the end of the log.
+"""Checks whether there are records between a committed offset and the end of the log.
 
-A consumer that commits "the last record's offset + 1" stands before the marker that ends the last
-transaction, and would seem to lag for ever. Offsets do not tell; a fetch does.
+A consumer that commits "the last record's offset + 1" stays before the marker that ends the last
+transaction, and would seem to lag forever. Offsets cannot show this; a fetch can.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from model.pipelines import Unit
 _Of = tuple[str, Unit]  # consumer group and partition
 _Gap = tuple[int, int]  # from the committed offset to the end
 
-_WAIT = 0.2  # s a look for a fetch
-_A_LOOK = 8  # fetches a look
+_WAIT = 0.2  # s per poll for a fetch
+_PER_POLL = 8  # fetches per poll
 
 
 class _Checked(NamedTuple):
@@ -26,7 +26,7 @@ class _Checked(NamedTuple):
 
 
 class LogGaps:
-    """Remembers which gaps are empty. For one thread."""
+    """Remembers which gaps are empty. Not thread-safe."""
 
     def __init__(self, client_settings: Mapping[str, Any]) -> None:
         self._settings = {
@@ -36,23 +36,23 @@ class LogGaps:
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "isolation.level": "read_committed",
-            # where the committed offset is no longer in the log: what is left may have records
+            # if the committed offset is no longer in the log, later offsets may have records
             "auto.offset.reset": "earliest",
             "fetch.message.max.bytes": 1024,
             "queued.max.messages.kbytes": 64,
             "log_level": 0,
         }
         self._consumer: Consumer | None = None
-        self._seen: dict[_Of, _Gap] = {}  # in the last look
+        self._seen: dict[_Of, _Gap] = {}  # in the last poll
         self._checked: dict[_Of, _Checked] = {}
         self._asking: tuple[_Of, _Gap] | None = None
 
     def empty(self, gaps: Mapping[_Of, _Gap]) -> set[_Of]:
-        """The gaps that are known to hold no record. A gap that is the same in two looks is checked
-        once."""
+        """The gaps that are known to have no records. A gap is checked once, when it is the same in
+        two polls."""
         known = self._checked.items()
         self._checked = {of: found for of, found in known if gaps.get(of) == found.gap}
-        for _ in range(_A_LOOK):
+        for _ in range(_PER_POLL):
             if self._asking is not None and gaps.get(self._asking[0]) != self._asking[1]:
                 self._forget()
             if self._asking is None:
@@ -73,7 +73,7 @@ class LogGaps:
                 return
 
     def _answered(self) -> bool:
-        """False: no answer yet; the fetch continues until the next look."""
+        """False: no answer yet; the fetch continues until the next poll."""
         assert self._consumer is not None
         assert self._asking is not None
         of, gap = self._asking
@@ -83,7 +83,7 @@ class LogGaps:
         error = message.error()
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
             return False
-        # a record at the end or behind it was written since
+        # a record at the end or later was written since
         is_empty = error is not None or (message.offset() or 0) >= gap[1]
         self._checked[of] = _Checked(gap, is_empty)
         self._forget()

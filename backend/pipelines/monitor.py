@@ -1,7 +1,7 @@
-"""Looks at the pipelines that derive views: their committed offsets, and the ends of their sources.
+"""Polls the pipelines that derive views: their committed offsets and the ends of their sources.
 
-One thread, and only where a view names its pipeline. Each look is one request a consumer group and
-a few for all source topics together.
+One thread, started only if a view has a pipeline. Each poll is one request per group coordinator,
+and a few for all source topics together.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from backend.pipelines.log_gaps import LogGaps
 from model.pipelines import Committed, Ends, Pipeline, Unit, parse_beat
 from model.views import View
 
-_Told = TypeVar("_Told")
+_Answer = TypeVar("_Answer")
 
 log = logging.getLogger(__name__)
 
-_INTERVAL = 1.0  # s between two looks
-_GROUPS_A_SECOND = 50  # more groups are looked at less often
-_LOG_EVERY = 30.0  # s between two lines about the same trouble
+_INTERVAL = 1.0  # s between two polls
+_GROUPS_A_SECOND = 50  # with more groups, each is polled less often
+_LOG_EVERY = 30.0  # s between two log lines about the same problem
 
 
 class PipelineMonitor:
@@ -48,22 +48,22 @@ class PipelineMonitor:
         }
         self.by_view = {name: self._by_group[group] for name, group in groups.items()}
         self._stop = threading.Event()
-        self._said: dict[str, float] = {}
+        self._warned_at: dict[str, float] = {}
         self._thread: threading.Thread | None = None
         if self._by_group:
             self._groups = ConsumerGroups(group_settings, timeout)
-            # it looks only when we call it: its own thread never starts
+            # its thread is never started: this thread calls `poll`
             self._topics = MetadataPoller(client_settings, self._interval, timeout)
             self._gaps = LogGaps(client_settings)
 
     def start(self) -> None:
-        """Nothing, where no view names a pipeline."""
+        """Start the thread, if any view has a pipeline."""
         if self._by_group:
             self._thread = threading.Thread(target=self._run, name="pipelines", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
-        """Ends the thread, within a few requests' time-outs."""
+        """End the thread, within the timeouts of a few requests."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(self._timeout + 1)
@@ -72,15 +72,15 @@ class PipelineMonitor:
         while not self._stop.is_set():
             began = time.monotonic()
             try:
-                self._look()
-            except Exception as e:  # the thread must outlive whatever the broker does
-                self._say("*", f"the pipelines of views cannot be looked at: {e}")
+                self._poll()
+            except Exception as e:  # the thread must survive any error of the broker
+                self._warn("*", f"cannot poll the pipelines of views: {e}")
             self._stop.wait(max(0.1, self._interval - (time.monotonic() - began)))
         self._gaps.close()
         self._groups.close()
 
-    def _look(self) -> None:
-        """Committed offsets first: what the sources hold beyond them is not read yet."""
+    def _poll(self) -> None:
+        """Fetch committed offsets first, then log ends: the difference is not read yet."""
         committed = self._of_each(self._groups.committed, list(self._by_group))
         members = self._of_each(
             self._groups.have_members,
@@ -93,14 +93,14 @@ class PipelineMonitor:
         topics = sorted({topic for offsets in committed.values() for topic, _ in offsets})
         if topics:
             try:
-                self._topics.look(topics)
+                self._topics.poll(topics)
             except Exception as e:
-                # heartbeats were told all the same, and the ends of before say how old they are
-                self._say("topics", f"the sources of pipelines cannot be looked at: {e}")
+                # heartbeats are still valid, and the previous ends have a timestamp
+                self._warn("topics", f"cannot poll the sources of pipelines: {e}")
         ends = {
-            topic: Ends(facts.starts, facts.ends, facts.fetched_at)
+            topic: Ends(topic_metadata.starts, topic_metadata.ends, topic_metadata.fetched_at)
             for topic in topics
-            if (facts := self._topics.facts(topic)) is not None
+            if (topic_metadata := self._topics.get(topic)) is not None
         }
         self._skip_gaps(committed, ends)
         now, wall_ms = time.monotonic(), time.time_ns() // 1_000_000
@@ -111,7 +111,7 @@ class PipelineMonitor:
     def _skip_gaps(
         self, committed: Mapping[str, dict[Unit, Committed]], ends: Mapping[str, Ends]
     ) -> None:
-        """If only transaction markers are left before the end, the group has read everything."""
+        """If only transaction markers remain before the end, the group has read everything."""
         gaps = {
             (group, unit): (each.offset, end)
             for group, offsets in committed.items()
@@ -123,25 +123,25 @@ class PipelineMonitor:
             committed[group][unit] = before._replace(offset=gaps[group, unit][1])
 
     def _of_each(
-        self, ask: Callable[[list[str]], dict[str, _Told]], groups: list[str]
-    ) -> dict[str, _Told]:
-        """The answers for these groups; if one fails, those for the others."""
+        self, ask: Callable[[list[str]], dict[str, _Answer]], groups: list[str]
+    ) -> dict[str, _Answer]:
+        """The answers for these groups, without the groups that fail."""
         if not groups:
             return {}
         try:
             return ask(groups)
         except (KafkaError, OSError) as e:
             if len(groups) == 1:
-                self._say(groups[0], f"pipeline {groups[0]}: {e!r}")
+                self._warn(groups[0], f"pipeline {groups[0]}: {e!r}")
                 return {}
-        told: dict[str, _Told] = {}
+        answers: dict[str, _Answer] = {}
         for group in groups:
             if not self._stop.is_set():
-                told |= self._of_each(ask, [group])
-        return told
+                answers |= self._of_each(ask, [group])
+        return answers
 
-    def _say(self, about: str, what: str) -> None:
+    def _warn(self, about: str, what: str) -> None:
         now = time.monotonic()
-        if now - self._said.get(about, -_LOG_EVERY) >= _LOG_EVERY:
-            self._said[about] = now
+        if now - self._warned_at.get(about, -_LOG_EVERY) >= _LOG_EVERY:
+            self._warned_at[about] = now
             log.warning("%s", what)

@@ -57,7 +57,7 @@ class Changes:
 
     async def events(self) -> AsyncGenerator[bytes]:
         """Until the partition is closed, or too many changes wait."""
-        watches = self._held.watches
+        watches = self._held.listeners
         watches.add(self._key, self._tell)
         try:
             # later changes come as events; earlier ones are in the look-up
@@ -91,7 +91,7 @@ class Changes:
         if changes is None:
             self._backlog.end()
         elif not self._backlog.put(changes):
-            self._held.watches.remove(self._key, self._tell)
+            self._held.listeners.remove(self._key, self._tell)
 
     def _present(self) -> bytes:
         position = self._held.progress.position

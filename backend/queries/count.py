@@ -42,7 +42,7 @@ async def read_count(
         freshness.note(part)
         count += part.counted
 
-    scattered = scatter_gather.is_scattered(view)
+    scattered = scatter_gather.is_mispartitioned(view)
     if not scattered:
         await scatter_gather.walk(for_view(view, total, COUNT, query), WALK_BUDGET, take)
     if scattered or freshness.scattered:

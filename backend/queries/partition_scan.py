@@ -103,7 +103,7 @@ class PartitionScans:
         return ScanResponse(
             lag=worst(lags),
             staleness=worst(ages),
-            scattered=self._context.held.is_scattered(view),
+            scattered=self._context.held.is_mispartitioned(view),
             stream_time=max((time for time in clocks if time is not None), default=None),
             roles=tuple(sorted({each.role for each in held})),
         )

@@ -125,10 +125,10 @@ class KeyRouting:
         return Unavailable(
             code,
             f"Partition {held.partition} of view {self.view.name} is being read in: it is at "
-            f"offset {held.progress.position} of {held.progress.goal}.",
+            f"offset {held.progress.position} of {held.progress.target_offset}.",
             partition=held.partition,
             position=held.progress.position,
-            goal=held.progress.goal,
+            goal=held.progress.target_offset,
         )
 
     def _not_held(self, partition: int) -> Unavailable:
@@ -189,7 +189,7 @@ class KeyRouting:
         """The partition of a key; Unavailable if it cannot be known."""
         placed = self._context.placed(self.view)
         count = len(placed.active)
-        if self._partition_of is None or placed.mis_partitioned or self._is_ambiguous():
+        if self._partition_of is None or placed.mispartitioned or self._is_ambiguous():
             raise PartitionUnknown(self.view, key)
         partition = self._partition_of(key, count)
         facts = self._facts.get(self.view.topic)
@@ -206,7 +206,7 @@ class KeyRouting:
         facts = self._facts.get(self.view.topic)
         if (
             self._partition_of is None
-            or placed.mis_partitioned
+            or placed.mispartitioned
             or self._is_ambiguous()
             or placed.built_partitions not in (count, 0)
             or (facts is not None and facts.partitions != count)
@@ -233,9 +233,9 @@ class KeyRouting:
     def _is_ambiguous(self) -> bool:
         """Whether a partition's entry of a key may be a partial result, as far as is known here:
         the topology may not say so yet."""
-        return self._is_partial and self._context.held.is_scattered(self.view)
+        return self._is_partial and self._context.held.is_mispartitioned(self.view)
 
     def refuse_doubtful(self, key: bytes) -> None:
         """PartitionUnknown if the view has mispartitioned records: a key may be elsewhere."""
-        if self._context.held.is_scattered(self.view):
+        if self._context.held.is_mispartitioned(self.view):
             raise PartitionUnknown(self.view, key)

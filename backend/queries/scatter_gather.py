@@ -130,9 +130,9 @@ class ScatterGather:
             raise NonRetryable("repartitioned", f"View {view.name} {_WHY['repartitioned']}.")
         return count
 
-    def is_scattered(self, view: View) -> bool:
+    def is_mispartitioned(self, view: View) -> bool:
         """Whether a key of the view may be in several partitions, as far as is known here."""
-        return self._context.held.is_scattered(view)
+        return self._context.held.is_mispartitioned(view)
 
     async def ask(
         self, ask: ScanRequest, partitions: list[int], after: bytes | None = None

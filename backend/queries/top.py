@@ -60,7 +60,7 @@ async def read_top(scatter_gather: ScatterGather, view: View, top: Top) -> TopRe
             await asyncio.sleep(0)  # what was parsed may be large
         best.add(ranked, part.complete)
 
-    scattered = scatter_gather.is_scattered(view)
+    scattered = scatter_gather.is_mispartitioned(view)
     if not scattered:
         await scatter_gather.walk(ask, WALK_BUDGET, take)
     if scattered or freshness.scattered:

@@ -1,5 +1,5 @@
-"""RocksDB: one directory a store partition, under <data folder>/<view>/<partition>.
+"""RocksDB: one directory per store partition, under <data folder>/<view>/<partition>.
 
-Entries and position are written in one batch. Knows nothing of Kafka's clients, of threads or of
-HTTP; imports `model` alone.
+Entries and position are written in one batch. No Kafka clients, threads or HTTP here; imports only
+`model`.
 """

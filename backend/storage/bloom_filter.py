@@ -1,11 +1,11 @@
-"""Membership in little memory: whether a key has ever been there, by Bloom filters.
+"""A custom store with Bloom filters: whether a key has ever existed, in little memory.
 
-A store for views.toml: `store = "backend.storage.bloom_filter:BloomFilter"`. `GET …/keys/{key}`
-answers true or false. False is certain; true is wrong for some 1 % of the keys that never were
-there, and for keys that were deleted: a Bloom filter forgets nothing.
+In views.toml: `store = "backend.storage.bloom_filter:BloomFilter"`. `GET …/keys/{key}` answers true
+or false. False is certain. True is wrong for about 1 % of the keys that never existed, and for
+deleted keys, because a Bloom filter cannot delete.
 
-Source: Almeida et al., "Scalable Bloom Filters" (2007): when a filter is full, another one of twice
-its capacity and half its error is put beside it, so that the sum stays bounded.
+Source: Almeida et al., "Scalable Bloom Filters" (2007): when a filter is full, another one with
+twice its capacity and half its error rate is added, so that the total error rate stays bounded.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from __future__ import annotations
 from rbloom import Bloom
 
 _CAPACITY = 100_000
-_ERROR = 0.005  # of the first filter; all together stay below twice that
+_ERROR = 0.005  # of the first filter; the total stays below twice that
 
 
 class BloomFilter:
-    """Some 1.5 bytes a key."""
+    """About 1.5 bytes per key."""
 
     def __init__(self, capacity: int = _CAPACITY) -> None:
         self._capacity = capacity

@@ -1,7 +1,7 @@
-"""Stores of one's own: a class named in views.toml as `store = "package.module:Class"`.
+"""Custom stores: a class named in views.toml as `store = "package.module:Class"`.
 
-What it keeps is its own affair, and in memory: it is fed anew from the start of the log whenever
-its partition is opened. One object a store partition; its methods are called one at a time.
+One object per store partition; its methods are never called concurrently. It keeps its data in
+memory, and gets all records from the start of the log whenever its partition is opened.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from model.records import StoreMetadata
 
 
 class CustomStore(Protocol):
-    """What the class has to offer; it is made without arguments."""
+    """The interface of the class; its constructor is called without arguments."""
 
     def apply(self, key: bytes, value: bytes | None, timestamp: int, offset: int) -> None:
-        """Take a record, in offset order: record bytes, no value for a delete, time in ms."""
+        """Apply a record, in offset order: record bytes, None for a tombstone, time in ms."""
 
     def query(self, key: bytes) -> Any:
-        """The answer for a key, as something that JSON can say; None where there is none (404)."""
+        """The answer for a key, serialisable as JSON; None if there is none (404)."""
 
     def size(self) -> int:
-        """Bytes in memory, more or less."""
+        """Approximate memory use in bytes."""
 
     def close(self) -> None:
-        """Nothing is asked of it any more."""
+        """Release resources; no method is called after this."""
 
 
 def load_store(path: str) -> type[CustomStore]:
-    """The class that `package.module:Class` names; ConfigurationError says what is wrong."""
+    """The class named by `package.module:Class`; ConfigurationError if it is not usable."""
     module_name, _, class_name = path.partition(":")
     try:
         found = getattr(importlib.import_module(module_name), class_name)
@@ -42,7 +42,8 @@ def load_store(path: str) -> type[CustomStore]:
     missing = [name for name in ("apply", "query", "size", "close") if not hasattr(found, name)]
     if missing:
         raise ConfigurationError(
-            f'store = "{path}" has no {", ".join(missing)}; see backend.storage.custom.CustomStore'
+            f'store = "{path}" lacks the methods {", ".join(missing)}; see '
+            f"backend.storage.custom.CustomStore"
         )
     store: type[CustomStore] = found
     return store
@@ -52,7 +53,7 @@ Applied = tuple[bytes, bytes | None, int, int]
 
 
 class CustomBatch:
-    """Records for a store of one's own, in the order of the log."""
+    """Records for a custom store, in log order."""
 
     def __init__(self) -> None:
         self.records: list[Applied] = []
@@ -62,7 +63,7 @@ class CustomBatch:
 
 
 class CustomPartition:
-    """An open store partition around such an object; never written to disk."""
+    """An open store partition with a custom store; never written to disk."""
 
     stream_time: int | None = None
 
@@ -73,10 +74,10 @@ class CustomPartition:
         self._closed = False
         self._applied = 0
         self.position: int | None = None
-        self.identity: StoreMetadata | None = None
+        self.metadata: StoreMetadata | None = None
 
     def query(self, key: bytes) -> Any:
-        """What the store says; StoreError, StoreClosedError."""
+        """The store's answer for a key; StoreError, StoreClosedError."""
         with self._lock:
             if self._closed:
                 raise StoreClosedError(self._name)
@@ -103,7 +104,7 @@ class CustomPartition:
         self,
         batch: CustomBatch,
         position: int,
-        identity: StoreMetadata | None = None,
+        metadata: StoreMetadata | None = None,
         stream_time: int | None = None,
     ) -> None:
         with self._lock:
@@ -116,33 +117,33 @@ class CustomPartition:
                     ) from e
         self._applied += len(batch.records)
         self.position = position
-        if identity is not None:
-            self.identity = identity
+        if metadata is not None:
+            self.metadata = metadata
 
-    def load(self, until: int) -> None:
-        pass  # nothing is on disk
+    def begin_bulk_load(self, until: int) -> None:
+        pass  # in memory
 
-    def settle(self) -> None:
+    def end_bulk_load(self) -> None:
         pass
 
-    def initialise(self, position: int, identity: StoreMetadata) -> None:
-        self.write(CustomBatch(), position, identity)
+    def initialise(self, position: int, metadata: StoreMetadata) -> None:
+        self.write(CustomBatch(), position, metadata)
 
     def touch(self, alive_at: int) -> None:
-        """Nothing outlives the process."""
+        """Does nothing: no data outlives the process."""
 
     def checkpoint(self) -> None:
-        """Nor can it be copied."""
+        """None: a custom store has no snapshots."""
 
     def drop_checkpoint(self, files: Path) -> None:
-        """There is none."""
+        """Does nothing: there are no checkpoints."""
 
     def size(self) -> int:
         with self._lock:
             return 0 if self._closed else self._store.size()
 
     def entries(self) -> int:
-        """Records taken: what it makes of them is its own affair."""
+        """The number of records applied."""
         return self._applied
 
     def close(self) -> None:

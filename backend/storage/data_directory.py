@@ -1,4 +1,4 @@
-"""The data folder: who may use it, and opening, keeping aside and deleting store partitions."""
+"""The data folder: its lock, and opening, setting aside and deleting store partitions."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from backend.storage.ownership import (
     LOCK,
     MARK,
     Mark,
+    inspect,
     is_real_folder,
     keep_private,
-    look,
     make_private,
     sync,
 )
@@ -37,7 +37,7 @@ _ASIDE = ".aside-"
 _DELETED = ".deleted-"
 _COPY = ".copy-"
 _PARTITION = re.compile(r"\d+", re.ASCII)
-# what a crash leaves of something that was under way
+# suffixes of directories that a crash may leave behind
 _UNDER_WAY = "|".join(map(re.escape, (_DELETED, _COPY, CHECKPOINT)))
 _LEFTOVER = re.compile(rf"\d+({_UNDER_WAY}).*", re.ASCII)
 
@@ -45,8 +45,8 @@ _LEFTOVER = re.compile(rf"\d+({_UNDER_WAY}).*", re.ASCII)
 class DataDirectory:
     """`<root>/<view>/<partition>` directories of one application, locked for one process.
 
-    The root and each directory carry the application's mark (`ownership`). What does not is never
-    opened, moved or deleted.
+    The root and each directory have the application's mark file (`ownership`). Directories without
+    it are never opened, moved or deleted.
     """
 
     def __init__(
@@ -55,8 +55,11 @@ class DataDirectory:
         tuning: Tuning | None = None,
         application: str = "queryable-topics",
     ) -> None:
-        """Create, lock and mark the folder; ConfigurationError if it cannot be used, or is not ours
-        and not empty: then nothing in it is changed."""
+        """Create, lock and mark the folder.
+
+        ConfigurationError if it is not usable, or if it is not empty and belongs to something else;
+        then nothing in it is changed.
+        """
         self.root = root
         self._memory = SharedMemory(tuning)
         self._mark = Mark(application)
@@ -66,11 +69,11 @@ class DataDirectory:
             root.mkdir(mode=0o700, parents=True, exist_ok=True)
             if os.path.lexists(root / LOCK):
                 lock = _locked(root)
-            unmarked = look(root, application, is_store)
+            unmarked = inspect(root, application, is_store)
             if lock is None:
-                # the lock is the write test too: as root, permission bits tell nothing
+                # the lock is the write test, too: for root, permission bits mean nothing
                 lock = _locked(root)
-                unmarked = look(root, application, is_store)  # another may have come first
+                unmarked = inspect(root, application, is_store)  # another process may be first
             if unmarked is not None:
                 self._mark_all(unmarked)
             keep_private(root)
@@ -78,7 +81,7 @@ class DataDirectory:
             if lock is not None:
                 os.close(lock)
             raise ConfigurationError(
-                f"the data folder {root} cannot be written: {e.strerror}. "
+                f"cannot write to the data folder {root}: {e.strerror}. "
                 f"Set QUERYABLE_DATA_DIR to a folder that this user may write to."
             ) from e
         except ConfigurationError:
@@ -90,26 +93,26 @@ class DataDirectory:
             self._mark.delete(leftover)
 
     def _mark_all(self, stores: Iterable[Path]) -> None:
-        """The root last: where this breaks off it begins anew."""
+        """Mark the stores, then the root: after a crash, the next start does it again."""
         for store in stores:
             for path in (store.parent, store):
                 keep_private(path)
             self._mark.put(store)
-            log.info("%s is marked as a store of application %s", store, self._mark.application)
+            log.info("marked %s as a store of application %s", store, self._mark.application)
         self._mark.put(self.root)
 
     def _ours(self, name: re.Pattern[str]) -> list[Path]:
         """The directories `<view>/<name>` with our mark."""
         found: list[Path] = []
         for view in self.root.iterdir():
-            # what we cannot look into is not ours: lost+found, say
+            # unreadable folders are not ours, for example lost+found
             with suppress(OSError):
                 inside = list(view.iterdir()) if is_real_folder(view) else []
                 found += [p for p in inside if name.fullmatch(p.name) and self._mark.is_on(p)]
         return found
 
     def use(self, view: str, store: type[CustomStore]) -> None:
-        """Keep the view's partitions in objects of this class."""
+        """Use this class for the view's store partitions."""
         self._custom[view] = store
 
     def path(self, view: str, partition: int) -> Path:
@@ -118,18 +121,18 @@ class DataDirectory:
     def open(
         self, view: str, partition: int, memory: bool = False
     ) -> tuple[RocksDBStore | CustomPartition, str | None]:
-        """An open store partition, and why it had to be started anew, if it had to.
+        """An open store partition, and why it was replaced by an empty one (None if it was not).
 
-        In `memory` it is always a new one, and its path only its name.
+        `memory`: an in-memory store, which is always empty.
 
-        One that does not open is kept aside for whoever wants to look into it, and replaced by an
-        empty one: its records are in Kafka.
+        A damaged store is set aside for inspection and replaced by an empty one, because its
+        records are in Kafka.
         """
         if view in self._custom:
             return CustomPartition(f"{view}/{partition}", self._custom[view]()), None
         path = self.path(view, partition)
         if memory:
-            self._mark.delete(path)  # of the same view, when it was kept on disk
+            self._mark.delete(path)  # from when the view was stored on disk
             self._make(path)
             options = self._options()
             options.set_env(Env.mem_env())
@@ -141,30 +144,30 @@ class DataDirectory:
             if not _damaged(e):
                 raise
             aside = self.set_aside(view, partition)
-            reason = f"RocksDB cannot open it ({e}); kept aside as {aside.name}"
+            reason = f"RocksDB cannot open it ({e}); set aside as {aside.name}"
         self._make(path)
         return self._open(path), reason
 
     def _make(self, path: Path) -> None:
-        """The marked directory of a store; FolderRefused if what is there is not ours."""
+        """Create and mark the directory of a store; FolderRefused if it is not ours."""
         make_private(path.parent)
         if is_real_folder(path) and not os.path.lexists(path / MARK) and is_store(path):
-            # a version from before there were marks has used the folder since
+            # an older version without mark files has used the folder meanwhile
             self._mark.put(path)
         self._mark.make(path)
 
     def _open(self, path: Path) -> RocksDBStore:
-        loading = self._memory.options(loading=True)
-        return RocksDBStore(path, self._options(), self._mark, loading)
+        bulk_load = self._memory.options(bulk_load=True)
+        return RocksDBStore(path, self._options(), self._mark, bulk_load)
 
     def _options(self) -> Options:
         return self._memory.options()
 
     def set_aside(self, view: str, partition: int) -> Path:
-        """Move a damaged (closed) store partition out of the way; the last one aside is kept."""
+        """Rename the directory of a damaged (closed) store; only the latest one is kept."""
         path = self.path(view, partition)
         if not self._mark.is_on(path):
-            return path  # it was in memory
+            return path  # an in-memory store
         for older in path.parent.glob(f"{path.name}{_ASIDE}*"):
             self._mark.delete(older)
         aside = path.with_name(f"{path.name}{_ASIDE}{time.time_ns() // 1_000_000}")
@@ -172,7 +175,7 @@ class DataDirectory:
         return aside
 
     def delete(self, view: str, partition: int) -> None:
-        """Delete a (closed) store partition; a crash half way leaves nothing that opens."""
+        """Delete a (closed) store; after a crash in between, it cannot be opened."""
         path = self.path(view, partition)
         if self._mark.is_on(path):
             doomed = path.with_name(f"{path.name}{_DELETED}{time.time_ns()}")
@@ -182,25 +185,26 @@ class DataDirectory:
     def exists(self, view: str, partition: int) -> bool:
         return os.path.lexists(self.path(view, partition))
 
-    def new_copy(self, view: str, partition: int) -> Path:
-        """A new folder for the files of a copy; `adopt` or `discard` it."""
+    def new_snapshot(self, view: str, partition: int) -> Path:
+        """A new folder for the files of a snapshot, for `install` or `discard`."""
         path = self.path(view, partition)
         copy = path.with_name(f"{path.name}{_COPY}{time.time_ns()}")
         self._make(copy)
         return copy
 
-    def adopt(self, copy: Path, view: str, partition: int) -> None:
-        """Makes a whole copy the store partition; raises what opening it raises.
+    def install(self, copy: Path, view: str, partition: int) -> None:
+        """Make a complete snapshot the store of a partition; raises what opening it raises.
 
-        It has to reach the end before it answers: whoever gave it may be behind others that did.
-        Under its name it is on disk as a whole, also after a power failure.
+        It must reach the end of the log before it answers, because its source may be behind other
+        instances. The files are synced before the rename, so that it is complete after a power
+        failure.
         """
         store = RocksDBStore(copy, self._options(), self._mark)
         try:
-            if store.identity is None or store.position is None:
-                raise ValueError("it has no identity")
+            if store.metadata is None or store.position is None:
+                raise ValueError("the snapshot has no metadata")
             store.write(
-                store.new_batch(), store.position, replace(store.identity, answerable=False)
+                store.new_batch(), store.position, replace(store.metadata, answerable=False)
             )
         finally:
             store.close()
@@ -213,7 +217,7 @@ class DataDirectory:
     def discard(self, copy: Path) -> None:
         self._mark.delete(copy)
 
-    def held(self) -> dict[str, list[int]]:
+    def on_disk(self) -> dict[str, list[int]]:
         """The store partitions on disk: view -> partitions."""
         found: dict[str, list[int]] = {}
         for path in self._ours(_PARTITION):
@@ -225,7 +229,7 @@ class DataDirectory:
 
 
 def _locked(root: Path) -> int:
-    """The folder's lock, for as long as it is open. ConfigurationError if another has it."""
+    """Lock the folder, until the file is closed. ConfigurationError if it is locked."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     lock = os.open(root / LOCK, flags, 0o600)
     try:
@@ -240,15 +244,15 @@ def _locked(root: Path) -> int:
 
 
 def _damaged(error: Exception) -> bool:
-    """Whether opening failed for what is in the directory, not for the machine's state.
+    """Whether opening failed because of the files, not because of the machine's state.
 
-    rocksdict raises plain exceptions that carry RocksDB's status text. A full disk, too many open
-    files or a held lock are "IO error" too, but pass; only what says that files are wrong or gone
-    is damage.
+    rocksdict raises plain exceptions with RocksDB's status text. A full disk, too many open files
+    or a locked database are "IO error", too, but temporary. Only errors about corrupt or missing
+    files count as damage.
     """
     text = str(error)
     if isinstance(error, (ValueError, TypeError, struct.error)):
-        return True  # the identity or the position is not what we write
+        return True  # the metadata or the position is malformed
     return any(
         sign in text
         for sign in ("Corruption", "No such file", "Invalid argument", "does not exist", "NotFound")

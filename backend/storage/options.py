@@ -1,8 +1,8 @@
 """All RocksDB tuning, in one place.
 
 Source: the RocksDB tuning guide and its wiki pages "Block Cache", "RocksDB Bloom Filter" and
-"Write Buffer Manager". Every store partition of a process shares one block cache, and memtables
-are charged to it: memory is bounded a process, not a partition.
+"Write Buffer Manager". All store partitions of a process share one block cache, and memtables are
+charged to it: memory is bounded per process, not per partition.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from rocksdict import (
 
 @dataclass(frozen=True)
 class Tuning:
-    """Sizes in bytes, a process; the rest a store partition."""
+    """Sizes in bytes. `cache` and `write_buffers` are per process, the rest per store partition."""
 
-    cache: int = 96 << 20  # blocks, and up to half of it memtables
+    cache: int = 96 << 20  # blocks, and memtables in up to half of it
     write_buffers: int = 48 << 20
     write_buffer: int = 8 << 20
     block_size: int = 4096
@@ -41,16 +41,16 @@ class SharedMemory:
     def __init__(self, tuning: Tuning | None = None) -> None:
         self.tuning = tuning or Tuning()
         self.cache = Cache(self.tuning.cache)
-        # no stall: ingest is bounded by its batches, and a stalled write would hold the interpreter
+        # no stalls: batches bound ingest, and a stalled write would hold the interpreter lock
         self.write_buffers = WriteBufferManager.new_write_buffer_manager_with_cache(
             self.tuning.write_buffers, False, self.cache
         )
 
-    def options(self, loading: bool = False) -> Options:
+    def options(self, bulk_load: bool = False) -> Options:
         """Options for opening one store partition (keys and values are bytes).
 
-        `loading`: a memtable is a list, sorted as it is flushed. A write costs a quarter, and each
-        read copies and sorts the list; what is on disk is the same.
+        `bulk_load`: use a vector memtable, which is sorted when it is flushed. Writes take a
+        quarter of the time, but each read copies and sorts the vector. The files are the same.
         """
         tuning = self.tuning
         table = BlockBasedOptions()
@@ -73,11 +73,11 @@ class SharedMemory:
         options.set_keep_log_file_num(2)
         options.set_max_log_file_size(1 << 20)
         options.set_stats_dump_period_sec(0)
-        # a file most of which is deletes (of expired entries) is compacted without waiting for more
+        # compact files that are mostly tombstones (of expired entries) without further writes
         options.add_compact_on_deletion_collector_factory(
             tuning.deletes_window, tuning.deletes_window // 2, 0.5
         )
-        if loading:
+        if bulk_load:
             options.set_memtable_factory(MemtableFactory.vector())
-            options.set_allow_concurrent_memtable_write(False)  # it cannot
+            options.set_allow_concurrent_memtable_write(False)  # not supported by vectors
         return options

@@ -1,7 +1,7 @@
-"""Whose a folder is. A small file in it, the mark, names the application that made it.
+"""Ownership of folders: a mark file in each folder names the application that created it.
 
-Only folders with our mark are ever deleted, and a data folder without it is not used, unless it is
-empty. Symbolic links are never followed. Nothing here needs RocksDB.
+Only folders with our mark are ever deleted. A data folder without it is used only if it is empty.
+Symbolic links are never followed. Nothing here needs RocksDB.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from model.problems import ConfigurationError
 
 log = logging.getLogger(__name__)
 
-# neither a view nor a file of RocksDB can have these names
+# names that neither views nor RocksDB files can have
 MARK = "~queryable.json"
 LOCK = "~lock"
 _NEW = f"{MARK}.new"
 _FORMAT = 1
-_IGNORED = frozenset({LOCK, _NEW, "lost+found"})  # the last is in each new ext4 file system
+_IGNORED = frozenset({LOCK, _NEW, "lost+found"})  # the last is in every new ext4 file system
 
 _VIEW = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 _PARTITION = re.compile(r"\d+", re.ASCII)
-# what RocksDB leaves of a checkpoint that it has not finished ends with .tmp
+# RocksDB's unfinished checkpoints end with .tmp
 _LEFTOVER = re.compile(r"\d+\.(aside|copy|deleted|checkpoint)-\d+(\.tmp)?", re.ASCII)
-_ONLY_CONFIG = {"rocksdict-config.json"}  # what a store in memory leaves in a crash
+_ONLY_CONFIG = {"rocksdict-config.json"}  # left behind by an in-memory store after a crash
 
 
 class FolderRefused(ConfigurationError):
-    """A folder that is not ours: what it is, and what to do."""
+    """A folder that does not belong to this application: the problem, and what to do."""
 
     def __init__(self, says: str, do: str) -> None:
         super().__init__(f"{says}. {do}.")
@@ -50,7 +50,7 @@ class Mark:
     application: str
 
     def is_on(self, folder: Path) -> bool:
-        """Whether this is a real folder, within a real one, that carries this mark."""
+        """Whether this is a real folder, in a real folder, with this mark."""
         try:
             real = is_real_folder(folder.parent) and is_real_folder(folder)
             return real and marked_by(folder) == self.application
@@ -58,7 +58,7 @@ class Mark:
             return False
 
     def put(self, folder: Path) -> None:
-        """Mark the folder: the mark is there as a whole or not at all. OSError."""
+        """Mark the folder, atomically. OSError."""
         new = folder / _NEW
         with new.open("wb") as file:
             file.write(orjson.dumps({"application": self.application, "format": _FORMAT}) + b"\n")
@@ -68,7 +68,7 @@ class Mark:
         sync(folder)
 
     def make(self, folder: Path) -> None:
-        """Make and mark it, private to this user; one that is there has to be ours or empty.
+        """Create and mark a folder, private to this user. An existing one must be ours or empty.
 
         FolderRefused, OSError.
         """
@@ -77,18 +77,18 @@ class Mark:
             return
         if any(name != _NEW for name in os.listdir(folder)):
             raise FolderRefused(
-                f"{folder} is not a store of application {self.application!r}: it has no "
-                f"{MARK} of it",
-                "Move it to somewhere else",
+                f"{folder} is not a store of application {self.application!r}: it is not empty and "
+                f"has no {MARK} of this application",
+                "Move it somewhere else",
             )
         self.put(folder)
 
     def delete(self, folder: Path) -> None:
-        """Delete a folder with this mark; any other is left as it is. The mark goes last, so what
-        a crash leaves can be deleted later."""
+        """Delete a folder with this mark, and no other. The mark file is deleted last, so that the
+        rest can be deleted after a crash."""
         if not self.is_on(folder):
             if os.path.lexists(folder):
-                log.warning("%s is not deleted: it has no %s of ours", folder, MARK)
+                log.warning("not deleting %s: it has no %s of this application", folder, MARK)
             return
         try:
             for entry in list(os.scandir(folder)):
@@ -101,13 +101,13 @@ class Mark:
             (folder / MARK).unlink()
             folder.rmdir()
         except OSError as e:
-            log.warning("%s cannot be deleted now: %s", folder, e)
+            log.warning("cannot delete %s: %s", folder, e)
 
 
 def marked_by(folder: Path) -> str | None:
-    """The application that the folder's mark names; None where there is none.
+    """The application in the folder's mark; None without a mark.
 
-    ValueError if this is no mark that this version knows, OSError if it cannot be read.
+    ValueError if the mark is malformed or of an unknown version, OSError if it is not readable.
     """
     try:
         fd = os.open(folder / MARK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -118,31 +118,31 @@ def marked_by(folder: Path) -> str | None:
     if not isinstance(stated, dict) or not isinstance(stated.get("application"), str):
         raise ValueError("it names no application")
     if stated.get("format") != _FORMAT:
-        raise ValueError(f"its format is {stated.get('format')!r}, this version knows {_FORMAT}")
+        raise ValueError(f"its format is {stated.get('format')!r}, this version needs {_FORMAT}")
     application: str = stated["application"]
     return application
 
 
-def look(root: Path, application: str, is_store: Callable[[Path], bool]) -> list[Path] | None:
-    """Whether an instance of the application may use this data folder; changes nothing.
+def inspect(root: Path, application: str, is_store: Callable[[Path], bool]) -> list[Path] | None:
+    """Check whether an instance of the application may use this data folder; changes nothing.
 
-    None: it is marked already. Else it has to be marked, and so have the folders returned: stores
-    from before there were marks. `is_store(path)` looks into a folder for our identity.
-    FolderRefused says why it may not be used.
+    None: it is marked already. Otherwise the caller must mark it and the returned folders, which
+    are stores of versions without mark files. `is_store(path)`: whether a folder is a store.
+    FolderRefused if the data folder must not be used.
     """
     try:
         owner = marked_by(root)
     except ValueError as e:
         raise FolderRefused(
-            f"the data folder {root} has a file {MARK} that cannot be understood: {e}",
+            f"the data folder {root} has an invalid file {MARK}: {e}",
             "Set QUERYABLE_DATA_DIR to another folder",
         ) from None
     if owner == application:
         return None
     if owner is not None:
         raise FolderRefused(
-            f"the data folder {root} belongs to application {owner!r}, and this instance is of "
-            f"{application!r}",
+            f"the data folder {root} belongs to application {owner!r}, but this instance belongs "
+            f"to {application!r}",
             f"Set QUERYABLE_DATA_DIR to another folder, or QUERYABLE_APPLICATION_ID to {owner!r}",
         )
     entries = sorted(entry for entry in root.iterdir() if entry.name not in _IGNORED)
@@ -153,18 +153,18 @@ def look(root: Path, application: str, is_store: Callable[[Path], bool]) -> list
     stranger = next(filter(None, strangers), None)
     if stranger is not None:
         raise FolderRefused(
-            f"the data folder {root} is not empty, and no instance has made it: it has no {MARK}, "
-            f"and {stranger.relative_to(root)} is not a store. Nothing in it was changed",
+            f"the data folder {root} is not empty and was not created by an instance: it has no "
+            f"{MARK}, and {stranger.relative_to(root)} is not a store. Nothing in it was changed",
             "Set QUERYABLE_DATA_DIR to an empty or a new folder",
         )
     return stores
 
 
 def _stores(view: Path, stores: list[Path], is_store: Callable[[Path], bool]) -> Path | None:
-    """Adds the stores of a view's folder to `stores`; what is there and is not ours, if anything.
+    """Add the stores in a view's folder to `stores`; return a path that is not ours, if any.
 
-    Leftovers may be damaged or half deleted: they are no reason to refuse, and are marked (and so
-    deleted one day) only if they are stores.
+    Leftovers of a crash may be damaged or incomplete. They are accepted, but marked (and so deleted
+    later) only if they are stores.
     """
     if not _VIEW.fullmatch(view.name) or not is_real_folder(view):
         return view
@@ -176,7 +176,7 @@ def _stores(view: Path, stores: list[Path], is_store: Callable[[Path], bool]) ->
             return path
         names = set(os.listdir(path))
         if not names:
-            continue  # to be marked when it is used
+            continue  # marked when it is used
         if names == _ONLY_CONFIG or is_store(path):
             found.append(path)
         elif is_leftover:
@@ -190,7 +190,7 @@ def _stores(view: Path, stores: list[Path], is_store: Callable[[Path], bool]) ->
 
 
 def is_real_folder(path: Path) -> bool:
-    """A folder, and no symbolic link to one."""
+    """Whether this is a folder, not a symbolic link to one."""
     try:
         return stat.S_ISDIR(path.lstat().st_mode)
     except OSError:
@@ -198,28 +198,28 @@ def is_real_folder(path: Path) -> bool:
 
 
 def make_private(folder: Path) -> None:
-    """Make the folder, if it is not there, and keep it private. FolderRefused, OSError."""
+    """Create the folder if it does not exist, and make it private. FolderRefused, OSError."""
     if folder.is_symlink():
         raise FolderRefused(
-            f"{folder} is a symbolic link, and those are not followed",
-            "Put a folder in its place, or link the whole data folder",
+            f"{folder} is a symbolic link, and symbolic links are not followed",
+            "Replace it with a folder, or link the whole data folder",
         )
     folder.mkdir(mode=0o700, exist_ok=True)
     keep_private(folder)
 
 
 def keep_private(folder: Path) -> None:
-    """Nobody but the owner may look into the folder."""
+    """Remove the access rights of all users but the owner."""
     try:
         if folder.stat().st_mode & 0o077:
             folder.chmod(0o700)
     except PermissionError:
-        # somebody else's: a volume that belongs to root, with write access for a group
-        log.warning("the access rights of %s cannot be changed: others may look into it", folder)
+        # owned by another user, for example a volume of root with write access for a group
+        log.warning("cannot change the access rights of %s: other users may read it", folder)
 
 
 def sync(path: Path) -> None:
-    """The file's content, or the folder's names, are on disk when this returns. OSError."""
+    """Flush a file's content or a folder's entries to disk. OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)

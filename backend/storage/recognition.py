@@ -1,6 +1,6 @@
-"""Whether a folder from before there were marks is one of our stores: it is opened and looked at.
+"""Recognises stores of older versions, which have no mark file, by opening them.
 
-Through links in a temporary folder: even to open a database for reading writes a file beside it.
+They are opened through links in a temporary folder, because even a read-only open writes a file.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from pathlib import Path
 
 from rocksdict import AccessType, Options, Rdict
 
-from model.records import IDENTITY_KEY, POSITION_KEY, StoreMetadata, decode_number
+from model.records import METADATA_KEY, POSITION_KEY, StoreMetadata, decode_number
 
 _CONFIG = "rocksdict-config.json"
 
 
 def is_store(path: Path) -> bool:
-    """Whether it is a RocksDB with a position and an identity as we write them. Changes nothing."""
+    """Whether it is a RocksDB with our position and metadata. Changes nothing."""
     files = list(path.iterdir())
     if not {"CURRENT", _CONFIG} <= {file.name for file in files}:
         return False
@@ -33,14 +33,14 @@ def is_store(path: Path) -> bool:
             options = Options(raw_mode=True)
             db = Rdict(str(links), options, {"default": options}, AccessType.read_only())
             try:
-                position, identity = db.get(POSITION_KEY), db.get(IDENTITY_KEY)
+                position, metadata = db.get(POSITION_KEY), db.get(METADATA_KEY)
             finally:
                 db.close()
-            if position is None or identity is None:
+            if position is None or metadata is None:
                 return False
             decode_number(position)
-            StoreMetadata.decode(identity)
+            StoreMetadata.decode(metadata)
         except Exception:
-            # rocksdict raises plain exceptions; whatever it is, this is not known to be ours
+            # rocksdict raises plain exceptions; on any error, it is not known to be ours
             return False
     return True

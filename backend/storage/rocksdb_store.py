@@ -1,4 +1,4 @@
-"""One store partition: one RocksDB with its entries, its position and its identity."""
+"""One store partition: a RocksDB with its entries, position and metadata."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rocksdict import (
 from backend.storage.ownership import Mark
 from model.problems import StoreClosedError, StoreError
 from model.records import (
-    IDENTITY_KEY,
+    METADATA_KEY,
     POSITION_KEY,
     STREAM_TIME_KEY,
     StoreMetadata,
@@ -43,26 +43,26 @@ class RocksDBStore:
         path: Path,
         options: Options,
         mark: Mark,
-        loading_options: Options | None = None,
+        bulk_load_options: Options | None = None,
         memory: bool = False,
     ) -> None:
         """Open or create; raises what rocksdict raises (see `DataDirectory.open`).
 
-        `mark`: that of the folder, which was made and marked before.
-        `loading_options`: for `load`, which does nothing without them.
-        `memory`: the options have an environment of their own, and nothing outlives `close`.
+        `mark`: of the folder, which must exist and be marked.
+        `bulk_load_options`: for `begin_bulk_load`, which does nothing without them.
+        `memory`: the options have an in-memory environment; `close` discards the data.
         """
         self.path = path
         self._mark = mark
-        self._options, self._loading_options = options, loading_options
-        self._until: int | None = None  # while loading: the position at which that ends
-        self._was_read = False  # since loading has begun
+        self._options, self._bulk_load_options = options, bulk_load_options
+        self._until: int | None = None  # during a bulk load: the position at which it ends
+        self._was_read = False  # since the bulk load began
         self._flushing = False
         self._closed = False
         self._memory = memory
         self._db = open_db(path, options)
         if memory:
-            # nothing to recover; nor can this environment sync a log
+            # nothing to recover, and this environment cannot sync a log
             unlogged = WriteOptions()
             unlogged.disable_wal = True  # type: ignore[method-assign, assignment]
             self._db.set_write_options(unlogged)
@@ -71,15 +71,15 @@ class RocksDBStore:
         self.position: int | None = None if stored is None else decode_number(stored)
         stored = self._read(STREAM_TIME_KEY)
         self.stream_time: int | None = None if stored is None else decode_number(stored)
-        stored = self._read(IDENTITY_KEY)
-        self.identity: StoreMetadata | None = (
+        stored = self._read(METADATA_KEY)
+        self.metadata: StoreMetadata | None = (
             None if stored is None else StoreMetadata.decode(stored)
         )
 
     def get(self, key: bytes) -> bytes | None:
         """The stored bytes under a stored key (`records`), or None; StoreError, StoreClosedError.
 
-        A point read takes some 2 µs, so it may run in the event loop.
+        A point read takes about 2 µs, so it may run in the event loop.
         """
         try:
             return self._read(key)  # type: ignore[no-any-return]
@@ -87,7 +87,7 @@ class RocksDBStore:
             raise self._read_error(e) from e
 
     def get_many(self, keys: list[bytes]) -> list[bytes | None]:
-        """`get` of each; where one of them fails, all do."""
+        """`get` for each key; if one read fails, all do."""
         try:
             return self._read(keys)  # type: ignore[no-any-return]
         except Exception as e:
@@ -98,8 +98,8 @@ class RocksDBStore:
     ) -> Iterator[tuple[bytes, bytes]]:
         """(stored key, stored bytes) with low <= key < high, as of the call; StoreError.
 
-        `once`: what is read is not kept in the block cache, in place of what others read again.
-        Some 0.5 µs an entry; whoever takes many in the event loop has to pause.
+        `once`: do not add blocks to the block cache, where they would displace others.
+        About 0.5 µs per entry; in the event loop, long scans must pause.
         """
         if self._closed:
             raise StoreClosedError(str(self.path))
@@ -112,7 +112,7 @@ class RocksDBStore:
             found = self._db.items(backwards=backwards, from_key=start, read_opt=bounds)
         except Exception as e:
             raise self._read_error(e) from e
-        # the binding does not keep a lower bound
+        # the binding does not support a lower bound
         entries = cast(Iterator[tuple[bytes, bytes]], found)
         return self._guarded(
             takewhile(lambda entry: entry[0] >= low, entries) if backwards else entries,
@@ -128,8 +128,8 @@ class RocksDBStore:
         start: bytes,
         backwards: bool,
     ) -> Iterator[tuple[bytes, bytes]]:
-        """`bounds` has to live as long as the iterator: RocksDB points into its memory, and ends
-        anywhere once that is used for something else."""
+        """Yield entries and keep `bounds` alive as long as the iterator: RocksDB has a pointer into
+        its memory, and the scan would end anywhere once that memory is reused."""
         last = None
         try:
             for entry in found:
@@ -140,10 +140,10 @@ class RocksDBStore:
             raise self._read_error(e) from e
 
     def _check_end(self, last: bytes, bounds: ReadOptions, backwards: bool) -> None:
-        """Raises what ended a scan behind `last`, if it was not the end.
+        """Raise the error that ended a scan after `last`, if there was one.
 
-        The binding's iterator over entries stops at a block that cannot be read as it does at the
-        last entry (rocksdict 0.3.29); only the cursor tells one from the other.
+        The binding's iterator stops silently at an unreadable block, as at the end (rocksdict
+        0.3.29). Only the cursor reports the error.
         """
         cursor = self._db.iter(bounds)
         if backwards:
@@ -157,39 +157,39 @@ class RocksDBStore:
         cursor.status()
 
     def _read_error(self, error: Exception) -> StoreError | StoreClosedError:
-        """RuntimeError: closing is under way; it may be open again by now."""
+        """RuntimeError: the database is being closed; it may be open again by now."""
         if self._closed or isinstance(error, (DbClosedError, RuntimeError)):
             return StoreClosedError(str(self.path))
         return _store_error(f"reading {self.path}", error)
 
-    def load(self, until: int) -> None:
-        """Up to this position much is written and hardly anything read: a read costs some 30 ms
-        until `settle`. One while this begins or ends gets StoreClosedError. StoreError.
+    def begin_bulk_load(self, until: int) -> None:
+        """Optimise for writes up to this position. Until the bulk load ends, a read takes about
+        30 ms. Reads while it begins or ends raise StoreClosedError. StoreError.
         """
-        if self._loading_options is not None:
-            self._reopen(self._loading_options)
-            self._read = self._read_loading
+        if self._bulk_load_options is not None:
+            self._reopen(self._bulk_load_options)
+            self._read = self._read_while_bulk_loading
             self._until, self._was_read, self._flushing = until, False, False
 
-    def settle(self) -> None:
-        """Ends loading if somebody has read meanwhile; StoreError."""
+    def end_bulk_load(self) -> None:
+        """End a bulk load early if anything has been read since it began; StoreError."""
         if self._until is not None and self._was_read:
             self._reopen(self._options)
             self._until = None
 
-    def _go_on_loading(self, until: int, position: int) -> None:
+    def _continue_bulk_load(self, until: int, position: int) -> None:
         if position >= until:
             self._reopen(self._options)
             self._until = None
         elif position >= until - _FLUSHED_AHEAD and not self._flushing:
-            # writing is not held up by it, and little is left to flush before reopening
+            # flush in the background, so that little is left to flush before reopening
             self._flushing = True
-            with suppress(Exception):  # a full disk, say: reopening tells
+            with suppress(Exception):  # such as a full disk: reopening reports it
                 self._db.flush(wait=False)
 
     def _reopen(self, options: Options) -> None:
-        """The kind of memtable changes in no other way. A scan under way keeps it from being opened
-        again."""
+        """Close and open the database: the only way to change the kind of memtable. Opening fails
+        while a scan is open."""
         self._closed = True
         try:
             self._db.close()
@@ -199,7 +199,7 @@ class RocksDBStore:
         self._read = self._db.get
         self._closed = False
 
-    def _read_loading(self, key: Any) -> Any:
+    def _read_while_bulk_loading(self, key: Any) -> Any:
         self._was_read = True
         return self._db.get(key)
 
@@ -211,43 +211,44 @@ class RocksDBStore:
         self,
         batch: WriteBatch,
         position: int,
-        identity: StoreMetadata | None = None,
+        metadata: StoreMetadata | None = None,
         stream_time: int | None = None,
     ) -> None:
-        """Apply a batch, the position after it and, if they changed, identity and stream time (ms):
-        all or nothing."""
+        """Atomically write a batch, the position after it and, if given, metadata and stream time
+        (ms)."""
         batch.put(POSITION_KEY, encode_number(position))
         if stream_time is not None:
             batch.put(STREAM_TIME_KEY, encode_number(stream_time))
-        if identity is not None:
-            batch.put(IDENTITY_KEY, identity.encode())
+        if metadata is not None:
+            batch.put(METADATA_KEY, metadata.encode())
         try:
             self._db.write(batch)
         except Exception as e:
             raise _store_error(f"writing {self.path}", e) from e
         if self._until is not None:
-            self._go_on_loading(self._until, position)
+            self._continue_bulk_load(self._until, position)
         self.position = position
         if stream_time is not None:
             self.stream_time = stream_time
-        if identity is not None:
-            self.identity = identity
+        if metadata is not None:
+            self.metadata = metadata
 
-    def initialise(self, position: int, identity: StoreMetadata) -> None:
-        """Say what an empty store partition is about to hold."""
-        self.write(self.new_batch(), position, identity)
+    def initialise(self, position: int, metadata: StoreMetadata) -> None:
+        """Write the first position and metadata of an empty store."""
+        self.write(self.new_batch(), position, metadata)
 
     def touch(self, alive_at: int) -> None:
-        """Note when it last was open (wall clock, ms)."""
-        if self.identity is not None and self.position is not None:
-            self.write(self.new_batch(), self.position, replace(self.identity, alive_at=alive_at))
+        """Store the time at which it was last open (wall clock, ms)."""
+        if self.metadata is not None and self.position is not None:
+            self.write(self.new_batch(), self.position, replace(self.metadata, alive_at=alive_at))
 
     def checkpoint(self) -> Path | None:
-        """A folder with the files of what it holds now, until `drop_checkpoint`; None where it is
-        in memory. StoreError."""
+        """A folder with the files of a checkpoint, valid until `drop_checkpoint`; None for an
+        in-memory store. StoreError."""
         if self._memory:
             return None
-        # RocksDB makes its folder itself: in one with a mark, so that a crash leaves no other
+        # RocksDB creates this folder itself; its parent has our mark, so that it can be deleted
+        # after a crash
         outer = self.path.with_name(f"{self.path.name}{CHECKPOINT}{time.monotonic_ns()}")
         try:
             self._mark.make(outer)
@@ -258,7 +259,7 @@ class RocksDBStore:
         return outer / "files"
 
     def drop_checkpoint(self, files: Path) -> None:
-        """Delete what `checkpoint` gave."""
+        """Delete the files of a checkpoint."""
         self._mark.delete(files.parent)
 
     def size(self) -> int:
@@ -278,23 +279,23 @@ class RocksDBStore:
             raise
 
     def close(self) -> None:
-        """Idempotent. A read that comes later, or meanwhile, gets StoreClosedError."""
+        """Idempotent. Later and concurrent reads raise StoreClosedError."""
         if not self._closed:
             self._closed = True
             if not self._memory:
                 self._db.close()
                 return
-            with suppress(Exception):  # it cannot sync the log that it does not have
+            with suppress(Exception):  # without a log, it cannot sync one
                 self._db.close()
             self._mark.delete(self.path)
 
 
 def open_db(path: Path, options: Options) -> Rdict:
-    # An existing one's column family has to be named. Its options come from its own files else,
-    # where neither the shared block cache nor the filters are (rocksdict 0.3.29).
+    # Name the column family of an existing database. Otherwise its options come from its files,
+    # which have neither the shared block cache nor the filters (rocksdict 0.3.29).
     return Rdict(str(path), options, {"default": options})
 
 
 def _store_error(what: str, error: Exception) -> StoreError:
-    """rocksdict raises plain exceptions that carry RocksDB's status text."""
+    """rocksdict raises plain exceptions with RocksDB's status text."""
     return StoreError(f"{what}: {error}", damaged="Corruption" in str(error))

@@ -1,4 +1,4 @@
-"""Bytes between proxy and backend, and between backends.
+"""Byte formats between proxy and backend, and between backends.
 
-Pure: no I/O. Sizes are checked before anything is parsed.
+Pure functions without I/O. Sizes are checked before anything is parsed.
 """

@@ -1,4 +1,4 @@
-"""An answer, before it is written to whoever asked."""
+"""An HTTP answer before it is sent."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def problem_answer(problem: Problem, headers: list[Header] | None = None) -> Ans
 
 
 def code_of(answer: Answer) -> str:
-    """The code of another instance's refusal; "owner-unreachable" of what is none."""
+    """The problem code of another instance's error answer; "owner-unreachable" without one."""
     try:
         return str(orjson.loads(answer.body)["code"])
     except (ValueError, KeyError, TypeError):
@@ -45,7 +45,7 @@ def code_of(answer: Answer) -> str:
 
 
 def etag_of(content: bytes, kind: str) -> Header:
-    """An ETag of what an answer is made of, where no record alone tells that; and its form."""
+    """An ETag from the content and the form of an answer, if no single record identifies it."""
     return (
         b"etag",
         b'"%b-%b"' % (blake2b(content, digest_size=12).hexdigest().encode(), kind.encode()),
@@ -53,7 +53,7 @@ def etag_of(content: bytes, kind: str) -> Header:
 
 
 def unless_known(answer: Answer, request_headers: list[Header]) -> Answer:
-    """304 in place of what the asker has already (If-None-Match, RFC 9110, 13.1.2)."""
+    """The answer, or 304 if the client has it already (If-None-Match, RFC 9110, 13.1.2)."""
     given = next((value for name, value in request_headers if name == b"if-none-match"), None)
     if given is None or answer.status != 200:
         return answer

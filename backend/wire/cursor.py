@@ -1,9 +1,9 @@
-"""Where a page ended, as opaque text: the next one begins behind a key, not at a number.
+"""Cursors of pages: opaque text with the last key of a page.
 
-    version (1 B) · BLAKE2b of the question and the key (8 B) · the last stored key
+    version (1 B) · BLAKE2b of the query and the key (8 B) · the last stored key
 
-A cursor goes on with the very question that it came from (view, kind, order, bounds, times): asked
-with another it would leave entries out, so that this, like garbage, is refused.
+A cursor is only valid for the query that it came from (view, kind, order, bounds, times): with
+another query, entries would be skipped. Any other cursor is an error.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _DIGEST_SIZE = 8
 _KEY_AT = 1 + _DIGEST_SIZE
 
 Question = tuple[str | int | bool | None, ...]
-"""All that makes a question what it is, in JSON's types."""
+"""All parameters of a query, in JSON types."""
 
 
 def encode_cursor(question: Question, key: bytes) -> str:
@@ -29,7 +29,7 @@ def encode_cursor(question: Question, key: bytes) -> str:
 
 
 def decode_cursor(question: Question, text: str) -> bytes:
-    """The last stored key; BadRequest unless `text` is a cursor of this question."""
+    """The last stored key; BadRequest unless `text` is a cursor of this query."""
     try:
         raw = from_base64url(text.encode())
     except ValueError:
@@ -50,6 +50,6 @@ def _digest(question: Question, key: bytes) -> bytes:
 def _invalid() -> BadRequest:
     return BadRequest(
         "cursor-invalid",
-        "The cursor does not belong to this request: send the `next` of the page before, with the "
+        "The cursor does not belong to this query. Send the `next` of the previous page with the "
         "same view, bounds and order.",
     )

@@ -1,11 +1,11 @@
-"""Point reads that travel together from the proxy to a backend: their framing.
+"""Framing of coalesced point reads from the proxy to a backend.
 
-    request   raw paths, as they came, one a line
+    request   raw paths, unchanged, one per line
     answer    "QTR1"
               how many items, how many heads, length of the epoch
               a head:  status, length of its lines
               an item: number of its head, lengths of its ETag and of its body; head ALONE: the
-                       request has to be asked alone
+                       proxy must send this request separately
               then the epoch, the heads' lines, and ETag and body of each item
 
 Numbers are 4 B, little-endian. A head is what many answers share: `name: value` lines, each ended
@@ -27,8 +27,8 @@ Head = tuple[int, bytes]
 """Status and lines."""
 
 Item = tuple[int, bytes, bytes]
-"""One answer: the number of its head, its ETag (or nothing), its body. Plain tuples: of a class of
-their own, making them would cost as much as reading the key's partition."""
+"""One answer: the number of its head, its ETag (or empty), its body. A plain tuple: creating an
+object of a class would cost as much as the read."""
 
 ASK_ALONE: Item = (ALONE, b"", b"")
 
@@ -40,7 +40,7 @@ def encode_paths(paths: Sequence[bytes]) -> bytes:
 def decode_paths(body: bytes) -> list[bytes]:
     """The inverse; ValueError if there are more than MOST_READS."""
     if body.count(b"\n") >= MOST_READS:
-        raise ValueError(f"at most {MOST_READS} reads travel together")
+        raise ValueError(f"more than {MOST_READS} reads in one request")
     return body.split(b"\n")
 
 
@@ -57,10 +57,10 @@ def encode_answers(epoch: bytes, heads: Sequence[Head], items: Sequence[Item]) -
 
 
 def decode_answers(answer: bytes) -> tuple[bytes, list[Head], list[Item]]:
-    """The inverse: epoch, heads, items; ValueError if it is not whole."""
+    """The inverse: epoch, heads, items; ValueError if the answer is malformed."""
     try:
         if answer[:4] != MAGIC:
-            raise ValueError("these are no answers to point reads")
+            raise ValueError("not an answer to coalesced point reads")
         count, heads, epoch_size = struct.unpack_from("<3I", answer, 4)
         numbers = struct.unpack_from(f"<{2 * heads + 3 * count}I", answer, 16)
     except struct.error as e:
@@ -71,7 +71,7 @@ def decode_answers(answer: bytes) -> tuple[bytes, list[Head], list[Item]]:
         nonlocal at
         at += size
         if at > len(answer):
-            raise ValueError("the answers are cut off")
+            raise ValueError("the answer is truncated")
         return answer[at - size : at]
 
     epoch = take(epoch_size)
@@ -80,5 +80,5 @@ def decode_answers(answer: bytes) -> tuple[bytes, list[Head], list[Item]]:
     triples = zip(of_items[::3], of_items[1::3], of_items[2::3], strict=True)
     items = [(head, take(etag), take(body)) for head, etag, body in triples]
     if at != len(answer):
-        raise ValueError("something follows the answers")
+        raise ValueError("unexpected bytes after the answer")
     return epoch, found, items

@@ -1,6 +1,6 @@
-"""What members of the group sign for one another: 64 characters of HMAC-SHA256, then the text.
+"""Signed messages between members of the group: 64 characters of HMAC-SHA256, then the text.
 
-The secret is in the map alone, which only members of the group are sent.
+The secret is part of the topology that only members of the group receive.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def sign(text: bytes, secret: str) -> bytes:
 
 
 def verified(signed: bytes, secret: str) -> bytes | None:
-    """The text; None if it is not of a member of the group, or there is no secret yet."""
+    """The text; None if the signature is invalid, or if there is no secret yet."""
     text = signed[_LENGTH:]
     if not secret or not hmac.compare_digest(sign(text, secret), signed):
         return None

@@ -1,10 +1,10 @@
-"""A copy of a store partition on its way between two instances: a stream of files.
+"""The transfer format of a store partition's snapshot: a stream of files.
 
     {"name": "000012.sst", "size": 4096}\n   4096 bytes   SHA-256 of them (32 bytes)
     …
     {"files": 7, "bytes": 123456}\n
 
-It ends with the last line, so a stream that was cut is never taken for the whole.
+The last line makes truncation detectable.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ import orjson
 
 PATH = "/internal/copy"
 DIGEST_SIZE = hashlib.sha256().digest_size
-PIECE = 1 << 18  # bytes that are read, hashed and sent at once
+PIECE = 1 << 18  # bytes per read, hash update and send
 _MOST_HEADER = 1024
 _MOST_FILES = 100_000
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}", re.ASCII)
 
 
-class CopyError(ValueError):
-    """A stream that is not a whole copy, and why."""
+class SnapshotError(ValueError):
+    """The stream is not a complete snapshot; the message says why."""
 
 
 class Target(Protocol):
-    """Where a file's bytes go."""
+    """The destination of a file."""
 
     def write(self, piece: bytes, /) -> object: ...
 
@@ -50,9 +50,10 @@ def receive(
     create: Callable[[str], Target],
     progress: Callable[[int], None] = lambda _: None,
 ) -> int:
-    """Writes all files of a stream to what `create(name)` gives; the bytes of all of them.
+    """Write each file of a stream to `create(name)`; returns the total number of bytes.
 
-    `progress(bytes)` is called as they come. CopyError if anything is missing or was changed.
+    `progress(bytes)` is called during the transfer. SnapshotError if the stream is incomplete or
+    corrupt.
     """
     files = total = 0
     while True:
@@ -61,18 +62,18 @@ def receive(
             header = orjson.loads(line)
             if "files" in header:
                 if (header["files"], header["bytes"]) != (files, total):
-                    raise CopyError(f"{files} files with {total} bytes came of {header}")
+                    raise SnapshotError(f"received {files} files, {total} bytes; expected {header}")
                 return total
             name, size = header["name"], header["size"]
         except (ValueError, KeyError, TypeError) as e:
-            if isinstance(e, CopyError):
+            if isinstance(e, SnapshotError):
                 raise
-            raise CopyError(f"it breaks off after {files} files") from None
+            raise SnapshotError(f"the stream is truncated after {files} files") from None
         is_name = isinstance(name, str) and _NAME.fullmatch(name)
         if not is_name or type(size) is not int or size < 0:
-            raise CopyError(f"{name!r} of {size!r} bytes is no file of a store")
+            raise SnapshotError(f"invalid file name or size: {name!r}, {size!r} bytes")
         if files >= _MOST_FILES:
-            raise CopyError(f"it has more than {_MOST_FILES} files")
+            raise SnapshotError(f"the stream has more than {_MOST_FILES} files")
         target = create(name)
         try:
             _receive_file(read, name, size, target, lambda n, base=total: progress(base + n))  # type: ignore[misc]
@@ -93,7 +94,7 @@ def _receive_file(
     while left > 0:
         piece = read(min(left, PIECE))
         if not piece:
-            raise CopyError(f"{name} breaks off {left} bytes before its end")
+            raise SnapshotError(f"{name} is truncated: {left} bytes are missing")
         digest.update(piece)
         target.write(piece)
         left -= len(piece)
@@ -102,4 +103,4 @@ def _receive_file(
     while len(stated) < DIGEST_SIZE and (piece := read(DIGEST_SIZE - len(stated))):
         stated += piece
     if stated != digest.digest():
-        raise CopyError(f"{name} is not what was sent: its checksum is another")
+        raise SnapshotError(f"{name} is corrupt: its checksum does not match")

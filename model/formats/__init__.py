@@ -1,4 +1,4 @@
 """Formats of keys and values: record bytes, stored bytes, URL text and JSON.
 
-Pure functions. A schema that has to be fetched comes through `SchemaSource`.
+Pure functions. Schemas that must be fetched come from a `SchemaSource`.
 """

@@ -1,9 +1,9 @@
-"""How a key or a value looks in Kafka, in RocksDB, in a URL and in JSON.
+"""The formats of keys and values in Kafka, in RocksDB, in a URL and in JSON.
 
 | format  | in Kafka (record bytes)    | in RocksDB            | in a URL       | in JSON          |
 |---------|----------------------------|-----------------------|----------------|------------------|
 | string  | UTF-8                      | the same              | text           | string           |
-| bytes   | as they are                | the same              | %-decoded text | base64url string |
+| bytes   | any bytes                  | the same              | %-decoded text | base64url string |
 | int32   | 4 B big-endian             | sign bit flipped      | decimal        | number           |
 | int64   | 8 B big-endian             | sign bit flipped      | decimal        | number, exact    |
 | float64 | 8 B big-endian (IEEE 754)  | sign bit, or all bits | decimal        | number, or text¹ |
@@ -12,10 +12,10 @@
 | json    | the document's exact bytes | the same              | its very bytes | the document     |
 | none    | anything (values only)     | nothing               |                | null             |
 
-¹ "NaN", "Infinity" and "-Infinity", which JSON has no numbers for.
+¹ "NaN", "Infinity" and "-Infinity", which JSON numbers cannot express.
 
-In RocksDB the order of the bytes is the order of the type, negative numbers first.
-Numbers are Kafka's own serializers' (`IntegerSerializer`, `LongSerializer`, `DoubleSerializer`).
+In RocksDB, byte order is the order of the type, negative numbers first. Numbers are encoded as by
+Kafka's serializers (`IntegerSerializer`, `LongSerializer`, `DoubleSerializer`).
 """
 
 from __future__ import annotations
@@ -32,51 +32,51 @@ from typing import ClassVar, Protocol
 import orjson
 
 _DECIMAL = re.compile(r"-?[0-9]{1,20}", re.ASCII)
-# linear: no two parts of it can match the same digits
+# linear time: no two parts of it can match the same digits
 _FLOAT = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|NaN|-?Infinity", re.ASCII)
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
 
 
 class Codec(Protocol):
-    """One format. Whatever does not fit it raises ValueError, whose text tells a person why."""
+    """One format. Methods raise ValueError for invalid input; its text is for people."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def size(self) -> int | None:
-        """Bytes of every stored key; None where they differ."""
+        """Size in bytes of every stored key; None if it varies."""
 
     @property
     def keeps_bytes(self) -> bool:
-        """Whether `to_store` gives back what it got."""
+        """Whether `to_store` returns its argument unchanged."""
 
     @property
     def probe(self) -> Callable[[bytes], object]:
-        """`check` without a text for people: ValueError unless the bytes are of this format.
+        """Like `check`, but without a text for people: ValueError unless the bytes are valid.
 
-        For the loop over all records that come in: best a function of C.
+        Called for every record, so it should be a C function.
         """
 
     def check(self, raw: bytes) -> None:
-        """Raise ValueError unless `raw` (record bytes) is of this format."""
+        """Raise ValueError unless `raw` (record bytes) is valid in this format."""
 
     def to_store(self, raw: bytes) -> bytes:
-        """Record bytes as they are kept: byte order is the type's order."""
+        """Record bytes to stored bytes, whose byte order is the type's order."""
 
     def from_store(self, stored: bytes) -> bytes:
         """The inverse of `to_store`."""
 
     def from_text(self, text: bytes) -> bytes:
-        """Percent-decoded bytes of a URL's path segment as record bytes."""
+        """The percent-decoded bytes of a URL's path segment to record bytes."""
 
     def to_json(self, raw: bytes) -> bytes:
-        """Record bytes as a JSON document, UTF-8."""
+        """Record bytes to a JSON document, UTF-8."""
 
 
 @dataclass(frozen=True)
 class _AsIs:
-    """What the formats share whose bytes are kept as they come."""
+    """Base class of the formats that are stored unchanged."""
 
     name: str
     size: ClassVar[int | None] = None
@@ -84,7 +84,7 @@ class _AsIs:
 
     @property
     def probe(self) -> Callable[[bytes], object]:
-        return len  # nothing can be wrong
+        return len  # all bytes are valid
 
     def check(self, raw: bytes) -> None:
         pass
@@ -255,12 +255,12 @@ VALUE_CODECS: dict[str, Codec] = {**KEY_CODECS, "none": _None("none")}
 def from_base64url(text: bytes) -> bytes:
     """Raw key bytes from base64url (RFC 4648, section 5), with or without padding; ValueError."""
     if not re.fullmatch(rb"[A-Za-z0-9_-]*={0,2}", text):
-        raise ValueError("not base64url: only A-Z a-z 0-9 - _ and trailing = are")
+        raise ValueError("not base64url: only A-Z a-z 0-9 - _ and trailing = are allowed")
     bare = text.rstrip(b"=")
     try:
         return base64.urlsafe_b64decode(bare + b"=" * (-len(bare) % 4))
     except binascii.Error:
-        raise ValueError("not base64url: one character is left over") from None
+        raise ValueError("not base64url: the length is invalid") from None
 
 
 def to_base64url(raw: bytes) -> bytes:

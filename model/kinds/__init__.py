@@ -1,6 +1,5 @@
-"""Kinds of store: what a record becomes in a store partition, and which questions it answers.
+"""Kinds of store: how records are stored, and which queries are possible.
 
-One module a kind, one line a kind in `registry`. The rest of the code never asks which kind a view
-has: it asks the view's `Kind`. A kind reads through the `Reader` that it is given, and does no I/O
-of its own.
+Each kind is one module and one line in `registry`. The rest of the code never checks which kind a
+view has, but calls the view's `Kind`. A kind reads through a `Reader` and does no I/O of its own.
 """

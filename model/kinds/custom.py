@@ -1,4 +1,4 @@
-"""A store of one's own: `store = "package.module:Class"`. It is asked by key alone."""
+"""Custom stores: `store = "package.module:Class"`. They only have queries by key."""
 
 from __future__ import annotations
 

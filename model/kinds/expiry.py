@@ -1,12 +1,11 @@
-"""Retention: which entries of a store partition are too old to be answered.
+"""Retention: which entries of a store partition have expired.
 
-The clock is the partition's own *stream time*: the greatest time of an entry so far, so that a
-replay gives the same entries; but no time that the wall clock has not reached yet
-(`ingest.stream_time`). `Kind.time_of` says what the time of an entry is. Otherwise the rules are
-those of Kafka Streams' stores.
+The clock is the partition's *stream time*: the greatest time of an entry so far, so that a replay
+gives the same entries, but never ahead of the wall clock (`ingest.stream_time`). `Kind.time_of`
+defines the time of an entry. Otherwise the rules are those of Kafka Streams' stores.
 
-Each entry leaves a note, ordered by time (`records.EXPIRY`). Ingest follows the notes to delete
-what has expired.
+An index by time (`records.EXPIRY`) has a note for each entry. Ingest uses it to delete expired
+entries.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ FOREVER = (1 << 63) - 1
 
 
 def note(time: int, stored_key: bytes) -> bytes:
-    """The key under which an entry's time is noted."""
+    """The index key for an entry's time."""
     return EXPIRY + ordered_time(time) + stored_key[1:]
 
 

@@ -1,4 +1,4 @@
-"""key-value: one entry a key, the latest record's."""
+"""key-value: one entry per key, from the latest record."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class KeyValueLayout:
-    """One entry a key."""
+    """One entry per key."""
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
@@ -72,6 +72,6 @@ class KeyValue(Kind):
         mispartitioned: bool,
     ) -> None:
         stored = store.get(stored_key)
-        # the key may have a later record by now
+        # the key may have a newer record by now
         if stored is not None and decode_entry(stored).timestamp < until:
             batch.delete(stored_key)

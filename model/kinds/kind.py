@@ -1,4 +1,4 @@
-"""What a kind of store is: the interface between a view's declaration and all that reads it."""
+"""The interface of a kind of store: layout, listings, lookups and expiry."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Pair = tuple[bytes, bytes]
 """Stored key and stored bytes."""
 
 Item = tuple[bytes, bytes | None]
-"""A stored key, and the JSON of what is there; None: nothing that the question asks for."""
+"""A stored key and the JSON of its entry; None if the entry is not in the query's result."""
 
 Render = Callable[[Iterable[Pair]], list[bytes]]
 """Stored pairs to JSON items, in the same order."""
@@ -25,7 +25,7 @@ NO_HORIZON = -(1 << 63)
 
 
 class Reader(Protocol):
-    """What a kind reads from: a store partition, or the entries of one key from several."""
+    """The source of a read: a store partition, or the entries of one key in several of them."""
 
     stream_time: int | None
 
@@ -42,14 +42,14 @@ class PointReader(Reader, Protocol):
 
 
 class Deleter(Protocol):
-    """A batch, as far as expiry needs it."""
+    """The part of a batch that expiry needs."""
 
     def delete(self, key: bytes) -> None: ...
 
 
 @dataclass(frozen=True)
 class TimeSpan:
-    """Which entries of a key: times in ms, both bounds inclusive; None: no bound."""
+    """A time range and an order: times in ms, both bounds inclusive; None: no bound."""
 
     first: int | None = None
     last: int | None = None
@@ -62,40 +62,41 @@ class Kind:
     name: ClassVar[str]
     resource: ClassVar[str | None] = "keys"  # GET /views/{view}/{resource}
     history: ClassVar[str | None] = None  # GET {path}/{key}/{history}
-    fields: ClassVar[frozenset[str]] = frozenset()  # of views.toml, for this kind and few others
+    fields: ClassVar[frozenset[str]] = frozenset()  # of views.toml that not all kinds have
     has_points: ClassVar[bool] = True  # a key has one value
-    has_versions: ClassVar[bool] = False  # `as_of`; a delete is an entry
+    has_versions: ClassVar[bool] = False  # `as_of`; tombstones are entries
     has_changes: ClassVar[bool] = False  # GET {path}/{key}/changes
-    is_custom: ClassVar[bool] = False  # a class of the user's
-    one_entry_per_key: ClassVar[bool] = False  # its stored key is the key alone
+    is_custom: ClassVar[bool] = False  # a user-supplied class
+    one_entry_per_key: ClassVar[bool] = False  # the stored key is the key alone
     entries_depend: ClassVar[bool] = False  # a key's entries only make sense together
-    tail: ClassVar[int] = 0  # bytes of time (and sequence) behind the key in a stored key
+    tail: ClassVar[int] = 0  # bytes of time (and sequence) after the key in a stored key
     expires_at_retention: ClassVar[bool] = False  # else one ms later, as in Kafka Streams
 
     # Layout
 
     def layout(self, view: View) -> Layout:
-        """How record keys become stored keys."""
+        """The mapping of record keys to stored keys."""
         raise NotImplementedError
 
     def row_key(self, view: View, key: bytes, with_times: bool = True) -> EntryKey:
-        """What a row's key says. Not `with_times`: rows of a view with versions have none."""
+        """The decoded key of a row. Without `with_times`, rows with versions have no times."""
         return view.layout.entry_key(key)
 
     def after_row(self, key: bytes) -> bytes:
-        """The least stored key that is behind a row of a listing."""
+        """The smallest stored key after a row of a listing."""
         return key + b"\0"
 
     # Listings
 
     def render(self, view: View) -> Render:
-        """The JSON items of a listing: one formatting each, for these are the inner loops."""
+        """A function that renders the JSON items of a listing; one format operation per item,
+        because it is an inner loop."""
         raise NotImplementedError
 
     def filter(
         self, view: View, first: int | None, last: int | None, horizon: int
     ) -> Callable[[Pair], bool] | None:
-        """Which entries a listing has; None: all. Times are compared as they are stored."""
+        """Predicate: the entries in a listing; None: all. Compares times in their stored form."""
         if view.retention is None:
             return None
         return lambda pair: int.from_bytes(pair[1][:8], "big", signed=True) >= horizon
@@ -103,27 +104,27 @@ class Kind:
     # One key
 
     def look_up(self, view: View, store: PointReader, key: bytes) -> bytes | None:
-        """The stored bytes of the key's one value; None: no such key."""
+        """The stored bytes of the key's value; None if there is none."""
         return store.get(view.layout.stored_key(key))
 
     def history_items(
         self, view: View, store: Reader, key: bytes, span: TimeSpan, past: bytes | None
     ) -> Iterator[Item]:
-        """The entries of a key in the span's order, behind the stored key `past`."""
+        """The entries of a key in the span's order, after the stored key `past`."""
         raise NotImplementedError
 
     def history_bounds(self, span: TimeSpan) -> tuple[int | None, int | None]:
-        """The times (ms) of the entries that a history of this span needs; None: no bound."""
+        """The smallest and greatest time (ms) of entries needed for this span; None: no bound."""
         return span.first, span.last
 
     # Expiry
 
     def time_of(self, stored_key: bytes, timestamp: int) -> int:
-        """The time (ms) by which an entry expires; `timestamp` is its record's."""
+        """The time (ms) of an entry, for expiry; `timestamp` is its record's."""
         return timestamp
 
     def horizon(self, view: View, stream_time: int | None) -> int:
-        """The least time (ms) that has not expired."""
+        """The smallest time (ms) that has not expired."""
         if view.retention is None or stream_time is None:
             return NO_HORIZON
         return stream_time - view.retention + self.expires_at_retention
@@ -137,9 +138,9 @@ class Kind:
         until: int,
         mispartitioned: bool,
     ) -> None:
-        """Delete an entry whose time, when it was written, was before `until` (ms).
+        """Delete an entry whose time was before `until` (ms) when it was written.
 
-        `mispartitioned`: the key may have entries in other partitions as well.
+        `mispartitioned`: the key may have entries in other partitions, too.
         """
         batch.delete(stored_key)
 
@@ -147,14 +148,14 @@ class Kind:
 def scan_behind(
     store: Reader, low: bytes, high: bytes, span: TimeSpan, past: bytes | None
 ) -> Iterator[Pair]:
-    """The pairs of a range in the span's order, behind the stored key `past`."""
+    """The pairs of a range in the span's order, after the stored key `past`."""
     if past is not None:
         low, high = (low, past) if span.descending else (max(low, past + b"\0"), high)
     return store.scan(low, high, backwards=span.descending)
 
 
 def item_without_key(view: View, render: Render, key: bytes, entry: Pair) -> bytes | None:
-    """An item as in a listing; a history says its key once. None: deleted."""
+    """An item of a listing without its key, which a history has only once. None: deleted."""
     if is_deleted(entry[1]):
         return None
     [item] = render((entry,))
@@ -162,12 +163,12 @@ def item_without_key(view: View, render: Render, key: bytes, entry: Pair) -> byt
 
 
 def later(first: int | None, least: int) -> int:
-    """The later of a bound that may be missing, and a time."""
+    """The later of an optional bound and a time."""
     return least if first is None else max(first, least)
 
 
 VALUE = slice(ENTRY_HEAD_SIZE, None)
-"""Where the value lies in stored bytes."""
+"""The position of the value in stored bytes."""
 
 DOCUMENT = b'{"key":%b,"value":%b}'
 """The JSON of a key and its value: % (key, value), both JSON."""

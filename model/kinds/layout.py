@@ -1,4 +1,4 @@
-"""Where the entries of a view stand in RocksDB. Each kind of store has a layout of its own.
+"""The RocksDB keys of a view's entries. Each kind of store has its own layout.
 
 | store     | record key (as in Kafka Streams' changelogs) | stored key, after `ENTRY` |
 |-----------|----------------------------------------------|---------------------------|
@@ -8,12 +8,12 @@
 | versioned | key; the record's timestamp is the version   | key³ · timestamp⁴         |
 
 ¹ `codec.to_store`: byte order is the type's order.
-² `key · start` alone where `window_key = "topic"`: what Kafka Streams' `to()` writes.
-³ the same; where keys differ in length each 00 in it becomes 00 FF, and 00 00 ends it, so that
-  something can follow and the order stays (as FoundationDB's tuple layer does it).
+² only `key · start` if `window_key = "topic"`, as written by Kafka Streams' `to()`.
+³ as ¹. For keys of variable length each 00 becomes 00 FF, and 00 00 ends the key, so that the order
+  stays correct when more bytes follow (as in FoundationDB's tuple layer).
 ⁴ 8 B, sign bit flipped.
 
-All integers are big-endian. `key` alone, without time, is what partitioners hash: the *bare key*.
+All integers are big-endian. Partitioners hash the `key` without times: the *bare key*.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from model.formats.codecs import Codec
 from model.records import ENTRY
 
 Range = tuple[bytes, bytes]
-"""Stored keys from the first on, up to but without the second."""
+"""Stored keys from the first (inclusive) to the second (exclusive)."""
 
 
 class EntryKey(NamedTuple):
-    """What a stored key says, as far as the store has it. Times in ms: a window's start; a
-    session's start and end; a version's first moment is its `start`."""
+    """A decoded stored key. Times in ms: a window's start, a session's start and end; `start` of a
+    version is the time from which it is valid."""
 
     key: bytes
     start: int = 0
@@ -38,13 +38,13 @@ class EntryKey(NamedTuple):
 
 
 class Layout(Protocol):
-    """Record keys to stored keys and back. ValueError says what is wrong with a record key."""
+    """Maps record keys to stored keys and back. ValueError for an invalid record key."""
 
     def bare_key(self, record_key: bytes) -> bytes:
-        """The part of a record key that is the reader's key."""
+        """The part of a record key that readers use as the key."""
 
     def stored_key(self, record_key: bytes, timestamp: int = 0) -> bytes:
-        """Where the record of this key and timestamp (ms; it matters to versions) is kept."""
+        """The stored key of a record; `timestamp` (ms) is used for versions only."""
 
     def entry_key(self, stored_key: bytes) -> EntryKey:
         """The inverse."""
@@ -53,11 +53,11 @@ class Layout(Protocol):
         """All entries with first <= bare key <= last, in the order of the type; None: no bound."""
 
     def prefix_range(self, prefix: bytes) -> Range:
-        """All entries whose bare key begins with `prefix`; for keys that are text or bytes."""
+        """All entries whose bare key starts with `prefix`; for text and bytes keys."""
 
 
 def after(prefix: bytes) -> bytes:
-    """The least byte string that is greater than all with this prefix."""
+    """The smallest byte string that is greater than all strings with this prefix."""
     bare = prefix.rstrip(b"\xff")
     return bare[:-1] + bytes((bare[-1] + 1,))
 
@@ -66,11 +66,11 @@ ALL: Range = (ENTRY, after(ENTRY))
 
 
 class TimedLayout:
-    """What the layouts have in common in which times follow the key."""
+    """Base class of the layouts with times after the key."""
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
-        self._fixed = codec.size  # None: keys differ in length
+        self._fixed = codec.size  # None: variable length
 
     def head(self, key: bytes) -> bytes:
         stored = self._codec.to_store(key)

@@ -1,7 +1,7 @@
 """session: entries of a key by session end, then start.
 
-The rules are those of Kafka Streams' session stores: bounds are inclusive, and a session is within
-them if it overlaps them.
+The rules are those of Kafka Streams' session stores: bounds are inclusive, and a session matches if
+it overlaps them.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class SessionLayout(TimedLayout):
     def stored_key(self, record_key: bytes, timestamp: int = 0) -> bytes:
         if len(record_key) < 16:
             raise ValueError(
-                f"a session's record key ends with 16 bytes of end and start, and this has "
-                f"{len(record_key)}"
+                f"a session's record key ends with 16 bytes (end and start), but it has only "
+                f"{len(record_key)} bytes"
             )
         end, start = _TWO_TIMES.unpack(record_key[-16:])
         return self.head(record_key[:-16]) + _TWO_TIMES.pack(end ^ _SIGN, start ^ _SIGN)

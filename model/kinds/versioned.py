@@ -1,4 +1,4 @@
-"""versioned: entries of a key by the time from which they are valid; a delete is one, too.
+"""versioned: entries of a key by the time from which they are valid; tombstones are entries.
 
 Source: KIP-889 (versioned state stores).
 """
@@ -52,13 +52,13 @@ class VersionedLayout(TimedLayout):
 
 
 def version_at(store: Reader, layout: VersionedLayout, key: bytes, time: int | None) -> Pair | None:
-    """The version of `key` that began last, up to `time` (ms; None: of all); it may be a delete."""
+    """The latest version of `key` at `time` (ms; None: now); it may be a tombstone."""
     low, high = layout.valid_from_range(key, None, time)
     return next(store.scan(low, high, backwards=True), None)
 
 
 def validity(layout: VersionedLayout, found: Pair, following: Pair | None) -> tuple[int, bytes]:
-    """From when (ms) and, as JSON, until when a version is valid; the next one ends it."""
+    """The start (ms) and the end (as JSON) of a version's validity; the next version ends it."""
     began = layout.entry_key(found[0]).start
     if following is None:
         return began, b"null"
@@ -91,19 +91,19 @@ class Versioned(Kind):
     def filter(
         self, view: View, first: int | None, last: int | None, horizon: int
     ) -> Callable[[Pair], bool] | None:
-        return None  # the version that is valid at the horizon is valid now
+        return None  # a version before the horizon may still be valid now
 
     def look_up(self, view: View, store: PointReader, key: bytes) -> bytes | None:
         found = version_at(store, cast(VersionedLayout, view.layout), key, None)
         return None if found is None or is_deleted(found[1]) else found[1]
 
     def history_bounds(self, span: TimeSpan) -> tuple[int | None, int | None]:
-        return None, None  # what is valid at a time may have begun long before
+        return None, None  # a version may have started long before the span
 
     def history_items(
         self, view: View, store: Reader, key: bytes, span: TimeSpan, past: bytes | None
     ) -> Iterator[Item]:
-        """A stretch of time without the key is not in the list."""
+        """Periods in which the key was deleted have no item."""
         layout = cast(VersionedLayout, view.layout)
         of_key = layout.valid_from_range(key, None, None)
         first = later(span.first, self.horizon(view, store.stream_time))
@@ -129,7 +129,7 @@ class Versioned(Kind):
                 yield self._item(view, version, following)
 
     def _before_horizon(self, view: View, store: Reader, key: bytes, last: int) -> Iterator[Item]:
-        """What is valid since then; nothing else is known, as for `as_of`."""
+        """The latest version if it started before the horizon; older ones are not known."""
         layout = cast(VersionedLayout, view.layout)
         latest = version_at(store, layout, key, None)
         if latest is not None and layout.entry_key(latest[0]).start <= last:
@@ -154,8 +154,8 @@ class Versioned(Kind):
         until: int,
         mispartitioned: bool,
     ) -> None:
-        """A version that began before the horizon is valid there: what was before it is not needed.
-        Nor is a delete, unless it ends a version in another partition."""
+        """Delete the versions before this one, which is valid at the horizon. Delete a tombstone,
+        too, unless it may end a version in another partition."""
         layout = cast(VersionedLayout, view.layout)
         first, _ = layout.valid_from_range(layout.entry_key(stored_key).key, None, None)
         for older, _ in store.scan(first, stored_key):

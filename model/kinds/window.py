@@ -1,6 +1,6 @@
 """window: entries of a key by window start, then sequence.
 
-The rules are those of Kafka Streams' window stores: bounds are inclusive, and go by the start.
+The rules are those of Kafka Streams' window stores: bounds are inclusive and apply to the start.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _SIGN = 1 << 63
 
 
 class WindowLayout(TimedLayout):
-    """Entries of a key by window start, then sequence (several of the same start: duplicates)."""
+    """Entries of a key by window start, then sequence number (for entries with the same start)."""
 
     def __init__(self, codec: Codec, sequenced: bool = True) -> None:
-        """`sequenced`: whether record keys end with the sequence."""
+        """`sequenced`: whether record keys end with the sequence number."""
         super().__init__(codec)
         self._tail = 12 if sequenced else 8
 
@@ -46,8 +46,9 @@ class WindowLayout(TimedLayout):
     def stored_key(self, record_key: bytes, timestamp: int = 0) -> bytes:
         if len(record_key) < self._tail:
             raise ValueError(
-                f"a windowed record key ends with {self._tail} bytes of time"
-                f"{' and sequence' if self._tail == 12 else ''}, and this has {len(record_key)}"
+                f"a windowed record key ends with {self._tail} bytes (time"
+                f"{' and sequence' if self._tail == 12 else ''}), but it has only "
+                f"{len(record_key)} bytes"
             )
         suffix = record_key[-self._tail :].ljust(12, b"\0")
         flipped = bytes((suffix[0] ^ 0x80,)) + suffix[1:]

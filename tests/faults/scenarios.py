@@ -336,7 +336,7 @@ def other_views(stage: Stage) -> None:
     stranger = deployment.new("stranger", views=str(path)).launch()
     stranger.wait_listening()
     stage.hold(_OUTAGE * stage.seconds)
-    _wait_any_log(stage, "view v is defined in 2 ways")
+    _wait_any_log(stage, "view v has 2 definitions in this group")
     status = stranger.stop()
     deployment.all.remove(stranger)
     stage.cluster.wait_whole(living=stage.backends)
@@ -352,7 +352,7 @@ def other_version_(stage: Stage) -> None:
     newcomer.cwd = folder
     newcomer.launch().wait_listening()
     stage.hold(_OUTAGE * stage.seconds)
-    _wait_any_log(stage, "of user data is not known here")
+    _wait_any_log(stage, "unsupported user data version")
     newcomer.stop()
     stage.cluster.all.remove(newcomer)
     stage.cluster.wait_whole(living=stage.backends)

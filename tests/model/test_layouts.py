@@ -124,7 +124,7 @@ def test_window_keys_without_a_sequence() -> None:
     ("layout", "length"), [(WindowLayout, 11), (SessionLayout, 15)], ids=["window", "session"]
 )
 def test_a_record_key_that_is_too_short_is_refused(layout: type, length: int) -> None:
-    with pytest.raises(ValueError, match=f"has {length}"):
+    with pytest.raises(ValueError, match=f"has only {length} bytes"):
         layout(KEY_CODECS["string"]).stored_key(b"x" * length)
 
 

@@ -23,12 +23,12 @@ def test_at_the_start(position: int, goal: int, was_answerable: bool, answerable
 
 
 def test_reaching_the_goal_is_told_once() -> None:
-    progress = Progress(0, goal=10, answerable=False)
+    progress = Progress(0, target_offset=10, answerable=False)
     assert [progress.applied(p) for p in (4, 9, 10, 11)] == [False, False, True, False]
 
 
 def test_the_goal_stays_while_the_log_grows() -> None:
-    progress = Progress(0, goal=10, answerable=False)
+    progress = Progress(0, target_offset=10, answerable=False)
     progress.end_fetched(5_000_000, now=1)
     assert progress.applied(10)
     progress.end_fetched(9_000_000, now=2)
@@ -36,13 +36,13 @@ def test_the_goal_stays_while_the_log_grows() -> None:
 
 
 def test_an_end_that_is_not_reached_makes_nothing_answerable() -> None:
-    progress = Progress(3, goal=10, answerable=False)
+    progress = Progress(3, target_offset=10, answerable=False)
     progress.end_fetched(3, now=1)  # an answer from before the goal was known
     assert not progress.answerable
 
 
 def test_lag() -> None:
-    progress = Progress(4, goal=0, answerable=True)
+    progress = Progress(4, target_offset=0, answerable=True)
     progress.end_fetched(10, now=100)
     assert progress.lag(100, trusted_for=5) == 6
     progress.applied(9)
@@ -53,7 +53,7 @@ def test_lag() -> None:
 
 
 def test_staleness() -> None:
-    progress = Progress(10, goal=10, answerable=True)
+    progress = Progress(10, target_offset=10, answerable=True)
     progress.end_fetched(10, now=100)
     assert progress.staleness(100) == 0
     assert progress.staleness(103) == 3, "it grows while the broker is out of reach"
@@ -65,7 +65,7 @@ def test_staleness() -> None:
 
 def test_staleness_under_a_constant_stream() -> None:
     """Always some records behind, it still knows that it is not long behind."""
-    progress = Progress(0, goal=0, answerable=True)
+    progress = Progress(0, target_offset=0, answerable=True)
     said = []
     for second in range(1, 60):
         progress.end_fetched(second * 100, now=second)

@@ -55,7 +55,7 @@ CANDIDATES = st.builds(
     active=st.dictionaries(NAMES, st.lists(PARTITIONS).map(tuple), max_size=3),
     epoch=EPOCHS,
     started_at=MS,
-    mis_partitioned=st.lists(NAMES, max_size=2).map(tuple),
+    mispartitioned=st.lists(NAMES, max_size=2).map(tuple),
     built=st.dictionaries(NAMES, PARTITIONS, max_size=2),
     ready=st.dictionaries(NAMES, st.lists(PARTITIONS).map(tuple), max_size=3),
     standby=st.dictionaries(NAMES, st.lists(PARTITIONS).map(tuple), max_size=3),

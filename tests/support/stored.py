@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rocksdict import AccessType, Options, Rdict
 
-from model.records import ENTRY, IDENTITY_KEY, POSITION_KEY, StoreMetadata, decode_number
+from model.records import ENTRY, METADATA_KEY, POSITION_KEY, StoreMetadata, decode_number
 from tests.support.topics import Entries
 
 
@@ -17,7 +17,7 @@ class Stored:
 
     entries: Entries
     position: int
-    identity: StoreMetadata
+    metadata: StoreMetadata
 
 
 def stored(data_dir: Path, view: str, partition: int) -> Stored:
@@ -26,7 +26,7 @@ def stored(data_dir: Path, view: str, partition: int) -> Stored:
     db = Rdict(path, Options(raw_mode=True), access_type=AccessType.read_only())
     try:
         entries: Entries = {}
-        position, identity = None, None
+        position, metadata = None, None
         for key, value in db.items():
             if key[:1] == ENTRY:
                 stamp = int.from_bytes(value[:8], "big", signed=True)
@@ -34,10 +34,10 @@ def stored(data_dir: Path, view: str, partition: int) -> Stored:
                 entries[key[1:]] = (stamp, offset, value[16:])
             elif key == POSITION_KEY:
                 position = decode_number(value)
-            elif key == IDENTITY_KEY:
-                identity = StoreMetadata.decode(value)
+            elif key == METADATA_KEY:
+                metadata = StoreMetadata.decode(value)
         assert position is not None
-        assert identity is not None
-        return Stored(entries, position, identity)
+        assert metadata is not None
+        return Stored(entries, position, metadata)
     finally:
         db.close()

@@ -287,16 +287,16 @@ def _warnings(
             f"The definition of this view on {context.settings.instance_id} differs from the group "
             f"leader's: give all instances the same views.toml.",
         )
-    misplaced = sum(p.get("mis_partitioned") or 0 for p in placement)
-    if misplaced or (placed is not None and placed.mis_partitioned):
+    mispartitioned = sum(p.get("mis_partitioned") or 0 for p in placement)
+    if mispartitioned or (placed is not None and placed.mispartitioned):
         producers = "" if topic.endswith(CHANGELOG) else " or of the topic's producers"
         warn(
             "mis-partitioned",
-            f"{_records(misplaced) if misplaced else 'Some records are'} in another partition than "
-            f"the view's partitioner computes: reads of a key ask all partitions. Correct the "
-            f"partitioner of the view{producers}.",
+            f"{_records(mispartitioned) if mispartitioned else 'Some records are'} in another "
+            f"partition than the view's partitioner computes: reads of a key ask all partitions. "
+            f"Correct the partitioner of the view{producers}.",
         )
-    facts = context.metadata_poller.facts(topic)
+    facts = context.metadata_poller.get(topic)
     counts = {placed.built_partitions if placed else 0, facts.partitions if facts else 0, count}
     if count and len(counts - {0}) > 1:
         warn(

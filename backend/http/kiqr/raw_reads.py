@@ -100,7 +100,7 @@ class RawReads:
     async def _of_key(self, view: View, key: bytes, query: Query) -> list[RawEntry]:
         assert self._scatter_gather is not None
         reads = self._reads.get(view.name)
-        freshness = Freshness(scattered=reads is None or self._context.held.is_scattered(view))
+        freshness = Freshness(scattered=reads is None or self._context.held.is_mispartitioned(view))
         found: list[RawEntry] = []
         if reads is not None and not freshness.scattered:
             found = await self._entries(view, query, freshness, reads.partition(key))
@@ -139,7 +139,7 @@ class RawReads:
     async def _count(self, view: View) -> Count:
         """Counts first: RocksDB's estimate has overwritten entries in it, and can be many times
         too much even of a small view."""
-        if not self._context.held.is_scattered(view):
+        if not self._context.held.is_mispartitioned(view):
             freshness = Freshness()
             count = await self._count_of_partitions(view, freshness)
             if not freshness.scattered:

@@ -61,7 +61,7 @@ def partition_document(held: StorePartition, now: float, trusted_for: float) -> 
         "waiting_for": None if held.waiting_for is None else held.waiting_for.state,
         "started": progress.started_position,
         "position": progress.position,
-        "goal": progress.goal,
+        "goal": progress.target_offset,
         "end": progress.end,
         "lag": progress.lag(now, trusted_for),
         "staleness": None if staleness is None else round(staleness * 1000),
@@ -69,8 +69,8 @@ def partition_document(held: StorePartition, now: float, trusted_for: float) -> 
         "size_bytes": held.store.size(),
         "entries": held.store.entries(),
         "estimates": [] if held.view.is_custom else ["size_bytes", "entries"],  # by RocksDB
-        "dead_letters": held.identity.dead_letters,
-        "mis_partitioned": held.identity.mis_partitioned,
+        "dead_letters": held.metadata.dead_letters,
+        "mis_partitioned": held.metadata.mispartitioned,
     }
 
 
@@ -82,7 +82,7 @@ def _seconds_left(held: StorePartition, now: float) -> float | None:
     done = progress.position - progress.started_position
     if done <= 0:
         return None
-    return round((progress.goal - progress.position) * (now - held.opened_at) / done, 1)
+    return round((progress.target_offset - progress.position) * (now - held.opened_at) / done, 1)
 
 
 def readiness(context: InstanceContext) -> tuple[bool, dict[str, Any]]:

@@ -162,8 +162,8 @@ class _Instance(Collector):
             if staleness is not None:
                 families["staleness_seconds"].add_metric(at, staleness)
             counters["applied_records"].add_metric(at, held.applied_records)
-            counters["dead_letters"].add_metric(at, held.identity.dead_letters)
-            counters["mis_partitioned_records"].add_metric(at, held.identity.mis_partitioned)
+            counters["dead_letters"].add_metric(at, held.metadata.dead_letters)
+            counters["mis_partitioned_records"].add_metric(at, held.metadata.mispartitioned)
         yield from families.values()
         yield from counters.values()
 

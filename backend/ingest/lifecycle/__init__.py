@@ -1,1 +1,1 @@
-"""From the assignment to open store partitions: open, copy, rebuild, close, clean up."""
+"""The lifecycle of assigned store partitions: fetch a snapshot, open, rebuild, close, clean up."""

@@ -1,4 +1,4 @@
-"""Store partitions on disk that are held elsewhere: kept for a while, then deleted."""
+"""Deletes stores on disk that are no longer assigned to this instance, after a delay."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ Unit = tuple[str, int]  # a view's name and a partition of its topic
 
 
 class OrphanCleanup:
-    """A partition that moved away may well come back."""
+    """The delay saves a rebuild if a partition soon moves back."""
 
     def __init__(self, folder: Folder, delay: float) -> None:
-        """`delay` (s): how long they are kept."""
+        """`delay` (s): time between the loss of the assignment and the deletion."""
         self._folder = folder
         self._delay = delay
         self._since: dict[Unit, float] = {}
 
     def clean_up(self, wanted: Set[Unit], now: float) -> None:
-        """Delete what has not been wanted for the delay; `now` is of a monotonic clock, s."""
+        """Delete stores that were not in `wanted` for the delay; `now`: monotonic, s."""
         unwanted = {
             (view, partition)
-            for view, partitions in self._folder.held().items()
+            for view, partitions in self._folder.on_disk().items()
             for partition in partitions
         } - wanted
         self._since = {unit: self._since.get(unit, now) for unit in unwanted}
         for unit, since in self._since.items():
             if now - since >= self._delay:
-                log.info("view %s, partition %d is deleted: it is held elsewhere", *unit)
+                log.info("view %s, partition %d: deleting the store, no longer assigned", *unit)
                 self._folder.delete(*unit)

@@ -1,4 +1,4 @@
-"""Which store partitions are open: opened, rebuilt and closed as the assignment says."""
+"""Opens, rebuilds and closes store partitions according to the assignment."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _RETRY_AFTER = 1.0  # s
 
 @dataclass(frozen=True)
 class RecoveryPolicy:
-    """When a store partition is good enough to go on with, and when it is deleted."""
+    """When an existing store is used, and when it is deleted."""
 
-    acceptable_recovery_lag: int  # records: no more than these behind, it may answer at once
-    cleanup_delay: float  # s that a store partition stays on disk after it moved away
+    acceptable_recovery_lag: int  # records: with at most this lag, it may answer at once
+    cleanup_delay: float  # s that a store stays on disk after its partition moved away
     clock_tolerance: float = TOLERANCE  # s by which stream time may be ahead of the clock
 
 
 class PartitionLifecycle:
-    """Opens, rebuilds and closes store partitions. `assign` comes from any thread, the rest is
-    called by the ingest thread alone."""
+    """Opens, rebuilds and closes store partitions. `assign` may be called from any thread, all
+    other methods only from the ingest thread."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class PartitionLifecycle:
         self._orphans = OrphanCleanup(folder, policy.cleanup_delay)
         self._wanted: Mapping[Unit, str] = {}
         self._opened: Mapping[Unit, str] = {}
-        self._shared: set[Unit] = set()  # other instances answer: what is stored here may be old
+        self._shared: set[Unit] = set()  # other instances answer: the store here may be behind
         self._taken_over: set[Unit] = set()
         self._not_before: dict[Unit, float] = {}  # metadata must be newer, retries later
         self._positions_before: dict[Unit, int] = {}  # when the last metadata came
@@ -75,11 +75,12 @@ class PartitionLifecycle:
     # any thread
 
     def assign(self, wanted: Mapping[Unit, str], shared: Set[Unit], taken_over: Set[Unit]) -> None:
-        """From now on hold exactly these store partitions, in these roles.
+        """Set the assigned store partitions and their roles.
 
-        A new one has to reach an end offset that is fetched from now on. One of `shared`, for which
-        other instances answer or have answered, has to do so even if it was answerable before a
-        restart: the others have read newer records. `taken_over`: the active was another instance.
+        A new one must reach an end offset that is fetched after this call. One of `shared`, for
+        which other instances answer or have answered, must do so even if it was answerable before a
+        restart, because the others may have newer records. `taken_over`: partitions whose active
+        has changed.
         """
         now = time.monotonic()
         self._shared |= shared
@@ -90,25 +91,25 @@ class PartitionLifecycle:
         self._metadata_poller.refresh()
 
     def opening(self) -> dict[Unit, str]:
-        """The assigned store partitions that are not open yet, with their roles."""
+        """The assigned store partitions that are not open yet, and their roles."""
         wanted = self._wanted
         return {unit: wanted[unit] for unit in sorted(wanted) if self._registry.get(*unit) is None}
 
     # the ingest thread
 
     def reconcile(self, is_stopping: Callable[[], bool]) -> None:
-        """Close what is not assigned any more, rebuild what is damaged, open what is missing."""
+        """Close unassigned store partitions, rebuild damaged ones, and open new ones."""
         wanted = self._wanted
         taken_over, self._taken_over = self._taken_over, set()
-        for held in self._registry.all():
-            unit = (held.view.name, held.partition)
+        for store_partition in self._registry.all():
+            unit = (store_partition.view.name, store_partition.partition)
             role = wanted.get(unit)
-            held.role = role or held.role
-            self._dead_letters.take(held, is_taken_over=unit in taken_over)
+            store_partition.role = role or store_partition.role
+            self._dead_letters.take(store_partition, is_taken_over=unit in taken_over)
             if role is None:
-                self._let_go(held)
-            elif held.damaged is not None:
-                self.rebuild(held, held.damaged, keep_aside=True)
+                self._release(store_partition)
+            elif store_partition.damaged is not None:
+                self.rebuild(store_partition, store_partition.damaged, keep_aside=True)
         if wanted.keys() == self._opened.keys():
             return
         self._snapshots.keep({unit for unit in wanted if self._registry.get(*unit) is None})
@@ -120,64 +121,65 @@ class PartitionLifecycle:
             self._opened = wanted
 
     def _open(self, view_name: str, partition: int) -> bool:
-        """Open one; False if it has to be tried again."""
+        """Open a store partition; False if it must be retried."""
         unit = (view_name, partition)
         view = self._views[view_name]
-        metadata = self._metadata_poller.facts(view.topic)
-        if metadata is None or metadata.fetched_at < self._not_before.get(unit, 0.0):
+        topic_metadata = self._metadata_poller.get(view.topic)
+        if topic_metadata is None or topic_metadata.fetched_at < self._not_before.get(unit, 0.0):
             return False
-        if partition not in metadata.ends:
+        if partition not in topic_metadata.ends:
             return False
-        if not self._snapshots.has_ended(view, partition, metadata):
+        if not self._snapshots.has_ended(view, partition, topic_metadata):
             return False
         policy = self._policy
         try:
-            held, reason = open_partition(
+            store_partition, reason = open_partition(
                 self._folder,
                 view,
                 partition,
-                metadata,
+                topic_metadata,
                 policy.acceptable_recovery_lag,
                 unit in self._shared,
                 policy.clock_tolerance,
             )
         except Exception as e:
-            log.error("view %s, partition %d cannot be opened: %s", view_name, partition, e)
+            log.error("view %s, partition %d: cannot open the store: %s", view_name, partition, e)
             self._not_before[unit] = time.monotonic() + _RETRY_AFTER
             return False
         if reason is not None:
             self._count_rebuild(view_name, partition, reason)
-        held.role = self._wanted.get(unit, held.role)
-        if held.progress.answerable and not held.identity.answerable:
-            self._writer.note_answerable(held)
+        store_partition.role = self._wanted.get(unit, store_partition.role)
+        if store_partition.progress.answerable and not store_partition.metadata.answerable:
+            self._writer.note_answerable(store_partition)
         self._shared.discard(unit)
-        self._registry.add(held)
+        self._registry.add(store_partition)
         self._assignments.update(view.topic, partition)
         self._writer.on_news()
         return True
 
-    def _let_go(self, held: StorePartition) -> None:
-        """Another instance answers from now on, from newer records: if the store partition comes
-        back, it has to reach the end first, however near that is."""
-        held.identity = replace(held.identity, answerable=False)
+    def _release(self, store_partition: StorePartition) -> None:
+        """Close a store partition that is no longer assigned. Another instance answers from now on:
+        if the partition comes back, it must reach the end of the log before it answers."""
+        store_partition.metadata = replace(store_partition.metadata, answerable=False)
         try:
-            self._writer.write_state(held)
+            self._writer.write_state(store_partition)
         except StoreError as e:
-            self.fail(held, e)
+            self.fail(store_partition, e)
         else:
-            self.close(held)
+            self.close(store_partition)
 
-    def close(self, held: StorePartition) -> None:
-        self._registry.remove(held)
+    def close(self, store_partition: StorePartition) -> None:
+        self._registry.remove(store_partition)
         self._opened = {}
-        self._assignments.update(held.view.topic, held.partition)
-        held.close(time.time_ns() // 1_000_000)
+        self._assignments.update(store_partition.view.topic, store_partition.partition)
+        store_partition.close(time.time_ns() // 1_000_000)
 
-    def rebuild(self, held: StorePartition, reason: str, keep_aside: bool = False) -> None:
-        """Delete the store partition, or set it aside, and start again once there is newer
-        metadata."""
-        self.close(held)
-        name, partition = held.view.name, held.partition
+    def rebuild(
+        self, store_partition: StorePartition, reason: str, keep_aside: bool = False
+    ) -> None:
+        """Delete the store, or set it aside, and reopen it after the next metadata poll."""
+        self.close(store_partition)
+        name, partition = store_partition.view.name, store_partition.partition
         clear = self._folder.set_aside if keep_aside else self._folder.delete
         clear(name, partition)
         self._count_rebuild(name, partition, reason)
@@ -185,55 +187,68 @@ class PartitionLifecycle:
         self._positions_before.pop((name, partition), None)
         self._metadata_poller.refresh()
 
-    def fail(self, held: StorePartition, error: StoreError) -> None:
-        """Rebuild a damaged store partition. After any other error, such as a full disk, open it
-        again: entries and position are in step."""
+    def fail(self, store_partition: StorePartition, error: StoreError) -> None:
+        """Rebuild a damaged store. After any other error, such as a full disk, reopen it: entries
+        and position are consistent."""
         if error.damaged:
-            self.rebuild(held, str(error), keep_aside=True)
+            self.rebuild(store_partition, str(error), keep_aside=True)
             return
-        log.error("view %s, partition %d: %s", held.view.name, held.partition, error)
-        self.close(held)
-        self._not_before[held.view.name, held.partition] = time.monotonic() + _RETRY_AFTER
+        log.error(
+            "view %s, partition %d: %s", store_partition.view.name, store_partition.partition, error
+        )
+        self.close(store_partition)
+        self._not_before[store_partition.view.name, store_partition.partition] = (
+            time.monotonic() + _RETRY_AFTER
+        )
 
     def _count_rebuild(self, view: str, partition: int, reason: str) -> None:
         self.rebuilds += 1
         log.warning("view %s, partition %d is rebuilt: %s", view, partition, reason)
 
     def compare_with_metadata(self) -> None:
-        """Take the end offsets of new metadata; rebuild what does not fit the topic any more."""
+        """Apply the end offsets of new metadata; rebuild stores that no longer match the topic."""
         new = False
         for topic in {view.topic for view in self._views.values()}:
-            metadata = self._metadata_poller.facts(topic)
-            if metadata is None or metadata.fetched_at <= self._metadata_seen.get(topic, 0.0):
+            topic_metadata = self._metadata_poller.get(topic)
+            if topic_metadata is None or topic_metadata.fetched_at <= self._metadata_seen.get(
+                topic, 0.0
+            ):
                 continue
             new = True
-            self._metadata_seen[topic] = metadata.fetched_at
-            for held in self._registry.all():
-                if held.view.topic == topic:
-                    self._compare(held, metadata)
+            self._metadata_seen[topic] = topic_metadata.fetched_at
+            for store_partition in self._registry.all():
+                if store_partition.view.topic == topic:
+                    self._compare(store_partition, topic_metadata)
         if new:
             self._writer.on_news()
 
-    def _compare(self, held: StorePartition, metadata: TopicMetadata) -> None:
-        unit, position = (held.view.name, held.partition), held.progress.position
+    def _compare(self, store_partition: StorePartition, topic_metadata: TopicMetadata) -> None:
+        unit, position = (
+            (store_partition.view.name, store_partition.partition),
+            store_partition.progress.position,
+        )
         before = self._positions_before.get(unit)
-        reason = why_rebuild_open(held.partition, position, before, held.identity, metadata)
+        reason = why_rebuild_open(
+            store_partition.partition, position, before, store_partition.metadata, topic_metadata
+        )
         if reason is not None:
-            self.rebuild(held, reason)
-        elif (end := metadata.ends.get(held.partition)) is not None:
+            self.rebuild(store_partition, reason)
+        elif (end := topic_metadata.ends.get(store_partition.partition)) is not None:
             self._positions_before[unit] = position
-            held.progress.end_fetched(end, metadata.fetched_at)
+            store_partition.progress.end_fetched(end, topic_metadata.fetched_at)
 
     def touch(self) -> None:
-        """Every 30 s: note that the stores are in use, and delete those that moved away."""
+        """Every 30 s: update `alive_at` of the stores, and clean up unassigned ones."""
         now = time.monotonic()
         if now - self._touched_at < _TOUCH_EVERY:
             return
         self._touched_at = now
-        for held in self._registry.all():
-            held.identity = replace(held.identity, alive_at=time.time_ns() // 1_000_000)
+        for store_partition in self._registry.all():
+            store_partition.metadata = replace(
+                store_partition.metadata, alive_at=time.time_ns() // 1_000_000
+            )
             try:
-                self._writer.write_state(held)
+                self._writer.write_state(store_partition)
             except StoreError as e:
-                self.fail(held, e)
+                self.fail(store_partition, e)
         self._orphans.clean_up(self._wanted.keys(), now)

@@ -1,4 +1,4 @@
-"""Opening a store partition: go on with what is stored, or start anew and say why."""
+"""Opens a store partition: continues with the stored data, or starts from an empty store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from model.progress import Progress
 from model.records import StoreMetadata
 from model.views import View
 
-# records from which it pays to open a store partition twice more: some 10 ms of CPU
+# lag (records) from which a bulk load is worth reopening the store twice: about 10 ms of CPU
 _WORTH_LOADING = 15_000
 
 
@@ -21,55 +21,59 @@ def open_partition(
     folder: Folder,
     view: View,
     partition: int,
-    facts: TopicMetadata,
+    topic_metadata: TopicMetadata,
     acceptable_recovery_lag: int,
     shared: bool = False,
     clock_tolerance: float = TOLERANCE,
 ) -> tuple[StorePartition, str | None]:
-    """The open store partition, and why what was stored of it had to go, if it had to.
+    """The open store partition, and why its old store was discarded (None if it was not).
 
-    It may answer at once if it was answerable before, is no more than `acceptable_recovery_lag`
-    records behind, and nobody else answers or has answered meanwhile (`shared`). Raises what the
+    It answers at once if it was answerable before, its lag is at most `acceptable_recovery_lag`
+    records, and no other instance answers or has answered meanwhile (`shared`). Raises what the
     folder raises.
     """
-    store, reason = _usable_store(folder, view, partition, facts, clock_tolerance)
-    identity = store.identity
-    if identity is None or store.position is None:
-        identity = StoreMetadata(
+    store, reason = _usable_store(folder, view, partition, topic_metadata, clock_tolerance)
+    metadata = store.metadata
+    if metadata is None or store.position is None:
+        metadata = StoreMetadata(
             view_hash=view.hash,
-            topic_id=facts.topic_id,
-            partitions=facts.partitions,
+            topic_id=topic_metadata.topic_id,
+            partitions=topic_metadata.partitions,
             leader_epoch=-1,
             answerable=False,
-            mis_partitioned=0,
+            mispartitioned=0,
             dead_letters=0,
             alive_at=time.time_ns() // 1_000_000,
         )
-        store.initialise(facts.starts[partition], identity)
-    elif shared and identity.answerable:
-        # noted, for it may end again before it has reached the end
-        identity = replace(identity, answerable=False)
-        store.write(store.new_batch(), store.position, identity)
-    position, end = store.position or 0, facts.ends[partition]
+        store.initialise(topic_metadata.starts[partition], metadata)
+    elif shared and metadata.answerable:
+        # stored, because the process may stop before the end is reached
+        metadata = replace(metadata, answerable=False)
+        store.write(store.new_batch(), store.position, metadata)
+    position, end = store.position or 0, topic_metadata.ends[partition]
     near = end - position <= acceptable_recovery_lag
-    progress = Progress(position, goal=end, answerable=identity.answerable and near)
-    progress.end_fetched(end, facts.fetched_at)
-    # with a retention, ingest itself reads
+    progress = Progress(position, target_offset=end, answerable=metadata.answerable and near)
+    progress.end_fetched(end, topic_metadata.fetched_at)
+    # not with a retention, because expiry reads the store
     if not progress.answerable and view.retention is None and end - position >= _WORTH_LOADING:
-        store.load(until=end)
-    return StorePartition(view, partition, store, progress, identity, time.monotonic()), reason
+        store.begin_bulk_load(until=end)
+    return StorePartition(view, partition, store, progress, metadata, time.monotonic()), reason
 
 
 def _usable_store(
-    folder: Folder, view: View, partition: int, facts: TopicMetadata, clock_tolerance: float
+    folder: Folder,
+    view: View,
+    partition: int,
+    topic_metadata: TopicMetadata,
+    clock_tolerance: float,
 ) -> tuple[Store, str | None]:
     """A store that can be continued, or an empty one."""
     store, reason = folder.open(view.name, partition, view.persistence == "memory")
-    if store.identity is None and store.position is None:
+    if store.metadata is None and store.position is None:
         return store, reason
     now_ms = time.time_ns() // 1_000_000
-    reason = why_rebuild(view, partition, store.position, store.identity, facts, now_ms)
-    reason = reason or why_too_far(view, store.stream_time, store.identity, clock_tolerance)
+    reason = why_rebuild(view, partition, store.position, store.metadata, topic_metadata, now_ms)
+    reason = reason or why_too_far(view, store.stream_time, store.metadata, clock_tolerance)
     if reason is None:
         return store, None
     store.close()

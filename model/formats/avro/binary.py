@@ -1,7 +1,7 @@
-"""From JSON, as `avro` writes it, to Avro's binary encoding: for keys that stand in a URL.
+"""Encodes JSON, in the form of `schema.AvroSchema`, as Avro binary: for keys in a URL.
 
-A key is found by its bytes, so what could be written in two ways is refused: a union of which more
-than one branch fits. Arrays and maps are one block, as the usual writers make them.
+A key is looked up by its bytes, so an ambiguous encoding is an error: a value that matches more
+than one branch of a union. Arrays and maps are one block, as common writers encode them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BITS = {"int": 31, "long": 63}
 
 
 def to_binary(node: Any, named: Named, value: Any) -> bytes:
-    """The bytes of `value`; `node` is a schema as `avro.AvroSchema` has it. ValueError."""
+    """The encoding of `value`; `node` is a schema from `schema.AvroSchema`. ValueError."""
     if isinstance(node, list):
         return _union(node, named, value)
     if isinstance(node, str):
@@ -36,9 +36,11 @@ def _union(branches: list[Any], named: Named, value: Any) -> bytes:
         except ValueError as e:
             why = str(e)
     if not fitting:
-        raise ValueError(f"of no branch of the union (the last: {why})")
+        raise ValueError(f"matches no branch of the union (the last: {why})")
     if len(fitting) > 1:
-        raise ValueError("of more than one branch of a union: give its bytes, encoding=base64url")
+        raise ValueError(
+            "matches more than one branch of a union: send its bytes, with encoding=base64url"
+        )
     return fitting[0]
 
 
@@ -89,7 +91,7 @@ def _fixed(node: Any, named: Named, value: Any) -> bytes:
         try:
             return to_unscaled(text, node["scale"]).to_bytes(size, "big", signed=True)
         except OverflowError:
-            raise ValueError(f"a decimal of more than {size} bytes") from None
+            raise ValueError(f"a decimal that needs more than {size} bytes") from None
     raw = uuid.UUID(text).bytes if node["logicalType"] == f"{PREFIX}uuid" else from_base64(text)
     if len(raw) != size:
         raise ValueError(f"{len(raw)} bytes, not {size}")
@@ -103,7 +105,7 @@ def _string(node: Any, named: Named, value: Any) -> bytes:
 
 def _enum(node: Any, named: Named, value: Any) -> bytes:
     if value not in node["symbols"]:
-        raise ValueError(f"none of {', '.join(node['symbols'])}")
+        raise ValueError(f"not a symbol of the enum: {', '.join(node['symbols'])}")
     return _long(node["symbols"].index(value))
 
 
@@ -112,7 +114,7 @@ def _record(node: Any, named: Named, value: Any) -> bytes:
         raise ValueError("not an object")
     names = [field["name"] for field in node["fields"]]
     if value.keys() != set(names):
-        raise ValueError(f"not an object with just the fields {', '.join(names)}")
+        raise ValueError(f"not an object with exactly the fields {', '.join(names)}")
     parts = []
     for field in node["fields"]:
         try:
@@ -150,7 +152,7 @@ def _text(value: Any) -> str:
 
 
 def _long(number: int) -> bytes:
-    """Zigzag, seven bits a byte, the lowest first."""
+    """Zigzag encoding, seven bits per byte, least significant first."""
     rest = (number << 1) ^ (number >> 63)
     written = bytearray()
     while rest > 0x7F:

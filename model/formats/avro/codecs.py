@@ -1,6 +1,7 @@
-"""The codecs of format avro: record bytes are bare Avro, or framed as Confluent's serializers do.
+"""The codecs of format avro: record bytes are bare Avro, or have Confluent's framing.
 
-Framed: a zero byte, the schema's id (4 B, big-endian), then Avro. RocksDB has the record's bytes.
+Confluent's framing: a zero byte, the schema id (4 B, big-endian), then Avro. RocksDB stores the
+record bytes unchanged.
 """
 
 from __future__ import annotations
@@ -14,27 +15,31 @@ from model.formats.avro.schema import AvroSchema
 from model.problems import Unavailable
 
 CONFLUENT = "confluent"
-"""In place of a schema: each record names its own."""
+"""Used instead of a schema: each record has the id of its schema."""
 
 _FRAME = 5
 
 
 class SchemaNotYet(Unavailable):
-    """A schema that cannot be had now, and may be later: a record that needs it has to wait."""
+    """A schema is not available yet: records that need it have to wait."""
 
     def __init__(self, schema_id: int, source: SchemaSource) -> None:
-        super().__init__("schema-unavailable", f"Schema {schema_id} is not known here yet.")
+        super().__init__(
+            "schema-unavailable",
+            f"Schema {schema_id} has not been fetched yet. Retry, or accept "
+            f"application/octet-stream, which needs no schema.",
+        )
         self.schema_id = schema_id
         self._source = source
 
     @property
     def state(self) -> str:
-        """What it waits for, as it stands now."""
+        """What it waits for, and the state of the fetch."""
         return f"schema {self.schema_id}: {self._source.state}"
 
     @property
     def over(self) -> bool:
-        """Whether to try again; what is not there yet is asked for once more."""
+        """Whether to try again; requests the schema again if it is still missing."""
         try:
             self._source.schema(self.schema_id)
         except SchemaNotYet:
@@ -45,19 +50,19 @@ class SchemaNotYet(Unavailable):
 
 
 class SchemaSource(Protocol):
-    """Where schemas are had by id. Never waits: called from the event loop, too."""
+    """A source of schemas by id. Never blocks: the event loop calls it, too."""
 
     @property
     def state(self) -> str:
-        """How it stands with what is asked for, for a person."""
+        """The state of pending fetches, for people."""
 
     def schema(self, schema_id: int) -> AvroSchema:
-        """SchemaNotYet; ValueError where there is no such schema, or none that can be served."""
+        """SchemaNotYet; ValueError if the schema does not exist or is not supported."""
 
 
 @dataclass(frozen=True)
 class AvroBytes:
-    """A value's bare Avro, and what it is to be read by."""
+    """A value in bare Avro, and its schema."""
 
     raw: bytes
     schema: AvroSchema
@@ -65,7 +70,7 @@ class AvroBytes:
 
 
 class AvroCodec:
-    """Records of one schema, without a frame."""
+    """Records with one schema, without framing."""
 
     name: ClassVar[str] = "avro"
     size: ClassVar[int | None] = None
@@ -98,7 +103,7 @@ class AvroCodec:
 
 
 class ConfluentCodec:
-    """Records with a frame; `source` is where their schemas are."""
+    """Records with Confluent's framing; `source` has their schemas."""
 
     name: ClassVar[str] = "avro"
     size: ClassVar[int | None] = None
@@ -114,14 +119,14 @@ class ConfluentCodec:
     def check(self, raw: bytes) -> None:
         if len(raw) < _FRAME or raw[0]:
             raise ValueError(
-                "not framed as Confluent's: a zero byte and 4 bytes of the schema's id"
+                "without Confluent's framing: a zero byte and 4 bytes with the schema id"
             )
         schema_id = int.from_bytes(raw[1:_FRAME], "big")
         schema = self._schema(schema_id)
         try:
             schema.check(raw[_FRAME:])
         except ValueError as e:
-            raise ValueError(f"of schema {schema_id}, and {e}") from None
+            raise ValueError(f"schema {schema_id}: {e}") from None
 
     def to_store(self, raw: bytes) -> bytes:
         return raw
@@ -131,8 +136,8 @@ class ConfluentCodec:
 
     def from_text(self, text: bytes) -> bytes:
         raise ValueError(
-            "text, which does not say the id of the schema that the record's key is framed with: "
-            "give the key's record bytes, with encoding=base64url"
+            "text does not have the schema id that is part of the record's key: send the key's "
+            "record bytes, with encoding=base64url"
         )
 
     def to_json(self, raw: bytes) -> bytes:
@@ -140,7 +145,7 @@ class ConfluentCodec:
         return avro.schema.to_json(avro.raw)
 
     def avro(self, raw: bytes) -> AvroBytes:
-        """Of stored bytes, whose schema was there when they came."""
+        """The Avro value in stored bytes; their schema was available at ingest."""
         schema_id = int.from_bytes(raw[1:_FRAME], "big")
         try:
             return AvroBytes(raw[_FRAME:], self._schema(schema_id), schema_id)
@@ -149,9 +154,9 @@ class ConfluentCodec:
 
 
 class NoSchemas:
-    """Stands where nobody has said where schemas are: a process that only looks at views.toml."""
+    """A source without schemas, for a process that only reads views.toml."""
 
-    state = "no source of schemas is there"
+    state = "no source of schemas is configured"
 
     def schema(self, schema_id: int) -> AvroSchema:
         raise SchemaNotYet(schema_id, self)

@@ -1,4 +1,4 @@
-"""An Avro schema: from record bytes to JSON, by fastavro, and from a key's JSON to record bytes."""
+"""An Avro schema: decodes record bytes to JSON (by fastavro), encodes a key's JSON."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from fastavro.schema import fingerprint, to_parsing_canonical_form
 from model.formats.avro.binary import to_binary
 from model.formats.avro.texts import PREFIX, TO_NUMBER
 
-_MAX_DEPTH = 100  # of a schema, and of a value; orjson writes 254
+_MAX_DEPTH = 100  # of a schema, and of a value; orjson's limit is 254
 _NAMED = ("record", "error", "enum", "fixed")
 _PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _AS_TEXT = {"float": "number", "double": "number", "bytes": "base64"}
 
 
 class AvroSchema:
-    """A schema in JSON; `references`: those whose named types it uses, each before who uses it.
+    """A parsed schema. `references`: the schemas whose named types it uses, in dependency order.
 
-    ValueError if it is none, or cannot be served.
+    ValueError if it is malformed or not supported.
     """
 
     def __init__(self, text: str | bytes, references: Sequence[str] = ()) -> None:
@@ -34,36 +34,36 @@ class AvroSchema:
             parsed = parse_schema(orjson.loads(text), named_schemas=named)
             walked = _Walk(named)
             root = walked.node(parsed, 0)
-            # of what the schema says of itself, the part that says how its bytes are read
+            # of the canonical form: only what affects decoding
             self.fingerprint: str = fingerprint(to_parsing_canonical_form(root), "CRC-64-AVRO")
-            # one field has the very bytes of the record around it, and any schema can be a field
+            # a record with one field has the same bytes as the field, and any schema can be a field
             self._reader = parse_schema(
                 {"type": "record", "name": "_", "fields": [{"name": "v", "type": root}]}
             )
-        except Exception as e:  # fastavro's own, KeyError, TypeError, …: whatever a file may hold
-            raise ValueError(f"not an Avro schema that can be served: {e}") from None
+        except Exception as e:  # fastavro's own, KeyError, TypeError, …: a file may have anything
+            raise ValueError(f"not a supported Avro schema: {e}") from None
         self._root = root
         self._named = walked.defined
         self._recursive = walked.recursive
         self.definition: Any = orjson.loads(text)
 
     def decode(self, raw: bytes) -> Any:
-        """The value in its JSON form; ValueError unless `raw` is just one value."""
+        """The value in its JSON form; ValueError unless `raw` is exactly one value."""
         read = io.BytesIO(raw)
-        # the compiled reader ends the process where a value is nested too deep
+        # the compiled reader crashes the process if a value is nested too deeply
         reader = plain_reader.schemaless_reader if self._recursive else schemaless_reader
         try:
             found: Any = reader(read, self._reader, None)
         except Exception as e:
-            raise ValueError(f"not Avro of the schema: {type(e).__name__}: {e}") from None
+            raise ValueError(f"does not match the Avro schema: {type(e).__name__}: {e}") from None
         if read.tell() != len(raw):
             raise ValueError(
-                f"not Avro of the schema: {len(raw) - read.tell()} bytes are left over"
+                f"does not match the Avro schema: {len(raw) - read.tell()} trailing bytes"
             )
         return found["v"]
 
     def check(self, raw: bytes) -> None:
-        """ValueError unless `to_json` will do."""
+        """ValueError if `to_json` would fail."""
         value = self.decode(raw)
         if self._recursive and _is_deep(value, _MAX_DEPTH):
             raise ValueError(f"more than {_MAX_DEPTH} levels")
@@ -72,7 +72,7 @@ class AvroSchema:
         return orjson.dumps(self.decode(raw))
 
     def from_json(self, document: bytes) -> bytes:
-        """Avro's bytes of a JSON document as `to_json` writes it; ValueError."""
+        """The Avro encoding of a JSON document in the form of `to_json`; ValueError."""
         try:
             value = orjson.loads(document)
         except orjson.JSONDecodeError as e:
@@ -91,8 +91,8 @@ def _is_deep(value: Any, levels: int) -> bool:
 
 
 class _Walk:
-    """Writes a parsed schema again: all it needs within it, and each type that JSON has no form for
-    marked with the reader that writes its text."""
+    """Rewrites a parsed schema: self-contained, and with a text reader for each type that JSON
+    cannot express."""
 
     def __init__(self, named: dict[str, Any]) -> None:
         self._named = named
@@ -113,7 +113,7 @@ class _Walk:
         if kind == "array":
             items = self.node(node["items"], depth + 1)
             if self._is_empty(items):
-                raise ValueError("an array whose items have no bytes could be of any length")
+                raise ValueError("an array of items without bytes could have any length")
             return {"type": "array", "items": items}
         if kind == "map":
             return {"type": "map", "values": self.node(node["values"], depth + 1)}
@@ -150,7 +150,7 @@ class _Walk:
         return written
 
     def _is_empty(self, node: Any) -> bool:
-        """Whether a value may have no bytes at all."""
+        """Whether the encoding of a value may be empty."""
         if isinstance(node, list):
             return False
         if isinstance(node, str):
@@ -158,7 +158,7 @@ class _Walk:
         if node["type"] == "fixed":
             return bool(node["size"] == 0)
         if node["type"] in ("record", "error"):
-            # one that is being written yet holds itself, in the array that is asked about
+            # a record without fields yet is being written: it contains itself, in an array
             return "fields" in node and all(self._is_empty(each["type"]) for each in node["fields"])
         return bool(node["type"] == "null")
 
@@ -168,7 +168,7 @@ def _plain(kind: str) -> Any:
 
 
 def _logical(node: dict[str, Any]) -> dict[str, Any]:
-    """A primitive or fixed type with the reader of its text, if it has one."""
+    """A primitive or fixed type with its text reader, if it has one."""
     kind, name = node["type"], node.get("logicalType")
     if name == "decimal" and kind in ("bytes", "fixed"):
         return {"type": kind, "logicalType": f"{PREFIX}decimal", "scale": node.get("scale", 0)}

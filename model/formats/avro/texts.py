@@ -1,4 +1,4 @@
-"""Avro's values that JSON has no form for, as text and back again.
+"""Text forms of Avro values that JSON cannot express.
 
 | Avro                        | text                                                         |
 |-----------------------------|--------------------------------------------------------------|
@@ -11,8 +11,8 @@
 | local-timestamp-…           | the same without Z                                           |
 | uuid                        | its 36 characters, from a string or a fixed of 16 bytes      |
 
-The readers are fastavro's own extension point: they are registered under names that no schema
-has, which `avro.AvroSchema` writes into the schema that it reads by.
+The readers use fastavro's extension point: they are registered as logical types whose names no
+other schema has. `schema.AvroSchema` writes these names into the schema that it reads with.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _clock(ticks: int, digits: int) -> str:
 
 def _time(ticks: int, digits: int) -> str:
     if not 0 <= ticks < _DAY * 10**digits:
-        raise ValueError(f"{ticks} is no time of a day")
+        raise ValueError(f"{ticks} is not a time of day")
     return _clock(ticks, digits)
 
 
@@ -85,7 +85,7 @@ def _timestamp(ticks: int, digits: int) -> str:
     return f"{_date(days)}T{_clock(rest, digits)}"
 
 
-# and back
+# text to values
 
 
 def from_base64(text: str) -> bytes:
@@ -96,7 +96,7 @@ def from_base64(text: str) -> bytes:
 
 
 def to_float(value: Any) -> float:
-    """From a JSON number, or one of the three texts."""
+    """From a JSON number or one of the texts in _TEXT_OF_FLOAT."""
     if isinstance(value, str) and value in _TEXT_OF_FLOAT:
         return _TEXT_OF_FLOAT[value]
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -132,13 +132,13 @@ def _to_ticks(text: str, digits: int) -> int:
 def _to_timestamp(text: str, digits: int, zone: str) -> int:
     day, t, clock = text.partition("T")
     if not t or not clock.endswith(zone):
-        raise ValueError(f'not a moment such as "2013-12-29T00:03:00.{"0" * digits}{zone}"')
+        raise ValueError(f'not a timestamp such as "2013-12-29T00:03:00.{"0" * digits}{zone}"')
     ticks_of_a_day: int = _DAY * 10**digits
     return _to_days(day) * ticks_of_a_day + _to_ticks(clock.removesuffix(zone), digits)
 
 
 TO_NUMBER: dict[str, Callable[[str], int]] = {"int-date": _to_days}
-"""Kind of an int or a long, such as "int-date" -> from its text to the number."""
+"""Logical type of an int or a long, such as "int-date" -> function from text to number."""
 
 
 def _register(kind: str, text_of: Callable[[Any, Any], object]) -> None:

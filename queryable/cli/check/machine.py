@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from backend.settings import Settings, problems_of
 from backend.settings import check_port as ensure_port_is_free
-from backend.storage.ownership import FolderRefused, look
+from backend.storage.ownership import FolderRefused, inspect
 from backend.storage.recognition import is_store
 from model.problems import ConfigurationError
 from queryable.cli.check.findings import Finding, ok, warning, wrong
@@ -76,7 +76,7 @@ def check_data_folder(path: Path, application: str) -> Iterator[Finding]:
         yield ok(subject, f"can be created in {existing}")
     else:
         try:
-            look(path, application, is_store)
+            inspect(path, application, is_store)
         except FolderRefused as refusal:
             yield wrong(subject, refusal.says, refusal.do)
             return

@@ -30,17 +30,17 @@ def test_one_is_dead_after_four_missed_and_alive_with_the_first_heard() -> None:
     peers.keep(["b2", "b3"])
     for missed in range(1, MISSED_BY_THE_DEAD + 2):
         peers.missed("b2")
-        assert peers.seems_dead("b2") == (missed >= MISSED_BY_THE_DEAD)
+        assert peers.is_suspect("b2") == (missed >= MISSED_BY_THE_DEAD)
     assert peers.states() == {"b2": "dead", "b3": "running"}
     assert len(changes) == 1, "once, as the state changed"
     peers.heard("b2", "draining")
     assert peers.states()["b2"] == "draining"
-    assert not peers.seems_dead("b2")
+    assert not peers.is_suspect("b2")
     for _ in range(MISSED_BY_THE_DEAD - 1):
         peers.missed("b2")
     peers.heard("b2", "draining")
     peers.missed("b2")
-    assert not peers.seems_dead("b2"), "four in a row"
+    assert not peers.is_suspect("b2"), "four in a row"
     peers.keep(["b3"])
     peers.missed("b2")
     assert peers.states() == {"b3": "running"}
@@ -50,10 +50,10 @@ def test_one_that_failed_is_suspected_until_it_is_heard() -> None:
     peers = Peers()
     peers.keep(["b2"])
     peers.failed("b2")
-    assert peers.seems_dead("b2")
+    assert peers.is_suspect("b2")
     assert peers.states() == {"b2": "running"}, "a suspicion is no state"
     peers.heard("b2", "running")
-    assert not peers.seems_dead("b2")
+    assert not peers.is_suspect("b2")
 
 
 @settings(deadline=None, max_examples=100)

@@ -36,8 +36,8 @@ class Joined:
 
     def see(self, topic: str, partitions: int) -> None:
         """What the broker says."""
-        facts = TopicMetadata("topic-1", partitions, {}, {}, None, self.now)
-        cast(Any, self._context.metadata_poller).latest[topic] = facts
+        topic_metadata = TopicMetadata("topic-1", partitions, {}, {}, None, self.now)
+        cast(Any, self._context.metadata_poller).latest[topic] = topic_metadata
 
     def asks(self) -> bool:
         return self.membership_reporter.is_out_of_date()

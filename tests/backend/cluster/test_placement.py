@@ -157,12 +157,12 @@ def test_a_view_that_only_some_have_is_theirs() -> None:
 def test_what_one_saw_all_are_told() -> None:
     members = [
         candidate("b1", [A, B], built={"a": 6, "b": 4}),
-        candidate("b2", [A, B], built={"a": 3}, mis_partitioned=("b",)),
+        candidate("b2", [A, B], built={"a": 3}, mispartitioned=("b",)),
         candidate("b3", [A, B]),
     ]
     views = place(members, {"a": 6, "b": 4}, 5).views
-    assert (views["a"].built_partitions, views["a"].mis_partitioned) == (3, False)
-    assert (views["b"].built_partitions, views["b"].mis_partitioned) == (4, True)
+    assert (views["a"].built_partitions, views["a"].mispartitioned) == (3, False)
+    assert (views["b"].built_partitions, views["b"].mispartitioned) == (4, True)
 
 
 @pytest.mark.parametrize(

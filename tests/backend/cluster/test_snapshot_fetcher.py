@@ -291,12 +291,16 @@ def test_a_copy_under_way_ends_with_the_instance(copies: SnapshotSender, give: G
 
 
 def test_what_is_not_worth_a_copy(copies: SnapshotSender, give: Give) -> None:
-    def none_is_made(of: View = ORDERS, partition: int = 0, facts: TopicMetadata = FACTS) -> bool:
-        return copies.snapshot_fetcher.has_ended(of, partition, facts)
+    def none_is_made(
+        of: View = ORDERS, partition: int = 0, topic_metadata: TopicMetadata = FACTS
+    ) -> bool:
+        return copies.snapshot_fetcher.has_ended(of, partition, topic_metadata)
 
     assert none_is_made(), "there is nobody to ask"
     giver = give(whole)
-    assert none_is_made(facts=replace(FACTS, ends={0: 149}, starts={0: 100})), "too few records"
+    assert none_is_made(topic_metadata=replace(FACTS, ends={0: 149}, starts={0: 100})), (
+        "too few records"
+    )
     assert none_is_made(of=view(persistence="memory"))
     assert none_is_made(of=view(store="tests.stores:Store"))
     copies.folder.path("orders", 2).mkdir(parents=True)

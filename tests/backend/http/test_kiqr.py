@@ -52,7 +52,7 @@ def test_a_key_in_another_partition_than_its_own_is_found_the_newest_of_all(tmp_
         made.put(b"k", b"1", timestamp=5, partition=home)
         made.put(b"k", b"2", timestamp=6, partition=(home + 1) % 4)
         assert value(client, b"k").json == {"value": b64(b"1")}
-        made.place(0, 1, 0, 1, mis_partitioned=True)
+        made.place(0, 1, 0, 1, mispartitioned=True)
         assert value(client, b"k").json == {"value": b64(b"2")}
 
 
@@ -134,7 +134,7 @@ def test_a_key_in_several_partitions_counts_once(tmp_path: Path, known_to: tuple
         for partition in range(4):
             made.put_all({b"%d" % n: b"1" for n in range(60)}, partition=partition)
         for id_ in known_to:
-            made.instances[id_].place(0, 1, 0, 1, mis_partitioned=True)
+            made.instances[id_].place(0, 1, 0, 1, mispartitioned=True)
         assert count(client) == {"count": 60}
 
 

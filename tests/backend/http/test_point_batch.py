@@ -31,7 +31,7 @@ from backend.wire.point_batch import (
 from model.partitioner import partition_of
 from model.records import ENTRY, deleted_entry
 from model.views import View
-from tests.support.in_process.examples import ORDERS, identity, view
+from tests.support.in_process.examples import ORDERS, metadata, view
 from tests.support.in_process.instance import Instance
 from tests.support.in_process.requests import asked
 
@@ -170,7 +170,7 @@ def test_what_is_for_others_or_not_yet_is_asked_alone(tmp_path: Path) -> None:
         for n, answer in enumerate(answers):
             assert (answer is not None) == (place(b"%d" % n, PARTITIONS) == 2)
         # a view whose keys may be anywhere
-        instance.place(0, 0, 0, mis_partitioned=True)
+        instance.place(0, 0, 0, mispartitioned=True)
         assert not any(told(shell, paths))
 
 
@@ -181,7 +181,7 @@ def test_a_delete_and_a_damaged_store(tmp_path: Path) -> None:
         assert held is not None
         batch = held.store.new_batch()
         batch.put(ENTRY + b"b", deleted_entry(1, 9))
-        held.store.write(batch, 10, identity(ORDERS))
+        held.store.write(batch, 10, metadata(ORDERS))
         found, deleted = assert_as_alone(instance, shell, [b"/orders/a", b"/orders/b"])
         assert found is not None
         assert deleted is not None

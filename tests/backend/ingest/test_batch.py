@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.ingest.batch import build_batch, count_mis_partitioned
+from backend.ingest.batch import build_batch, count_mispartitioned
 from model.partitioner import partition_of
 from model.records import ENTRY, decode_entry
 from model.views import View
@@ -136,9 +136,9 @@ def test_keys_in_a_partition_that_is_not_theirs_are_counted(partitioner: str) ->
     keys = [b"%d" % i for i in range(200)]
     mine = [key for key in keys if partition(key, 9) == 4]
     assert 0 < len(mine) < 200
-    assert count_mis_partitioned(of, mine, 4, [9]) == 0
-    assert count_mis_partitioned(of, keys, 4, [9]) == 200 - len(mine)
-    assert count_mis_partitioned(of, [], 4, [9]) == 0
+    assert count_mispartitioned(of, mine, 4, [9]) == 0
+    assert count_mispartitioned(of, keys, 4, [9]) == 200 - len(mine)
+    assert count_mispartitioned(of, [], 4, [9]) == 0
 
 
 def test_after_partitions_were_added_either_count_may_have_placed_a_key() -> None:
@@ -147,9 +147,9 @@ def test_after_partitions_were_added_either_count_may_have_placed_a_key() -> Non
     old = {key for key in keys if partition(key, 3) == 1}
     new = {key for key in keys if partition(key, 6) == 1}
     assert old - new
-    assert count_mis_partitioned(ORDERS, sorted(old | new), 1, [3, 6]) == 0
-    assert count_mis_partitioned(ORDERS, sorted(old | new), 1, [6]) == len(old - new)
-    assert count_mis_partitioned(ORDERS, keys, 1, [3, 6]) == 200 - len(old | new)
+    assert count_mispartitioned(ORDERS, sorted(old | new), 1, [3, 6]) == 0
+    assert count_mispartitioned(ORDERS, sorted(old | new), 1, [6]) == len(old - new)
+    assert count_mispartitioned(ORDERS, keys, 1, [3, 6]) == 200 - len(old | new)
 
 
 @pytest.mark.parametrize("retention", [None, 10**6])

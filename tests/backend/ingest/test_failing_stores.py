@@ -9,7 +9,7 @@ from backend.ingest.store_partitions import PartitionRegistry, StorePartition
 from backend.storage.data_directory import DataDirectory
 from model.problems import StoreError
 from model.progress import Progress
-from tests.support.in_process.examples import identity, view
+from tests.support.in_process.examples import metadata, view
 from tests.support.in_process.ingest import ingest_without_broker
 
 
@@ -18,14 +18,14 @@ def test_a_store_that_cannot_be_read_does_not_stop_ingest(tmp_path: Path, damage
     of = view("v", retention=10)
     folder, held = DataDirectory(tmp_path), PartitionRegistry((of,))
     store, _ = folder.open("v", 0)
-    store.initialise(0, identity(of))
+    store.initialise(0, metadata(of))
     store.stream_time = 1000
 
     def scan(*bounds: Any, **how: Any) -> Any:
         raise StoreError("Corruption", damaged=damaged)
 
     cast(Any, store).scan = scan
-    held.add(StorePartition(of, 0, store, Progress(0, 0, True), identity(of), 0.0))
+    held.add(StorePartition(of, 0, store, Progress(0, 0, True), metadata(of), 0.0))
     ingest = ingest_without_broker(of, folder, held)
     ingest.applier.expire()
     assert held.get("v", 0) is None
@@ -40,7 +40,7 @@ def test_a_store_that_cannot_be_closed_properly_does_not_stop_ingest(tmp_path: P
     folder, held = DataDirectory(tmp_path), PartitionRegistry((of,))
     for partition in (0, 1):
         store, _ = folder.open("v", partition)
-        store.initialise(0, identity(of))
+        store.initialise(0, metadata(of))
         close = store.close
 
         def fail(close: Any = close) -> None:
@@ -48,7 +48,7 @@ def test_a_store_that_cannot_be_closed_properly_does_not_stop_ingest(tmp_path: P
             raise OSError("No space left on device")
 
         cast(Any, store).close = fail
-        held.add(StorePartition(of, partition, store, Progress(0, 0, True), identity(of), 0.0))
+        held.add(StorePartition(of, partition, store, Progress(0, 0, True), metadata(of), 0.0))
     ingest = ingest_without_broker(of, folder, held)
     first = held.get("v", 0)
     assert first is not None

@@ -77,8 +77,8 @@ def test_a_schema_is_asked_for_once(running: FakeRegistry, started: Started) -> 
 
 def test_an_id_that_the_registry_does_not_know(running: FakeRegistry, started: Started) -> None:
     schemas = started(Registry(running.url))
-    assert "knows no schema" in str(found(schemas, 7))
-    with pytest.raises(ValueError, match="knows no schema"):
+    assert "has no schema with" in str(found(schemas, 7))
+    with pytest.raises(ValueError, match="has no schema with"):
         schemas.schema(7)
     assert len(running.asked) == 1, "it is not asked again at once"
 
@@ -88,7 +88,7 @@ def test_an_unknown_id_is_asked_for_again_later(
 ) -> None:
     monkeypatch.setattr(module, "_UNKNOWN_FOR", 0.05)
     schemas = started(Registry(running.url))
-    assert "knows no schema" in str(found(schemas, 7))
+    assert "has no schema with" in str(found(schemas, 7))
     running.add(7, ORDER)
     wait_until(lambda: isinstance(found(schemas, 7), AvroSchema), 10, "the schema", 0.01)
 
@@ -149,7 +149,7 @@ def test_a_registry_that_is_down_at_first(
             assert error.value.over
             assert isinstance(found(schemas, 8), AvroSchema)
     assert isinstance(schemas.schema(7), AvroSchema), "what is known stays known"
-    assert len([r for r in caplog.records if "cannot be had" in r.message]) == 1, "said once"
+    assert len([r for r in caplog.records if "cannot fetch schema" in r.message]) == 1, "said once"
     assert "does not answer" not in schemas.state
 
 
@@ -157,7 +157,7 @@ def test_a_registry_that_is_down_at_first(
     ("document", "why"),
     [
         ({"schema": "{}", "schemaType": "PROTOBUF"}, "PROTOBUF"),
-        ({"schema": "nonsense"}, "not an Avro schema"),
+        ({"schema": "nonsense"}, "not a supported Avro schema"),
     ],
 )
 def test_schemas_that_nobody_can_read_by(
@@ -214,7 +214,7 @@ def test_more_are_asked_for_than_are_noted(
 
 def test_a_folder(tmp_path: Path) -> None:
     folder = SchemaFolder(tmp_path / "schemas")
-    with pytest.raises(Unanswered, match="no folder"):
+    with pytest.raises(Unanswered, match=r"folder .* does not exist"):
         folder.fetch(7)
     (tmp_path / "schemas").mkdir()
     with pytest.raises(ValueError, match=r"7\.avsc"):
@@ -222,5 +222,5 @@ def test_a_folder(tmp_path: Path) -> None:
     (tmp_path / "schemas" / "7.avsc").write_text(json.dumps(ORDER))
     assert folder.fetch(7).definition == ORDER
     (tmp_path / "schemas" / "8.avsc").mkdir()
-    with pytest.raises(Unanswered, match="cannot be read"):
+    with pytest.raises(Unanswered, match="cannot read"):
         folder.fetch(8)

@@ -25,7 +25,7 @@ from backend.storage.data_directory import DataDirectory
 from model.progress import Progress
 from model.records import ENTRY, EXPIRY, decode_entry
 from model.views import View
-from tests.support.in_process.examples import identity, view
+from tests.support.in_process.examples import metadata, view
 from tests.support.in_process.fakes import Rec
 from tests.support.in_process.ingest import ingest_without_broker
 
@@ -54,8 +54,8 @@ class Partition:
     def __init__(self, folder: DataDirectory, store: str) -> None:
         self.view = view_of(store)
         opened, _ = folder.open("orders", 0)
-        opened.initialise(0, identity(self.view))
-        self.held = StorePartition(self.view, 0, opened, Progress(0, 0, True), identity(), 0.0)
+        opened.initialise(0, metadata(self.view))
+        self.held = StorePartition(self.view, 0, opened, Progress(0, 0, True), metadata(), 0.0)
 
     def feed(self, now: int, *records: Rec) -> None:
         held, reached = self.held, now + TOLERANCE
@@ -175,11 +175,11 @@ def test_one_whose_stream_time_is_in_the_future_already_is_rebuilt(
     of, now = view_of(store), time.time_ns() // 1_000_000
     folder = DataDirectory(tmp_path)
     opened, _ = folder.open("orders", 0)
-    made_from = identity(of, alive_at=now)
+    made_from = metadata(of, alive_at=now)
     opened.write(opened.new_batch(), 5, made_from, FAR)  # and everything has expired
     opened.close()
     held, reason = open_partition(folder, of, 0, facts(5), 10)
-    assert "beyond the clock" in (reason or "")
+    assert "ahead of the clock" in (reason or "")
     assert (held.store.position, held.store.stream_time) == (0, None)
     assert not held.progress.answerable
     held.store.close()
@@ -195,7 +195,7 @@ def test_a_clock_that_was_set_back_is_no_reason_to_rebuild(tmp_path: Path) -> No
     hour = 3_600_000
     folder = DataDirectory(tmp_path)
     opened, _ = folder.open("orders", 0)
-    opened.write(opened.new_batch(), 5, identity(of, alive_at=now + hour), now + hour)
+    opened.write(opened.new_batch(), 5, metadata(of, alive_at=now + hour), now + hour)
     opened.close()
     held, reason = open_partition(folder, of, 0, facts(5), 10)
     assert (reason, held.store.stream_time) == (None, now + hour)
@@ -212,8 +212,8 @@ def test_ingest_goes_by_this_machines_clock(tmp_path: Path, store: str) -> None:
     of, now = view_of(store, retention=hour), time.time_ns() // 1_000_000
     folder, held = DataDirectory(tmp_path), PartitionRegistry((of,))
     opened, _ = folder.open("orders", 0)
-    opened.initialise(0, identity(of))
-    held.add(StorePartition(of, 0, opened, Progress(0, 0, True), identity(of), 0.0))
+    opened.initialise(0, metadata(of))
+    held.add(StorePartition(of, 0, opened, Progress(0, 0, True), metadata(of), 0.0))
     ingest = ingest_without_broker(of, folder, held)
     this = held.get("orders", 0)
     assert this is not None

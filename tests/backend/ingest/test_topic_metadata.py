@@ -4,7 +4,7 @@ import pytest
 
 from backend.ingest.topic_metadata import TopicMetadata, why_rebuild
 from model.records import StoreMetadata
-from tests.support.in_process.examples import ORDERS, identity, view
+from tests.support.in_process.examples import ORDERS, metadata, view
 
 HOUR = 3_600_000
 
@@ -15,7 +15,7 @@ def facts(start: int = 10, end: int = 100, delete_retention: int | None = None) 
 
 def why(
     position: int | None = 50,
-    kept: StoreMetadata | None = identity(),  # noqa: B008
+    kept: StoreMetadata | None = metadata(),  # noqa: B008
     said: TopicMetadata = facts(),  # noqa: B008
     now_ms: int = 0,
 ) -> str | None:
@@ -28,18 +28,18 @@ def test_what_lies_in_the_log_goes_on(position: int) -> None:
 
 
 def test_added_partitions_are_no_reason() -> None:
-    assert why(kept=identity(partitions=7)) is None
+    assert why(kept=metadata(partitions=7)) is None
 
 
 @pytest.mark.parametrize(
     ("position", "kept", "reason"),
     [
-        (None, identity(), "it is empty"),
+        (None, metadata(), "it is empty"),
         (50, None, "it is empty"),
-        (50, identity(view(key="bytes")), "definition has changed"),
-        (50, identity(topic_id="topic-0"), "topic orders was deleted and made anew"),
-        (101, identity(), "it ends at 100, before the position 101"),
-        (9, identity(), "starts at 10, after the position 9"),
+        (50, metadata(view(key="bytes")), "definition has changed"),
+        (50, metadata(topic_id="topic-0"), "topic orders was deleted and recreated"),
+        (101, metadata(), "it ends at 100, before the position 101"),
+        (9, metadata(), "starts at 10, after the position 9"),
     ],
 )
 def test_what_cannot_go_on(position: int | None, kept: StoreMetadata | None, reason: str) -> None:
@@ -60,6 +60,6 @@ def test_what_cannot_go_on(position: int | None, kept: StoreMetadata | None, rea
 )
 def test_an_absence(away_ms: int, position: int, retention: int | None, rebuilt: bool) -> None:
     said = facts(delete_retention=retention)
-    found = why(position, identity(alive_at=5 * HOUR), said, now_ms=5 * HOUR + away_ms)
+    found = why(position, metadata(alive_at=5 * HOUR), said, now_ms=5 * HOUR + away_ms)
     assert (found is not None) == rebuilt
     assert found is None or f"delete.retention.ms={retention}" in found

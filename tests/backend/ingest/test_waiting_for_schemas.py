@@ -11,7 +11,7 @@ from backend.storage.data_directory import DataDirectory
 from model.progress import Progress
 from model.records import ENTRY, decode_entry
 from tests.support.in_process.avro_examples import FakeSchemas, framed
-from tests.support.in_process.examples import identity, view
+from tests.support.in_process.examples import metadata, view
 from tests.support.in_process.fakes import FakeFetcher, FakeWatcher, Rec
 from tests.support.in_process.ingest import ingest_of
 
@@ -37,8 +37,8 @@ def test_what_waits_is_not_skipped_and_does_not_hold_up_others(tmp_path: Path) -
     folder, held, letters = DataDirectory(tmp_path), PartitionRegistry(views), FakeLetters()
     for each in views:
         store, _ = folder.open(each.name, 0)
-        store.initialise(0, identity(each))
-        held.add(StorePartition(each, 0, store, Progress(0, 6, False), identity(each), 0.0))
+        store.initialise(0, metadata(each))
+        held.add(StorePartition(each, 0, store, Progress(0, 6, False), metadata(each), 0.0))
     fetcher = FakeFetcher()
     ingest = ingest_of(views, folder, held, FakeWatcher(), fetcher, dead_letters=letters)
     waits, other = held.get("v", 0), held.get("other", 0)

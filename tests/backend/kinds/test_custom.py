@@ -16,7 +16,7 @@ from backend.storage.bloom_filter import BloomFilter
 from backend.storage.custom import CustomPartition, load_store
 from backend.storage.data_directory import DataDirectory
 from model.problems import ConfigurationError, Problem, StoreError
-from tests.support.in_process.examples import identity, view
+from tests.support.in_process.examples import metadata, view
 from tests.support.in_process.fakes import Rec
 from tests.support.in_process.instance import Instance
 
@@ -64,7 +64,7 @@ def feed(instance: Instance, *records: Rec) -> list[str]:
     assert held is not None
     batch = held.store.new_batch()
     filled = build_batch(batch, LENGTHS, records, 0)
-    held.store.write(batch, records[-1].offset() + 1, identity(LENGTHS))
+    held.store.write(batch, records[-1].offset() + 1, metadata(LENGTHS))
     return [letter.reason for letter in filled.dead]
 
 
@@ -98,7 +98,7 @@ def test_a_class_that_fails_is_no_damage(instance: Instance) -> None:
     [
         ("no.such.module:Class", "cannot be imported"),
         (f"{__name__}:NoSuchClass", "cannot be imported"),
-        ("backend.storage.data_directory:DataDirectory", "has no apply, query, size"),
+        ("backend.storage.data_directory:DataDirectory", "lacks the methods apply, query, size"),
     ],
 )
 def test_a_class_that_is_not_one_is_refused(path: str, said: str) -> None:

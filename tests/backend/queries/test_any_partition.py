@@ -54,7 +54,7 @@ def test_once_a_record_strays_deletes_count_wherever_they_lie(tmp_path: Path) ->
         stray = (made.home(KEYS[0]) + 1) % 3
         # what makes it known is a delete in the wrong partition
         put(made, stray, KEYS[0], None, 11)
-        assert made.mis_partitioned
+        assert made.mispartitioned
         gone(made, KEYS[0], 5)
         # a value in the wrong partition, deleted in the right one
         put(made, stray, KEYS[0], b'{"n":2}', 12)

@@ -254,8 +254,8 @@ def test_keys_that_may_be_anywhere_are_asked_of_all(tmp_path: Path, partitioner:
             made.put(b"%d" % n, b'{"n":1}', partition=n % 4, timestamp=n)
             made.put(b"%d" % n, b'{"n":2}', partition=(n + 1) % 4, timestamp=n - 1 + n % 2 * 2)
         for held in made.held.values():
-            held.identity = replace(held.identity, mis_partitioned=1)
-        made.place(0, 1, 0, 1, mis_partitioned=True)
+            held.metadata = replace(held.metadata, mispartitioned=1)
+        made.place(0, 1, 0, 1, mispartitioned=True)
         for instance in ("b1", "b2"):
             items = made.batch([*map(str, range(12)), "none"], instance).json["items"]
             assert [item["status"] for item in items] == [200] * 12 + [404]

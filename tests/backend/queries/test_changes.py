@@ -153,10 +153,10 @@ def test_a_stream_whose_client_is_slow_ends_and_resumes(instance: Instance) -> N
         events = stream.events()
         assert b'"old"' in await anext(events)
         for offset in range(1, 9):  # nobody asks for the next event meanwhile
-            for tell in list(held.watches._by_key.get(b"k", ())):
+            for tell in list(held.listeners._by_key.get(b"k", ())):
                 tell([change(offset, MB)])
             await asyncio.sleep(0)
-        assert not held.watches, "nothing more is told to it"
+        assert not held.listeners, "nothing more is told to it"
         assert [event async for event in events] == []
 
     run(instance, room, slow)

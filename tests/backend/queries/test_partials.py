@@ -149,9 +149,9 @@ def test_what_is_found_out_within_a_stream_of_pages_counts(tmp_path: Path) -> No
         key = b"key 1"
         home = made.home(key)
         put(made, home, key, b"1", 10)
-        made.mis_partitioned = True  # nobody is told
+        made.mispartitioned = True  # nobody is told
         put(made, (home + 1) % 3, key, b"2", 11)
-        assert not any(node.held.scattered for node in made.nodes.values())
+        assert not any(node.held.map_mispartitioned for node in made.nodes.values())
         assert codes(made, "keys") == AMBIGUOUS
 
 
@@ -162,7 +162,7 @@ def test_an_instance_that_has_read_a_stray_record_gives_no_partial_result(tmp_pa
         home = made.home(key)
         stray = (home + 1) % 3
         put(made, home, key, b"1", 10)
-        made.mis_partitioned = True  # nobody is told
+        made.mispartitioned = True  # nobody is told
         put(made, stray, key, b"2", 11)
         knows = f"b{made.active[stray] + 1}"
         answer = made.ask(knows, "GET", "/views/orders/keys/key%201")

@@ -23,7 +23,7 @@ from model.problems import BadRequest, KeyTooLong, Problem, Unavailable
 from model.progress import Progress
 from model.records import ENTRY, entry_head
 from model.topology import NOBODY, Epoch, Topology
-from tests.support.in_process.examples import ORDERS, identity, view
+from tests.support.in_process.examples import ORDERS, metadata, view
 from tests.support.in_process.instance import ME, OTHER, Instance
 
 ALLOW = ReadOptions(stale="allow")
@@ -132,7 +132,7 @@ def test_formats(
 
 def test_the_etag_tells_records_apart(instance: Instance) -> None:
     def etag(key: bytes, **made_from: Any) -> bytes:
-        held = instance.hold(0, {b"a": b"1", b"b": b"1"}, made_from=identity(**made_from))
+        held = instance.hold(0, {b"a": b"1", b"b": b"1"}, made_from=metadata(**made_from))
         found = dict(instance.read(key).headers)[b"etag"]
         held.store.close()
         return found
@@ -258,7 +258,7 @@ def test_a_store_that_cannot_be_read(instance: Instance) -> None:
     store, anew = instance.folder.open("orders", 0)
     assert anew is None
     progress = Progress(3000, 0, True)
-    held = StorePartition(ORDERS, 0, store, progress, identity(), time.monotonic())
+    held = StorePartition(ORDERS, 0, store, progress, metadata(), time.monotonic())
     instance.context.held.add(held)
     assert isinstance(store, RocksDBStore)
     codes, said = set(), set()
@@ -287,7 +287,7 @@ def test_with_a_mis_partitioned_record_every_miss_is_doubtful(instance: Instance
     held = instance.hold(1)
     missing = missing_in_0 + missing_in_1
     assert {instance.read(key).status for key in missing} == {404}
-    held.identity = replace(held.identity, mis_partitioned=1)
+    held.metadata = replace(held.metadata, mispartitioned=1)
     assert {instance.refusal(key).code for key in missing} == {"mis-partitioned"}
     assert {instance.refusal(key, ALLOW).code for key in missing} == {"mis-partitioned"}
     assert instance.read(kept).status == 200
@@ -296,7 +296,7 @@ def test_with_a_mis_partitioned_record_every_miss_is_doubtful(instance: Instance
 
 def test_a_mis_partitioned_record_that_another_instance_saw(instance: Instance) -> None:
     instance.hold(0, {b"a": b"1"})
-    instance.place(0, mis_partitioned=True)
+    instance.place(0, mispartitioned=True)
     # a newer record of a key that is here may be in another partition, too
     for key in (b"a", b"b"):
         assert isinstance(instance.refusal(key), PartitionUnknown)

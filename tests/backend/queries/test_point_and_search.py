@@ -53,7 +53,7 @@ def cluster(
 
 def asked_at(cluster: Cluster, key: str, place: str) -> str:
     """The instance to ask so that the key is `place`."""
-    cluster.mis_partitioned = place == "anywhere"
+    cluster.mispartitioned = place == "anywhere"
     cluster.place(cluster.active)
     home = cluster.active[cluster.home(key.encode())]
     return f"b{1 + (home + (place == 'elsewhere')) % 3}"

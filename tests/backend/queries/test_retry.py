@@ -68,7 +68,7 @@ def cluster(
 
 def ask(cluster: Cluster, what: str, anywhere: bool = False, query: str = "") -> Answer:
     """Asks b1 of a key of b2; nobody is suspected yet."""
-    cluster.mis_partitioned = anywhere
+    cluster.mispartitioned = anywhere
     cluster.place(cluster.active, cluster.standbys)
     for node in cluster.nodes.values():
         node.context.peers._suspected.clear()

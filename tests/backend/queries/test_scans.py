@@ -254,7 +254,7 @@ def test_a_key_in_two_partitions_is_its_newest_record(orders: World) -> None:
         if elsewhere != home:
             orders.put(key, b'{"n":%d}' % (900 + elsewhere), timestamp=3, partition=elsewhere)
     for held in orders.held.values():
-        held.identity = replace(held.identity, mis_partitioned=1)
+        held.metadata = replace(held.metadata, mispartitioned=1)
     for instance in ("b1", "b2"):
         for order in ("asc", "desc"):
             [items] = orders.pages(f"keys?order={order}", instance)

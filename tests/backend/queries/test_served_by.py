@@ -86,7 +86,7 @@ def test_of_a_batch_those_that_had_its_keys(cluster: Cluster) -> None:
 
 
 def test_of_a_key_that_may_be_anywhere_all(cluster: Cluster) -> None:
-    cluster.mis_partitioned = True
+    cluster.mispartitioned = True
     cluster.stop("b2")
     cluster.place([0, 1, 2], [[1], [2], [0]])
     said = "b1; active, b3; standby, b3; active"
@@ -98,7 +98,7 @@ def test_of_a_history_that_may_be_anywhere_all(tmp_path: Path) -> None:
     versioned = replace(ORDERS, store="versioned", path=None)
     cluster = Cluster(tmp_path, versioned)
     try:
-        cluster.mis_partitioned = True
+        cluster.mispartitioned = True
         cluster.place([0, 1, 2], [[1], [2], [0]])
         cluster.settle()
         cluster.stop("b2")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from backend.storage.data_directory import DataDirectory
 from backend.storage.ownership import MARK
-from tests.support.in_process.examples import identity
+from tests.support.in_process.examples import metadata
 
 LEFTOVERS = ("0.copy-1", "0.deleted-1", "0.checkpoint-1", "0.aside-1")
 
@@ -16,7 +16,7 @@ def filled(data: DataDirectory, view: str = "orders", partition: int = 0, record
     batch = store.new_batch()
     for i in range(records):
         batch.put(b"\x01%d" % i, b"v")
-    store.write(batch, records, identity())
+    store.write(batch, records, metadata())
     store.close()
 
 

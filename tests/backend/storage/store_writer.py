@@ -11,7 +11,7 @@ from pathlib import Path
 
 from backend.storage.data_directory import DataDirectory
 from backend.storage.options import Tuning
-from tests.support.in_process.examples import identity
+from tests.support.in_process.examples import metadata
 
 # memtables of 64 KiB: some of what was written lies in files, some in the log alone
 TUNING = Tuning(write_buffer=64 << 10)
@@ -45,10 +45,10 @@ def entries_at(position: int) -> dict[bytes, bytes]:
 def write_forever(root: Path, load: bool) -> None:
     store, anew = DataDirectory(root, TUNING).open("orders", 0)
     assert anew is None
-    if store.identity is None:
-        store.initialise(0, identity())
+    if store.metadata is None:
+        store.initialise(0, metadata())
     if load:
-        store.load(until=sys.maxsize)
+        store.begin_bulk_load(until=sys.maxsize)
     while True:
         position = store.position or 0
         end = batch_end(position)

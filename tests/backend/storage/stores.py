@@ -7,7 +7,7 @@ from pathlib import Path
 
 from backend.storage.data_directory import DataDirectory
 from backend.storage.rocksdb_store import RocksDBStore
-from tests.support.in_process.examples import identity
+from tests.support.in_process.examples import metadata
 
 
 def opened(folder: DataDirectory) -> RocksDBStore:
@@ -23,7 +23,7 @@ def value_of(i: int) -> bytes:
 
 def filled(folder: DataDirectory, entries: int = 3000) -> RocksDBStore:
     store = opened(folder)
-    store.initialise(0, identity())
+    store.initialise(0, metadata())
     batch = store.new_batch()
     for i in range(entries):
         batch.put(b"\x01%d" % i, value_of(i))

@@ -15,7 +15,7 @@ from backend.storage.rocksdb_store import RocksDBStore
 from model.problems import StoreClosedError, StoreError
 from model.views import View
 from tests.backend.storage.store_writer import TUNING
-from tests.support.in_process.examples import identity, view
+from tests.support.in_process.examples import metadata, view
 from tests.support.in_process.ingest import ingest_without_broker
 
 BATCH = 500
@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Iterator[DataDirectory]:
 def new_store(folder: DataDirectory) -> RocksDBStore:
     store, _ = folder.open("orders", 0)
     assert isinstance(store, RocksDBStore)
-    store.initialise(0, identity(view()))
+    store.initialise(0, metadata(view()))
     return store
 
 
@@ -71,7 +71,7 @@ def lists(store: RocksDBStore) -> bool:
 
 def test_it_ends_at_the_position(folder: DataDirectory) -> None:
     store = new_store(folder)
-    store.load(until=20_000)
+    store.begin_bulk_load(until=20_000)
     write(store, 19_999)
     assert lists(store)
     write(store, 20_000)
@@ -85,7 +85,7 @@ def test_it_ends_at_the_position(folder: DataDirectory) -> None:
 def test_what_was_there_before_stays(folder: DataDirectory) -> None:
     store = new_store(folder)
     write(store, 1_000)
-    store.load(until=FAR)
+    store.begin_bulk_load(until=FAR)
     assert (store.position, entries(store)) == (1_000, written(1_000))
     store.close()
 
@@ -93,7 +93,7 @@ def test_what_was_there_before_stays(folder: DataDirectory) -> None:
 @pytest.mark.parametrize("how", ["get", "get_many", "scan"])
 def test_a_read_is_right_and_ends_it(folder: DataDirectory, how: str) -> None:
     store = new_store(folder)
-    store.load(until=FAR)
+    store.begin_bulk_load(until=FAR)
     write(store, 3_500)
     expected = written(3_500)
     if how == "get":
@@ -104,7 +104,7 @@ def test_a_read_is_right_and_ends_it(folder: DataDirectory, how: str) -> None:
     else:
         assert entries(store) == expected
     assert lists(store)
-    store.settle()
+    store.end_bulk_load()
     assert not lists(store)
     assert entries(store) == written(3_500)
     write(store, 4_000)
@@ -114,9 +114,9 @@ def test_a_read_is_right_and_ends_it(folder: DataDirectory, how: str) -> None:
 
 def test_closed_while_loading_nothing_is_lost(folder: DataDirectory) -> None:
     store = new_store(folder)
-    store.load(until=FAR)
+    store.begin_bulk_load(until=FAR)
     write(store, 3_500)
-    store.settle()
+    store.end_bulk_load()
     assert lists(store), "nobody has read"
     store.close()
     store.close()
@@ -150,9 +150,9 @@ def test_a_reader_meanwhile_is_told_and_reads_on(folder: DataDirectory) -> None:
     reader = threading.Thread(target=read)
     reader.start()
     for round_ in range(8):
-        store.load(until=FAR)
+        store.begin_bulk_load(until=FAR)
         write(store, BATCH * (round_ * 2 + 3))
-        store.settle()
+        store.end_bulk_load()
     before, deadline = found[0], time.monotonic() + 10
     while found[0] == before and time.monotonic() < deadline:
         time.sleep(0.001)
@@ -179,12 +179,12 @@ def test_a_read_that_was_cut_off_is_no_damage(folder: DataDirectory) -> None:
 def test_a_scan_under_way_does_no_harm(folder: DataDirectory) -> None:
     """The database is open as long as somebody iterates: ingest opens the partition later."""
     store = new_store(folder)
-    store.load(until=FAR)
+    store.begin_bulk_load(until=FAR)
     write(store, 3_500)
     scan = store.scan(b"\x01", b"\x02")
     first = next(scan)
     with pytest.raises(StoreError) as raised:
-        store.settle()
+        store.end_bulk_load()
     assert not raised.value.damaged
     assert first[0] in written(3_500)
     with pytest.raises(StoreClosedError):
@@ -210,8 +210,8 @@ def test_a_scan_under_way_does_no_harm(folder: DataDirectory) -> None:
 def test_one_that_is_far_behind_is_loaded(
     folder: DataDirectory, of: View, end: int, loads: bool
 ) -> None:
-    facts = TopicMetadata("topic-1", 1, {0: 0}, {0: end}, None, 0.0)
-    held, _ = open_partition(folder, of, 0, facts, 10_000)
+    topic_metadata = TopicMetadata("topic-1", 1, {0: 0}, {0: end}, None, 0.0)
+    held, _ = open_partition(folder, of, 0, topic_metadata, 10_000)
     store = held.store
     assert isinstance(store, RocksDBStore)
     in_memory = of.persistence == "memory"
@@ -224,11 +224,11 @@ def test_one_that_is_far_behind_is_loaded(
 
 def test_ingest_settles_what_is_read_also_while_nothing_comes(folder: DataDirectory) -> None:
     of = view()
-    facts, all_held = (
+    topic_metadata, all_held = (
         TopicMetadata("topic-1", 1, {0: 0}, {0: FAR}, None, 0.0),
         PartitionRegistry((of,)),
     )
-    held, _ = open_partition(folder, of, 0, facts, 10_000)
+    held, _ = open_partition(folder, of, 0, topic_metadata, 10_000)
     all_held.add(held)
     store = held.store
     assert isinstance(store, RocksDBStore)
@@ -246,8 +246,10 @@ def test_one_that_answers_already_is_not_loaded(folder: DataDirectory) -> None:
     store = new_store(folder)
     write(store, 90_000)
     store.close()
-    facts = TopicMetadata("topic-1", 1, {0: 0}, {0: 110_000}, None, 0.0)
-    held, reason = open_partition(folder, view("orders"), 0, facts, acceptable_recovery_lag=20_000)
+    topic_metadata = TopicMetadata("topic-1", 1, {0: 0}, {0: 110_000}, None, 0.0)
+    held, reason = open_partition(
+        folder, view("orders"), 0, topic_metadata, acceptable_recovery_lag=20_000
+    )
     assert (reason, held.progress.answerable) == (None, True)
     assert isinstance(held.store, RocksDBStore)
     assert not lists(held.store)

@@ -9,9 +9,9 @@ import pytest
 
 from backend.storage.data_directory import DataDirectory
 from model.problems import StoreError
-from model.records import IDENTITY_KEY, POSITION_KEY
+from model.records import METADATA_KEY, POSITION_KEY
 from tests.backend.storage.stores import filled, flip, one, opened, value_of
-from tests.support.in_process.examples import identity
+from tests.support.in_process.examples import metadata
 
 DAMAGE: dict[str, Callable[[Path], object]] = {
     "CURRENT is garbage": lambda path: (path / "CURRENT").write_text("garbage\n"),
@@ -42,12 +42,12 @@ def test_a_damaged_one_is_kept_aside_and_begun_anew(
     assert one(aside, "LOG*"), "what there was is there to be looked into"
     assert (store.position, store.get(b"\x011")) == (None, None)
     # and it works
-    store.initialise(0, identity())
+    store.initialise(0, metadata())
     store.close()
     store = opened(folder)
     assert store.position == 0
     store.close()
-    assert folder.held() == {"orders": [0]}
+    assert folder.on_disk() == {"orders": [0]}
 
 
 def test_without_its_name_file_it_is_empty(folder: DataDirectory) -> None:
@@ -55,7 +55,7 @@ def test_without_its_name_file_it_is_empty(folder: DataDirectory) -> None:
     filled(folder).close()
     (folder.path("orders", 0) / "CURRENT").unlink()
     store, _ = folder.open("orders", 0)
-    assert (store.position, store.identity, store.get(b"\x011")) == (None, None, None)
+    assert (store.position, store.metadata, store.get(b"\x011")) == (None, None, None)
     store.close()
 
 
@@ -64,9 +64,9 @@ def test_without_its_name_file_it_is_empty(folder: DataDirectory) -> None:
     [
         (POSITION_KEY, b"short"),
         (POSITION_KEY, b""),
-        (IDENTITY_KEY, b"not json"),
-        (IDENTITY_KEY, b"[]"),
-        (IDENTITY_KEY, b'{"of": "another version"}'),
+        (METADATA_KEY, b"not json"),
+        (METADATA_KEY, b"[]"),
+        (METADATA_KEY, b'{"of": "another version"}'),
     ],
 )
 def test_notes_that_cannot_be_read_are_damage(
@@ -79,7 +79,7 @@ def test_notes_that_cannot_be_read_are_damage(
     store.close()
     store, anew = folder.open("orders", 0)
     assert anew is not None
-    assert (store.position, store.identity) == (None, None)
+    assert (store.position, store.metadata) == (None, None)
     store.close()
 
 

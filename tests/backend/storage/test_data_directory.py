@@ -108,12 +108,12 @@ def test_a_mark_that_is_not_understood_is_no_mark(tmp_path: Path, mark: bytes) -
     data.close()
     (tmp_path / "orders" / "0" / MARK).write_bytes(mark)
     data = DataDirectory(tmp_path)
-    assert data.held() == {}
+    assert data.on_disk() == {}
     data.delete("orders", 0)
     assert (tmp_path / "orders" / "0").exists()
     data.close()
     (tmp_path / MARK).write_bytes(mark)
-    with pytest.raises(ConfigurationError, match="cannot be understood"):
+    with pytest.raises(ConfigurationError, match="has an invalid file"):
         DataDirectory(tmp_path)
 
 
@@ -132,7 +132,7 @@ def test_only_what_carries_the_mark_is_ever_deleted(tmp_path: Path) -> None:
     ours_of_before = {str(p) for n in "01" for p in [ours / n, *(ours / n).rglob("*")]}
     data.close()
     data = DataDirectory(tmp_path)  # deletes what a crash has left
-    assert {view: sorted(found) for view, found in data.held().items()} == {"orders": [0, 1]}
+    assert {view: sorted(found) for view, found in data.on_disk().items()} == {"orders": [0, 1]}
     leftovers = OrphanCleanup(data, delay=0.0)
     leftovers.clean_up(set(), 1.0)
     for view, partition in (("postgresql", 15), ("photos", 2013), ("orders", 0)):
@@ -147,7 +147,7 @@ def test_leftovers_of_ours_are_deleted_at_the_start(tmp_path: Path) -> None:
     for partition, name in enumerate(LEFTOVERS):
         filled(data, partition=partition)
         data.path("orders", partition).rename(tmp_path / "orders" / name)
-    data.new_copy("orders", 5)
+    data.new_snapshot("orders", 5)
     data.close()
     DataDirectory(tmp_path).close()
     assert [path.name for path in (tmp_path / "orders").iterdir()] == ["0.aside-1"]
@@ -165,7 +165,7 @@ def test_links_are_never_followed(tmp_path: Path) -> None:
         (data.root / "other" / name).symlink_to(tmp_path / "elsewhere" / "orders" / "0")
     data.close()
     data = DataDirectory(tmp_path / "data")
-    assert data.held() == {}
+    assert data.on_disk() == {}
     for view in ("orders", "other"):
         data.delete(view, 0)
         data.set_aside(view, 0)
@@ -181,7 +181,7 @@ def test_a_link_to_the_folder_itself_is_the_operators_choice(tmp_path: Path) -> 
     (tmp_path / "data").symlink_to(tmp_path / "disk")
     data = DataDirectory(tmp_path / "data")
     filled(data)
-    assert data.held() == {"orders": [0]}
+    assert data.on_disk() == {"orders": [0]}
     data.close()
 
 
@@ -214,10 +214,10 @@ def test_folders_that_cannot_be_read_are_passed_over(
         return iterdir(path)
 
     monkeypatch.setattr(Path, "iterdir", look)
-    assert data.held() == {"orders": [0]}
+    assert data.on_disk() == {"orders": [0]}
     data.close()
     again = DataDirectory(tmp_path)
-    assert again.held() == {"orders": [0]}
+    assert again.on_disk() == {"orders": [0]}
     again.close()
 
 
@@ -263,7 +263,7 @@ def test_a_folder_that_was_made_and_not_yet_marked_can_be_used(tmp_path: Path) -
     (tmp_path / "orders" / "1" / f"{MARK}.new").write_bytes(b"{")
     for partition in (0, 1):
         filled(data, partition=partition)
-    assert sorted(data.held()["orders"]) == [0, 1]
+    assert sorted(data.on_disk()["orders"]) == [0, 1]
     data.close()
 
 
@@ -312,7 +312,7 @@ def test_a_copy_is_on_disk_before_it_has_its_name(
     giver = DataDirectory(tmp_path / "giver")
     filled(giver)
     data = DataDirectory(tmp_path / "data")
-    copy = data.new_copy("orders", 0)
+    copy = data.new_snapshot("orders", 0)
     for file in giver.path("orders", 0).iterdir():
         if file.name != MARK:
             shutil.copy(file, copy)
@@ -329,7 +329,7 @@ def test_a_copy_is_on_disk_before_it_has_its_name(
 
     monkeypatch.setattr(os, "fsync", note_fsync)
     monkeypatch.setattr(Path, "rename", note_rename)
-    data.adopt(copy, "orders", 0)
+    data.install(copy, "orders", 0)
     monkeypatch.undo()
     at = done.index(("rename", str(copy)))
     files = {str(copy / file.name) for file in data.path("orders", 0).iterdir()}
@@ -337,6 +337,6 @@ def test_a_copy_is_on_disk_before_it_has_its_name(
     assert files <= synced, "each file that it has"
     assert done[at - 1] == ("fsync", str(copy)), "then their names"
     assert done[at + 1] == ("fsync", str(copy.parent)), "then its own"
-    assert data.held() == {"orders": [0]}
+    assert data.on_disk() == {"orders": [0]}
     data.close()
     giver.close()

@@ -33,7 +33,7 @@ def test_a_folder_from_before_is_recognised_once(tmp_path: Path) -> None:
         path.chmod(0o755 if path.is_dir() else 0o644)
 
     data = DataDirectory(tmp_path, application="ours")
-    assert data.held() == {"orders": [0], "by.host": [11], "memory": [0]}
+    assert data.on_disk() == {"orders": [0], "by.host": [11], "memory": [0]}
     assert json.loads((tmp_path / MARK).read_text()) == {"application": "ours", "format": 1}
     assert not (tmp_path / "orders" / "1.copy-5").exists(), "a leftover of ours"
     assert half_deleted.exists(), "nobody can tell whose it was"
@@ -45,7 +45,7 @@ def test_a_folder_from_before_is_recognised_once(tmp_path: Path) -> None:
     # from now on nothing else is recognised
     (tmp_path / "notes.txt").touch()
     again = DataDirectory(tmp_path, application="ours")
-    assert again.held() == {"orders": [0], "by.host": [11], "memory": [0]}
+    assert again.on_disk() == {"orders": [0], "by.host": [11], "memory": [0]}
     again.close()
 
 
@@ -70,7 +70,7 @@ def test_recognition_that_was_cut_off_is_made_again(
         DataDirectory(tmp_path)
     monkeypatch.undo()
     data = DataDirectory(tmp_path)
-    assert sorted(data.held()["orders"]) == [0, 1, 2]
+    assert sorted(data.on_disk()["orders"]) == [0, 1, 2]
     data.close()
 
 
@@ -78,9 +78,9 @@ def test_what_an_older_version_has_added_since_is_used(tmp_path: Path) -> None:
     data = DataDirectory(tmp_path)
     filled(data)
     (tmp_path / "orders" / "0" / MARK).unlink()
-    assert data.held() == {}
+    assert data.on_disk() == {}
     store, anew = data.open("orders", 0)
     assert (anew, store.position) == (None, 3)
     store.close()
-    assert data.held() == {"orders": [0]}
+    assert data.on_disk() == {"orders": [0]}
     data.close()

@@ -14,20 +14,20 @@ from backend.storage.data_directory import DataDirectory
 from model.problems import ConfigurationError, StoreClosedError, StoreError
 from tests.backend.storage.store_writer import KEYS, TUNING, batch_end, entries_at
 from tests.backend.storage.stores import filled, opened, value_of
-from tests.support.in_process.examples import identity
+from tests.support.in_process.examples import metadata
 
 ROOT = Path(__file__).parents[3]
 
 
 def test_a_new_one_is_empty(folder: DataDirectory) -> None:
     store = opened(folder)
-    assert (store.position, store.identity, store.get(b"\x01a")) == (None, None, None)
+    assert (store.position, store.metadata, store.get(b"\x01a")) == (None, None, None)
     store.close()
 
 
 def test_a_batch_and_its_position(folder: DataDirectory) -> None:
     store = opened(folder)
-    store.initialise(7, identity())
+    store.initialise(7, metadata())
     batch = store.new_batch()
     batch.put(b"\x01a", b"1")
     batch.put(b"\x01b", b"\0\xff")
@@ -37,9 +37,9 @@ def test_a_batch_and_its_position(folder: DataDirectory) -> None:
     batch.delete(b"\x01a")
     batch.put(b"\x01c", b"2")
     batch.put(b"\x01c", b"3")
-    store.write(batch, 12, identity(dead_letters=4))
+    store.write(batch, 12, metadata(dead_letters=4))
     for _ in range(2):
-        assert (store.position, store.identity) == (12, identity(dead_letters=4))
+        assert (store.position, store.metadata) == (12, metadata(dead_letters=4))
         found = [store.get(b"\x01" + key) for key in (b"a", b"b", b"", b"c", b"d")]
         assert found == [None, b"\0\xff", b"", b"3", None]
         store.close()
@@ -61,7 +61,7 @@ def test_the_position_is_in_the_batch_itself(
     monkeypatch.setattr(store, "_db", Spy())
     batch = store.new_batch()
     batch.put(b"\x01a", b"1")
-    store.write(batch, 2, identity())
+    store.write(batch, 2, metadata())
     assert written == [3]
     monkeypatch.undo()
     store.close()
@@ -73,8 +73,8 @@ def test_a_write_that_fails_changes_nothing(folder: DataDirectory) -> None:
     batch = store.new_batch()
     batch.put(b"\x01a", b"1")
     with pytest.raises(StoreError, match="writing"):
-        store.write(batch, 99, identity(dead_letters=9))
-    assert (store.position, store.identity) == (1, identity())
+        store.write(batch, 99, metadata(dead_letters=9))
+    assert (store.position, store.metadata) == (1, metadata())
 
 
 def test_touch_notes_the_time_and_nothing_else(folder: DataDirectory) -> None:
@@ -82,7 +82,7 @@ def test_touch_notes_the_time_and_nothing_else(folder: DataDirectory) -> None:
     store.touch(777)
     store.close()
     store = opened(folder)
-    assert (store.position, store.identity) == (5, identity(alive_at=777))
+    assert (store.position, store.metadata) == (5, metadata(alive_at=777))
     store.close()
 
 
@@ -183,7 +183,7 @@ def test_delete(folder: DataDirectory) -> None:
     folder.delete("orders", 0)
     folder.delete("orders", 0)
     folder.delete("nothing", 0)
-    assert folder.held() == {"orders": [1]}
+    assert folder.on_disk() == {"orders": [1]}
     assert sorted(path.name for path in (folder.root / "orders").iterdir()) == ["1"]
     store = opened(folder)
     assert store.position is None
@@ -196,7 +196,7 @@ def test_what_a_crash_left_half_deleted_is_deleted(folder: DataDirectory) -> Non
     folder.close()
     again = DataDirectory(folder.root)
     assert list((folder.root / "orders").iterdir()) == []
-    assert again.held() == {}
+    assert again.on_disk() == {}
     folder._lock = again._lock
 
 
@@ -204,7 +204,7 @@ def test_what_is_held(folder: DataDirectory) -> None:
     for view, partition in (("orders", 0), ("orders", 11), ("lock", 2)):
         folder.open(view, partition)[0].close()
     folder.set_aside("orders", 0)
-    held = {view: sorted(partitions) for view, partitions in folder.held().items()}
+    held = {view: sorted(partitions) for view, partitions in folder.on_disk().items()}
     assert held == {"orders": [11], "lock": [2]}
 
 
@@ -238,5 +238,5 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, place: Callable[[Path],
     (tmp_path / "file").touch()
     with pytest.raises(ConfigurationError) as error:
         DataDirectory(place(tmp_path))
-    assert str(error.value).startswith(f"the data folder {place(tmp_path)} cannot be written: ")
+    assert str(error.value).startswith(f"cannot write to the data folder {place(tmp_path)}: ")
     assert "QUERYABLE_DATA_DIR" in str(error.value)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from backend.http.routes.snapshots import SnapshotSender
 from backend.storage.data_directory import DataDirectory
 from backend.wire.signing import sign
-from backend.wire.snapshot import CopyError, end_line, file_header, receive
+from backend.wire.snapshot import SnapshotError, end_line, file_header, receive
 from model.records import ENTRY, entry_head
 from tests.backend.snapshots import asked, member_of_a_group, question, stream_of
 from tests.support.in_process.examples import ORDERS
@@ -53,7 +53,7 @@ def test_a_stream_is_taken_whole_or_not_at_all(
 ) -> None:
     stream = stream_of(files)
     assert received(stream) == files
-    with pytest.raises(CopyError):
+    with pytest.raises(SnapshotError):
         received(stream[: data.draw(st.integers(0, len(stream) - 2))])
     if any(files.values()):
         name, content = next((n, c) for n, c in files.items() if c)
@@ -61,13 +61,13 @@ def test_a_stream_is_taken_whole_or_not_at_all(
             file_header(name, len(content)) + content,
             file_header(name, len(content)) + bytes([content[0] ^ 1]) + content[1:],
         )
-        with pytest.raises(CopyError, match="checksum"):
+        with pytest.raises(SnapshotError, match="checksum"):
             received(changed)
 
 
 @pytest.mark.parametrize("name", ["../CURRENT", "a/b", "", ".", "..", "a\x00", "x" * 101])
 def test_a_file_goes_nowhere_else(name: str) -> None:
-    with pytest.raises(CopyError, match="no file of a store"):
+    with pytest.raises(SnapshotError, match="invalid file name or size"):
         received(file_header(name, 0) + bytes(32) + end_line(1, 0))
 
 
@@ -87,17 +87,17 @@ def test_from_one_instance_to_another(instance: Instance, tmp_path: Path) -> Non
     assert [message.get("more_body") for message in sent[1:]].count(False) == 1
 
     other = DataDirectory(tmp_path / "b2")
-    copy = other.new_copy("orders", 0)
+    copy = other.new_snapshot("orders", 0)
     source = io.BytesIO(stream)
     receive(source.read, source.readline, lambda name: (copy / name).open("xb"))
-    other.adopt(copy, "orders", 0)
+    other.install(copy, "orders", 0)
     store, rebuilt = other.open("orders", 0)
     assert rebuilt is None
     assert store.position == 7
     assert store.get(ENTRY + ORDERS.key_codec.to_store(b"b")) == entry_head(7, 1) + b"2"
-    assert store.identity is not None
-    assert held.identity.answerable
-    assert not store.identity.answerable, "it has to reach the end first"
+    assert store.metadata is not None
+    assert held.metadata.answerable
+    assert not store.metadata.answerable, "it has to reach the end first"
     store.close()
     other.close()
     leftovers = [path.name for path in (tmp_path / "b1" / "orders").iterdir()]
@@ -181,12 +181,12 @@ def test_no_more_than_two_copies_are_given_at_once(instance: Instance) -> None:
 
 def test_what_is_no_store_is_not_adopted(tmp_path: Path) -> None:
     folder = DataDirectory(tmp_path)
-    copy = folder.new_copy("orders", 0)
-    with pytest.raises(ValueError, match="no identity"):
-        folder.adopt(copy, "orders", 0)
+    copy = folder.new_snapshot("orders", 0)
+    with pytest.raises(ValueError, match="no metadata"):
+        folder.install(copy, "orders", 0)
     assert not folder.exists("orders", 0)
     folder.discard(copy)
-    left = folder.new_copy("orders", 1)
+    left = folder.new_snapshot("orders", 1)
     folder.close()
     folder = DataDirectory(tmp_path)
     assert not left.exists(), "what a crash left is deleted at the next start"

@@ -42,7 +42,7 @@ class Cluster:
         )
         self.active = [n % instances for n in range(partitions)]
         self.standbys: list[list[int]] = [[] for _ in range(partitions)]
-        self.mis_partitioned = False
+        self.mispartitioned = False
         self.hung: set[str] = set()
         self.waits: list[float | None] = []  # s, for those that hang; None: as long as is set
         self._partition_of = partition_of(
@@ -92,7 +92,7 @@ class Cluster:
             self.view.description(),
             self.view.hash,
             tuple(active),
-            self.mis_partitioned,
+            self.mispartitioned,
             len(active),
             moved=moved,
             standbys=tuple(map(tuple, self.standbys)),
@@ -100,7 +100,9 @@ class Cluster:
         topology = Topology(Epoch(next(self._epochs), 1), self._members, {self.view.name: placed})
         for node in self.nodes.values():
             roles = topology.roles_of(node.member.id, self.view.name)
-            node.held.scattered = frozenset([self.view.name] if self.mis_partitioned else [])
+            node.held.map_mispartitioned = frozenset(
+                [self.view.name] if self.mispartitioned else []
+            )
             units = {(self.view.name, p): role for role, those in roles.items() for p in those}
             shared = {unit for unit in units if topology.is_shared(node.member, *unit)}
             before = node.context.topology
@@ -109,15 +111,15 @@ class Cluster:
                 for p in range(len(active))
                 if topology.is_taken_over(before, self.view.name, p)
             }
-            node.ingest.loop.hold(units, shared, taken_over)
+            node.ingest.loop.assign(units, shared, taken_over)
             node.context.take_topology(topology)
 
     def turn(self, id_: str, most: int = 10_000) -> None:
         """One instance opens, closes and applies; the others learn of mispartitioned records."""
         node = self.nodes[id_]
         node.turn(most)
-        if node.held.mis_partitioned() and not self.mis_partitioned:
-            self.mis_partitioned = True
+        if node.held.mispartitioned_views() and not self.mispartitioned:
+            self.mispartitioned = True
             self.place(self.active, self.standbys)
 
     def settle(self) -> None:
@@ -182,7 +184,7 @@ class Cluster:
     def table(self, asked: str, stale: str = "", whole: bool = False) -> Table:
         """What this instance has to answer from; no state where it has to say 503."""
         found: dict[int, Partition | None] = {}
-        anywhere = self.view.partitioner == ANY_PARTITION or self.mis_partitioned
+        anywhere = self.view.partitioner == ANY_PARTITION or self.mispartitioned
         for partition, log in enumerate(self.logs):
             held = self.holder(asked, partition, whole or anywhere, stale)
             found[partition] = None

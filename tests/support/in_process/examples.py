@@ -15,14 +15,14 @@ def view(name: str = "orders", **fields: str | None) -> View:
     return replace(ORDERS, **{"name": name, "topic": name, "path": None, **fields})
 
 
-def identity(of: View = ORDERS, **fields: object) -> StoreMetadata:
+def metadata(of: View = ORDERS, **fields: object) -> StoreMetadata:
     plain = StoreMetadata(
         view_hash=of.hash,
         topic_id="topic-1",
         partitions=1,
         leader_epoch=-1,
         answerable=True,
-        mis_partitioned=0,
+        mispartitioned=0,
         dead_letters=0,
         alive_at=0,
     )
@@ -36,7 +36,7 @@ def candidate(
     positions: Mapping[str, Mapping[int, int]] | None = None,
     epoch: Epoch = Epoch(0, 0),  # noqa: B008
     started_at: int = 0,
-    mis_partitioned: tuple[str, ...] = (),
+    mispartitioned: tuple[str, ...] = (),
     built: Mapping[str, int] | None = None,
     ready: Mapping[str, Iterable[int]] | None = None,
     standby: Mapping[str, Iterable[int]] | None = None,
@@ -49,7 +49,7 @@ def candidate(
         active={name: tuple(held) for name, held in (active or {}).items()},
         epoch=epoch,
         started_at=started_at,
-        mis_partitioned=mis_partitioned,
+        mispartitioned=mispartitioned,
         built=built or {},
         ready={name: tuple(those) for name, those in (ready or {}).items()},
         standby={name: tuple(those) for name, those in (standby or {}).items()},

@@ -16,7 +16,7 @@ class FakeWatcher:
     def __init__(self) -> None:
         self.latest: dict[str, TopicMetadata] = {}
 
-    def facts(self, topic: str) -> TopicMetadata | None:
+    def get(self, topic: str) -> TopicMetadata | None:
         return self.latest.get(topic)
 
 

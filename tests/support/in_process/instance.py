@@ -21,7 +21,7 @@ from model.progress import Progress
 from model.records import ENTRY, StoreMetadata, entry_head
 from model.topology import Epoch, Member, PlacedView, Topology
 from model.views import View
-from tests.support.in_process.examples import ORDERS, identity
+from tests.support.in_process.examples import ORDERS, metadata
 from tests.support.in_process.fakes import FakeCopier, FakeIngestor, FakeMember, FakeWatcher
 
 ME, OTHER = Member("b1", "127.0.0.1", 8081), Member("b2", "127.0.0.1", 8082)
@@ -54,7 +54,9 @@ class Instance:
     def place(self, *active: int, **more: Any) -> None:
         """The map: who is active, 0 for b1, 1 for b2."""
         placed = PlacedView(self.view.description(), self.view.hash, active, **more)
-        self.context.held.scattered = frozenset({self.view.name} if placed.mis_partitioned else ())
+        self.context.held.map_mispartitioned = frozenset(
+            {self.view.name} if placed.mispartitioned else ()
+        )
         views = {self.view.name: placed}
         self.context.take_topology(Topology(Epoch(5, 1), (ME, OTHER), views))
 
@@ -68,7 +70,7 @@ class Instance:
     ) -> StorePartition:
         """Open a partition with these records, at offsets 0, 1, 2, …"""
         store, _ = self.folder.open(self.view.name, number)
-        made_from = made_from or identity(self.view)
+        made_from = made_from or metadata(self.view)
         batch = store.new_batch()
         for offset, (key, value) in enumerate((entries or {}).items()):
             batch.put(ENTRY + self.view.key_codec.to_store(key), entry_head(7, offset) + value)

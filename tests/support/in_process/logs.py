@@ -63,12 +63,12 @@ class LogWatcher:
         facts = TopicMetadata("topic-1", len(ends), starts, ends, None, time.monotonic())
         self.latest[self._topic] = facts
 
-    def facts(self, topic: str) -> TopicMetadata | None:
+    def get(self, topic: str) -> TopicMetadata | None:
         return self.latest.get(topic)
 
     def fresh(self, topic: str) -> TopicMetadata | None:
         self.refresh()
-        return self.facts(topic)
+        return self.get(topic)
 
     def watch(self, topics: frozenset[str]) -> None:
         pass

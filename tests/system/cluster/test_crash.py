@@ -86,7 +86,7 @@ def test_killed_again_and_again_nothing_is_twice_and_nothing_lost(
         on_disk = stored(backend.data_dir, "v", partition)
         assert on_disk.position == ends[partition]
         assert on_disk.entries == fold(log[partition], ends[partition])
-        assert on_disk.identity.answerable
+        assert on_disk.metadata.answerable
 
 
 def test_a_killed_worker_is_replaced_and_goes_on_where_it_was(

@@ -238,4 +238,4 @@ def test_views_that_differ_are_given_to_those_who_have_them(
     for key, value in TABLE.items():
         assert old.get(key_path("v", key)).json()["value"] == value
     logs = old.log() + new.log()
-    assert "view v is defined in 2 ways" in logs
+    assert "view v has 2 definitions in this group" in logs

@@ -307,13 +307,17 @@ def test_a_new_instance_begins_with_a_copy(
     writer.table(topic, table)
     deployment = deploy(views_toml(v={"topic": topic}), standby_replicas="1", copy_threshold="100")
     [first] = deployment.start(1)
-    assert "no copy" not in first.log(), "there was nobody to ask"
+    assert "no snapshot" not in first.log(), "there was nobody to ask"
     # what comes after the copy is read from the log
     second = deployment.new().launch()
     later = {f"later {n}": n for n in range(500)}
     writer.table(topic, later)
     settle([first, second])
-    copied = [line for line in second.log().splitlines() if "copied from b1" in line]
+    copied = [
+        line
+        for line in second.log().splitlines()
+        if "received a snapshot" in line and "from b1" in line
+    ]
     assert len(copied) == 2, second.log()
     ends = {p["partition"]: p["position"] for p in first.partitions("v")}
     second.wait_positions("v", ends)

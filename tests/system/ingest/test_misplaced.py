@@ -55,8 +55,8 @@ def test_with_a_record_in_the_wrong_partition_all_are_asked_for_every_key(
         assert backend.get(key_path("v", "both")).json()["value"] == "new"
     holders = [b for b in backends if any(p["mis_partitioned"] for p in b.partitions("v"))]
     holder = next(b for b in holders if any(p["partition"] == wrong for p in b.partitions("v")))
-    line = holder.wait_log(f"view v, partition {wrong} has records")
-    assert "puts elsewhere" in line
+    line = holder.wait_log(f"view v, partition {wrong} has mispartitioned records")
+    assert "belong to other" in line
     assert "partitioner" in line
     samples = {
         sample.labels["partition"]: sample.value

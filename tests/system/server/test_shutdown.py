@@ -51,7 +51,7 @@ def test_idle_connections_do_not_hold_it_up_and_stores_are_closed(
         on_disk = stored(backend.data_dir, "v", partition)
         assert on_disk.position == ends_of(log)[partition]
         assert on_disk.entries == fold(log[partition])
-        assert on_disk.identity.alive_at >= before
+        assert on_disk.metadata.alive_at >= before
     settle([backends[1]])
 
 

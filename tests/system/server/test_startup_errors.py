@@ -90,7 +90,7 @@ def test_a_data_folder_that_cannot_be_written(nowhere: Deployment) -> None:
     (nowhere.folder / "file").write_text("in the way")
     with nowhere:
         said = refusal(nowhere.new(), data_dir=str(nowhere.folder / "file" / "data"))
-    assert f"{nowhere.folder}/file/data cannot be written" in said
+    assert f"cannot write to the data folder {nowhere.folder}/file/data: " in said
     assert "QUERYABLE_DATA_DIR" in said
 
 

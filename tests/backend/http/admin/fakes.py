@@ -77,7 +77,7 @@ def held(
     goal: int = 10,
     end: int | None = 10,
     dead_letters: int = 0,
-    mis_partitioned: int = 0,
+    mispartitioned: int = 0,
 ) -> StorePartition:
     """An open store partition of ORDERS, of 100 bytes."""
     now = time.monotonic()
@@ -86,8 +86,8 @@ def held(
         progress.end_fetched(end, now)
     progress.applied(position)
     store: Any = SimpleNamespace(size=lambda: 100, entries=lambda: 3)
-    identity = StoreMetadata(ORDERS.hash, "topic-id", 3, 0, True, mis_partitioned, dead_letters, 0)
-    return StorePartition(ORDERS, partition, store, progress, identity, now - 1)
+    metadata = StoreMetadata(ORDERS.hash, "topic-id", 3, 0, True, mispartitioned, dead_letters, 0)
+    return StorePartition(ORDERS, partition, store, progress, metadata, now - 1)
 
 
 def context(
@@ -102,11 +102,13 @@ def context(
     opened = PartitionRegistry((ORDERS,))
     for each in holding:
         opened.add(each)
-    facts = None if topic_partitions is None else SimpleNamespace(partitions=topic_partitions)
+    topic_metadata = (
+        None if topic_partitions is None else SimpleNamespace(partitions=topic_partitions)
+    )
     parts: dict[str, Any] = {
         "settings": Settings(instance_id="b1", host="127.0.0.1", port=1),
         "held": opened,
-        "metadata_poller": SimpleNamespace(facts=lambda topic: facts),
+        "metadata_poller": SimpleNamespace(get=lambda topic: topic_metadata),
         "ingest_loop": SimpleNamespace(
             opening=lambda: {(ORDERS.name, partition): "active" for partition in opening},
             rebuilds=2,

@@ -210,12 +210,12 @@ def test_standbys_come_from_the_map(monkeypatch: pytest.MonkeyPatch) -> None:
             context(B1, active=(0,), hash="other"), ["definition-differs"], id="other definition"
         ),
         pytest.param(
-            context(B1, active=(0,), holding=(held(0, mis_partitioned=3),)),
+            context(B1, active=(0,), holding=(held(0, mispartitioned=3),)),
             ["mis-partitioned"],
             id="mis-partitioned here",
         ),
         pytest.param(
-            context(B1, active=(0,), mis_partitioned=True), ["mis-partitioned"],
+            context(B1, active=(0,), mispartitioned=True), ["mis-partitioned"],
             id="mis-partitioned, the map says",
         ),
         pytest.param(
