@@ -185,7 +185,7 @@ class ViewReads(KeyRouting):
             raise self.unreadable(held, e) from None
         if None in entries:
             self.refuse_doubtful(keys[entries.index(None)])
-        return Resolved(numbers, state, entries)
+        return tuple.__new__(Resolved, (numbers, state, entries))
 
     def read_entries(
         self, key: bytes, options: ReadOptions, read: Callable[[Store], _T]
@@ -206,9 +206,9 @@ class ViewReads(KeyRouting):
     def _state(self, held: StorePartition) -> State:
         progress = held.progress
         now = time.monotonic()
-        return State(
-            held, progress.position, progress.lag(now, self._trusted_for), progress.staleness(now)
-        )
+        lag, staleness = progress.lag(now, self._trusted_for), progress.staleness(now)
+        # as State(…), in half the time
+        return tuple.__new__(State, (held, progress.position, lag, staleness))
 
     def state_of(self, key: bytes) -> State:
         """Of the key's store partition; NotOwner, Unavailable."""
