@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from backend.cluster.liveness import RUNNING
 from backend.cluster.peer_client import MARK
 from backend.ingest.store_partitions import StorePartition
 from backend.wire.answer import Answer as Sent
@@ -65,6 +66,10 @@ class Cluster:
         """Start an instance on what it has on disk; it gets the topology at once."""
         member = next(member for member in self._members if member.id == id_)
         self.nodes[id_] = Node(self, member, self._folder / id_)
+        for node in self.nodes.values():
+            # as its first heartbeat would: requests that failed while it was down do not count
+            node.context.peers.keep(self.nodes)
+            node.context.peers.heard(id_, RUNNING)
         self.place(self.active, self.standbys)
 
     def stop(self, id_: str) -> None:
