@@ -2,6 +2,7 @@
 
 import ast
 import tomllib
+from collections import Counter
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -11,6 +12,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("model", "backend", "queryable", "spark", "local", "bench")
 MODULES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 MOST_LINES = 400
+MOST_FILES = 20  # of a folder
 
 
 def name(path: Path) -> str:
@@ -25,6 +27,12 @@ def test_modules_are_short() -> None:
     lengths = {name(path): len(path.read_text().splitlines()) for path in MODULES}
     long = {module: lines for module, lines in lengths.items() if lines > MOST_LINES}
     assert long == {}, "each of these is two modules"
+
+
+def test_folders_are_small() -> None:
+    counts = Counter(name(path.parent) for path in MODULES)
+    large = {folder: count for folder, count in counts.items() if count > MOST_FILES}
+    assert large == {}, "each of these is two folders"
 
 
 def test_a_package_says_what_it_is_for() -> None:

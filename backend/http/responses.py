@@ -13,7 +13,7 @@ from backend.instance_context import InstanceContext
 from backend.queries.history import HistoryPage
 from backend.queries.point import Entry, State, ViewReads
 from backend.queries.routing import PLAIN, ReadOptions
-from backend.queries.scatter_gather import Freshness
+from backend.queries.scans.scatter_gather import Freshness
 from backend.queries.versions import Version, VersionedReads
 from backend.wire.answer import JSON, Answer, Header, etag_of, freshness_headers, problem_answer
 from model.kinds.kind import DOCUMENT

@@ -26,14 +26,14 @@ from backend.http.routes.keys import KeyRoutes
 from backend.http.routes.point_batch import PointBatchRoute
 from backend.http.routes.views import ViewRoutes
 from backend.instance_context import InstanceContext
-from backend.queries.any_partition import AnyPartitionReads
 from backend.queries.batch import BATCH_PATH, Batches
-from backend.queries.partition_scan import PartitionScans
 from backend.queries.point import count_refusal
 from backend.queries.point_by_kind import reads_of
 from backend.queries.retry import Asker
 from backend.queries.routing import NotOwner
-from backend.queries.scatter_gather import SCAN_PATH, ScatterGather
+from backend.queries.scans.any_partition import AnyPartitionReads
+from backend.queries.scans.partition_scan import PartitionScans
+from backend.queries.scans.scatter_gather import SCAN_PATH, ScatterGather
 from backend.wire.answer import Answer, Header, problem_answer
 from backend.wire.scan_codec import MOST_ASK_BYTES
 from backend.wire.snapshot import PATH as COPY

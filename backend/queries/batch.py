@@ -11,12 +11,12 @@ import orjson
 
 from backend.cluster.peer_client import PeerClient
 from backend.instance_context import InstanceContext
-from backend.queries.any_partition import AnyPartitionReads
 from backend.queries.key_bodies import MAX_KEYS, json_text
 from backend.queries.point import Entry, Unresolved, ViewReads, count_refusal
 from backend.queries.retry import Asker, Holder, Rounds, Turn
 from backend.queries.routing import PLAIN, NotOwner, PartitionUnknown, ReadOptions
-from backend.queries.scatter_gather import Freshness
+from backend.queries.scans.any_partition import AnyPartitionReads
+from backend.queries.scans.scatter_gather import Freshness
 from backend.queries.served_by import ServedBy, roles_said
 from backend.queries.stores import KEYS, refuse_store
 from backend.wire.scan import ALLOW, NEVER

@@ -6,7 +6,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from backend.queries.page import STREAM_ROWS
-from backend.queries.scatter_gather import WALK_BUDGET, Freshness, ScatterGather, for_view
+from backend.queries.scans.scatter_gather import WALK_BUDGET, Freshness, ScatterGather, for_view
 from backend.wire.scan import Query, ScanResponse
 from backend.wire.scan_codec import BARE, COUNT, ESTIMATE
 from model.views import View

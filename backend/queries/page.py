@@ -8,7 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from backend.queries.history import MOST_PAGE_BYTES
-from backend.queries.scatter_gather import Freshness, ScatterGather
+from backend.queries.scans.scatter_gather import Freshness, ScatterGather
 from backend.wire.cursor import encode_cursor
 from backend.wire.scan import Query, Row
 from backend.wire.scan_codec import ROWS

@@ -6,10 +6,10 @@ import asyncio
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from backend.queries.merging import slices
 from backend.queries.page import STREAM_ROWS
 from backend.queries.ranking import MOST_RANKED_BYTES, Best, Ranked, Ranking
-from backend.queries.scatter_gather import WALK_BUDGET, Freshness, ScatterGather, for_view
+from backend.queries.scans.merging import slices
+from backend.queries.scans.scatter_gather import WALK_BUDGET, Freshness, ScatterGather, for_view
 from backend.wire.scan import Query, ScanResponse
 from backend.wire.scan_codec import TOP
 from model.problems import BadRequest, Unavailable

@@ -1,7 +1,7 @@
 """What part of a view a scan asks for, and what an instance answers.
 
 A scan runs over stored keys, whose byte order is the order of the type. How the answers of several
-instances become one is in `queries/merging.py`; their bytes are in `scan_codec.py`.
+instances become one is in `queries/scans/merging.py`; their bytes are in `scan_codec.py`.
 """
 
 from __future__ import annotations

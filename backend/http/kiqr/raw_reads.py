@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from backend.instance_context import InstanceContext
 from backend.queries.point import ViewReads
-from backend.queries.scatter_gather import (
+from backend.queries.scans.scatter_gather import (
     MOST_ENTRIES,
     MOST_ENTRIES_BYTES,
     Enough,

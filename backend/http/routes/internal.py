@@ -7,7 +7,7 @@ from backend.http.request import Request
 from backend.http.routes.snapshots import SnapshotSender
 from backend.instance_context import InstanceContext
 from backend.queries.batch import Batches
-from backend.queries.partition_scan import PartitionScans
+from backend.queries.scans.partition_scan import PartitionScans
 from backend.queries.stores import KEYS, refuse_custom, refuse_store
 from backend.wire.answer import JSON, Answer, Header
 from backend.wire.scan_codec import TOP, decode_request, encode_response, pack

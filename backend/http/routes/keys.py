@@ -22,7 +22,6 @@ from backend.http.request import Request
 from backend.http.responses import KeyResponses
 from backend.http.streams import Streams
 from backend.instance_context import InstanceContext
-from backend.queries.any_partition import AnyPartitionReads
 from backend.queries.batch import record_key
 from backend.queries.change_backlog import Room
 from backend.queries.changes import Changes
@@ -31,7 +30,8 @@ from backend.queries.key_bodies import parse_search
 from backend.queries.point import ViewReads
 from backend.queries.retry import Asker, Holder, Rounds, may_change
 from backend.queries.routing import PLAIN, NotOwner, PartitionUnknown, ReadOptions
-from backend.queries.scatter_gather import Freshness
+from backend.queries.scans.any_partition import AnyPartitionReads
+from backend.queries.scans.scatter_gather import Freshness
 from backend.queries.stores import KEYS, refuse_store
 from backend.queries.versions import VersionedReads
 from backend.wire.answer import Answer, Header, code_of, problem_answer, unless_known

@@ -23,7 +23,7 @@ from backend.queries.batch import Batches
 from backend.queries.count import read_count
 from backend.queries.key_bodies import needs_exact, parse_batch
 from backend.queries.page import read_page, stream_page
-from backend.queries.scatter_gather import Freshness, ScatterGather
+from backend.queries.scans.scatter_gather import Freshness, ScatterGather
 from backend.queries.stores import KEYS, SESSIONS, WINDOWS, refuse_custom, refuse_store
 from backend.queries.top import read_top
 from backend.wire.answer import JSON, Answer, Header

@@ -12,8 +12,8 @@ from flask.testing import FlaskClient
 
 from backend.http.flask_app import create_flask_app
 from backend.http.kiqr.raw_reads import RawReads
-from backend.queries.partition_scan import PartitionScans
-from backend.queries.scatter_gather import ScatterGather
+from backend.queries.scans.partition_scan import PartitionScans
+from backend.queries.scans.scatter_gather import ScatterGather
 from tests.support.in_process.world import World
 
 

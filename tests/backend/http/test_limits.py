@@ -22,11 +22,11 @@ from backend.http.parameters import (
     span_parameters,
 )
 from backend.queries import key_bodies as batch
-from backend.queries import partition_run as partition_runs
-from backend.queries import partition_scan as partition_scans
 from backend.queries.key_bodies import parse_batch, parse_members, parse_search
-from backend.queries.merging import slices
 from backend.queries.ranking import Ranking
+from backend.queries.scans import partition_run as partition_runs
+from backend.queries.scans import partition_scan as partition_scans
+from backend.queries.scans.merging import slices
 from model import limits
 from model.formats.codecs import KEY_CODECS
 from model.problems import BadRequest

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from backend.queries import partition_scan as partition_scans
 from backend.queries import ranking
 from backend.queries import top as tops
 from backend.queries.ranking import Best, Ranked, Ranking
+from backend.queries.scans import partition_scan as partition_scans
 from tests.support.in_process.examples import ORDERS
 from tests.support.in_process.world import World, world
 

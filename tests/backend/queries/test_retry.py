@@ -12,9 +12,9 @@ from typing import Any, cast
 
 import pytest
 
-from backend.queries import partition_scan as partition_scans
 from backend.queries import retry as asking
 from backend.queries.retry import WHILE_OTHERS_ARE_LEFT, Asker, Rounds
+from backend.queries.scans import partition_scan as partition_scans
 from backend.settings import Settings
 from backend.wire.answer import Answer as Sent
 from model.problems import RETRY_ELSEWHERE_NO, Unavailable

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from backend.http.gates import Gate
 from backend.http.routes import views as view_routes
 from backend.queries import page as pages
-from backend.queries import partition_scan as partition_scans
+from backend.queries.scans import partition_scan as partition_scans
 from backend.wire.scan import Query
 from backend.wire.scan_codec import ROWS, ScanRequest, encode_request
 from tests.support.in_process.examples import ORDERS, view

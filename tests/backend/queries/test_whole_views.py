@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from backend.http.routes import meta as status
-from backend.queries import partition_run as partition_runs
-from backend.queries import partition_scan as partition_scans
+from backend.queries.scans import partition_run as partition_runs
+from backend.queries.scans import partition_scan as partition_scans
 from tests.support.in_process.examples import ORDERS, view
 from tests.support.in_process.world import World, world
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TypeVar, cast
 
 from backend.ingest.protocols import Store
-from backend.queries.merged_entries import MergedEntries
 from backend.queries.page import first_rows
-from backend.queries.partial_items import partial_items, partial_values
-from backend.queries.scatter_gather import Freshness, ScatterGather
+from backend.queries.scans.merged_entries import MergedEntries
+from backend.queries.scans.partial_items import partial_items, partial_values
+from backend.queries.scans.scatter_gather import Freshness, ScatterGather
 from backend.wire.scan import Query
 from backend.wire.scan_codec import ENTRIES, RAW
 from model.problems import Unavailable

@@ -15,11 +15,11 @@ from typing import TypeVar
 
 from backend.ingest.store_partitions import StorePartition
 from backend.instance_context import InstanceContext
-from backend.queries import partition_run as partition_runs
-from backend.queries.merging import cut, distinct, first_of
-from backend.queries.partition_run import Lost, PartitionRun
 from backend.queries.ranking import MOST_RANKED_BYTES, Best, Ranking
 from backend.queries.routing import refusal
+from backend.queries.scans import partition_run as partition_runs
+from backend.queries.scans.merging import cut, distinct, first_of
+from backend.queries.scans.partition_run import Lost, PartitionRun
 from backend.wire.scan import ScanResponse
 from backend.wire.scan_codec import BARE, COUNT, ENTRIES, ESTIMATE, ROWS, TOP, ScanRequest
 from model.kinds.kind import Pair

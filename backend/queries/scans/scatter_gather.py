@@ -16,17 +16,17 @@ from dataclasses import dataclass, field, replace
 
 from backend.cluster.peer_client import PeerClient
 from backend.instance_context import InstanceContext
-from backend.queries.merging import cut, distinct, first_of
-from backend.queries.partials import (
+from backend.queries.retry import Asker, Holder, Turn
+from backend.queries.routing import refusal
+from backend.queries.scans.merging import cut, distinct, first_of
+from backend.queries.scans.partials import (
     Bound,
     Partial,
     is_compared_by_partition,
     partials_of,
     rows_apart,
 )
-from backend.queries.partition_scan import PartitionScans, worst
-from backend.queries.retry import Asker, Holder, Turn
-from backend.queries.routing import refusal
+from backend.queries.scans.partition_scan import PartitionScans, worst
 from backend.queries.served_by import ServedBy
 from backend.wire.answer import code_of
 from backend.wire.scan import NEVER, Query, Row, ScanResponse

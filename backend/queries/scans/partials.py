@@ -17,7 +17,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
 
-from backend.queries.merging import cut, first_of
+from backend.queries.scans.merging import cut, first_of
 from backend.wire.scan import Row, ScanResponse
 from backend.wire.scan_codec import ENTRIES, ScanRequest
 from model.kinds import layout

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import cast
 
 from backend.ingest.protocols import Store
-from backend.queries.merged_entries import MergedEntries
-from backend.queries.partials import Partial
+from backend.queries.scans.merged_entries import MergedEntries
+from backend.queries.scans.partials import Partial
 from model.records import decode_entry, is_deleted
 from model.views import View
 
