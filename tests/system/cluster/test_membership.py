@@ -117,12 +117,15 @@ def test_an_instance_that_drains_says_so(
 ) -> None:
     topic = make_topic(PARTITIONS)
     writer.table(topic, TABLE)
-    [backend] = deploy(views_toml(v={"topic": topic})).start()
+    # it goes on answering for a while, because another instance can take over
+    deployment = deploy(views_toml(v={"topic": topic}), standby_replicas="1", drain_time="1")
+    backend, _ = deployment.start(2)
     states: list[str] = []
 
     def judge(_: str, answer: Response) -> str:
         if answer.status == 200:
-            states.append(answer.json()["processors"][0]["state"])
+            processors = answer.json()["processors"]
+            states.extend(each["state"] for each in processors if each["id"] == backend.id)
         return ""
 
     with ReadLoop([backend.port], ["/processors"], judge, threads=2) as asking:
