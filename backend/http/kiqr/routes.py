@@ -208,7 +208,7 @@ def _formats(name: str) -> frozenset[str]:
     else:
         formats = _OWN if _CLASS.fullmatch(name) else None
     if formats is None:
-        raise BadRequest("unknown-serde", f"{name} is no serde that is known here.")
+        raise BadRequest("unknown-serde", f"Unknown serde: {name}.")
     return formats
 
 
@@ -217,7 +217,7 @@ def _milliseconds(name: str, text: str) -> int:
     number = int(text) if _LONG.fullmatch(text) else None
     if number is None or not LEAST <= number <= GREATEST:
         raise QueryFailed(
-            "bad-parameter", f"{name} is no number of milliseconds since 1970 within 64 bits."
+            "bad-parameter", f"{name} must be milliseconds since 1970, a 64-bit number."
         )
     return number
 
