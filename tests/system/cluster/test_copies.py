@@ -52,8 +52,6 @@ def test_a_copy_that_breaks_off(
     settle([first.launch(), second.launch()])
     some = {key_path("v", key): value for key, value in TABLE.items() if key.endswith("7")}
     by_id = dict(zip(("b1", "b2", "b3"), ways, strict=True))
-    [active] = [id_ for id_, those in roles(first, "topicPartitions").items() if those]
-    [standby] = {"b1", "b2"} - {active}
 
     def break_off(giver: str) -> None:
         """Once some of that one's copy has come."""
@@ -67,9 +65,16 @@ def test_a_copy_that_breaks_off(
             assert (answer.status, answer.json()["value"]) == (200, value)
             assert answer.headers["Served-By"] == "b3; standby"
 
-    # the standby's breaks off: the active is asked
-    by_id[standby].shape(down=SLOW)
+    # the standby's breaks off: the active is asked. The roles of the first two may change until
+    # the third one joins
+    for id_ in ("b1", "b2"):
+        by_id[id_].shape(down=SLOW)
     third.launch()
+    third.wait(lambda: copied_from(third), "a copy")
+    standby = copied_from(third)
+    [active] = {"b1", "b2"} - {standby}
+    assert roles(third, "topicPartitions")[active] == [0]
+    by_id[active].heal()
     break_off(standby)
     settle(backends)
     assert f"no snapshot from {standby}" in third.log()
