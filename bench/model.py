@@ -102,7 +102,7 @@ def describe(document: Mapping[str, Any]) -> str:
     return (
         f"CPU = {found.fixed:.1f} + {found.request:.1f} / batch + {found.keys:.1f} · "
         f"log10(keys / {KEYS:,}) µs, fitted to the rows proxy, proxy-base, proxy-backends-… and "
-        f"proxy-keys-…, none of which is more than {found.worst:.0%} off. batch is how many reads "
+        f"proxy-keys-…. The largest error of a row is {found.worst:.0%}. batch is how many reads "
         f"nginx sent at a time: {part:.0%} of connections / (nginx workers × backends), and at "
         f"least 1.\n{of_many_machines(found, part, cores, keys)}"
     )

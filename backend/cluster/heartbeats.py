@@ -103,7 +103,7 @@ class Heartbeats:
         if answered is not None and (answered.sender, answered.at) == (member.id, sent.at):
             self._heard(member.id, answered.state)
         elif time.monotonic() - began < 3 * self._interval:
-            # longer than that only if this instance was stalled, which says nothing about others
+            # if it took longer, this instance was stalled, which says nothing about the others
             instance.peers.missed(member.id)
             if member.id in instance.dead:
                 instance.lost.dead(member)

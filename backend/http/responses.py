@@ -17,6 +17,7 @@ from backend.queries.scans.scatter_gather import Freshness
 from backend.queries.versions import Version, VersionedReads
 from backend.wire.answer import JSON, Answer, Header, etag_of, freshness_headers, problem_answer
 from model.kinds.kind import DOCUMENT
+from model.kinds.versioned import validity_json
 from model.problems import NotFound, Problem
 from model.records import ENTRY_HEAD_SIZE, entry_offset
 from model.topology import ROLES
@@ -136,10 +137,8 @@ class KeyResponses:
                 headers,
             )
         document = self.document(key, version.entry)
-        valid_to = b"null" if version.valid_to is None else b"%d" % version.valid_to
-        body = b'%b,"valid_from":%d,"valid_to":%b}' % (
-            document[:-1], version.valid_from, valid_to
-        )  # fmt: skip
+        validity = validity_json(version.valid_from, version.valid_to)
+        body = b"%b,%b}" % (document[:-1], validity)
         self._counts.found += 1
         # the next version changes `valid_to`
         return Answer(200, [*headers, JSON, etag_of(body, AS_JSON)], body)

@@ -30,9 +30,9 @@ class PartitionWriter:
         if store_partition.progress.applied(position):
             self.note_answerable(store_partition)
 
-    def write_state(self, store_partition: StorePartition, position: int | None = None) -> None:
+    def write_state(self, store_partition: StorePartition) -> None:
         """Write metadata and position without entries; StoreError."""
-        at = store_partition.progress.position if position is None else position
+        at = store_partition.progress.position
         self.write(store_partition, store_partition.store.new_batch(), at, store_partition.metadata)
 
     def note_answerable(self, store_partition: StorePartition) -> None:

@@ -318,7 +318,7 @@ def _resolved(reads: ViewReads, key_json: bytes, entry: Entry | None) -> bytes:
 def _unresolved(
     reads: ViewReads, key_json: bytes, why: NotOwner | Problem
 ) -> tuple[bytes, _Open | None]:
-    """The item, and who is asked next or how, if it may be another one."""
+    """The item, and where to ask for the key next (None: the item is final)."""
     if isinstance(why, NotOwner):
         return b"", why
     if isinstance(why, PartitionUnknown):

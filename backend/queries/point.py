@@ -264,7 +264,7 @@ class WrongStoreReads(ViewReads):
         raise self._refusal()
 
     def _refusal(self) -> BadRequest:
-        resource = f"{self.view.store}s"
+        resource = self.view.kind.history
         return BadRequest(
             "wrong-store",
             f"View {self.view.name} has {resource}, not one value a key: ask "

@@ -12,7 +12,7 @@ from typing import NamedTuple, cast
 from backend.ingest.protocols import Store
 from backend.queries.point import Entry, State, ViewReads
 from backend.queries.routing import ReadOptions
-from model.kinds.versioned import VersionedLayout, version_at
+from model.kinds.versioned import VersionedLayout, validity, version_at
 from model.problems import Gone
 from model.records import is_deleted
 
@@ -29,7 +29,8 @@ class VersionedReads(ViewReads):
     """Point reads of a versioned view."""
 
     def look_up(self, store: Store, key: bytes) -> Entry | None:
-        return self.view.kind.look_up(self.view, store, key)
+        found = version_at(store, cast(VersionedLayout, self.view.layout), key, None)
+        return None if found is None or is_deleted(found[1]) else found[1]
 
     def look_up_many(self, store: Store, keys: Sequence[bytes]) -> list[Entry | None]:
         return [self.look_up(store, key) for key in keys]
@@ -56,5 +57,4 @@ class VersionedReads(ViewReads):
             )
         if found is None or is_deleted(found[1]):
             return None
-        valid_to = None if following is None else layout.entry_key(following[0]).start
-        return Version(found[1], layout.entry_key(found[0]).start, valid_to)
+        return Version(found[1], *validity(layout, found, following))

@@ -103,10 +103,6 @@ class Kind:
 
     # One key
 
-    def look_up(self, view: View, store: PointReader, key: bytes) -> bytes | None:
-        """The stored bytes of the key's value; None if there is none."""
-        return store.get(view.layout.stored_key(key))
-
     def history_items(
         self, view: View, store: Reader, key: bytes, span: TimeSpan, past: bytes | None
     ) -> Iterator[Item]:

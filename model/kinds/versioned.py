@@ -57,12 +57,18 @@ def version_at(store: Reader, layout: VersionedLayout, key: bytes, time: int | N
     return next(store.scan(low, high, backwards=True), None)
 
 
-def validity(layout: VersionedLayout, found: Pair, following: Pair | None) -> tuple[int, bytes]:
-    """The start (ms) and the end (as JSON) of a version's validity; the next version ends it."""
-    began = layout.entry_key(found[0]).start
-    if following is None:
-        return began, b"null"
-    return began, b"%d" % layout.entry_key(following[0]).start
+def validity(
+    layout: VersionedLayout, found: Pair, following: Pair | None
+) -> tuple[int, int | None]:
+    """From when (ms) until when a version is valid: until the next one; None: it is the latest."""
+    until = None if following is None else layout.entry_key(following[0]).start
+    return layout.entry_key(found[0]).start, until
+
+
+def validity_json(valid_from: int, valid_to: int | None) -> bytes:
+    """The two members of a JSON object that say from when until when a version is valid."""
+    until = b"null" if valid_to is None else b"%d" % valid_to
+    return b'"valid_from":%d,"valid_to":%b' % (valid_from, until)
 
 
 class Versioned(Kind):
@@ -92,10 +98,6 @@ class Versioned(Kind):
         self, view: View, first: int | None, last: int | None, horizon: int
     ) -> Callable[[Pair], bool] | None:
         return None  # a version before the horizon may still be valid now
-
-    def look_up(self, view: View, store: PointReader, key: bytes) -> bytes | None:
-        found = version_at(store, cast(VersionedLayout, view.layout), key, None)
-        return None if found is None or is_deleted(found[1]) else found[1]
 
     def history_bounds(self, span: TimeSpan) -> tuple[int | None, int | None]:
         return None, None  # a version may have started long before the span
@@ -140,10 +142,8 @@ class Versioned(Kind):
         if is_deleted(stored):
             return stored_key, None
         layout = cast(VersionedLayout, view.layout)
-        return stored_key, b'{"valid_from":%d,"valid_to":%b,"value":%b}' % (
-            *validity(layout, found, following),
-            view.value_codec.to_json(stored[VALUE]),
-        )
+        valid = validity_json(*validity(layout, found, following))
+        return stored_key, b'{%b,"value":%b}' % (valid, view.value_codec.to_json(stored[VALUE]))
 
     def delete_expired(
         self,

@@ -12,7 +12,7 @@ from model.kinds.kind import Kind
 from model.views import View
 
 Condition = Mapping[str, Sequence[Any]]
-"""Field of a view -> values of which it has one."""
+"""Field of a view -> the allowed values of the field."""
 
 _PART = "#/x-parts/"
 _VALUE = re.compile(r"\$\{(\w+)\}")

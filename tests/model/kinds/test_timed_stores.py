@@ -18,7 +18,7 @@ from backend.queries.point import ViewReads, WrongStoreReads
 from backend.queries.routing import ReadOptions
 from model.kinds.registry import KINDS
 from model.problems import BadRequest, Gone, Problem
-from tests.backend.kinds.one_partition import Entry, kept, record
+from tests.model.kinds.one_partition import Entry, kept, record
 from tests.support.in_process.examples import view
 from tests.support.in_process.fakes import Rec
 from tests.support.in_process.instance import Instance

@@ -11,7 +11,7 @@ from backend.http.responses import history_body
 from backend.queries import history as histories
 from backend.queries.history import History, Span
 from backend.queries.routing import ReadOptions
-from tests.backend.kinds.one_partition import Kept, kept, record
+from tests.model.kinds.one_partition import Kept, kept, record
 from tests.support.in_process.examples import view
 
 COUNT = 60
