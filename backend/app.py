@@ -151,7 +151,7 @@ class Instance:
         self.context = InstanceContext(
             settings=settings,
             views={view.name: view for view in self._views},
-            held=self._registry,
+            store_partitions=self._registry,
             metadata_poller=self._metadata_poller,
             ingest_loop=self._ingest_loop,
             snapshot_fetcher=self._snapshot_fetcher,

@@ -63,7 +63,7 @@ class InstanceContext:
 
     settings: Settings
     views: dict[str, View]
-    held: PartitionRegistry
+    store_partitions: PartitionRegistry
     metadata_poller: MetadataPoller
     ingest_loop: IngestLoop
     snapshot_fetcher: SnapshotFetcher

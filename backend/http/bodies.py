@@ -21,22 +21,22 @@ class BodyBudget:
     def counted(self, receive: Receive) -> Iterator[Receive]:
         """For one request: its `receive`, which raises Unavailable where a part of the body exceeds
         the budget. The parts count until the request is over."""
-        held = 0
+        buffered = 0
 
         async def receive_counted() -> Message:
-            nonlocal held
+            nonlocal buffered
             message = await receive()
             size = len(message.get("body", b""))
             if size > self.left:
                 raise Unavailable("overloaded", "The bodies of requests in flight are too large.")
             self.left -= size
-            held += size
+            buffered += size
             return message
 
         try:
             yield receive_counted
         finally:
-            self.left += held
+            self.left += buffered
 
 
 async def read_body(receive: Receive, most: int) -> bytes:

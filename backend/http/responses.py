@@ -55,7 +55,9 @@ class KeyResponses:
         self._counts.found += 1
         headers += self.form
         if self._has_etags:
-            headers.append((b"etag", state.held.etag_format % (entry_offset(entry), b"json")))
+            headers.append(
+                (b"etag", state.store_partition.etag_format % (entry_offset(entry), b"json"))
+            )
         return Answer(200, headers, body)
 
     def document(self, key: bytes, entry: Entry) -> bytes:
@@ -65,16 +67,16 @@ class KeyResponses:
     def etag_format(self, state: State) -> bytes:
         """% (record offset, form of the value); empty for a custom store, whose values are not from
         one record."""
-        return state.held.etag_format if self._has_etags else b""
+        return state.store_partition.etag_format if self._has_etags else b""
 
     def state_headers(self, state: State) -> list[Header]:
         """Partition, Offset, Lag, Staleness, Served-By, and those of the pipeline."""
-        held, position, lag, staleness = state
+        store_partition, position, lag, staleness = state
         headers = [
-            (b"partition", held.partition_header),
+            (b"partition", store_partition.partition_header),
             (b"offset", b"%d" % position),
             *freshness_headers(lag, staleness),
-            self._served_by[held.role],
+            self._served_by[store_partition.role],
         ]
         if self._pipeline is not None:
             headers += self._pipeline.headers(time.monotonic())
@@ -84,7 +86,7 @@ class KeyResponses:
         """The value only, in the form that the client accepts."""
         more, body = represented(kind, entry[ENTRY_HEAD_SIZE:], self.view.value_codec)
         self._counts.found += 1
-        etag = (b"etag", state.held.etag_format % (entry_offset(entry), kind.encode()))
+        etag = (b"etag", state.store_partition.etag_format % (entry_offset(entry), kind.encode()))
         return Answer(200, [*headers, *more, etag], body)
 
     def _version_here(self, key: bytes, options: ReadOptions, as_of: int) -> Answer:

@@ -296,7 +296,7 @@ def _read(
                 if mark is not None:
                     open_[number] = mark
             continue
-        roles.add(found.state.held.role)
+        roles.add(found.state.store_partition.role)
         for number, entry in zip(found.numbers, found.entries, strict=True):
             items[number] = _resolved(reads, to_json(keys[number]), entry)
     room.take(items)

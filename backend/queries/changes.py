@@ -41,7 +41,7 @@ class Changes:
         self._reads = reads
         self._key = key
         self.state: State = reads.state_of(key)
-        self._held: StorePartition = self.state.held
+        self._store_partition: StorePartition = self.state.store_partition
         self._seen = self._offset_of(last_event_id)
         self._loop = asyncio.get_running_loop()
         self._backlog = Backlog(room)
@@ -53,11 +53,11 @@ class Changes:
         parsed = _EVENT_ID.fullmatch(event_id)
         if parsed is None:
             raise BadRequest("bad-parameter", "Last-Event-ID is partition:offset, as events give.")
-        return int(parsed[2]) if int(parsed[1]) == self._held.partition else _NOTHING
+        return int(parsed[2]) if int(parsed[1]) == self._store_partition.partition else _NOTHING
 
     async def events(self) -> AsyncGenerator[bytes]:
         """Until the partition is closed, or too many changes wait."""
-        watches = self._held.listeners
+        watches = self._store_partition.listeners
         watches.add(self._key, self._tell)
         try:
             # later changes come as events; earlier ones are in the look-up
@@ -91,14 +91,14 @@ class Changes:
         if changes is None:
             self._backlog.end()
         elif not self._backlog.put(changes):
-            self._held.listeners.remove(self._key, self._tell)
+            self._store_partition.listeners.remove(self._key, self._tell)
 
     def _present(self) -> bytes:
-        position = self._held.progress.position
+        position = self._store_partition.progress.position
         try:
-            stored = self._reads.look_up(self._held.store, self._key)
+            stored = self._reads.look_up(self._store_partition.store, self._key)
         except (StoreClosedError, StoreError) as e:
-            raise self._reads.unreadable(self._held, e) from None
+            raise self._reads.unreadable(self._store_partition, e) from None
         if stored is None:
             offset, value = position - 1, None
         else:
@@ -111,7 +111,7 @@ class Changes:
     def _event(self, offset: int, value: bytes | None) -> bytes:
         view = self._reads.view
         key = view.key_codec.to_json(self._key)
-        event_id = b"%d:%d" % (self._held.partition, offset)
+        event_id = b"%d:%d" % (self._store_partition.partition, offset)
         if value is None:
             return b'id: %b\nevent: deleted\ndata: {"key":%b}\n\n' % (event_id, key)
         # a JSON document may hold line breaks between its tokens, where a space will do

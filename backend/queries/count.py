@@ -42,10 +42,10 @@ async def read_count(
         freshness.note(part)
         count += part.counted
 
-    scattered = scatter_gather.is_mispartitioned(view)
-    if not scattered:
+    mispartitioned = scatter_gather.is_mispartitioned(view)
+    if not mispartitioned:
         await scatter_gather.walk(for_view(view, total, COUNT, query), WALK_BUDGET, take)
-    if scattered or freshness.scattered:
+    if mispartitioned or freshness.mispartitioned:
         # a key may be in two partitions: it counts once
         count = 0
         steps = scatter_gather.rows(view, query, STREAM_ROWS, None, freshness, BARE)

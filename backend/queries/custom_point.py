@@ -42,10 +42,12 @@ class CustomReads(ViewReads):
     def look_up_many(self, store: Store, keys: Sequence[bytes]) -> list[Entry | None]:
         return [self.look_up(store, key) for key in keys]
 
-    def unreadable(self, held: StorePartition, error: StoreClosedError | StoreError) -> Problem:
+    def unreadable(
+        self, store_partition: StorePartition, error: StoreClosedError | StoreError
+    ) -> Problem:
         """A fault of the class: the records that it has been fed are not damaged by it."""
         if isinstance(error, StoreClosedError):
-            return super().unreadable(held, error)
+            return super().unreadable(store_partition, error)
         log.error("view %s: %s", self.view.name, error)
         return Problem(
             "store-failed", f"The store of view {self.view.name} cannot answer this key."

@@ -43,7 +43,7 @@ class State(NamedTuple):
     """A store partition right before a look-up, so that it claims nothing that was applied later:
     the next offset to apply, the lag in records and the staleness in s (None: unknown)."""
 
-    held: StorePartition
+    store_partition: StorePartition
     position: int
     lag: int | None
     staleness: float | None
@@ -152,12 +152,12 @@ class ViewReads(KeyRouting):
 
     def resolve_one(self, key: bytes, options: ReadOptions = PLAIN) -> tuple[State, Entry | None]:
         """`resolve` of one key; NotOwner, Problem where it is Unresolved."""
-        held = self.holder_of(self.partition(key), options)
-        state = self._state(held)
+        store_partition = self.holder_of(self.partition(key), options)
+        state = self._state(store_partition)
         try:
-            entry = self.look_up(held.store, key)
+            entry = self.look_up(store_partition.store, key)
         except (StoreClosedError, StoreError) as e:
-            raise self.unreadable(held, e) from None
+            raise self.unreadable(store_partition, e) from None
         if entry is None:
             self.refuse_doubtful(key)
         return state, entry
@@ -177,12 +177,12 @@ class ViewReads(KeyRouting):
     def _in_partition(
         self, partition: int, numbers: Sequence[int], keys: Sequence[bytes], options: ReadOptions
     ) -> Resolved:
-        held = self.holder_of(partition, options)
-        state = self._state(held)
+        store_partition = self.holder_of(partition, options)
+        state = self._state(store_partition)
         try:
-            entries = self.look_up_many(held.store, keys)
+            entries = self.look_up_many(store_partition.store, keys)
         except (StoreClosedError, StoreError) as e:
-            raise self.unreadable(held, e) from None
+            raise self.unreadable(store_partition, e) from None
         if None in entries:
             self.refuse_doubtful(keys[entries.index(None)])
         return tuple.__new__(Resolved, (numbers, state, entries))
@@ -194,21 +194,21 @@ class ViewReads(KeyRouting):
 
         NotOwner, Problem as `resolve_one`. None is what `read` finds where the key is missing.
         """
-        held = self.holder(key, options)
+        store_partition = self.holder(key, options)
         # a record in another partition would be missing in the result
         self.refuse_doubtful(key)
-        state = self._state(held)
+        state = self._state(store_partition)
         try:
-            return state, read(held.store)
+            return state, read(store_partition.store)
         except (StoreClosedError, StoreError) as e:
-            raise self.unreadable(held, e) from None
+            raise self.unreadable(store_partition, e) from None
 
-    def _state(self, held: StorePartition) -> State:
-        progress = held.progress
+    def _state(self, store_partition: StorePartition) -> State:
+        progress = store_partition.progress
         now = time.monotonic()
         lag, staleness = progress.lag(now, self._trusted_for), progress.staleness(now)
         # as State(…), in half the time
-        return tuple.__new__(State, (held, progress.position, lag, staleness))
+        return tuple.__new__(State, (store_partition, progress.position, lag, staleness))
 
     def state_of(self, key: bytes) -> State:
         """Of the key's store partition; NotOwner, Unavailable."""
@@ -219,7 +219,7 @@ class ViewReads(KeyRouting):
         return NotFound(
             "key-not-found",
             f"View {self.view.name} has no such key, as of offset {state.position} of "
-            f"partition {state.held.partition}.",
+            f"partition {state.store_partition.partition}.",
         )
 
     def look_up(self, store: Store, key: bytes) -> Entry | None:
@@ -242,11 +242,13 @@ class ViewReads(KeyRouting):
         # as `is_deleted`: of many, the call would be most of it
         return [s if s is None or s[8] < 0x80 else None for s in found]
 
-    def unreadable(self, held: StorePartition, error: StoreClosedError | StoreError) -> Problem:
+    def unreadable(
+        self, store_partition: StorePartition, error: StoreClosedError | StoreError
+    ) -> Problem:
         """The problem for the client. Ingest rebuilds a store that is damaged."""
         if isinstance(error, StoreClosedError):
             return Unavailable("not-here", "This instance has just closed the key's partition.")
-        held.damaged = str(error)
+        store_partition.damaged = str(error)
         return Unavailable(
             "store-damaged", "The store partition cannot be read, and is being rebuilt."
         )

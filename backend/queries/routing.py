@@ -76,11 +76,11 @@ class ReadOptions:
 PLAIN = ReadOptions()
 
 
-def refusal(held: StorePartition, stale: str | None) -> str | None:
+def refusal(store_partition: StorePartition, stale: str | None) -> str | None:
     """The problem code if an open store partition may not answer; None if it may."""
-    if stale == NEVER and held.role != ACTIVE:
+    if stale == NEVER and store_partition.role != ACTIVE:
         return "not-active"
-    if not held.progress.answerable and stale != ALLOW:
+    if not store_partition.progress.answerable and stale != ALLOW:
         return "catching-up"
     return None
 
@@ -91,8 +91,8 @@ class KeyRouting:
     def __init__(self, view: View, context: InstanceContext) -> None:
         self.view = view
         self._context = context
-        self._held = context.held.of_view(view.name)
-        self._facts = context.metadata_poller.latest
+        self._store_partitions = context.store_partitions.of_view(view.name)
+        self._metadata = context.metadata_poller.latest
         anywhere = view.partitioner == ANY_PARTITION
         self._partition_of = None if anywhere else partition_of(view.partitioner)
         self._trusted_for = context.settings.ends_trusted_for
@@ -104,31 +104,35 @@ class KeyRouting:
 
     def holder_of(self, partition: int, options: ReadOptions) -> StorePartition:
         """The open store partition, if it may answer; else NotOwner or Unavailable."""
-        held = self._held.get(partition)
-        if held is None:
+        store_partition = self._store_partitions.get(partition)
+        if store_partition is None:
             raise self._others(partition, self._not_held(partition), options)
-        code = refusal(held, options.stale)
+        code = refusal(store_partition, options.stale)
         if code is not None:
-            raise self._others(partition, self._refused(held, code), options)
+            raise self._others(partition, self._refused(store_partition, code), options)
         if options.bounded:
-            why = self._beyond_bounds(held, options)
+            why = self._beyond_bounds(store_partition, options)
             if why is not None:
                 # a standby is not ahead of the active
-                raise why if held.role == ACTIVE else self._others(partition, why, options)
-        return held
+                raise (
+                    why if store_partition.role == ACTIVE else self._others(partition, why, options)
+                )
+        return store_partition
 
-    def _refused(self, held: StorePartition, code: str) -> Unavailable:
+    def _refused(self, store_partition: StorePartition, code: str) -> Unavailable:
+        number, progress = store_partition.partition, store_partition.progress
         if code == "not-active":
             return Unavailable(
-                code, f"This instance is {held.role} for partition {held.partition}, not active."
+                code,
+                f"This instance is {store_partition.role} for partition {number}, not active.",
             )
         return Unavailable(
             code,
-            f"Partition {held.partition} of view {self.view.name} is being read in: it is at "
-            f"offset {held.progress.position} of {held.progress.target_offset}.",
-            partition=held.partition,
-            position=held.progress.position,
-            goal=held.progress.target_offset,
+            f"Partition {number} of view {self.view.name} is being read in: it is at offset "
+            f"{progress.position} of {progress.target_offset}.",
+            partition=number,
+            position=progress.position,
+            goal=progress.target_offset,
         )
 
     def _not_held(self, partition: int) -> Unavailable:
@@ -153,9 +157,11 @@ class KeyRouting:
         others = self._context.others(self.view.name, partition, options.stale)
         return NotOwner(partition, others, why) if others else why
 
-    def _beyond_bounds(self, held: StorePartition, options: ReadOptions) -> Unavailable | None:
+    def _beyond_bounds(
+        self, store_partition: StorePartition, options: ReadOptions
+    ) -> Unavailable | None:
         """The refusal if the partition is farther behind than the options allow, else None."""
-        partition, position = held.partition, held.progress.position
+        partition, position = store_partition.partition, store_partition.progress.position
         wanted = (options.min_offsets or {}).get(partition, -1)
         if position <= wanted:
             return Unavailable(
@@ -167,7 +173,7 @@ class KeyRouting:
             )
         now = time.monotonic()
         if options.max_lag is not None:
-            lag = held.progress.lag(now, self._trusted_for)
+            lag = store_partition.progress.lag(now, self._trusted_for)
             if lag is None or lag > options.max_lag:
                 return Unavailable(
                     "too-far-behind",
@@ -175,7 +181,7 @@ class KeyRouting:
                     f"max_lag is {options.max_lag}.",
                 )
         if options.max_staleness is not None:
-            staleness = held.progress.staleness(now)
+            staleness = store_partition.progress.staleness(now)
             if staleness is None or staleness > options.max_staleness:
                 known = "of unknown age" if staleness is None else f"{staleness:.3f} s old"
                 return Unavailable(
@@ -192,24 +198,24 @@ class KeyRouting:
         if self._partition_of is None or placed.mispartitioned or self._is_ambiguous():
             raise PartitionUnknown(self.view, key)
         partition = self._partition_of(key, count)
-        facts = self._facts.get(self.view.topic)
+        metadata = self._metadata.get(self.view.topic)
         if placed.built_partitions not in (count, 0):
             self._refuse_moved(key, partition, count, placed.built_partitions)
-        if facts is not None and facts.partitions != count:
-            self._refuse_moved(key, partition, count, facts.partitions)
+        if metadata is not None and metadata.partitions != count:
+            self._refuse_moved(key, partition, count, metadata.partitions)
         return partition
 
     def partitions(self, keys: Sequence[bytes]) -> list[int] | None:
         """The partition of each key; None if they have to be asked for one by one. Unavailable."""
         placed = self._context.placed(self.view)
         count = len(placed.active)
-        facts = self._facts.get(self.view.topic)
+        metadata = self._metadata.get(self.view.topic)
         if (
             self._partition_of is None
             or placed.mispartitioned
             or self._is_ambiguous()
             or placed.built_partitions not in (count, 0)
-            or (facts is not None and facts.partitions != count)
+            or (metadata is not None and metadata.partitions != count)
         ):
             return None
         if len(keys) < _WORTH_A_MATRIX:
@@ -233,9 +239,9 @@ class KeyRouting:
     def _is_ambiguous(self) -> bool:
         """Whether a partition's entry of a key may be a partial result, as far as is known here:
         the topology may not say so yet."""
-        return self._is_partial and self._context.held.is_mispartitioned(self.view)
+        return self._is_partial and self._context.store_partitions.is_mispartitioned(self.view)
 
     def refuse_doubtful(self, key: bytes) -> None:
         """PartitionUnknown if the view has mispartitioned records: a key may be elsewhere."""
-        if self._context.held.is_mispartitioned(self.view):
+        if self._context.store_partitions.is_mispartitioned(self.view):
             raise PartitionUnknown(self.view, key)

@@ -60,10 +60,10 @@ async def read_top(scatter_gather: ScatterGather, view: View, top: Top) -> TopRe
             await asyncio.sleep(0)  # what was parsed may be large
         best.add(ranked, part.complete)
 
-    scattered = scatter_gather.is_mispartitioned(view)
-    if not scattered:
+    mispartitioned = scatter_gather.is_mispartitioned(view)
+    if not mispartitioned:
         await scatter_gather.walk(ask, WALK_BUDGET, take)
-    if scattered or freshness.scattered:
+    if mispartitioned or freshness.mispartitioned:
         # a key may be in two partitions: its newest entry counts
         best = Best(top.limit, MOST_RANKED_BYTES)
         steps = scatter_gather.rows(view, query, STREAM_ROWS, None, freshness)

@@ -62,7 +62,7 @@ class ScanResponse:
     missing: dict[int, str] = field(default_factory=dict)  # partition -> code of the reason
     lag: int | None = None  # of the worst; None where one is unknown
     staleness: float | None = None  # s
-    scattered: bool = False  # a key may be in several partitions
+    mispartitioned: bool = False  # a key may be in several partitions
     # of a ranking; else its last row is the first that was too much. Of rows: else some were left
     # out, as there was a newer one of the same stored key in another of the partitions
     complete: bool = True

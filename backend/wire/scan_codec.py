@@ -101,7 +101,7 @@ class _PartFields(BaseModel):
     missing: list[tuple[_Partition, str]]
     lag: _Natural | None
     staleness: Annotated[float, Field(ge=0)] | None
-    misplaced: bool
+    mispartitioned: bool
     complete: bool
     stream_time: _Int64 | None
     # an older instance does not say them
@@ -175,7 +175,7 @@ def encode_response(part: ScanResponse) -> bytes:
             "missing": list(part.missing.items()),
             "lag": part.lag,
             "staleness": part.staleness,
-            "misplaced": part.scattered,  # its name on the wire
+            "mispartitioned": part.mispartitioned,
             "complete": part.complete,
             "stream_time": part.stream_time,
             "roles": part.roles,
@@ -199,7 +199,7 @@ def decode_response(body: bytes) -> ScanResponse:
         missing=dict(header.missing),
         lag=header.lag,
         staleness=header.staleness,
-        scattered=header.misplaced,
+        mispartitioned=header.mispartitioned,
         complete=header.complete,
         stream_time=header.stream_time,
         roles=tuple(header.roles),

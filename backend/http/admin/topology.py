@@ -106,9 +106,9 @@ def topology_document(context: InstanceContext, ask: Ask) -> dict[str, Any]:
 
     processors = topology.processors({})
     listed = {processor["id"] for processor in processors["processors"]}
-    held = {id_: _by_unit(statement) for id_, statement in statements.items()}
+    reported = {id_: _by_unit(statement) for id_, statement in statements.items()}
     views = [
-        _view(context, name, processors, held)
+        _view(context, name, processors, reported)
         for name in dict.fromkeys((*context.views, *processors["views"]))
     ]
     return {
@@ -126,7 +126,7 @@ def topology_document(context: InstanceContext, ask: Ask) -> dict[str, Any]:
                 **_instance(statements[member.id]),
                 **({"state": LOST} if member.id in lost else {}),
                 "lost_at": lost[member.id]["lost_at"] if member.id in lost else None,
-                **_sums(_active(processors, held, member.id)),
+                **_sums(_active(processors, reported, member.id)),
             }
             for member in members
         ],
@@ -173,12 +173,12 @@ def _lost(
 
 def _active(
     processors: Mapping[str, Any],
-    held: Mapping[str, Mapping[tuple[str, int], dict[str, Any]]],
+    reported: Mapping[str, Mapping[tuple[str, int], dict[str, Any]]],
     id_: str,
 ) -> list[dict[str, Any]]:
     """What an instance reports about the partitions that it is active for."""
     return [
-        held[id_].get((view, partition), {"state": "unknown"})
+        reported[id_].get((view, partition), {"state": "unknown"})
         for processor in processors["processors"]
         if processor["id"] == id_
         for view, partitions in processor[_ROLES["active"]].items()
@@ -212,7 +212,7 @@ def _view(
     context: InstanceContext,
     name: str,
     processors: Mapping[str, Any],
-    held: Mapping[str, Mapping[tuple[str, int], dict[str, Any]]],
+    reported: Mapping[str, Mapping[tuple[str, int], dict[str, Any]]],
 ) -> dict[str, Any]:
     placed = processors["views"].get(name)
     description = placed or {**context.views[name].description(), "partitions": 0}
@@ -224,7 +224,7 @@ def _view(
             for partition in processor[field].get(name, ()):
                 holders[partition][role].append(processor["id"])
     placement = [
-        _placement(partition, of["active"], of["standby"], name, held)
+        _placement(partition, of["active"], of["standby"], name, reported)
         for partition, of in enumerate(holders)
     ]
     return {
@@ -241,10 +241,12 @@ def _placement(
     active: list[str],
     standby: list[str],
     view: str,
-    held: Mapping[str, Mapping[tuple[str, int], dict[str, Any]]],
+    reported: Mapping[str, Mapping[tuple[str, int], dict[str, Any]]],
 ) -> dict[str, Any]:
     holders = [*active, *standby]
-    told = {id_: held[id_][view, partition] for id_ in holders if (view, partition) in held[id_]}
+    told = {
+        id_: reported[id_][view, partition] for id_ in holders if (view, partition) in reported[id_]
+    }
     answered_by = [id_ for id_ in told if told[id_]["state"] == ANSWERABLE]
     if answered_by:
         said: dict[str, Any] = told[answered_by[0]]
@@ -296,8 +298,12 @@ def _warnings(
             f"partition than the view's partitioner computes: reads of a key ask all partitions. "
             f"Correct the partitioner of the view{producers}.",
         )
-    facts = context.metadata_poller.get(topic)
-    counts = {placed.built_partitions if placed else 0, facts.partitions if facts else 0, count}
+    metadata = context.metadata_poller.get(topic)
+    counts = {
+        placed.built_partitions if placed else 0,
+        metadata.partitions if metadata else 0,
+        count,
+    }
     if count and len(counts - {0}) > 1:
         warn(
             "repartitioned",

@@ -100,11 +100,13 @@ class RawReads:
     async def _of_key(self, view: View, key: bytes, query: Query) -> list[RawEntry]:
         assert self._scatter_gather is not None
         reads = self._reads.get(view.name)
-        freshness = Freshness(scattered=reads is None or self._context.held.is_mispartitioned(view))
+        freshness = Freshness(
+            mispartitioned=reads is None or self._context.store_partitions.is_mispartitioned(view)
+        )
         found: list[RawEntry] = []
-        if reads is not None and not freshness.scattered:
+        if reads is not None and not freshness.mispartitioned:
             found = await self._entries(view, query, freshness, reads.partition(key))
-        if freshness.scattered:
+        if freshness.mispartitioned:
             # the newest of all partitions
             found = await self._entries(view, query, freshness)
         counts = self._context.counts[view.name]
@@ -139,10 +141,10 @@ class RawReads:
     async def _count(self, view: View) -> Count:
         """Counts first: RocksDB's estimate has overwritten entries in it, and can be many times
         too much even of a small view."""
-        if not self._context.held.is_mispartitioned(view):
+        if not self._context.store_partitions.is_mispartitioned(view):
             freshness = Freshness()
             count = await self._count_of_partitions(view, freshness)
-            if not freshness.scattered:
+            if not freshness.mispartitioned:
                 return count
         return await self._count_of_keys(view)
 
@@ -155,7 +157,7 @@ class RawReads:
             nonlocal counted
             freshness.note(part)
             counted += part.counted
-            if freshness.scattered or counted > MOST_COUNTED:
+            if freshness.mispartitioned or counted > MOST_COUNTED:
                 raise Enough
 
         ask = for_view(view, self._scatter_gather.total(view), COUNT, Query())
@@ -168,7 +170,7 @@ class RawReads:
                 raise
         else:
             return Count(counted, is_exact=True)
-        stored = 0 if freshness.scattered else await self._stored(view)
+        stored = 0 if freshness.mispartitioned else await self._stored(view)
         return Count(max(stored, counted), is_exact=False)
 
     async def _count_of_keys(self, view: View) -> Count:

@@ -46,13 +46,13 @@ class AppendRoute:
 
     def _partition(self, view: View, key: bytes) -> int:
         """The partition in which reads look for the key."""
-        facts = self._context.metadata_poller.latest.get(view.topic)
-        if facts is None or not facts.partitions:
+        metadata = self._context.metadata_poller.latest.get(view.topic)
+        if metadata is None or not metadata.partitions:
             raise Unavailable(
                 "topic-missing", f"The partitions of topic {view.topic} are not known yet."
             )
         partitioner = "murmur2" if view.partitioner == ANY_PARTITION else view.partitioner
-        return partition_of(partitioner)(key, facts.partitions)
+        return partition_of(partitioner)(key, metadata.partitions)
 
     async def _append(self, topic: str, partition: int, key: bytes, value: bytes | None) -> int:
         loop = asyncio.get_running_loop()

@@ -19,7 +19,10 @@ def instance_document(context: InstanceContext) -> dict[str, Any]:
         "id": context.settings.instance_id,
         "state": context.state,
         "epoch": str(context.topology.epoch),
-        "partitions": [partition_document(held, now, trusted_for) for held in context.held.all()]
+        "partitions": [
+            partition_document(store_partition, now, trusted_for)
+            for store_partition in context.store_partitions.all()
+        ]
         + [
             {
                 "view": view,
@@ -49,40 +52,48 @@ def _opening(context: InstanceContext, view: str, partition: int) -> dict[str, A
     return {"state": "copying", "source": copying.source, "copied_bytes": copying.received}
 
 
-def partition_document(held: StorePartition, now: float, trusted_for: float) -> dict[str, Any]:
+def partition_document(
+    store_partition: StorePartition, now: float, trusted_for: float
+) -> dict[str, Any]:
     """The document of one store partition; `estimates` lists the fields that are not exact."""
-    progress = held.progress
+    progress = store_partition.progress
     staleness = progress.staleness(now)
     return {
-        "view": held.view.name,
-        "partition": held.partition,
-        "role": held.role,
+        "view": store_partition.view.name,
+        "partition": store_partition.partition,
+        "role": store_partition.role,
         "state": progress.state,
-        "waiting_for": None if held.waiting_for is None else held.waiting_for.state,
+        "waiting_for": None
+        if store_partition.waiting_for is None
+        else store_partition.waiting_for.state,
         "started": progress.started_position,
         "position": progress.position,
         "goal": progress.target_offset,
         "end": progress.end,
         "lag": progress.lag(now, trusted_for),
         "staleness": None if staleness is None else round(staleness * 1000),
-        "seconds_left": _seconds_left(held, now),
-        "size_bytes": held.store.size(),
-        "entries": held.store.entries(),
-        "estimates": [] if held.view.is_custom else ["size_bytes", "entries"],  # by RocksDB
-        "dead_letters": held.metadata.dead_letters,
-        "mis_partitioned": held.metadata.mispartitioned,
+        "seconds_left": _seconds_left(store_partition, now),
+        "size_bytes": store_partition.store.size(),
+        "entries": store_partition.store.entries(),
+        "estimates": []
+        if store_partition.view.is_custom
+        else ["size_bytes", "entries"],  # by RocksDB
+        "dead_letters": store_partition.metadata.dead_letters,
+        "mis_partitioned": store_partition.metadata.mispartitioned,
     }
 
 
-def _seconds_left(held: StorePartition, now: float) -> float | None:
+def _seconds_left(store_partition: StorePartition, now: float) -> float | None:
     """Estimated time to the goal, at the average rate so far; 0 if answerable, None if unknown."""
-    progress = held.progress
+    progress = store_partition.progress
     if progress.answerable:
         return 0.0
     done = progress.position - progress.started_position
     if done <= 0:
         return None
-    return round((progress.target_offset - progress.position) * (now - held.opened_at) / done, 1)
+    return round(
+        (progress.target_offset - progress.position) * (now - store_partition.opened_at) / done, 1
+    )
 
 
 def readiness(context: InstanceContext) -> tuple[bool, dict[str, Any]]:

@@ -150,20 +150,22 @@ class _Instance(Collector):
             }.items()
         }
         now = time.monotonic()
-        for held in self._context.held.all():
-            at = [held.view.name, str(held.partition)]
-            progress = held.progress
+        for store_partition in self._context.store_partitions.all():
+            at = [store_partition.view.name, str(store_partition.partition)]
+            progress = store_partition.progress
             lag, staleness = progress.lag(now, float("inf")), progress.staleness(now)
             families["position"].add_metric(at, progress.position)
             families["answerable"].add_metric(at, float(progress.answerable))
-            families["size_bytes"].add_metric(at, held.store.size())
+            families["size_bytes"].add_metric(at, store_partition.store.size())
             if lag is not None:
                 families["lag"].add_metric(at, lag)
             if staleness is not None:
                 families["staleness_seconds"].add_metric(at, staleness)
-            counters["applied_records"].add_metric(at, held.applied_records)
-            counters["dead_letters"].add_metric(at, held.metadata.dead_letters)
-            counters["mis_partitioned_records"].add_metric(at, held.metadata.mispartitioned)
+            counters["applied_records"].add_metric(at, store_partition.applied_records)
+            counters["dead_letters"].add_metric(at, store_partition.metadata.dead_letters)
+            counters["mis_partitioned_records"].add_metric(
+                at, store_partition.metadata.mispartitioned
+            )
         yield from families.values()
         yield from counters.values()
 

@@ -51,14 +51,22 @@ class SnapshotSender:
             view = hash_ = partition = None
         if type(view) is not str or type(hash_) is not str or type(partition) is not int:
             return BadRequest("bad-request", "The request names no store partition.")
-        held = self._context.held.get(view, partition) if view in self._context.views else None
-        if held is None or held.view.hash != hash_ or not held.progress.answerable:
+        store_partition = (
+            self._context.store_partitions.get(view, partition)
+            if view in self._context.views
+            else None
+        )
+        if (
+            store_partition is None
+            or store_partition.view.hash != hash_
+            or not store_partition.progress.answerable
+        ):
             return Unavailable("not-here", f"Partition {partition} of {view} is not complete here.")
         self._under_way += 1
         folder: Path | None = None
         began = time.monotonic()
         try:
-            folder = await asyncio.to_thread(held.store.checkpoint)
+            folder = await asyncio.to_thread(store_partition.store.checkpoint)
             if folder is None:
                 return Unavailable("not-here", f"View {view} has no files that can be copied.")
             size = await self._send(folder, send)
@@ -69,7 +77,7 @@ class SnapshotSender:
         finally:
             self._under_way -= 1
             if folder is not None:
-                await asyncio.to_thread(held.store.drop_checkpoint, folder)
+                await asyncio.to_thread(store_partition.store.drop_checkpoint, folder)
         return None
 
     async def _send(self, folder: Path, send: Send) -> int:

@@ -48,12 +48,12 @@ def _age(head: bytes) -> tuple[int, int]:
 
 def slices(rows: Sequence[Row], size: int = 1 << 18) -> Iterator[Sequence[Row]]:
     """The rows, some at a time: a slice ends with the row with which it has `size` bytes."""
-    start = held = 0
+    start = sum_of_sizes = 0
     for end, row in enumerate(rows, 1):
-        held += len(row[2])
-        if held >= size or end == len(rows):
+        sum_of_sizes += len(row[2])
+        if sum_of_sizes >= size or end == len(rows):
             yield rows[start:end]
-            start, held = end, 0
+            start, sum_of_sizes = end, 0
 
 
 def first_of(keys: Sequence[bytes], backwards: bool) -> bytes:

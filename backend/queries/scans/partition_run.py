@@ -20,9 +20,9 @@ _T = TypeVar("_T")
 class Lost(Exception):
     """The partition cannot be answered for, once begun."""
 
-    def __init__(self, held: StorePartition, code: str) -> None:
+    def __init__(self, store_partition: StorePartition, code: str) -> None:
         super().__init__(code)
-        self.held = held
+        self.store_partition = store_partition
         self.code = code
 
 
@@ -31,7 +31,7 @@ class PartitionRun:
 
     def __init__(
         self,
-        held: StorePartition,
+        store_partition: StorePartition,
         query: Query,
         low: bytes,
         high: bytes,
@@ -39,15 +39,17 @@ class PartitionRun:
         with_deletes: bool = False,
         all_versions: bool = False,
     ) -> None:
-        self.held = held
+        self.store_partition = store_partition
         self.reached: bytes | None = None  # everything up to here has been read
         self.ended = False
         self.got = 0  # entries of the last chunk, and their bytes
         self.got_bytes = 0
         self._backwards = query.backwards
-        self._found = self._guarded(lambda: held.store.scan(low, high, query.backwards, once))
-        view, kind = held.view, held.view.kind
-        horizon = kind.horizon(view, held.store.stream_time)
+        self._found = self._guarded(
+            lambda: store_partition.store.scan(low, high, query.backwards, once)
+        )
+        view, kind = store_partition.view, store_partition.view.kind
+        horizon = kind.horizon(view, store_partition.store.stream_time)
         self._keep = kind.filter(view, query.first, query.last, horizon)
         self._latest_only = kind.has_versions and not all_versions
         self._with_deletes = with_deletes
@@ -104,7 +106,7 @@ class PartitionRun:
         try:
             return read()
         except StoreClosedError:
-            raise Lost(self.held, "not-here") from None
+            raise Lost(self.store_partition, "not-here") from None
         except StoreError as e:
-            self.held.damaged = str(e)
-            raise Lost(self.held, "store-damaged") from None
+            self.store_partition.damaged = str(e)
+            raise Lost(self.store_partition, "store-damaged") from None

@@ -55,25 +55,25 @@ class PartitionScans:
         view = self._context.views.get(ask.view)
         if view is None or view.hash != ask.view_hash:
             return ScanResponse(missing=dict.fromkeys(partitions, "not-here"))
-        facts = self._context.metadata_poller.latest.get(view.topic)
-        if facts is not None and facts.partitions != ask.total:
+        metadata = self._context.metadata_poller.latest.get(view.topic)
+        if metadata is not None and metadata.partitions != ask.total:
             return ScanResponse(missing=dict.fromkeys(partitions, "repartitioned"))
         missing: dict[int, str] = {}
-        held = self._open(view, partitions, ask.query.stale, missing)
-        while held:
+        store_partitions = self._open(view, partitions, ask.query.stale, missing)
+        while store_partitions:
             # before the look-up: what is applied meanwhile is not claimed
-            part = self._state(view, held)
+            part = self._state(view, store_partitions)
             try:
-                await self._fill(part, view, ask, held, after)
-                for each in held:
+                await self._fill(part, view, ask, store_partitions, after)
+                for each in store_partitions:
                     self._check(each)
                     # its role may be another one by now
                     if code := refusal(each, ask.query.stale):
                         raise Lost(each, code)
                 break
             except Lost as lost:
-                missing[lost.held.partition] = lost.code
-                held.remove(lost.held)
+                missing[lost.store_partition.partition] = lost.code
+                store_partitions.remove(lost.store_partition)
         else:
             part = ScanResponse()
         part.missing = missing
@@ -84,57 +84,60 @@ class PartitionScans:
     ) -> list[StorePartition]:
         found = []
         for partition in partitions:
-            held = self._context.held.get(view.name, partition)
-            if held is None:
+            store_partition = self._context.store_partitions.get(view.name, partition)
+            if store_partition is None:
                 holders = self._context.topology.holders_of(view.name, partition)
                 opening = self._context.me in holders
                 missing[partition] = "catching-up" if opening else "not-here"
-            elif code := refusal(held, stale):
+            elif code := refusal(store_partition, stale):
                 missing[partition] = code
             else:
-                found.append(held)
+                found.append(store_partition)
         return found
 
-    def _state(self, view: View, held: list[StorePartition]) -> ScanResponse:
+    def _state(self, view: View, store_partitions: list[StorePartition]) -> ScanResponse:
         now = time.monotonic()
-        lags = [each.progress.lag(now, self._trusted_for) for each in held]
-        ages = [each.progress.staleness(now) for each in held]
-        clocks = [each.store.stream_time for each in held]
+        lags = [each.progress.lag(now, self._trusted_for) for each in store_partitions]
+        ages = [each.progress.staleness(now) for each in store_partitions]
+        clocks = [each.store.stream_time for each in store_partitions]
         return ScanResponse(
             lag=worst(lags),
             staleness=worst(ages),
-            scattered=self._context.held.is_mispartitioned(view),
+            mispartitioned=self._context.store_partitions.is_mispartitioned(view),
             stream_time=max((time for time in clocks if time is not None), default=None),
-            roles=tuple(sorted({each.role for each in held})),
+            roles=tuple(sorted({each.role for each in store_partitions})),
         )
 
-    def _check(self, held: StorePartition) -> None:
+    def _check(self, store_partition: StorePartition) -> None:
         """What was let go meanwhile may have been read on by somebody else since."""
-        if self._context.held.get(held.view.name, held.partition) is not held:
-            raise Lost(held, "not-here")
-        if held.damaged is not None:
-            raise Lost(held, "store-damaged")
+        if (
+            self._context.store_partitions.get(store_partition.view.name, store_partition.partition)
+            is not store_partition
+        ):
+            raise Lost(store_partition, "not-here")
+        if store_partition.damaged is not None:
+            raise Lost(store_partition, "store-damaged")
 
     async def _fill(
         self,
         part: ScanResponse,
         view: View,
         ask: ScanRequest,
-        held: list[StorePartition],
+        store_partitions: list[StorePartition],
         after: bytes | None,
     ) -> None:
         low, high = ask.query.rest(view, after)
         if ask.what == ESTIMATE:
-            part.counted = sum(each.store.entries() for each in held)
+            part.counted = sum(each.store.entries() for each in store_partitions)
             return
         if low >= high:
             return
         once = ask.what in (COUNT, TOP)  # all of it is looked at, and nobody goes on there
         # of a key that is in another partition as well, whoever asked compares the entries
-        with_deletes = ask.what == ENTRIES or (not once and part.scattered)
+        with_deletes = ask.what == ENTRIES or (not once and part.mispartitioned)
         runs = [
             PartitionRun(each, ask.query, low, high, once, with_deletes, ask.what == ENTRIES)
-            for each in held
+            for each in store_partitions
         ]
         pace = _Pace()
         try:
@@ -173,7 +176,7 @@ class PartitionScans:
                     pending += run.read(min(share, pace.chunk))
                     if pace.read(run):
                         await asyncio.sleep(0)
-                        self._check(run.held)
+                        self._check(run.store_partition)
             open_ = [run for run in runs if not run.ended]
             if any(run.reached is None for run in open_):
                 continue
@@ -204,7 +207,7 @@ class PartitionScans:
             part.counted += len(run.read(pace.chunk))
             if pace.read(run):
                 await asyncio.sleep(0)
-                self._check(run.held)
+                self._check(run.store_partition)
         part.reached = None if run.ended else run.reached
 
     async def _top(
@@ -226,7 +229,7 @@ class PartitionScans:
             )
             if pace.read(run):
                 await asyncio.sleep(0)
-                self._check(run.held)
+                self._check(run.store_partition)
         told = best.entries if best.end is None else [*best.entries, best.end]
         items = self._renderers[view.name]([(key, stored) for _, key, stored in told])
         part.rows = [

@@ -71,7 +71,7 @@ class Freshness:
 
     lags: list[int | None] = field(default_factory=list)
     ages: list[float | None] = field(default_factory=list)
-    scattered: bool = False  # a key may be in several partitions
+    mispartitioned: bool = False  # a key may be in several partitions
     stream_time: int | None = None  # ms; the latest of all
     answerers: ServedBy = field(default_factory=ServedBy)
     entries: int = 0  # that were read; of a key that is in two partitions two
@@ -80,7 +80,7 @@ class Freshness:
         # only the highest so far is needed
         self.lags = [worst([*self.lags, part.lag])]
         self.ages = [worst([*self.ages, part.staleness])]
-        self.scattered = self.scattered or part.scattered
+        self.mispartitioned = self.mispartitioned or part.mispartitioned
         self.entries += part.counted
         if part.stream_time is not None:
             self.stream_time = max(part.stream_time, self.stream_time or part.stream_time)
@@ -123,8 +123,8 @@ class ScatterGather:
         """The view's number of partitions; Unavailable if no scan of it can be right."""
         placed = self._context.placed(view)
         count = len(placed.active)
-        facts = self._context.metadata_poller.latest.get(view.topic)
-        known = count if facts is None else facts.partitions
+        metadata = self._context.metadata_poller.latest.get(view.topic)
+        known = count if metadata is None else metadata.partitions
         moved = placed.built_partitions not in (count, 0) and view.partitioner != ANY_PARTITION
         if moved or known != count:
             raise NonRetryable("repartitioned", f"View {view.name} {_WHY['repartitioned']}.")
@@ -132,7 +132,7 @@ class ScatterGather:
 
     def is_mispartitioned(self, view: View) -> bool:
         """Whether a key of the view may be in several partitions, as far as is known here."""
-        return self._context.held.is_mispartitioned(view)
+        return self._context.store_partitions.is_mispartitioned(view)
 
     async def ask(
         self, ask: ScanRequest, partitions: list[int], after: bytes | None = None
@@ -181,11 +181,13 @@ class ScatterGather:
         active = context.topology.active_of(ask.view, partition)
         if stale == NEVER:
             return [None] if active == context.me else holders or "nobody"
-        held = context.held.get(ask.view, partition)
-        if held is not None and refusal(held, stale) is None:
+        store_partition = context.store_partitions.get(ask.view, partition)
+        if store_partition is not None and refusal(store_partition, stale) is None:
             # the active first, to spread the work; then this instance, which needs no request
             holders.insert(int(bool(others) and others[0] == active), None)
-        elif held is not None or context.me in context.topology.holders_of(ask.view, partition):
+        elif store_partition is not None or context.me in context.topology.holders_of(
+            ask.view, partition
+        ):
             holders.append(None)  # it has the best reason for the refusal
         return holders or "nobody"
 
@@ -257,7 +259,7 @@ class ScatterGather:
             certain = cut(pending, frontier, query.backwards)
             ready, pending = pending[:certain], pending[certain:]
             rows = distinct(ready, _head)
-            if view.is_partial and only is None and freshness.scattered:
+            if view.is_partial and only is None and freshness.mispartitioned:
                 several = len(rows) < len(ready) or not all(part.complete for _, part in parts)
                 if several or is_compared_by_partition(view, what == ENTRIES):
                     # what came so far stands

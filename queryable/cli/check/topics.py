@@ -133,7 +133,7 @@ def check_partitioner(
     if matches == len(distinct):
         return ok(subject, f"{matches} keys are in the partition of {view.partitioner}")
     if inferred.value == view.partitioner:
-        return _misplaced_empty_key(view)
+        return _mispartitioned_empty_key(view)
     action = f'set partitioner = "{inferred.value}" in [views.{view.name}]'
     if is_changelog:
         # only the application writes it: a record is in the partition of its task
@@ -148,7 +148,7 @@ def check_partitioner(
     )
 
 
-def _misplaced_empty_key(view: View) -> Finding:
+def _mispartitioned_empty_key(view: View) -> Finding:
     set_none = f'set partitioner = "none" in [views.{view.name}]'
     return wrong(
         f"view {view.name}",

@@ -26,7 +26,12 @@ class Joined:
         }
         self._context.take_topology(Topology(Epoch(5, 1), (ME, OTHER), views))
         self.membership_reporter = MembershipReporter(
-            self._context, (ORDERS, USERS), self._context.held, dict, tuple, lambda: self.now
+            self._context,
+            (ORDERS, USERS),
+            self._context.store_partitions,
+            dict,
+            tuple,
+            lambda: self.now,
         )
         self.tell()
 

@@ -120,7 +120,13 @@ def test_overwritten_and_deleted_entries_do_not_count(
     with world(tmp_path, ORDERS) as made, asking(made) as client:
         for n in range(20):
             made.put_all({b"%d" % key: b"%d" % n for key in range(100)})
-        assert sum(held.store.entries() for held in made.held.values()) > 300
+        assert (
+            sum(
+                store_partition.store.entries()
+                for store_partition in made.store_partitions.values()
+            )
+            > 300
+        )
         assert count(client) == {"count": 100}
         made.put_all({b"%d" % key: None for key in range(70)})
         assert count(client) == {"count": 30}

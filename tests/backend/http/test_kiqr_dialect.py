@@ -270,8 +270,8 @@ def test_each_difference_of_the_docs(
         with world(tmp_path / "expiring", of) as made, asking(made) as client:
             made.put(b"old", b"1", timestamp=1)
             made.put(b"new", b"1", timestamp=100)
-            for held in made.held.values():
-                held.store.stream_time = 100
+            for store_partition in made.store_partitions.values():
+                store_partition.store.stream_time = 100
             found = client.get("/api/v1/kv/orders", query_string=TEXT).json
             assert list(found["results"]) == [b64(b"new")]
 

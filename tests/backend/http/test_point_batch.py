@@ -49,8 +49,8 @@ def holding(
     instance.place(*[0] * partitions)
     for number in range(partitions):
         theirs = {k: v for k, v in entries.items() if place(k, partitions) == number}
-        held = instance.hold(number, theirs)
-        held.progress.end_fetched(len(theirs), time.monotonic())
+        store_partition = instance.hold(number, theirs)
+        store_partition.progress.end_fetched(len(theirs), time.monotonic())
     try:
         yield instance
     finally:
@@ -163,9 +163,9 @@ def test_what_is_for_others_or_not_yet_is_asked_alone(tmp_path: Path) -> None:
         shell = Router(instance.context, None)  # type: ignore[arg-type]
         paths = [b"/orders/%d" % n for n in range(40)]
         instance.place(1, 0, 0)
-        instance.context.held.get("orders", 0).store.close()  # type: ignore[union-attr]
-        instance.context.held.remove(instance.context.held.get("orders", 0))  # type: ignore[arg-type]
-        instance.context.held.get("orders", 1).progress.answerable = False  # type: ignore[union-attr]
+        instance.context.store_partitions.get("orders", 0).store.close()  # type: ignore[union-attr]
+        instance.context.store_partitions.remove(instance.context.store_partitions.get("orders", 0))  # type: ignore[arg-type]
+        instance.context.store_partitions.get("orders", 1).progress.answerable = False  # type: ignore[union-attr]
         answers = told(shell, paths)
         for n, answer in enumerate(answers):
             assert (answer is not None) == (place(b"%d" % n, PARTITIONS) == 2)
@@ -177,16 +177,16 @@ def test_what_is_for_others_or_not_yet_is_asked_alone(tmp_path: Path) -> None:
 def test_a_delete_and_a_damaged_store(tmp_path: Path) -> None:
     with holding(tmp_path, ORDERS, {b"a": b"1", b"b": b"2"}, partitions=1) as instance:
         shell = Router(instance.context, None)  # type: ignore[arg-type]
-        held = instance.context.held.get("orders", 0)
-        assert held is not None
-        batch = held.store.new_batch()
+        store_partition = instance.context.store_partitions.get("orders", 0)
+        assert store_partition is not None
+        batch = store_partition.store.new_batch()
         batch.put(ENTRY + b"b", deleted_entry(1, 9))
-        held.store.write(batch, 10, metadata(ORDERS))
+        store_partition.store.write(batch, 10, metadata(ORDERS))
         found, deleted = assert_as_alone(instance, shell, [b"/orders/a", b"/orders/b"])
         assert found is not None
         assert deleted is not None
         assert (found.status, deleted.status) == (200, 404)
-        held.store.close()
+        store_partition.store.close()
         assert told(shell, [b"/orders/a", b"/orders/b"]) == [None, None]
 
 

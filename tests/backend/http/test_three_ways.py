@@ -236,10 +236,10 @@ def test_the_absolute_form_is_that_of_a_proxy(tmp_path: Path) -> None:
 
 def test_a_hit_or_a_miss_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with context(tmp_path, ORDERS) as shell:
-        held = shell._context.held.get("orders", 0)
-        assert held is not None
+        store_partition = shell._context.store_partitions.get("orders", 0)
+        assert store_partition is not None
         looked: list[bytes] = []
-        of_store = type(held.store)
+        of_store = type(store_partition.store)
         get, get_many = of_store.get, of_store.get_many
 
         def counting_get(self: Any, key: bytes) -> Any:

@@ -16,7 +16,7 @@ from tests.support.in_process.ingest import ingest_without_broker
 @pytest.mark.parametrize("damaged", [True, False])
 def test_a_store_that_cannot_be_read_does_not_stop_ingest(tmp_path: Path, damaged: bool) -> None:
     of = view("v", retention=10)
-    folder, held = DataDirectory(tmp_path), PartitionRegistry((of,))
+    folder, registry = DataDirectory(tmp_path), PartitionRegistry((of,))
     store, _ = folder.open("v", 0)
     store.initialise(0, metadata(of))
     store.stream_time = 1000
@@ -25,10 +25,10 @@ def test_a_store_that_cannot_be_read_does_not_stop_ingest(tmp_path: Path, damage
         raise StoreError("Corruption", damaged=damaged)
 
     cast(Any, store).scan = scan
-    held.add(StorePartition(of, 0, store, Progress(0, 0, True), metadata(of), 0.0))
-    ingest = ingest_without_broker(of, folder, held)
+    registry.add(StorePartition(of, 0, store, Progress(0, 0, True), metadata(of), 0.0))
+    ingest = ingest_without_broker(of, folder, registry)
     ingest.applier.expire()
-    assert held.get("v", 0) is None
+    assert registry.get("v", 0) is None
     assert ingest.loop.rebuilds == damaged
     assert bool(list((tmp_path / "v").glob("0.aside-*"))) == damaged
     folder.close()
@@ -37,7 +37,7 @@ def test_a_store_that_cannot_be_read_does_not_stop_ingest(tmp_path: Path, damage
 def test_a_store_that_cannot_be_closed_properly_does_not_stop_ingest(tmp_path: Path) -> None:
     """RocksDB says so when it could not flush, on a full disk; it is closed all the same."""
     of = view("v")
-    folder, held = DataDirectory(tmp_path), PartitionRegistry((of,))
+    folder, registry = DataDirectory(tmp_path), PartitionRegistry((of,))
     for partition in (0, 1):
         store, _ = folder.open("v", partition)
         store.initialise(0, metadata(of))
@@ -48,14 +48,14 @@ def test_a_store_that_cannot_be_closed_properly_does_not_stop_ingest(tmp_path: P
             raise OSError("No space left on device")
 
         cast(Any, store).close = fail
-        held.add(StorePartition(of, partition, store, Progress(0, 0, True), metadata(of), 0.0))
-    ingest = ingest_without_broker(of, folder, held)
-    first = held.get("v", 0)
+        registry.add(StorePartition(of, partition, store, Progress(0, 0, True), metadata(of), 0.0))
+    ingest = ingest_without_broker(of, folder, registry)
+    first = registry.get("v", 0)
     assert first is not None
     ingest.lifecycle.fail(first, StoreError("No space left on device", damaged=False))
     ingest.loop._stop.set()
     ingest.loop.work()
-    assert held.all() == []
+    assert registry.all() == []
     for partition in (0, 1):
         store, reason = folder.open("v", partition)
         assert reason is None

@@ -55,30 +55,34 @@ class Partition:
         self.view = view_of(store)
         opened, _ = folder.open("orders", 0)
         opened.initialise(0, metadata(self.view))
-        self.held = StorePartition(self.view, 0, opened, Progress(0, 0, True), metadata(), 0.0)
+        self.store_partition = StorePartition(
+            self.view, 0, opened, Progress(0, 0, True), metadata(), 0.0
+        )
 
     def feed(self, now: int, *records: Rec) -> None:
-        held, reached = self.held, now + TOLERANCE
+        store_partition, reached = self.store_partition, now + TOLERANCE
         if records:
-            batch = held.store.new_batch()
-            filled = build_batch(batch, self.view, records, 0, held.store.stream_time, reached)
-            held.ahead = min(held.ahead, filled.ahead)
-            held.store.write(batch, records[-1].offset() + 1, None, filled.stream_time)
-        advance(held, reached)
-        while (deletes := expired(held)) is not None:
-            held.store.write(deletes, held.store.position or 0)
+            batch = store_partition.store.new_batch()
+            filled = build_batch(
+                batch, self.view, records, 0, store_partition.store.stream_time, reached
+            )
+            store_partition.ahead = min(store_partition.ahead, filled.ahead)
+            store_partition.store.write(batch, records[-1].offset() + 1, None, filled.stream_time)
+        advance(store_partition, reached)
+        while (deletes := expired(store_partition)) is not None:
+            store_partition.store.write(deletes, store_partition.store.position or 0)
 
     def restart(self) -> None:
         """What is not on disk is gone."""
-        self.held.ahead = StorePartition.ahead
-        self.held.expired_until = StorePartition.expired_until
+        self.store_partition.ahead = StorePartition.ahead
+        self.store_partition.expired_until = StorePartition.expired_until
 
     def alive(self) -> dict[tuple[str, int], bytes | None]:
         """What is not expired: (key, time) -> value."""
-        horizon = self.view.kind.horizon(self.view, self.held.store.stream_time)
+        horizon = self.view.kind.horizon(self.view, self.store_partition.store.stream_time)
         time_of = self.view.kind.time_of
         found = {}
-        for stored_key, stored in self.held.store.scan(ENTRY, EXPIRY):
+        for stored_key, stored in self.store_partition.store.scan(ENTRY, EXPIRY):
             entry = decode_entry(stored)
             at = time_of(stored_key, entry.timestamp)
             if at >= horizon or self.view.store == "versioned":
@@ -92,7 +96,7 @@ def partition(store: str) -> Iterator[Partition]:
         folder = DataDirectory(Path(name) / "data")
         made = Partition(folder, store)
         yield made
-        made.held.store.close()
+        made.store_partition.store.close()
         folder.close()
 
 
@@ -101,7 +105,7 @@ def test_a_record_of_the_far_future_expires_nobody_elses(store: str) -> None:
     with partition(store) as it:
         it.feed(1000, record(store, 0, "a", 980), record(store, 1, "b", FAR))
         it.feed(1001, record(store, 2, "c", 990), record(store, 3, "d", 1001))
-        assert it.held.store.stream_time == 1001
+        assert it.store_partition.store.stream_time == 1001
         assert it.alive().keys() == {("a", 980), ("b", FAR), ("c", 990), ("d", 1001)}
 
 
@@ -115,7 +119,7 @@ def test_stream_time_gets_there_when_the_clock_does(store: str, restarts: bool) 
             if restarts:
                 it.restart()
             it.feed(now)
-            assert it.held.store.stream_time == stream_time, now
+            assert it.store_partition.store.stream_time == stream_time, now
         if store != "versioned":  # of those the last version stays
             assert it.alive().keys() == {("e", 3000)}
 
@@ -124,9 +128,9 @@ def test_stream_time_gets_there_when_the_clock_does(store: str, restarts: bool) 
 def test_as_far_as_the_tolerance_stream_time_moves_at_once(store: str) -> None:
     with partition(store) as it:
         it.feed(1000, record(store, 0, "a", 1000 + TOLERANCE))
-        assert it.held.store.stream_time == 1000 + TOLERANCE
+        assert it.store_partition.store.stream_time == 1000 + TOLERANCE
         it.feed(1000, record(store, 1, "a", 1001 + TOLERANCE))
-        assert it.held.store.stream_time == 1000 + TOLERANCE
+        assert it.store_partition.store.stream_time == 1000 + TOLERANCE
 
 
 LOG = st.lists(
@@ -154,10 +158,10 @@ def test_a_replay_comes_to_the_same(store: str, log: list[Any], more: int) -> No
             if restarts:
                 live.restart()
             live.feed(now, records[-1])
-            assert (live.held.store.stream_time or 0) <= now + TOLERANCE
+            assert (live.store_partition.store.stream_time or 0) <= now + TOLERANCE
         live.feed(now + more)
         later.feed(now + more, *records)
-        assert live.held.store.stream_time == later.held.store.stream_time
+        assert live.store_partition.store.stream_time == later.store_partition.store.stream_time
         assert live.alive() == later.alive()
 
 
@@ -178,15 +182,15 @@ def test_one_whose_stream_time_is_in_the_future_already_is_rebuilt(
     made_from = metadata(of, alive_at=now)
     opened.write(opened.new_batch(), 5, made_from, FAR)  # and everything has expired
     opened.close()
-    held, reason = open_partition(folder, of, 0, facts(5), 10)
+    store_partition, reason = open_partition(folder, of, 0, facts(5), 10)
     assert "ahead of the clock" in (reason or "")
-    assert (held.store.position, held.store.stream_time) == (0, None)
-    assert not held.progress.answerable
-    held.store.close()
+    assert (store_partition.store.position, store_partition.store.stream_time) == (0, None)
+    assert not store_partition.progress.answerable
+    store_partition.store.close()
     # once is enough
-    held, reason = open_partition(folder, of, 0, facts(5), 10)
+    store_partition, reason = open_partition(folder, of, 0, facts(5), 10)
     assert reason is None
-    held.store.close()
+    store_partition.store.close()
     folder.close()
 
 
@@ -197,9 +201,9 @@ def test_a_clock_that_was_set_back_is_no_reason_to_rebuild(tmp_path: Path) -> No
     opened, _ = folder.open("orders", 0)
     opened.write(opened.new_batch(), 5, metadata(of, alive_at=now + hour), now + hour)
     opened.close()
-    held, reason = open_partition(folder, of, 0, facts(5), 10)
-    assert (reason, held.store.stream_time) == (None, now + hour)
-    held.store.close()
+    store_partition, reason = open_partition(folder, of, 0, facts(5), 10)
+    assert (reason, store_partition.store.stream_time) == (None, now + hour)
+    store_partition.store.close()
     folder.close()
 
 
@@ -210,12 +214,12 @@ def test_a_clock_that_was_set_back_is_no_reason_to_rebuild(tmp_path: Path) -> No
 def test_ingest_goes_by_this_machines_clock(tmp_path: Path, store: str) -> None:
     hour = 3_600_000
     of, now = view_of(store, retention=hour), time.time_ns() // 1_000_000
-    folder, held = DataDirectory(tmp_path), PartitionRegistry((of,))
+    folder, registry = DataDirectory(tmp_path), PartitionRegistry((of,))
     opened, _ = folder.open("orders", 0)
     opened.initialise(0, metadata(of))
-    held.add(StorePartition(of, 0, opened, Progress(0, 0, True), metadata(of), 0.0))
-    ingest = ingest_without_broker(of, folder, held)
-    this = held.get("orders", 0)
+    registry.add(StorePartition(of, 0, opened, Progress(0, 0, True), metadata(of), 0.0))
+    ingest = ingest_without_broker(of, folder, registry)
+    this = registry.get("orders", 0)
     assert this is not None
     log = [record(store, 0, "a", now - 10), record(store, 1, "b", FAR)]
     log += [record(store, 2, "c", now + hour), record(store, 3, "d", now)]

@@ -34,14 +34,18 @@ def test_what_waits_is_not_skipped_and_does_not_hold_up_others(tmp_path: Path) -
         schemas=schemas,
     )
     views = (framed_view, view("other", topic="t", value="bytes", partitioner="none"))
-    folder, held, letters = DataDirectory(tmp_path), PartitionRegistry(views), FakeLetters()
+    folder, registry, letters = (
+        DataDirectory(tmp_path),
+        PartitionRegistry(views),
+        FakeLetters(),
+    )
     for each in views:
         store, _ = folder.open(each.name, 0)
         store.initialise(0, metadata(each))
-        held.add(StorePartition(each, 0, store, Progress(0, 6, False), metadata(each), 0.0))
+        registry.add(StorePartition(each, 0, store, Progress(0, 6, False), metadata(each), 0.0))
     fetcher = FakeFetcher()
-    ingest = ingest_of(views, folder, held, FakeWatcher(), fetcher, dead_letters=letters)
-    waits, other = held.get("v", 0), held.get("other", 0)
+    ingest = ingest_of(views, folder, registry, FakeWatcher(), fetcher, dead_letters=letters)
+    waits, other = registry.get("v", 0), registry.get("other", 0)
     assert waits is not None
     assert other is not None
     log: list[Any] = [
@@ -59,10 +63,10 @@ def test_what_waits_is_not_skipped_and_does_not_hold_up_others(tmp_path: Path) -
     assert fetcher.reads_from == 6, "the other goes on from where it is"
     ingest.applier.apply(Fetched({SOURCE: [Rec(7, b"c", framed(7, "int", 4))]}, {SOURCE: 8}))
     assert (waits.progress.position, other.progress.position) == (2, 8)
-    assert held.resume() == []
+    assert registry.resume() == []
 
     schemas.by_id[8] = None
-    assert held.resume() == [waits]
+    assert registry.resume() == [waits]
     ingest.assignments.update(*SOURCE)
     assert fetcher.reads_from == 2
     ingest.applier.apply(

@@ -68,7 +68,7 @@ def test_once_a_record_strays_deletes_count_wherever_they_lie(tmp_path: Path) ->
         gone(made, KEYS[0], 5)
 
 
-def test_record_bytes_of_scattered_keys(tmp_path: Path) -> None:
+def test_record_bytes_of_mispartitioned_keys(tmp_path: Path) -> None:
     with cluster(tmp_path, partitioner="none") as made:
         put(made, 2, b"a", b'{ "n": 1 }', 10)
         for id_ in made.nodes:
@@ -135,7 +135,7 @@ def test_a_history_that_is_too_long_is_refused(
         assert {status for status, _ in everywhere(made, "keys/a/windows?to=20")} == {200}
 
 
-def test_changes_and_bounds_of_scattered_keys_are_refused(tmp_path: Path) -> None:
+def test_changes_and_bounds_of_mispartitioned_keys_are_refused(tmp_path: Path) -> None:
     with cluster(tmp_path, partitioner="none") as made:
         put(made, 2, b"a", b"1", 10)
         for target in ("keys/a/changes", "keys/a?min_offset=0:0", "keys/a?max_lag=5"):

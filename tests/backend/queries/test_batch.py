@@ -131,8 +131,8 @@ def test_bounds(orders: World) -> None:
 def test_one_unavailable_partition_fails_its_keys_only(orders: World) -> None:
     keys = [b"%d" % n for n in range(40)]
     orders.put_all(dict.fromkeys(keys, b"1"))
-    orders.held[3].progress.answerable = False
-    orders.held[2].progress.answerable = False
+    orders.store_partitions[3].progress.answerable = False
+    orders.store_partitions[2].progress.answerable = False
     for instance in ("b1", "b2"):
         items = orders.batch([key.decode() for key in keys], instance).json["items"]
         for key, item in zip(keys, items, strict=True):
@@ -147,7 +147,7 @@ def test_a_damaged_partition_fails_its_keys_only(orders: World) -> None:
     keys = [b"%d" % n for n in range(40)]
     orders.put_all(dict.fromkeys(keys, b"1"))
     damaged = {key for key in keys if orders.partition(key) == 2 and int(key) % 3}
-    store = orders.held[2].store
+    store = orders.store_partitions[2].store
     read, layout = store.get, orders.view.layout
 
     def get(key: bytes) -> bytes | None:
@@ -163,15 +163,15 @@ def test_a_damaged_partition_fails_its_keys_only(orders: World) -> None:
             assert item == {"key": key.decode(), "status": 503, "code": "store-damaged"}
         else:
             assert item == {"key": key.decode(), "status": 200, "value": 1}
-    assert orders.held[2].damaged
+    assert orders.store_partitions[2].damaged
 
 
 def test_what_has_expired_is_not_there(tmp_path: Path) -> None:
     with world(tmp_path, view(retention=10)) as made:  # type: ignore[arg-type]
         for n in range(30):
             made.put(b"%d" % n, b"%d" % n, timestamp=n)
-        for held in made.held.values():
-            held.store.stream_time = 29
+        for store_partition in made.store_partitions.values():
+            store_partition.store.stream_time = 29
         for instance in ("b1", "b2"):
             items = made.batch([str(n) for n in range(30)], instance).json["items"]
             assert [item["status"] for item in items] == [404] * 19 + [200] * 11
@@ -179,7 +179,7 @@ def test_what_has_expired_is_not_there(tmp_path: Path) -> None:
 
 def test_each_key_is_counted_once(orders: World) -> None:
     orders.put_all({b"%d" % n: b"1" for n in range(30)})
-    orders.held[3].progress.answerable = False
+    orders.store_partitions[3].progress.answerable = False
     orders.batch([*map(str, range(40)), 7])
     counts = [instance.context.counts["orders"] for instance in orders.instances.values()]
     catching_up = sum(orders.partition(b"%d" % n) == 3 for n in range(40))
@@ -232,7 +232,7 @@ def test_what_has_moved_is_asked_for_once_more(tmp_path: Path) -> None:
     with world(tmp_path, ORDERS, wait_timeout=5) as made:
         keys = [b"%d" % n for n in range(40)]
         made.put_all(dict.fromkeys(keys, b"1"))
-        made.instances["b2"].context.held.remove(made.held[3])
+        made.instances["b2"].context.store_partitions.remove(made.store_partitions[3])
         made.instances["b2"].place(0, 1, 0, 0)
         body = orjson.dumps({"keys": [key.decode() for key in keys]})
 
@@ -240,7 +240,7 @@ def test_what_has_moved_is_asked_for_once_more(tmp_path: Path) -> None:
             asked = asyncio.ensure_future(made.request("b1", "POST", "/views/orders/batch", body))
             while not made.peers.asked:
                 await asyncio.sleep(0)
-            made.instances["b1"].context.held.add(made.held[3])
+            made.instances["b1"].context.store_partitions.add(made.store_partitions[3])
             return await asked
 
         said = asyncio.run(ask())
@@ -253,8 +253,8 @@ def test_keys_that_may_be_anywhere_are_asked_of_all(tmp_path: Path, partitioner:
         for n in range(12):
             made.put(b"%d" % n, b'{"n":1}', partition=n % 4, timestamp=n)
             made.put(b"%d" % n, b'{"n":2}', partition=(n + 1) % 4, timestamp=n - 1 + n % 2 * 2)
-        for held in made.held.values():
-            held.metadata = replace(held.metadata, mispartitioned=1)
+        for store_partition in made.store_partitions.values():
+            store_partition.metadata = replace(store_partition.metadata, mispartitioned=1)
         made.place(0, 1, 0, 1, mispartitioned=True)
         for instance in ("b1", "b2"):
             items = made.batch([*map(str, range(12)), "none"], instance).json["items"]

@@ -148,15 +148,15 @@ def test_a_stream_whose_client_is_slow_ends_and_resumes(instance: Instance) -> N
     room = Room()
 
     async def slow(stream: Changes) -> None:
-        held = instance.context.held.get(ORDERS.name, 0)
-        assert held is not None
+        store_partition = instance.context.store_partitions.get(ORDERS.name, 0)
+        assert store_partition is not None
         events = stream.events()
         assert b'"old"' in await anext(events)
         for offset in range(1, 9):  # nobody asks for the next event meanwhile
-            for tell in list(held.listeners._by_key.get(b"k", ())):
+            for tell in list(store_partition.listeners._by_key.get(b"k", ())):
                 tell([change(offset, MB)])
             await asyncio.sleep(0)
-        assert not held.listeners, "nothing more is told to it"
+        assert not store_partition.listeners, "nothing more is told to it"
         assert [event async for event in events] == []
 
     run(instance, room, slow)

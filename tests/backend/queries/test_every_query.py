@@ -254,10 +254,10 @@ class Machine(RuleBasedStateMachine):
         assert question.key is not None
         partition = int(answer.headers["partition"])
         assert partition == self.cluster.home(question.key)
-        held = self.cluster.holder(of, partition, stale=question.stale)
-        assert held is not None
-        assert int(answer.headers["offset"]) == held.progress.position
-        assert answer.headers["served-by"].endswith(f"; {held.role}")
+        store_partition = self.cluster.holder(of, partition, stale=question.stale)
+        assert store_partition is not None
+        assert int(answer.headers["offset"]) == store_partition.progress.position
+        assert answer.headers["served-by"].endswith(f"; {store_partition.role}")
 
 
 class Strays(Machine):

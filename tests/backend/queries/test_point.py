@@ -47,8 +47,8 @@ def instance(folder: DataDirectory) -> Iterator[Instance]:
 
 
 def test_a_value(instance: Instance) -> None:
-    held = instance.hold(0, {b"x": b"1", b"a": b'{ "n":1.0 }'})
-    held.progress.end_fetched(7, time.monotonic() - 1)
+    store_partition = instance.hold(0, {b"x": b"1", b"a": b'{ "n":1.0 }'})
+    store_partition.progress.end_fetched(7, time.monotonic() - 1)
     answer = instance.read(b"a")
     assert answer.status == 200
     assert answer.body == b'{"key":"a","value":{ "n":1.0 }}', "the value is passed on as it is"
@@ -67,8 +67,8 @@ def test_a_value(instance: Instance) -> None:
 
 
 def test_a_miss(instance: Instance) -> None:
-    held = instance.hold(0, {b"a": b"1"})
-    held.progress.end_fetched(1, time.monotonic())
+    store_partition = instance.hold(0, {b"a": b"1"})
+    store_partition.progress.end_fetched(1, time.monotonic())
     answer = instance.read(b"b")
     assert answer.status == 404
     document = orjson.loads(answer.body)
@@ -99,10 +99,12 @@ def test_the_stores_own_notes_are_no_entries(instance: Instance) -> None:
 
 
 def test_how_far_it_is_behind_may_be_unknown(instance: Instance) -> None:
-    held = instance.hold(0, {b"a": b"1"})
+    store_partition = instance.hold(0, {b"a": b"1"})
     headers = dict(instance.read(b"a").headers)
     assert (headers[b"lag"], headers[b"staleness"]) == (b"unknown", b"unknown")
-    held.progress.end_fetched(1, time.monotonic() - 3600)  # the broker has been away since
+    store_partition.progress.end_fetched(
+        1, time.monotonic() - 3600
+    )  # the broker has been away since
     headers = dict(instance.read(b"a").headers)
     assert headers[b"lag"] == b"unknown"
     assert 3_600_000 <= int(headers[b"staleness"]) < 3_700_000
@@ -132,9 +134,11 @@ def test_formats(
 
 def test_the_etag_tells_records_apart(instance: Instance) -> None:
     def etag(key: bytes, **made_from: Any) -> bytes:
-        held = instance.hold(0, {b"a": b"1", b"b": b"1"}, made_from=metadata(**made_from))
+        store_partition = instance.hold(
+            0, {b"a": b"1", b"b": b"1"}, made_from=metadata(**made_from)
+        )
         found = dict(instance.read(key).headers)[b"etag"]
-        held.store.close()
+        store_partition.store.close()
         return found
 
     first = etag(b"a")
@@ -146,8 +150,8 @@ def test_the_etag_tells_records_apart(instance: Instance) -> None:
 
 def test_what_is_applied_meanwhile_is_not_claimed(instance: Instance) -> None:
     """A miss is as of `Offset`: a record applied after the look-up may have brought the key."""
-    held = instance.hold(0, {b"a": b"1"})
-    store = held.store
+    store_partition = instance.hold(0, {b"a": b"1"})
+    store = store_partition.store
 
     class Overtaken:
         def get(self, key: bytes) -> bytes | None:
@@ -155,15 +159,15 @@ def test_what_is_applied_meanwhile_is_not_claimed(instance: Instance) -> None:
             batch = store.new_batch()
             batch.put(ENTRY + b"b", entry_head(7, 1) + b"2")
             store.write(batch, 2)
-            held.progress.applied(2)
+            store_partition.progress.applied(2)
             return found
 
         def get_many(self, keys: list[bytes]) -> list[bytes | None]:
             return [self.get(key) for key in keys]
 
-    held.store = Overtaken()  # type: ignore[assignment]
+    store_partition.store = Overtaken()  # type: ignore[assignment]
     answer = instance.read(b"b")
-    held.store = store
+    store_partition.store = store
     assert answer.status == 404
     assert dict(answer.headers)[b"offset"] == b"1"
     assert "offset 1 of" in orjson.loads(answer.body)["detail"]
@@ -176,15 +180,15 @@ def test_what_is_applied_meanwhile_is_not_claimed(instance: Instance) -> None:
 
 @pytest.mark.parametrize("key", [b"a", b"missing"])
 def test_hit_or_miss_nothing_is_said_while_catching_up(instance: Instance, key: bytes) -> None:
-    held = instance.hold(0, {b"a": b"1"}, goal=3, answerable=False)
+    store_partition = instance.hold(0, {b"a": b"1"}, goal=3, answerable=False)
     problem = instance.refusal(key)
     assert problem.code == "catching-up"
     document = orjson.loads(problem.body())
     assert (document["partition"], document["position"], document["goal"]) == (0, 1, 3)
     assert instance.read(key, ALLOW).status == (200 if key == b"a" else 404)
-    held.progress.applied(2)
+    store_partition.progress.applied(2)
     assert instance.refusal(key).code == "catching-up"
-    held.progress.applied(3)
+    store_partition.progress.applied(3)
     assert instance.read(key).status == (200 if key == b"a" else 404)
 
 
@@ -258,8 +262,8 @@ def test_a_store_that_cannot_be_read(instance: Instance) -> None:
     store, anew = instance.folder.open("orders", 0)
     assert anew is None
     progress = Progress(3000, 0, True)
-    held = StorePartition(ORDERS, 0, store, progress, metadata(), time.monotonic())
-    instance.context.held.add(held)
+    store_partition = StorePartition(ORDERS, 0, store, progress, metadata(), time.monotonic())
+    instance.context.store_partitions.add(store_partition)
     assert isinstance(store, RocksDBStore)
     codes, said = set(), set()
     for key in values:
@@ -271,8 +275,8 @@ def test_a_store_that_cannot_be_read(instance: Instance) -> None:
     assert "store-damaged" in codes
     assert "404" not in codes
     assert not any(b"checksum" in body for body in said), "what RocksDB says is not for clients"
-    assert held.damaged is not None
-    assert "checksum" in held.damaged
+    assert store_partition.damaged is not None
+    assert "checksum" in store_partition.damaged
 
 
 # Records that are not where they should be
@@ -284,10 +288,10 @@ def test_with_a_mis_partitioned_record_every_miss_is_doubtful(instance: Instance
     kept, *missing_in_0 = [key for key in map(b"%d".__mod__, range(99)) if partition(key, 2) == 0]
     missing_in_1 = [key for key in map(b"%d".__mod__, range(99)) if partition(key, 2) == 1]
     instance.hold(0, {kept: b"1"})
-    held = instance.hold(1)
+    store_partition = instance.hold(1)
     missing = missing_in_0 + missing_in_1
     assert {instance.read(key).status for key in missing} == {404}
-    held.metadata = replace(held.metadata, mispartitioned=1)
+    store_partition.metadata = replace(store_partition.metadata, mispartitioned=1)
     assert {instance.refusal(key).code for key in missing} == {"mis-partitioned"}
     assert {instance.refusal(key, ALLOW).code for key in missing} == {"mis-partitioned"}
     assert instance.read(kept).status == 200

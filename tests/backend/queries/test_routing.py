@@ -76,12 +76,12 @@ def test_who_holds_nothing_asks_all_holders_or_the_active_alone(instance: Instan
 
 def test_bounds_that_a_standby_misses_may_be_kept_by_the_active(instance: Instance) -> None:
     bounded = ReadOptions(min_offsets={0: 5})
-    held = instance.hold(0, {b"a": b"1"})
+    store_partition = instance.hold(0, {b"a": b"1"})
     place(instance, 1, 0)
-    held.role = STANDBY
+    store_partition.role = STANDBY
     assert elsewhere(instance, bounded) == (["b2"], "not-up-to-offset")
     place(instance, 0, 1)
-    held.role = ACTIVE
+    store_partition.role = ACTIVE
     # its standby cannot be ahead: what was just written is on its way here
     assert instance.refusal(b"a", bounded).code == "not-up-to-offset"
 
@@ -104,15 +104,15 @@ class Written(DeadLetters):
 
 
 def test_a_standby_writes_its_last_dead_letters_once_it_is_active(instance: Instance) -> None:
-    held, written = instance.hold(0), Written()
-    held.role = STANDBY
+    store_partition, written = instance.hold(0), Written()
+    store_partition.role = STANDBY
     letters = [DeadLetter(Rec(offset, b"a", b"no json"), "why") for offset in range(150)]
-    written.take(held, letters[:120])
-    written.take(held, letters[120:])
+    written.take(store_partition, letters[:120])
+    written.take(store_partition, letters[120:])
     assert written.offsets == []
-    held.role = ACTIVE
-    written.take(held)
+    store_partition.role = ACTIVE
+    written.take(store_partition)
     assert written.offsets == list(range(50, 150))
-    written.take(held)
-    written.take(held, letters[:1])
+    written.take(store_partition)
+    written.take(store_partition, letters[:1])
     assert written.offsets == [*range(50, 150), 0]

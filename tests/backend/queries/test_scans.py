@@ -73,17 +73,19 @@ def test_headers(orders: World) -> None:
     assert headers[b"content-type"] == b"application/json"
     assert headers[b"served-by"] == b"b1; active, b2; active"
     assert (headers[b"lag"], headers[b"staleness"]) == (b"unknown", b"unknown")
-    for partition, held in orders.held.items():
-        held.progress.applied(100)
-        held.progress.end_fetched(100 + partition, monotonic() - (partition == 3) * 0.5)
+    for partition, store_partition in orders.store_partitions.items():
+        store_partition.progress.applied(100)
+        store_partition.progress.end_fetched(100 + partition, monotonic() - (partition == 3) * 0.5)
     for instance in ("b1", "b2"):
         for target in ("keys", "count", "count?exact=true", "top?by=n"):
             headers = orders.ask(target, instance).named
             assert headers[b"lag"] == b"3", target
             assert headers[b"staleness"] == b"unknown", "partitions 1 to 3 never were at the end"
-    for held in orders.held.values():
-        held.progress.applied(103)
-        held.progress.end_fetched(103, monotonic() - (held.partition == 3) * 0.5)
+    for store_partition in orders.store_partitions.values():
+        store_partition.progress.applied(103)
+        store_partition.progress.end_fetched(
+            103, monotonic() - (store_partition.partition == 3) * 0.5
+        )
     headers = orders.ask("keys").named
     assert headers[b"lag"] == b"0"
     assert 500 <= int(headers[b"staleness"]) < 5000
@@ -253,8 +255,8 @@ def test_a_key_in_two_partitions_is_its_newest_record(orders: World) -> None:
     for elsewhere in range(PARTITIONS):
         if elsewhere != home:
             orders.put(key, b'{"n":%d}' % (900 + elsewhere), timestamp=3, partition=elsewhere)
-    for held in orders.held.values():
-        held.metadata = replace(held.metadata, mispartitioned=1)
+    for store_partition in orders.store_partitions.values():
+        store_partition.metadata = replace(store_partition.metadata, mispartitioned=1)
     for instance in ("b1", "b2"):
         for order in ("asc", "desc"):
             [items] = orders.pages(f"keys?order={order}", instance)
@@ -335,8 +337,8 @@ def test_a_partition_that_moves_under_a_stream(
         nonlocal moved
         if not moved:
             moved = True
-            orders.instances["b2"].context.held.remove(orders.held[3])
-            orders.instances["b1"].context.held.add(orders.held[3])
+            orders.instances["b2"].context.store_partitions.remove(orders.store_partitions[3])
+            orders.instances["b1"].context.store_partitions.add(orders.store_partitions[3])
             orders.place(0, 1, 0, 0)
 
     said = orders.ask("keys", "b2", accept=NDJSON, on_chunk=move)

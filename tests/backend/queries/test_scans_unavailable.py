@@ -18,7 +18,7 @@ from tests.support.in_process.world import NDJSON, World, numbered, world
 
 def test_a_partition_that_catches_up_makes_all_of_it_unavailable(orders: World) -> None:
     orders.put_all(numbered(50))
-    orders.held[3].progress.answerable = False
+    orders.store_partitions[3].progress.answerable = False
     for target in ("keys", "count", "count?exact=true", "top?by=n"):
         for instance in ("b1", "b2"):
             said = orders.ask(target, instance)
@@ -55,12 +55,12 @@ def test_only_what_failed_is_asked_again(tmp_path: Path) -> None:
 
 def test_a_partition_that_nobody_holds(orders: World) -> None:
     orders.place(0, 1, 0, NOBODY)
-    orders.instances["b2"].context.held.remove(orders.held[3])
+    orders.instances["b2"].context.store_partitions.remove(orders.store_partitions[3])
     assert orders.code("keys", 503) == "nobody"
 
 
 def test_a_partition_that_moved_before_the_map_says_so(orders: World) -> None:
-    orders.instances["b2"].context.held.remove(orders.held[3])
+    orders.instances["b2"].context.store_partitions.remove(orders.store_partitions[3])
     orders.place(0, 1, 0, 0)
     orders.instances["b2"].place(0, 1, 0, 1)
     assert orders.code("keys", 503) == "catching-up", "b1 opens it"
@@ -71,7 +71,7 @@ def test_a_partition_that_moved_before_the_map_says_so(orders: World) -> None:
 
 def test_a_store_that_was_closed_is_missing(orders: World) -> None:
     orders.put_all(numbered(50))
-    orders.held[1].store.close()
+    orders.store_partitions[1].store.close()
     for instance in ("b1", "b2"):
         assert orders.code("keys", 503, instance=instance) == "not-here"
         assert orders.code("count?exact=true", 503, instance=instance) == "not-here"
@@ -85,13 +85,13 @@ def test_a_store_that_is_let_go_under_the_scan(
 ) -> None:
     """What RocksDB still gives of it then may be old already."""
     orders.put_all(numbered(entries))
-    held, context = orders.held[partition], orders.owner(partition).context
-    store, scan = held.store, held.store.scan
+    store_partition, context = orders.store_partitions[partition], orders.owner(partition).context
+    store, scan = store_partition.store, store_partition.store.scan
 
     def scan_then_close(*bounds: Any) -> Any:
         for number, found in enumerate(scan(*bounds)):
             if number == 100:
-                context.held.remove(held)
+                context.store_partitions.remove(store_partition)
                 store.close()
             yield found
 
@@ -105,14 +105,14 @@ def test_a_store_that_cannot_be_read(orders: World, monkeypatch: pytest.MonkeyPa
         raise StoreError("Corruption: block checksum mismatch", damaged=True)
 
     orders.put_all(numbered(50))
-    monkeypatch.setattr(orders.held[1].store, "scan", damaged)
+    monkeypatch.setattr(orders.store_partitions[1].store, "scan", damaged)
     said = orders.ask("keys")
     assert (said.status, said.json["code"]) == (503, "store-damaged")
     assert b"checksum" not in said.body
-    assert orders.held[1].damaged is not None, "ingest rebuilds it"
+    assert orders.store_partitions[1].damaged is not None, "ingest rebuilds it"
 
 
-@pytest.mark.parametrize("told_by", ["map", "facts of b1", "facts of b2"])
+@pytest.mark.parametrize("told_by", ["map", "metadata of b1", "metadata of b2"])
 def test_after_partitions_were_added(orders: World, told_by: str) -> None:
     if told_by == "map":
         orders.place(0, 1, 0, 1, built_partitions=3)

@@ -74,13 +74,13 @@ def test_a_batch_fails_in_the_keys_of_the_active_that_does_not_answer(paired: Wo
 @pytest.mark.parametrize("asker", ["b1", "b2"])
 def test_the_map_of_the_asker_may_be_old(paired: World, asker: str) -> None:
     """Whoever is asked as the active, and is not, says so."""
-    paired.held[1].role = STANDBY
+    paired.store_partitions[1].role = STANDBY
     assert set(asked(paired, "", asker).values()) == {(200, "")}
     assert set(asked(paired, "stale=never", asker).values()) == {(503, "not-active")}
 
 
 def test_the_active_that_is_being_read_in(paired: World) -> None:
-    paired.held[1].progress.answerable = False
+    paired.store_partitions[1].progress.answerable = False
     for stale, expected in {
         "": (200, ""), "stale=allow": (200, ""), "stale=never": (503, "catching-up"),
     }.items():  # fmt: skip
@@ -100,16 +100,16 @@ def test_nobody_is_active(paired: World) -> None:
 def test_who_is_active_no_more_when_it_has_read_does_not_answer(
     paired: World, target: str, partition: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held = paired.held[partition]
-    scan = held.store.scan
+    store_partition = paired.store_partitions[partition]
+    scan = store_partition.store.scan
 
     def scan_and_step_down(*bounds: Any) -> Any:
         yield from scan(*bounds)
-        held.role = STANDBY
+        store_partition.role = STANDBY
 
-    monkeypatch.setattr(held.store, "scan", scan_and_step_down)
+    monkeypatch.setattr(store_partition.store, "scan", scan_and_step_down)
     assert paired.code(f"{target}&stale=never", 503) == "not-active"
-    held.role = ACTIVE
+    store_partition.role = ACTIVE
     assert paired.ask(target).status == 200
 
 

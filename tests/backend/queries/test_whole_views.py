@@ -104,8 +104,8 @@ def test_windows(
 ) -> None:
     windows.clear()
     windows.put_all({window_key(*entry): b"v" for entry in entries})
-    for held in windows.held.values():
-        held.store.stream_time = stream_time
+    for store_partition in windows.store_partitions.values():
+        store_partition.store.stream_time = stream_time
     first, last, low, high = span
     expected = [
         {"key": key, "start": start, "end": start + 10, "sequence": sequence, "value": "v"}
@@ -150,8 +150,8 @@ def test_sessions(
 ) -> None:
     sessions.clear()
     sessions.put_all({session_key(k, start, start + size): b"v" for k, start, size in entries})
-    for held in sessions.held.values():
-        held.store.stream_time = stream_time
+    for store_partition in sessions.store_partitions.values():
+        store_partition.store.stream_time = stream_time
     first, last, low, high = span
     expected = [
         {"key": key, "start": end - size, "end": end, "value": "v"}
@@ -196,8 +196,8 @@ def test_the_latest_versions(
     for (key, time), value in entries.items():
         raw = None if value is None else struct.pack(">q", value)
         versions.put(key.encode(), raw, timestamp=time)
-    for held in versions.held.values():
-        held.store.stream_time = 40  # what began before the horizon is valid still
+    for store_partition in versions.store_partitions.values():
+        store_partition.store.stream_time = 40  # what began before the horizon is valid still
     latest = {key: entries[key, time] for key, time in sorted(entries)}
     present = {key: value for key, value in latest.items() if value is not None}
     in_order = sorted(present, key=str.encode, reverse=backwards)
@@ -226,8 +226,8 @@ def test_retention_of_keys(tmp_path: Path) -> None:
     with world(tmp_path, view(retention=10)) as made:  # type: ignore[arg-type]
         for n in range(30):
             made.put(b"%02d" % n, b'{"n":%d}' % n, timestamp=n)
-        for held in made.held.values():
-            held.store.stream_time = 29
+        for store_partition in made.store_partitions.values():
+            store_partition.store.stream_time = 29
         live = [f"{n:02}" for n in range(19, 30)]
         assert [item["key"] for item in items(made, "keys?limit=3")] == live
         assert made.ask("count?exact=true", "b2").json["count"] == 11
@@ -255,8 +255,8 @@ def test_the_store_decides_what_there_is(tmp_path: Path, store: str, good: str) 
 
 def test_times_of_people(windows: World) -> None:
     windows.clear()
-    for held in windows.held.values():
-        held.store.stream_time = None
+    for store_partition in windows.store_partitions.values():
+        store_partition.store.stream_time = None
     windows.put_all({window_key("a", hour * 3_600_000): b"v" for hour in range(24)})
     found = items(windows, "windows?from=1970-01-01T05:00:00%2B01:00&to=1970-01-01T06:00:00Z")
     assert [item["start"] // 3_600_000 for item in found] == [4, 5, 6]
@@ -275,7 +275,7 @@ def test_counts(orders: World) -> None:
 
 
 def test_an_instance_says_which_of_its_numbers_are_estimates(orders: World) -> None:
-    said = status.partition_document(orders.held[0], 0.0, 1.0)
+    said = status.partition_document(orders.store_partitions[0], 0.0, 1.0)
     assert {"size_bytes", "entries"} <= set(said)
     assert said["estimates"] == ["size_bytes", "entries"]
 

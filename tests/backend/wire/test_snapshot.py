@@ -79,8 +79,8 @@ def instance(tmp_path: Path) -> Any:
 
 
 def test_from_one_instance_to_another(instance: Instance, tmp_path: Path) -> None:
-    held = instance.hold(0, {b"a": b"1", b"b": b"2"})
-    held.store.write(held.store.new_batch(), 7)
+    store_partition = instance.hold(0, {b"a": b"1", b"b": b"2"})
+    store_partition.store.write(store_partition.store.new_batch(), 7)
     sent, problem = asked(instance, sign(question(), "s"))
     assert problem is None
     stream = b"".join(message.get("body", b"") for message in sent)
@@ -96,7 +96,7 @@ def test_from_one_instance_to_another(instance: Instance, tmp_path: Path) -> Non
     assert store.position == 7
     assert store.get(ENTRY + ORDERS.key_codec.to_store(b"b")) == entry_head(7, 1) + b"2"
     assert store.metadata is not None
-    assert held.metadata.answerable
+    assert store_partition.metadata.answerable
     assert not store.metadata.answerable, "it has to reach the end first"
     store.close()
     other.close()

@@ -44,19 +44,21 @@ class Kept:
     offset: int = 0
 
     def feed(self, records: list[Rec]) -> None:
-        held = self.instance.context.held.get("orders", 0)
-        assert held is not None
-        batch = held.store.new_batch()
-        filled = build_batch(batch, self.instance.view, records, 0, held.store.stream_time)
+        store_partition = self.instance.context.store_partitions.get("orders", 0)
+        assert store_partition is not None
+        batch = store_partition.store.new_batch()
+        filled = build_batch(
+            batch, self.instance.view, records, 0, store_partition.store.stream_time
+        )
         assert not filled.dead
-        held.store.write(batch, records[-1].offset() + 1, None, filled.stream_time)
+        store_partition.store.write(batch, records[-1].offset() + 1, None, filled.stream_time)
 
     def clean(self) -> int:
-        held = self.instance.context.held.get("orders", 0)
-        assert held is not None
-        while (batch := expired(held)) is not None:
-            held.store.write(batch, held.store.position or 0)
-        return sum(1 for _ in held.store.scan(ENTRY, EXPIRY))
+        store_partition = self.instance.context.store_partitions.get("orders", 0)
+        assert store_partition is not None
+        while (batch := expired(store_partition)) is not None:
+            store_partition.store.write(batch, store_partition.store.position or 0)
+        return sum(1 for _ in store_partition.store.scan(ENTRY, EXPIRY))
 
     def pages(self, key: str, span: Callable[..., Span], limit: int) -> list[Entry]:
         history = History(self.instance.reads)

@@ -60,17 +60,17 @@ def instance(tmp_path: Path) -> Any:
 
 
 def feed(instance: Instance, *records: Rec) -> list[str]:
-    held = instance.context.held.get("orders", 0)
-    assert held is not None
-    batch = held.store.new_batch()
+    store_partition = instance.context.store_partitions.get("orders", 0)
+    assert store_partition is not None
+    batch = store_partition.store.new_batch()
     filled = build_batch(batch, LENGTHS, records, 0)
-    held.store.write(batch, records[-1].offset() + 1, metadata(LENGTHS))
+    store_partition.store.write(batch, records[-1].offset() + 1, metadata(LENGTHS))
     return [letter.reason for letter in filled.dead]
 
 
 def test_records_go_to_the_class_and_its_answers_to_readers(instance: Instance) -> None:
-    held = instance.hold(0)
-    assert held.store.position == 0
+    store_partition = instance.hold(0)
+    assert store_partition.store.position == 0
     dead = feed(
         instance, Rec(0, b"a", b"123"), Rec(1, b"b", b"1"), Rec(2, b"x", b"{"), Rec(3, b"b", None)
     )
@@ -79,18 +79,22 @@ def test_records_go_to_the_class_and_its_answers_to_readers(instance: Instance) 
     assert orjson.loads(instance.read(b"b").body) == {"key": "b", "value": -1}
     missing = instance.read(b"x")
     assert (missing.status, orjson.loads(missing.body)["code"]) == (404, "key-not-found")
-    assert (held.store.size(), held.store.entries(), held.store.position) == (16, 3, 4)
+    assert (
+        store_partition.store.size(),
+        store_partition.store.entries(),
+        store_partition.store.position,
+    ) == (16, 3, 4)
 
 
 def test_a_class_that_fails_is_no_damage(instance: Instance) -> None:
-    held = instance.hold(0)
+    store_partition = instance.hold(0)
     with pytest.raises(Problem) as error:
         instance.read(b"broken")
     assert (error.value.code, error.value.status) == ("store-failed", 500)
-    assert held.damaged is None
+    assert store_partition.damaged is None
     with pytest.raises(StoreError, match="offset 0: ValueError: not this one"):
         feed(instance, Rec(0, b"a", b'"never"'))
-    assert held.store.position == 0
+    assert store_partition.store.position == 0
 
 
 @pytest.mark.parametrize(

@@ -78,8 +78,8 @@ class Cluster:
     def crash(self, id_: str) -> None:
         """It ends without a word: what it noted of its partitions stays as it was."""
         node = self.nodes.pop(id_)
-        for held in node.held.all():
-            held.store.close()
+        for store_partition in node.store_partitions.all():
+            store_partition.store.close()
         node.folder.close()
 
     def place(self, active: list[int], standbys: list[list[int]] | None = None) -> None:
@@ -105,7 +105,7 @@ class Cluster:
         topology = Topology(Epoch(next(self._epochs), 1), self._members, {self.view.name: placed})
         for node in self.nodes.values():
             roles = topology.roles_of(node.member.id, self.view.name)
-            node.held.map_mispartitioned = frozenset(
+            node.store_partitions.map_mispartitioned = frozenset(
                 [self.view.name] if self.mispartitioned else []
             )
             units = {(self.view.name, p): role for role, those in roles.items() for p in those}
@@ -123,7 +123,7 @@ class Cluster:
         """One instance opens, closes and applies; the others learn of mispartitioned records."""
         node = self.nodes[id_]
         node.turn(most)
-        if node.held.mispartitioned_views() and not self.mispartitioned:
+        if node.store_partitions.mispartitioned_views() and not self.mispartitioned:
             self.mispartitioned = True
             self.place(self.active, self.standbys)
 
@@ -143,41 +143,47 @@ class Cluster:
         What it has itself, while it has it; else the active's, else a standby's. Of the `whole`
         view the active's is the first.
         """
-        here = self.nodes[asked].held.get(self.view.name, partition)
+        here = self.nodes[asked].store_partitions.get(self.view.name, partition)
         if stale == "never":
-            for held in (None if whole else here, self._held_by_the_active(partition)):
-                if held is not None and held.role == ACTIVE and held.progress.answerable:
-                    return held
+            for store_partition in (None if whole else here, self._held_by_the_active(partition)):
+                if (
+                    store_partition is not None
+                    and store_partition.role == ACTIVE
+                    and store_partition.progress.answerable
+                ):
+                    return store_partition
             return None
         order = [number for number in self._holders(partition) if self._id(number) != asked]
         others = [
-            node.held.get(self.view.name, partition)
+            node.store_partitions.get(self.view.name, partition)
             for number in order
             if (node := self.nodes.get(self._id(number))) is not None
         ]
         active_first = whole and order and order[0] == self.active[partition]
         running = active_first and self._id(order[0]) in self.nodes
         first = others[:1] if running else []
-        for held in (*first, here, *others):
-            if held is not None and (held.progress.answerable or stale == "allow"):
-                return held
+        for store_partition in (*first, here, *others):
+            if store_partition is not None and (
+                store_partition.progress.answerable or stale == "allow"
+            ):
+                return store_partition
         return None
 
     def answerers(self, asked: str, stale: str = "") -> set[str]:
         """Who has to read where all partitions are asked, as `instance; role`."""
         wanted = [self.holder(asked, p, whole=True, stale=stale) for p in range(len(self.logs))]
         return {
-            f"{id_}; {held.role}"
+            f"{id_}; {store_partition.role}"
             for id_, node in self.nodes.items()
-            for held in node.held.all()
-            if any(held is each for each in wanted)
+            for store_partition in node.store_partitions.all()
+            if any(store_partition is each for each in wanted)
         }
 
     def _held_by_the_active(self, partition: int) -> StorePartition | None:
         """The store partition of the active in the topology."""
         active = self.active[partition]
         node = None if active == NOBODY else self.nodes.get(self._id(active))
-        return None if node is None else node.held.get(self.view.name, partition)
+        return None if node is None else node.store_partitions.get(self.view.name, partition)
 
     def _holders(self, partition: int) -> list[int]:
         active = self.active[partition]
@@ -191,24 +197,26 @@ class Cluster:
         found: dict[int, Partition | None] = {}
         anywhere = self.view.partitioner == ANY_PARTITION or self.mispartitioned
         for partition, log in enumerate(self.logs):
-            held = self.holder(asked, partition, whole or anywhere, stale)
+            store_partition = self.holder(asked, partition, whole or anywhere, stale)
             found[partition] = None
-            if held is not None:
-                found[partition] = fold(self.view, partition, log, held.progress.position)
+            if store_partition is not None:
+                found[partition] = fold(
+                    self.view, partition, log, store_partition.progress.position
+                )
         return Table(self.view, found, anywhere)
 
     def why_not(self, asked: str, partition: int, stale: str = "") -> set[str]:
         """The codes that tell why a partition cannot be answered for: what one of its holders says,
         or what is said of it."""
-        here = self.nodes[asked].held.get(self.view.name, partition)
+        here = self.nodes[asked].store_partitions.get(self.view.name, partition)
         active = self.active[partition]
         if stale == "never":
             if active == NOBODY:
                 return {"nobody"} if here is None else {"nobody", "not-active", "catching-up"}
             if self._id(active) not in self.nodes:
                 return {"owner-unreachable"}
-            held = self._held_by_the_active(partition)
-            waits = held is None or held.role == ACTIVE
+            store_partition = self._held_by_the_active(partition)
+            waits = store_partition is None or store_partition.role == ACTIVE
             return {"catching-up" if waits else "not-active"}
         holders = [self._id(number) for number in self._holders(partition)]
         if here is None and not holders:

@@ -46,7 +46,7 @@ def candidate(
         member=Member(id_, "127.0.0.1", 8081, rack),
         views=MemberMetadata.views_of(tuple(views)),
         positions=positions or {},
-        active={name: tuple(held) for name, held in (active or {}).items()},
+        active={name: tuple(store_partition) for name, store_partition in (active or {}).items()},
         epoch=epoch,
         started_at=started_at,
         mispartitioned=mispartitioned,

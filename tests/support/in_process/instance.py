@@ -33,7 +33,7 @@ def context(views: Iterable[View] = (ORDERS,), **settings: Any) -> InstanceConte
     return InstanceContext(
         settings=Settings(**{"instance_id": "b1", **settings}),
         views={view.name: view for view in views},
-        held=PartitionRegistry(views),
+        store_partitions=PartitionRegistry(views),
         metadata_poller=cast(Any, FakeWatcher()),
         ingest_loop=cast(Any, FakeIngestor()),
         snapshot_fetcher=cast(Any, FakeCopier()),
@@ -54,7 +54,7 @@ class Instance:
     def place(self, *active: int, **more: Any) -> None:
         """The map: who is active, 0 for b1, 1 for b2."""
         placed = PlacedView(self.view.description(), self.view.hash, active, **more)
-        self.context.held.map_mispartitioned = frozenset(
+        self.context.store_partitions.map_mispartitioned = frozenset(
             {self.view.name} if placed.mispartitioned else ()
         )
         views = {self.view.name: placed}
@@ -76,9 +76,11 @@ class Instance:
             batch.put(ENTRY + self.view.key_codec.to_store(key), entry_head(7, offset) + value)
         store.write(batch, len(entries or {}), made_from)
         progress = Progress(store.position or 0, goal, answerable)
-        held = StorePartition(self.view, number, store, progress, made_from, time.monotonic())
-        self.context.held.add(held)
-        return held
+        store_partition = StorePartition(
+            self.view, number, store, progress, made_from, time.monotonic()
+        )
+        self.context.store_partitions.add(store_partition)
+        return store_partition
 
     def read(self, key: bytes, options: ReadOptions = ReadOptions()) -> Answer:  # noqa: B008
         return KeyResponses(self.reads, self.context).point(key, options)
@@ -90,5 +92,5 @@ class Instance:
         return error.value
 
     def close(self) -> None:
-        for held in self.context.held.all():
-            held.store.close()
+        for store_partition in self.context.store_partitions.all():
+            store_partition.store.close()

@@ -60,8 +60,8 @@ class LogWatcher:
     def refresh(self) -> None:
         ends = {number: len(log) for number, log in enumerate(self._logs)}
         starts = dict.fromkeys(ends, 0)
-        facts = TopicMetadata("topic-1", len(ends), starts, ends, None, time.monotonic())
-        self.latest[self._topic] = facts
+        metadata = TopicMetadata("topic-1", len(ends), starts, ends, None, time.monotonic())
+        self.latest[self._topic] = metadata
 
     def get(self, topic: str) -> TopicMetadata | None:
         return self.latest.get(topic)
@@ -77,7 +77,7 @@ class LogWatcher:
 class NoCopies:
     """In place of a Copier: everything is read from the log."""
 
-    def has_ended(self, view: View, partition: int, facts: TopicMetadata) -> bool:
+    def has_ended(self, view: View, partition: int, metadata: TopicMetadata) -> bool:
         return True
 
     def keep(self, wanted: Set[tuple[str, int]]) -> None:

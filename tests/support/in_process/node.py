@@ -32,13 +32,13 @@ class Node:
         view = cluster.view
         self.member = member
         self.folder = DataDirectory(folder)
-        self.held = PartitionRegistry((view,))
+        self.store_partitions = PartitionRegistry((view,))
         self.metadata_poller = LogWatcher(cluster.logs, view)
         self.fetcher = LogFetcher(cluster.logs, view)
         self.ingest = ingest_of(
             [view],
             self.folder,
-            self.held,
+            self.store_partitions,
             self.metadata_poller,
             self.fetcher,
             dead_letters=cluster.letters,
@@ -49,7 +49,7 @@ class Node:
         self.context = InstanceContext(
             settings=_settings(member),
             views={view.name: view},
-            held=self.held,
+            store_partitions=self.store_partitions,
             metadata_poller=cast(Any, self.metadata_poller),
             ingest_loop=self.ingest.loop,
             snapshot_fetcher=cast(Any, NoCopies()),
@@ -65,6 +65,6 @@ class Node:
         self.ingest.loop.turn(lambda: self.fetcher.fetch(most))
 
     def stop(self) -> None:
-        for held in self.held.all():
-            self.ingest.lifecycle.close(held)
+        for store_partition in self.store_partitions.all():
+            self.ingest.lifecycle.close(store_partition)
         self.folder.close()

@@ -81,9 +81,9 @@ class World:
             router.start(cast(Any, self.peers))
             self.instances[id_], self.routers[id_] = instance, router
         self.place(0, 1, 0, 1)
-        self.held: dict[int, StorePartition] = {}
+        self.store_partitions: dict[int, StorePartition] = {}
         for partition in range(PARTITIONS):
-            self.held[partition] = self.owner(partition).hold(partition)
+            self.store_partitions[partition] = self.owner(partition).hold(partition)
         anywhere = view.partitioner == ANY_PARTITION
         self._partition_of = partition_of("murmur2" if anywhere else view.partitioner)
 
@@ -119,7 +119,7 @@ class World:
             home = self.partition(layout.bare_key(key)) if partition is None else partition
             by_partition.setdefault(home, []).append((key, value))
         for home, of_home in by_partition.items():
-            store = self.held[home].store
+            store = self.store_partitions[home].store
             batch = store.new_batch()
             for key, value in of_home:
                 self.offset += 1
@@ -133,11 +133,11 @@ class World:
             store.write(batch, self.offset)
 
     def clear(self) -> None:
-        for held in self.held.values():
-            batch = held.store.new_batch()
-            for key, _ in held.store.scan(b"\x01", b"\x03"):
+        for store_partition in self.store_partitions.values():
+            batch = store_partition.store.new_batch()
+            for key, _ in store_partition.store.scan(b"\x01", b"\x03"):
                 batch.delete(key)
-            held.store.write(batch, self.offset)
+            store_partition.store.write(batch, self.offset)
 
     async def request(
         self,

@@ -44,14 +44,14 @@ def test_with_a_record_in_the_wrong_partition_all_are_asked_for_every_key(
     # the older record of the two is where it belongs
     writer.send(topic, [(b"both", b'"old"')])
     both = (murmur2(b"both", PARTITIONS) + 1) % PARTITIONS
-    writer.send(topic, [(b"wrong", b'"misplaced"')], partition=wrong)
+    writer.send(topic, [(b"wrong", b'"mispartitioned"')], partition=wrong)
     writer.send(topic, [(b"both", b'"new"')], partition=both)
     for backend in backends:
         backend.wait(lambda b=backend: asks_all(b), "all to be asked", 15)
         assert misses(backend) == {"key-not-found"}
         for key, value in right.items():
             assert backend.get(key_path("v", key)).json()["value"] == value
-        assert backend.get(key_path("v", "wrong")).json() == {"key": "wrong", "value": "misplaced"}
+        assert backend.get(key_path("v", "wrong")).json() == {"key": "wrong", "value": "mispartitioned"}
         assert backend.get(key_path("v", "both")).json()["value"] == "new"
     holders = [b for b in backends if any(p["mis_partitioned"] for p in b.partitions("v"))]
     holder = next(b for b in holders if any(p["partition"] == wrong for p in b.partitions("v")))
@@ -80,7 +80,7 @@ def test_with_a_record_in_the_wrong_partition_all_are_asked_for_every_key(
         backend.wait(lambda b=backend: asks_all(b), "all to be asked", 15)
 
 
-def test_records_of_another_partitioner_are_all_misplaced(
+def test_records_of_another_partitioner_are_all_mispartitioned(
     deploy: Deploy, make_topic: MakeTopic, writer: Writer
 ) -> None:
     """librdkafka's default (crc32) feeds a view that says murmur2: no false 404."""
