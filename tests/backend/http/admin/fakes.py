@@ -107,7 +107,7 @@ def context(
     )
     parts: dict[str, Any] = {
         "settings": Settings(instance_id="b1", host="127.0.0.1", port=1),
-        "held": opened,
+        "store_partitions": opened,
         "metadata_poller": SimpleNamespace(get=lambda topic: topic_metadata),
         "ingest_loop": SimpleNamespace(
             opening=lambda: {(ORDERS.name, partition): "active" for partition in opening},
