@@ -22,7 +22,7 @@ from queryable.client.protocol.answers import (
     Version,
     Window,
 )
-from queryable.client.protocol.calls import DELETE
+from queryable.client.protocol.calls.append import DELETE
 from queryable.client.protocol.errors import (
     BadRequest,
     BadUse,
@@ -37,10 +37,11 @@ from queryable.client.protocol.errors import (
 from queryable.client.protocol.formats import Raw
 from queryable.client.protocol.rows import ALL_KEYS
 from queryable.client.protocol.views import View
-from queryable.client.sync_client import Client, Rows
+from queryable.client.rows import AsyncRows, Rows
+from queryable.client.sync_client import Client
 
 if TYPE_CHECKING:
-    from queryable.client.async_client import AsyncClient, AsyncRows
+    from queryable.client.async_client import AsyncClient
 
     __version__: str
 
@@ -82,11 +83,11 @@ for _public in list(globals().values()):
 
 
 def __getattr__(name: str) -> Any:
-    """What is slow to import, on first access: AsyncClient needs aiohttp."""
-    if name in ("AsyncClient", "AsyncRows"):
-        from queryable.client import async_client
+    """Attributes that are slow to import, on first access: AsyncClient imports aiohttp."""
+    if name == "AsyncClient":
+        from queryable.client.async_client import AsyncClient
 
-        return getattr(async_client, name)
+        return AsyncClient
     if name == "__version__":
         from importlib.metadata import PackageNotFoundError, version
 

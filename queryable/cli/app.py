@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
 import queryable
-from queryable.cli.commands import stack
-from queryable.cli.commands.adopt import adopt
-from queryable.cli.commands.append import append
-from queryable.cli.commands.check import check
-from queryable.cli.commands.count import count
-from queryable.cli.commands.diff import diff
-from queryable.cli.commands.get import get
-from queryable.cli.commands.scan import scan
-from queryable.cli.commands.time_ranges import sessions, versions, windows
-from queryable.cli.commands.top import top
-from queryable.cli.commands.topology import topology
-from queryable.cli.commands.views import views
-from queryable.cli.commands.watch import watch
+
+COMMAND_MODULES = (
+    "get",
+    "scan",
+    "top",
+    "count",
+    "time_ranges",
+    "watch",
+    "append",
+    "views",
+    "topology",
+    "diff",
+    "adopt",
+    "check",
+    "stack",
+)
+"""The modules of `queryable.cli.commands`, in the order of `queryable --help`."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -52,12 +57,9 @@ def main_options(
     """
 
 
-for command in (
-    get, scan, top, count, windows, sessions, versions, watch, append, views, topology,
-    diff, adopt, check, stack.up, stack.down, stack.demo,
-):  # fmt: skip
-    app.command()(command)
-app.command(context_settings=stack.PASS_THROUGH)(stack.bench)
+for name in COMMAND_MODULES:
+    module = import_module(f"queryable.cli.commands.{name}")
+    app.registered_commands.extend(module.app.registered_commands)
 
 
 def main() -> None:

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractContextManager
-from functools import wraps
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import aiohttp
 from yarl import URL
 
-from queryable.client import dataframes
-from queryable.client.protocol import calls
-from queryable.client.protocol.answers import Source
+from queryable.client.api import ApiMethods
+from queryable.client.methods import AsyncRunner
 from queryable.client.protocol.context import ClientContext
-from queryable.client.protocol.pagination import Pager
 from queryable.client.protocol.session_offsets import SessionOffsets
 from queryable.client.protocol.transport import (
     Call,
@@ -33,7 +29,6 @@ from queryable.client.protocol.transport import (
 )
 from queryable.client.settings import client_settings
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 _FAILURES = (aiohttp.ClientError, TimeoutError, OSError)
@@ -122,65 +117,7 @@ def _transport_error(source: str, error: BaseException) -> TransportError:
     return TransportError(f"{source}: {detail}", may_have_arrived=not isinstance(error, _NOT_SENT))
 
 
-class AsyncRows(Generic[T]):
-    """Rows that are fetched page by page during iteration. Each `aiter()` starts a new query.
-
-    `source`: where the latest page comes from, and how fresh it is.
-    """
-
-    def __init__(
-        self,
-        run: Callable[[Call[Any]], Awaitable[Any]],
-        start: Callable[[], Call[Any]],
-    ) -> None:
-        self._run = run
-        self._start = start
-        self.source: Source | None = None
-
-    async def __aiter__(self) -> AsyncIterator[T]:
-        pager: Pager[T] = await self._run(self._start())
-        try:
-            while (page := await self._run(pager.next())) is not None:
-                self.source = pager.source
-                for row in page:
-                    yield row
-        finally:
-            await self._run(pager.close())
-
-    async def to_list(self) -> list[T]:
-        """All rows."""
-        return [row async for row in self]
-
-    async def to_pandas(self) -> Any:
-        """All rows as a pandas.DataFrame; see `dataframes`."""
-        return dataframes.to_pandas(await self.to_list())
-
-    async def to_arrow(self) -> Any:
-        """All rows as a pyarrow.Table; see `dataframes`."""
-        return dataframes.to_arrow(await self.to_list())
-
-
-def _method(
-    call: Callable[Concatenate[ClientContext, P], Call[T]],
-) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
-    @wraps(call)
-    async def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._run(call(self._context, *args, **kwargs))  # type: ignore[no-any-return]
-
-    return method
-
-
-def _rows_method(
-    call: Callable[Concatenate[ClientContext, P], Call[Pager[T]]],
-) -> Callable[Concatenate[AsyncClient, P], AsyncRows[T]]:
-    @wraps(call)
-    def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> AsyncRows[T]:
-        return AsyncRows(self._run, lambda: call(self._context, *args, **kwargs))
-
-    return method
-
-
-class AsyncClient:
+class AsyncClient(ApiMethods, AsyncRunner):
     """Like Client, for one event loop. Tasks may share it.
 
     >>> async with AsyncClient("http://127.0.0.1:8080") as client:  # doctest: +SKIP
@@ -220,7 +157,7 @@ class AsyncClient:
         """As Client.session, for this task and the tasks that it starts."""
         return self._context.session()
 
-    async def _run(self, call: Call[Any]) -> Any:
+    async def _run(self, call: Call[T]) -> T:
         perform = self._transport.perform
         try:
             operation = next(call)
@@ -232,18 +169,5 @@ class AsyncClient:
                 else:
                     operation = call.send(result)
         except StopIteration as end:
-            return end.value
-
-    get = _method(calls.get)
-    get_many = _method(calls.get_many)
-    top = _method(calls.top)
-    count = _method(calls.count)
-    append = _method(calls.append)
-    views = _method(calls.views)
-    view = _method(calls.view)
-    topology = _method(calls.topology)
-    scan = _rows_method(calls.scan)
-    windows = _rows_method(calls.windows)
-    sessions = _rows_method(calls.sessions)
-    versions = _rows_method(calls.versions)
-    changes = _rows_method(calls.changes)
+            answer: T = end.value
+            return answer

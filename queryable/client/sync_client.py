@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from functools import wraps
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
 
 import urllib3
@@ -18,11 +16,9 @@ from urllib3.exceptions import (
     NewConnectionError,
 )
 
-from queryable.client import dataframes
-from queryable.client.protocol import calls
-from queryable.client.protocol.answers import Source
+from queryable.client.api import ApiMethods
+from queryable.client.methods import SyncRunner
 from queryable.client.protocol.context import ClientContext
-from queryable.client.protocol.pagination import Pager
 from queryable.client.protocol.session_offsets import SessionOffsets
 from queryable.client.protocol.transport import (
     Call,
@@ -38,7 +34,6 @@ from queryable.client.protocol.transport import (
 )
 from queryable.client.settings import client_settings
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 _NOT_SENT = (NewConnectionError, ConnectTimeoutError, NameResolutionError)
@@ -125,56 +120,7 @@ class Transport:
             pool.close()
 
 
-class Rows(Generic[T]):
-    """Rows that are fetched page by page during iteration. Each `iter()` starts a new query.
-
-    `source`: where the latest page comes from, and how fresh it is.
-    """
-
-    def __init__(self, run: Callable[[Call[Any]], Any], start: Callable[[], Call[Any]]) -> None:
-        self._run = run
-        self._start = start
-        self.source: Source | None = None
-
-    def __iter__(self) -> Iterator[T]:
-        pager: Pager[T] = self._run(self._start())
-        try:
-            while (page := self._run(pager.next())) is not None:
-                self.source = pager.source
-                yield from page
-        finally:
-            self._run(pager.close())
-
-    def to_pandas(self) -> Any:
-        """All rows as a pandas.DataFrame; see `dataframes`."""
-        return dataframes.to_pandas(list(self))
-
-    def to_arrow(self) -> Any:
-        """All rows as a pyarrow.Table; see `dataframes`."""
-        return dataframes.to_arrow(list(self))
-
-
-def _method(
-    call: Callable[Concatenate[ClientContext, P], Call[T]],
-) -> Callable[Concatenate[Client, P], T]:
-    @wraps(call)
-    def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._run(call(self._context, *args, **kwargs))  # type: ignore[no-any-return]
-
-    return method
-
-
-def _rows_method(
-    call: Callable[Concatenate[ClientContext, P], Call[Pager[T]]],
-) -> Callable[Concatenate[Client, P], Rows[T]]:
-    @wraps(call)
-    def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> Rows[T]:
-        return Rows(self._run, lambda: call(self._context, *args, **kwargs))
-
-    return method
-
-
-class Client:
+class Client(ApiMethods, SyncRunner):
     """A client of a deployment: of its proxy, or of a backend. Threads may share it.
 
     >>> with Client("http://127.0.0.1:8080") as client:  # doctest: +SKIP
@@ -217,7 +163,7 @@ class Client:
         appended or read before: a session reads its own writes, and its reads are monotonic."""
         return self._context.session()
 
-    def _run(self, call: Call[Any]) -> Any:
+    def _run(self, call: Call[T]) -> T:
         perform = self._transport.perform
         try:
             operation = next(call)
@@ -229,18 +175,5 @@ class Client:
                 else:
                     operation = call.send(result)
         except StopIteration as end:
-            return end.value
-
-    get = _method(calls.get)
-    get_many = _method(calls.get_many)
-    top = _method(calls.top)
-    count = _method(calls.count)
-    append = _method(calls.append)
-    views = _method(calls.views)
-    view = _method(calls.view)
-    topology = _method(calls.topology)
-    scan = _rows_method(calls.scan)
-    windows = _rows_method(calls.windows)
-    sessions = _rows_method(calls.sessions)
-    versions = _rows_method(calls.versions)
-    changes = _rows_method(calls.changes)
+            answer: T = end.value
+            return answer

@@ -23,7 +23,10 @@ from queryable.cli.options import (
 )
 from queryable.client.protocol.errors import BadUse
 
+app = typer.Typer()
 
+
+@app.command()
 @reports_errors
 def adopt(
     application_id: Annotated[

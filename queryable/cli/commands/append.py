@@ -16,7 +16,10 @@ from queryable.cli.output import is_for_terminal, write_line
 from queryable.cli.values import parse_key, parse_value
 from queryable.client.protocol.errors import BadUse
 
+app = typer.Typer()
 
+
+@app.command()
 @reports_errors
 def append(
     view: ViewName,

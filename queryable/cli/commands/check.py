@@ -14,7 +14,10 @@ from queryable.cli.optional_dependencies import server_extra
 from queryable.cli.options import BROKER_TIMEOUT, AsJson, SampleSize, Servers, Timeout
 from queryable.cli.output import is_for_terminal, write_line
 
+app = typer.Typer()
 
+
+@app.command()
 @reports_errors
 def check(
     views: Annotated[

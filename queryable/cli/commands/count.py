@@ -11,7 +11,10 @@ from queryable.cli.exit_codes import print_stderr, reports_errors
 from queryable.cli.options import AsJson, StaleOption, Timeout, Url, ViewName
 from queryable.cli.output import is_for_terminal, write_line
 
+app = typer.Typer()
 
+
+@app.command()
 @reports_errors
 def count(
     view: ViewName,

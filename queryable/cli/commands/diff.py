@@ -14,7 +14,10 @@ from queryable.cli.exit_codes import NOT_FOUND, reports_errors
 from queryable.cli.options import AsJson, Timeout
 from queryable.cli.progress import row_progress
 
+app = typer.Typer()
 
+
+@app.command()
 @reports_errors
 def diff(
     first_url: Annotated[str, typer.Argument(metavar="URL1")],

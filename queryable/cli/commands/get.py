@@ -14,7 +14,10 @@ from queryable.cli.output import is_for_terminal, print_table, write_line
 from queryable.cli.values import parse_key, with_iso_times
 from queryable.client.protocol.parameters import Stale
 
+app = typer.Typer()
 
+
+@app.command()
 @reports_errors
 def get(
     view: ViewName,

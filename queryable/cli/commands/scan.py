@@ -25,7 +25,10 @@ from queryable.cli.output import is_for_terminal, write_rows
 from queryable.cli.progress import row_progress
 from queryable.client.protocol.errors import QueryableError
 
+app = typer.Typer()
 
+
+@app.command()
 @reports_errors
 def scan(
     view: ViewName,

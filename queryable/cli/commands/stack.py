@@ -12,6 +12,8 @@ import queryable
 from queryable.cli.exit_codes import reports_errors
 from queryable.client.protocol.errors import BadUse
 
+app = typer.Typer()
+
 CHECKOUT = Path(queryable.__file__).parents[1]
 PASS_THROUGH = {
     "allow_extra_args": True,
@@ -36,6 +38,7 @@ def _run(module: str, arguments: list[str]) -> None:
             continue  # the process got the signal, too, and stops what it started
 
 
+@app.command()
 @reports_errors
 def up() -> None:
     """Start Kafka, Spark, backends and nginx in the background.
@@ -52,6 +55,7 @@ def up() -> None:
     _run("local", ["up"])
 
 
+@app.command()
 @reports_errors
 def down() -> None:
     """Stop what `queryable up` started.
@@ -63,6 +67,7 @@ def down() -> None:
     _run("local", ["down"])
 
 
+@app.command()
 @reports_errors
 def demo(
     once: bool = typer.Option(False, "--once", help="Verify all answers, then exit."),
@@ -77,6 +82,7 @@ def demo(
     _run("local", ["demo", *(["--once"] if once else [])])
 
 
+@app.command(context_settings=PASS_THROUGH)
 @reports_errors
 def bench(context: typer.Context) -> None:
     """Run the benchmarks (options: `queryable bench --help`).

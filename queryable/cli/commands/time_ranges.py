@@ -24,6 +24,8 @@ from queryable.cli.options import (
 from queryable.cli.output import is_for_terminal, sparkline, write_rows
 from queryable.cli.values import parse_key, with_iso_times
 
+app = typer.Typer()
+
 _KEY_FROM_HELP = "First key, included."
 _TIME_HELP = "Lower bound, included: ISO 8601 with a time zone, or epoch ms."
 
@@ -35,6 +37,7 @@ KeyFrom = Annotated[str | None, typer.Option("--key-from", metavar="KEY", help=_
 KeyTo = Annotated[str | None, typer.Option("--key-to", metavar="KEY", help="Last key, included.")]
 
 
+@app.command()
 @reports_errors
 def windows(
     view: ViewName,
@@ -70,6 +73,7 @@ def windows(
     exit_if_empty(written, f"no windows found in view {view}")
 
 
+@app.command()
 @reports_errors
 def sessions(
     view: ViewName,
@@ -104,6 +108,7 @@ def sessions(
     exit_if_empty(written, f"no sessions found in view {view}")
 
 
+@app.command()
 @reports_errors
 def versions(
     view: ViewName,

@@ -15,9 +15,12 @@ from queryable.cli.exit_codes import exit_if_empty, reports_errors
 from queryable.cli.options import AsJson, Order, StaleOption, Timeout, Url, ViewName
 from queryable.cli.output import is_for_terminal, print_table, write_rows
 
+app = typer.Typer()
+
 _BAR_WIDTH = 30
 
 
+@app.command()
 @reports_errors
 def top(
     view: ViewName,

@@ -23,6 +23,8 @@ from queryable.cli.output import is_for_terminal, write_line
 from queryable.cli.topology_document import Document, differences, ranges, replicas_of
 from queryable.cli.values import iso_time
 
+app = typer.Typer()
+
 _ROLES = {
     "topicPartitions": "active",
     "standbyPartitions": "standby",
@@ -32,6 +34,7 @@ _MAX_CHANGES = 5
 """Changes shown above the tables with `--watch`."""
 
 
+@app.command()
 @reports_errors
 def topology(
     watch: Annotated[

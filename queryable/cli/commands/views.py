@@ -12,9 +12,12 @@ from queryable.cli.exit_codes import exit_if_empty, reports_errors
 from queryable.cli.options import AsJson, Timeout, Url, complete_view
 from queryable.cli.output import is_for_terminal, print_table, write_line
 
+app = typer.Typer()
+
 _COLUMNS = ("name", "topic", "path", "key", "value", "store", "partitioner", "partitions")
 
 
+@app.command()
 @reports_errors
 def views(
     view: Annotated[

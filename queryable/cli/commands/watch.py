@@ -19,6 +19,8 @@ from queryable.cli.output import is_for_terminal, write_line
 from queryable.cli.values import cell_text, iso_time, json_value, parse_key
 from queryable.client.protocol.errors import BadUse
 
+app = typer.Typer()
+
 # s of failing scans after which --prefix gives up; the same as the client's `patience` for a key
 _PATIENCE = 60.0
 
@@ -31,6 +33,7 @@ class _Event(NamedTuple):
     """Partition and offset; empty if not known."""
 
 
+@app.command()
 @reports_errors
 def watch(
     view: ViewName,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pkgutil import iter_modules
+
 import pytest
 from typer.testing import CliRunner
 
 import queryable
-from queryable.cli.app import app
+from queryable.cli import commands
+from queryable.cli.app import COMMAND_MODULES, app
 
-COMMANDS = sorted(str(c.callback.__name__) for c in app.registered_commands if c.callback)
+COMMANDS = [str(c.callback.__name__) for c in app.registered_commands if c.callback]
 
 
 def run(*arguments: str) -> str:
@@ -21,11 +24,16 @@ def test_version() -> None:
     assert run("--version") == f"queryable {queryable.__version__}\n"
 
 
-def test_help_lists_every_command_with_a_whole_sentence() -> None:
+def test_every_module_of_commands_is_listed() -> None:
+    assert sorted(COMMAND_MODULES) == sorted(info.name for info in iter_modules(commands.__path__))
+
+
+def test_help_lists_every_command_in_order_with_a_whole_sentence() -> None:
     text = run("--help")
     summaries = dict(line.split(maxsplit=1) for line in text.partition("Commands:")[2].splitlines()
                      if line.strip())  # fmt: skip
-    assert sorted(summaries) == COMMANDS
+    assert list(summaries) == COMMANDS
+    assert list(summaries)[:4] == ["get", "scan", "top", "count"]
     assert all(summary.endswith(".") and "..." not in summary for summary in summaries.values())
     assert max(map(len, text.splitlines())) <= 80
 

@@ -1,20 +1,26 @@
-"""What `import queryable` imports, its version, and its types."""
+"""What `import queryable` imports, its version, its methods and their types."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
+import pydoc
 import re
 import subprocess
 import sys
 import tomllib
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any
 
 import pytest
 
 import queryable
-from queryable import QueryableError, Unavailable
+from queryable import AsyncClient, Client, QueryableError, Unavailable
+from queryable.client.protocol import calls
 
 HEAVY = (
     "flask", "rocksdict", "pyspark", "numpy", "pandas", "pyarrow", "confluent_kafka", "kafka",
@@ -57,6 +63,37 @@ def test_errors_name_their_public_path() -> None:
         assert getattr(queryable, kind.__name__) is kind
 
 
+def public_calls() -> list[Any]:
+    """The functions of `calls` whose first parameter is the client's context."""
+    modules = [
+        import_module(f"{calls.__name__}.{info.name}") for info in iter_modules(calls.__path__)
+    ]
+    return [
+        function
+        for module in modules
+        for name, function in vars(module).items()
+        if inspect.isfunction(function) and function.__module__ == module.__name__
+        and not name.startswith("_") and "context" in inspect.signature(function).parameters
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("call", public_calls(), ids=lambda call: call.__name__)
+def test_every_call_is_a_documented_method_of_both_clients(call: Any) -> None:
+    parameters = list(inspect.signature(call).parameters.values())[1:]
+    for client_class in (Client, AsyncClient):
+        method = getattr(client_class("http://127.0.0.1:9"), call.__name__)
+        assert list(inspect.signature(method).parameters.values()) == parameters
+        assert inspect.getdoc(method) == inspect.getdoc(call)
+        text = pydoc.render_doc(client_class, renderer=pydoc.plaintext)
+        assert re.search(rf"^ \|  (async )?{call.__name__}\(", text, re.MULTILINE), text
+
+
+def test_async_methods_are_coroutine_functions() -> None:
+    assert inspect.iscoroutinefunction(AsyncClient.get)
+    assert not inspect.iscoroutinefunction(AsyncClient.scan)
+    assert not inspect.iscoroutinefunction(Client.get)
+
+
 PROGRAM = """\
 from queryable import ALL_KEYS, AsyncClient, Client
 
@@ -73,21 +110,28 @@ def ask(client: Client) -> None:
     reveal_type(client.append("v", "a"))
     with client.session() as seen:
         reveal_type(seen.snapshot())
+    reveal_type(Client.get(client, "v", "a"))
+    reveal_type(client.topology())
 
 
 async def wait(client: AsyncClient) -> None:
     reveal_type(await client.get("v", "a"))
     async for row in client.scan("v"):
         reveal_type(row)
+    reveal_type(await AsyncClient.count(client, "v"))
+    reveal_type(client.sessions("v", "a"))
 """
 REVEALED = [
     "queryable.client.protocol.answers.Answer", "list[queryable.client.protocol.answers.Answer]",
     "queryable.client.protocol.answers.Entry", "int", "queryable.client.protocol.answers.Change",
     "queryable.client.protocol.answers.Appended", "typing.Mapping[str, typing.Mapping[int, int]]",
+    "queryable.client.protocol.answers.Answer", "typing.Mapping[str, Any]",
     "queryable.client.protocol.answers.Answer", "queryable.client.protocol.answers.Entry",
+    "queryable.client.protocol.answers.Count",
+    "queryable.client.rows.AsyncRows[queryable.client.protocol.answers.Session]",
 ]  # fmt: skip
 WRONG = """\
-from queryable import Client
+from queryable import AsyncClient, Client
 
 client = Client("http://127.0.0.1:8080", timeout="1")
 client.get("v")
@@ -97,6 +141,8 @@ client.scan("v", order="up")
 client.scan("v", limit="3")
 client.nothing("v")
 len(client.scan("v"))
+AsyncClient().get("v")
+AsyncClient().scan("v", order="up")
 """
 
 
@@ -108,7 +154,7 @@ def test_types_are_precise_for_a_strict_type_checker(tmp_path: Path) -> None:
     lines = checked.stdout.splitlines()
     notes = [line for line in lines if ": note: Revealed type is" in line]
     # mypy shows a named tuple with the types of its fields
-    shown = [re.sub(r"^tuple.*fallback=(.*)]$", r"\1", line.split('"')[1]) for line in notes]
+    shown = [re.sub(r"tuple\[.*fallback=([\w.]+)]", r"\1", line.split('"')[1]) for line in notes]
     assert shown == REVEALED, checked.stdout
     errors = {line.partition(": error:")[0] for line in lines if ": error:" in line}
-    assert errors == {f"wrong.py:{n}" for n in range(3, 11)}, checked.stdout
+    assert errors == {f"wrong.py:{n}" for n in range(3, 13)}, checked.stdout

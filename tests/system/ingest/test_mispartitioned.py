@@ -51,7 +51,10 @@ def test_with_a_record_in_the_wrong_partition_all_are_asked_for_every_key(
         assert misses(backend) == {"key-not-found"}
         for key, value in right.items():
             assert backend.get(key_path("v", key)).json()["value"] == value
-        assert backend.get(key_path("v", "wrong")).json() == {"key": "wrong", "value": "mispartitioned"}
+        assert backend.get(key_path("v", "wrong")).json() == {
+            "key": "wrong",
+            "value": "mispartitioned",
+        }
         assert backend.get(key_path("v", "both")).json()["value"] == "new"
     holders = [b for b in backends if any(p["mis_partitioned"] for p in b.partitions("v"))]
     holder = next(b for b in holders if any(p["partition"] == wrong for p in b.partitions("v")))

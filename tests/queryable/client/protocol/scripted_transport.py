@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from queryable.client.protocol import calls
+from queryable.client.protocol.calls import metadata
 from queryable.client.protocol.context import ClientContext, Settings
 from queryable.client.protocol.transport import (
     Call,
@@ -117,7 +117,7 @@ VALUE = ok({"key": "a", "value": 1}, partition="2", offset="7", lag="0", served_
 def orders(*replies: Reply, **options: Any) -> Driver:
     """A driver whose client has fetched the view `orders`."""
     driver = Driver(ok(ORDERS), *replies, **options)
-    driver.call(calls.view, "orders")
+    driver.call(metadata.view, "orders")
     driver.requests.clear()
     return driver
 

@@ -10,7 +10,7 @@ from queryable import (
     NoAnswer,
     Unconfirmed,
 )
-from queryable.client.protocol import calls
+from queryable.client.protocol.calls.append import append
 from queryable.client.protocol.transport import Response
 from tests.queryable.client.protocol.scripted_transport import (
     CUT,
@@ -22,15 +22,15 @@ from tests.queryable.client.protocol.scripted_transport import (
 )
 
 
-def append(driver: Driver) -> Any:
-    return driver.call(calls.append, "orders", "a", {"n": 1})
+def append_value(driver: Driver) -> Any:
+    return driver.call(append, "orders", "a", {"n": 1})
 
 
 def test_append_is_retried_only_if_nothing_can_have_been_written() -> None:
     done = ok({"partition": 2, "offset": 9})
     for first in (REFUSED, problem(503, "overloaded", retry_after="1")):
         driver = orders(first, done)
-        assert append(driver) == (2, 9)
+        assert append_value(driver) == (2, 9)
         assert len(driver.requests) == 2
         assert driver.requests[1].body == b'{"key":"a","value":{"n":1}}'
     for first in (
@@ -41,8 +41,8 @@ def test_append_is_retried_only_if_nothing_can_have_been_written() -> None:
     ):
         driver = orders(first)
         with pytest.raises(Unconfirmed):
-            append(driver)
+            append_value(driver)
         assert len(driver.requests) == 1
     # if the request cannot have arrived, the error says so
     with pytest.raises(NoAnswer):
-        append(orders(*[REFUSED] * 20))
+        append_value(orders(*[REFUSED] * 20))

@@ -12,7 +12,7 @@ from model.limits import MOST_BATCH_BYTES
 from queryable import (
     ServerError,
 )
-from queryable.client.protocol import calls
+from queryable.client.protocol.calls import batch
 from queryable.client.protocol.calls.batch import split_into_batches
 from queryable.client.protocol.transport import Response
 from tests.queryable.client.protocol.scripted_transport import (
@@ -29,20 +29,20 @@ def test_get_many_splits_batches_and_rereads_unavailable_keys() -> None:
         )
 
     driver = orders(items(0, 1000), items(1000, 1001))
-    answers = driver.call(calls.get_many, "orders", [str(n) for n in range(1001)])
+    answers = driver.call(batch.get_many, "orders", [str(n) for n in range(1001)])
     assert [answer.value for answer in answers] == list(range(1001))
     mixed = ok(
         {"items": [{"key": "x", "status": 404}, {"key": "a", "status": 503, "code": "nobody"}]}
     )
     driver = orders(mixed, VALUE)
-    answers = driver.call(calls.get_many, "orders", ["x", "a"])
+    answers = driver.call(batch.get_many, "orders", ["x", "a"])
     assert [(answer.found, answer.value) for answer in answers] == [(False, None), (True, 1)]
 
 
 def test_rejected_key_of_a_batch_keeps_its_status() -> None:
     item = {"items": [{"key": "a", "status": 500, "code": "store-failed"}]}
     with pytest.raises(ServerError) as raised:
-        orders(ok(item)).call(calls.get_many, "orders", ["a"])
+        orders(ok(item)).call(batch.get_many, "orders", ["a"])
     assert raised.value.code == "store-failed"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from queryable.client.protocol import calls
+from queryable.client.protocol.calls import changes
 from tests.queryable.client.protocol.scripted_transport import (
     ScriptedStream,
     orders,
@@ -26,7 +26,7 @@ def test_changes_resume_where_a_stream_ended() -> None:
         ScriptedStream([problem(503, "catching-up").body, b""], status=503),
         ScriptedStream([event("a", 2, "2:8") + b'id: 2:9\nevent: deleted\ndata: {"key":"a"}\n\n']),
     )
-    pager = driver.call(calls.changes, "orders", "a")
+    pager = driver.call(changes.changes, "orders", "a")
     [first] = driver.run(pager.next())
     assert (first.value, first.partition, first.offset) == (1, 2, 5)
     second, third = driver.run(pager.next())
@@ -44,7 +44,7 @@ def test_deletion_is_not_repeated_after_a_resume() -> None:
         ScriptedStream([absent[1], b""]),
         ScriptedStream([event("a", 1, "2:8") + absent[2]]),
     )
-    pager = driver.call(calls.changes, "orders", "a")
+    pager = driver.call(changes.changes, "orders", "a")
     assert [change.offset for change in driver.run(pager.next())] == [4]
     # the second stream has nothing new; the third resumes at its position
     assert [change.offset for change in driver.run(pager.next())] == [8, 9]

@@ -9,7 +9,7 @@ import pytest
 from queryable import (
     BadUse,
 )
-from queryable.client.protocol import calls
+from queryable.client.protocol.calls import append, point, scan, time_ranges
 from queryable.client.protocol.formats import FORMATS
 from queryable.client.protocol.views import View
 from tests.queryable.client.protocol.scripted_transport import (
@@ -23,12 +23,12 @@ from tests.queryable.client.protocol.scripted_transport import (
 @pytest.mark.parametrize(
     ("of", "arguments", "options"),
     [
-        (calls.get, ("orders", 7), {}),
-        (calls.get, ("orders", "a"), {"max_staleness": "soon"}),
-        (calls.scan, ("orders",), {"page": 0}),
-        (calls.scan, ("orders",), {"limit": -1}),
-        (calls.append, ("orders", "a", float("nan")), {}),
-        (calls.windows, ("orders", "a"), {"key_from": "a"}),
+        (point.get, ("orders", 7), {}),
+        (point.get, ("orders", "a"), {"max_staleness": "soon"}),
+        (scan.scan, ("orders",), {"page": 0}),
+        (scan.scan, ("orders",), {"limit": -1}),
+        (append.append, ("orders", "a", float("nan")), {}),
+        (time_ranges.windows, ("orders", "a"), {"key_from": "a"}),
     ],
 )
 def test_invalid_arguments_are_not_sent(
@@ -56,7 +56,7 @@ def test_values_outside_the_format_are_bad_use(form: str, value: Any) -> None:
         with pytest.raises(BadUse):
             of(value)
     with pytest.raises(BadUse):
-        Driver(ok(view.description)).call(calls.get, "orders", value)
+        Driver(ok(view.description)).call(point.get, "orders", value)
 
 
 def test_path_segments_that_nginx_rejects_are_base64url() -> None:

@@ -11,7 +11,7 @@ from queryable import (
     ServerError,
     Unavailable,
 )
-from queryable.client.protocol import calls
+from queryable.client.protocol.calls import point
 from queryable.client.protocol.requests import MAX_ATTEMPTS
 from queryable.client.protocol.transport import Response
 from tests.queryable.client.protocol.scripted_transport import (
@@ -38,13 +38,13 @@ from tests.queryable.client.protocol.scripted_transport import (
 def test_final_errors_are_not_retried(answer: Response, kind: type[Exception]) -> None:
     driver = orders(answer)
     with pytest.raises(kind):
-        driver.call(calls.get, "orders", "a")
+        driver.call(point.get, "orders", "a")
     assert len(driver.requests) == 1
 
 
 def test_503_is_retried_after_the_time_in_retry_after() -> None:
     driver = orders(problem(503, "catching-up", retry_after="1"), VALUE)
-    assert driver.call(calls.get, "orders", "a").value == 1
+    assert driver.call(point.get, "orders", "a").value == 1
     [seconds] = driver.sleeps
     assert 0.75 <= seconds <= 1.25
 
@@ -52,13 +52,13 @@ def test_503_is_retried_after_the_time_in_retry_after() -> None:
 def test_reported_error_is_raised_rather_than_a_later_timeout() -> None:
     driver = orders(problem(503, "not-up-to-offset", retry_after="1"), *[CUT] * 9, timeout=1.6)
     with pytest.raises(Unavailable, match="not-up-to-offset"):
-        driver.call(calls.get, "orders", "a")
+        driver.call(point.get, "orders", "a")
     assert len(driver.requests) > 1
 
 
 def test_connection_errors_are_retried_soon() -> None:
     driver = orders(CUT, REFUSED, VALUE)
-    assert driver.call(calls.get, "orders", "a").value == 1
+    assert driver.call(point.get, "orders", "a").value == 1
     assert len(driver.sleeps) == 2
     assert sum(driver.sleeps) < 0.2
 
@@ -66,7 +66,7 @@ def test_connection_errors_are_retried_soon() -> None:
 def test_timeout_includes_all_retries() -> None:
     driver = orders(*[problem(503, "nobody", retry_after="1")] * 20, timeout=3.0)
     with pytest.raises(Unavailable) as raised:
-        driver.call(calls.get, "orders", "a")
+        driver.call(point.get, "orders", "a")
     assert raised.value.code == "nobody"
     assert driver.now <= 103.0
     assert all(request.timeout <= 3.0 for request in driver.requests)
@@ -76,7 +76,7 @@ def test_timeout_includes_all_retries() -> None:
 def test_number_of_attempts_is_limited() -> None:
     driver = orders(*[REFUSED] * 20, timeout=1e6)
     with pytest.raises(NoAnswer):
-        driver.call(calls.get, "orders", "a")
+        driver.call(point.get, "orders", "a")
     assert len(driver.requests) <= MAX_ATTEMPTS
 
 
@@ -84,7 +84,7 @@ def test_calls_share_a_retry_budget() -> None:
     driver = orders(*[REFUSED] * 1000)
     for _ in range(100):
         with pytest.raises(NoAnswer):
-            driver.call(calls.get, "orders", "a")
+            driver.call(point.get, "orders", "a")
     assert len(driver.requests) <= 100 + 11
 
 
@@ -94,13 +94,13 @@ def test_responses_refill_the_retry_budget() -> None:
         pass
     driver.replies = [VALUE] * 11
     for _ in range(11):
-        driver.call(calls.get, "orders", "a")
+        driver.call(point.get, "orders", "a")
     driver.replies = [REFUSED, VALUE]
-    assert driver.call(calls.get, "orders", "a").value == 1
+    assert driver.call(point.get, "orders", "a").value == 1
 
 
 def test_timeout_includes_fetching_the_view() -> None:
     driver = Driver(*[REFUSED] * 20)
     with pytest.raises(NoAnswer):
-        driver.call(calls.get, "orders", "a", timeout=0.2)
+        driver.call(point.get, "orders", "a", timeout=0.2)
     assert driver.now <= 100.2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from queryable.client.protocol import calls
+from queryable.client.protocol.calls import point
 from queryable.client.protocol.context import ClientContext
 from queryable.client.protocol.transport import Response
 from tests.queryable.client.protocol.scripted_transport import (
@@ -21,7 +21,7 @@ B1, B2 = "http://h1:1", "http://h2:2"
 
 def active_of_a() -> str:
     driver = orders(ok(PROCESSORS), VALUE, direct=True)
-    driver.call(calls.get, "orders", "a")
+    driver.call(point.get, "orders", "a")
     return driver.requests[-1].base_url
 
 
@@ -43,7 +43,7 @@ def base_urls(driver: Driver) -> list[str]:
 
 def test_direct_client_asks_the_active_then_a_standby_then_the_proxy() -> None:
     driver = orders(ok(PROCESSORS), REFUSED, CUT, VALUE, direct=True)
-    assert driver.call(calls.get, "orders", "a").value == 1
+    assert driver.call(point.get, "orders", "a").value == 1
     urls = [request.base_url for request in driver.requests]
     assert urls[0] == BASE
     assert sorted(urls[1:3]) == ["http://h1:1", "http://h2:2"]
@@ -55,29 +55,29 @@ def test_direct_client_follows_newer_epochs() -> None:
     newer = {**PROCESSORS, "epoch": "6-1", "processors": PROCESSORS["processors"][1:]}  # type: ignore[index]
     newer_epoch = ok({"key": "a", "value": 1}, topology_epoch="6-1")
     driver = orders(ok(PROCESSORS), newer_epoch, ok(newer), VALUE, direct=True)
-    driver.call(calls.get, "orders", "a")
+    driver.call(point.get, "orders", "a")
     driver.now += 1
-    driver.call(calls.get, "orders", "a")
+    driver.call(point.get, "orders", "a")
     assert driver.targets[2] == "/processors"
     assert driver.requests[3].base_url == "http://h2:2"
 
 
 def test_hanging_instance_leaves_time_for_the_others() -> None:
     driver = orders(ok(PROCESSORS), CUT, CUT, VALUE, direct=True, timeout=9.0)
-    driver.call(calls.get, "orders", "a")
+    driver.call(point.get, "orders", "a")
     assert [round(request.timeout, 1) for request in driver.requests[1:]] == [3.0, 4.5, 9.0]
 
 
 def test_failed_instance_is_tried_last_for_a_second() -> None:
     driver = orders(ok(PROCESSORS), REFUSED, VALUE, ok(PROCESSORS), VALUE, VALUE, direct=True)
     for _ in range(3):
-        driver.call(calls.get, "orders", "a")
+        driver.call(point.get, "orders", "a")
         driver.now += 0.4
     # the topology is fetched again in between
     assert base_urls(driver) == [BASE, ACTIVE, STANDBY, BASE, STANDBY, STANDBY]
     driver.now += 1
     driver.replies = [VALUE]
-    driver.call(calls.get, "orders", "a")
+    driver.call(point.get, "orders", "a")
     assert base_urls(driver)[-1] == ACTIVE
 
 
@@ -86,7 +86,7 @@ def test_next_replica_needs_no_retry_budget() -> None:
     driver.replies += [CUT, VALUE, ok(PROCESSORS)] * 100
     driver.context.budget.earn = lambda: None  # type: ignore[method-assign]
     for _ in range(100):
-        assert driver.call(calls.get, "orders", "a").value == 1
+        assert driver.call(point.get, "orders", "a").value == 1
         driver.now += 2
 
 
@@ -98,9 +98,9 @@ def test_topology_is_fetched_from_the_instance_with_the_newer_epoch() -> None:
         VALUE,
         direct=True,
     )
-    driver.call(calls.get, "orders", "a")
+    driver.call(point.get, "orders", "a")
     driver.now += 1
-    driver.call(calls.get, "orders", "a")
+    driver.call(point.get, "orders", "a")
     assert base_urls(driver) == [BASE, ACTIVE, ACTIVE, ACTIVE]
     assert driver.targets[2] == "/processors"
 
@@ -108,7 +108,7 @@ def test_topology_is_fetched_from_the_instance_with_the_newer_epoch() -> None:
 def test_unknown_fields_of_the_topology_are_ignored() -> None:
     for more in ({}, {"max_key_bytes": 10}, {"max_key_bytes": None, "of a later version": [1]}):
         driver = orders(ok({**PROCESSORS, **more}), VALUE, direct=True)
-        assert driver.call(calls.get, "orders", "a").value == 1
+        assert driver.call(point.get, "orders", "a").value == 1
         assert base_urls(driver) == [BASE, ACTIVE]
 
 
@@ -120,12 +120,12 @@ def test_older_topology_is_never_used() -> None:
         VALUE,
         direct=True,
     )
-    driver.call(calls.get, "orders", "a")
+    driver.call(point.get, "orders", "a")
     driver.now += 1
-    driver.call(calls.get, "orders", "a")
+    driver.call(point.get, "orders", "a")
     driver.replies = [topology_with_epoch("5-1"), VALUE]
     driver.now += 1
-    driver.call(calls.get, "orders", "a")
+    driver.call(point.get, "orders", "a")
     context: ClientContext = driver.context
     assert context._topology.current is not None
     assert context._topology.current.epoch == (6, 1)
@@ -133,13 +133,13 @@ def test_older_topology_is_never_used() -> None:
 
 def test_topology_comes_from_the_instances_if_the_proxy_is_down() -> None:
     driver = orders(topology_with_epoch("5-1"), value_with_epoch("6-1"), direct=True)
-    driver.call(calls.get, "orders", "a")
+    driver.call(point.get, "orders", "a")
     driver.now += 1
     driver.replies = [REFUSED, REFUSED, topology_with_epoch("6-1"), VALUE]
-    driver.call(calls.get, "orders", "a")
+    driver.call(point.get, "orders", "a")
     assert base_urls(driver)[2:5] == [ACTIVE, BASE, STANDBY]
     driver.replies = [value_with_epoch("7-1"), *[REFUSED] * 3, VALUE]
     for _ in range(2):
-        assert driver.call(calls.get, "orders", "a").value == 1
+        assert driver.call(point.get, "orders", "a").value == 1
         driver.now += 2
     assert driver.replies == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from queryable.client.protocol import calls
+from queryable.client.protocol.calls import append, batch, point, time_ranges
 from tests.queryable.client.protocol.scripted_transport import (
     ORDERS,
     VALUE,
@@ -15,12 +15,12 @@ from tests.queryable.client.protocol.scripted_transport import (
 def test_session_sends_the_offsets_that_it_has_seen() -> None:
     driver = orders(ok({"partition": 5, "offset": 9}), VALUE, VALUE, VALUE, VALUE)
     with driver.context.session() as seen:
-        driver.call(calls.append, "orders", "a", {"n": 1})
-        driver.call(calls.get, "orders", "a")
-        driver.call(calls.get, "orders", "a")
+        driver.call(append.append, "orders", "a", {"n": 1})
+        driver.call(point.get, "orders", "a")
+        driver.call(point.get, "orders", "a")
         assert seen.snapshot() == {"orders": {5: 9, 2: 6}}
-        assert [a.value for a in driver.call(calls.get_many, "orders", ["a"])] == [1]
-    driver.call(calls.get, "orders", "a")
+        assert [a.value for a in driver.call(batch.get_many, "orders", ["a"])] == [1]
+    driver.call(point.get, "orders", "a")
     queries = [target.partition("?")[2] for target in driver.targets[1:]]
     assert queries == ["min_offset=5:9", "min_offset=2:6,5:9", "min_offset=2:6,5:9", ""]
 
@@ -31,7 +31,7 @@ def test_session_includes_queries_of_time_ranges() -> None:
     driver = Driver(ok(visits), page, page)
     with driver.context.session():
         for _ in range(2):
-            driver.run(driver.call(calls.sessions, "visits", "a").next())
+            driver.run(driver.call(time_ranges.sessions, "visits", "a").next())
     assert "min_offset" not in driver.targets[1]
     assert "min_offset=1:3" in driver.targets[2]
 
@@ -39,6 +39,6 @@ def test_session_includes_queries_of_time_ranges() -> None:
 def test_get_many_reads_keys_one_by_one_in_a_session() -> None:
     driver = orders(VALUE, VALUE)
     with driver.context.session() as seen:
-        driver.call(calls.get_many, "orders", ["a", "b"])
+        driver.call(batch.get_many, "orders", ["a", "b"])
         assert seen.snapshot() == {"orders": {2: 6}}
     assert [request.method for request in driver.requests] == ["GET", "GET"]

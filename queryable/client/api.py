@@ -1,0 +1,35 @@
+"""The methods that both clients have, one line per call. What a call does is in its module in
+`protocol/calls/`."""
+
+from __future__ import annotations
+
+from queryable.client.methods import method, rows_method
+from queryable.client.protocol.calls import (
+    append,
+    batch,
+    changes,
+    count,
+    metadata,
+    point,
+    scan,
+    time_ranges,
+    top,
+)
+
+
+class ApiMethods:
+    """The calls of the API, as methods of `Client` and `AsyncClient`."""
+
+    get = method(point.get)
+    get_many = method(batch.get_many)
+    top = method(top.top)
+    count = method(count.count)
+    append = method(append.append)
+    views = method(metadata.views)
+    view = method(metadata.view)
+    topology = method(metadata.topology)
+    scan = rows_method(scan.scan)
+    windows = rows_method(time_ranges.windows)
+    sessions = rows_method(time_ranges.sessions)
+    versions = rows_method(time_ranges.versions)
+    changes = rows_method(changes.changes)
