@@ -41,20 +41,27 @@ class ReadCounts:
         return self.found + self.missed
 
 
-SCANS = ("page", "stream", "count", "top")
-
-
 @dataclass
 class ScanCounts:
     """One view's scans since the start; only the event loop writes.
 
-    `asked` and `seconds`: client requests by kind, and their duration (s, including the client's
-    reading time). `entries`: entries read in this instance's partitions, also for other instances.
+    `asked` and `seconds`: client requests by kind (page, stream, or the name of a query), and their
+    duration (s, including the client's reading time). `entries`: entries read in this instance's
+    partitions, also for other instances.
     """
 
-    asked: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SCANS, 0))
-    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(SCANS, 0.0))
+    asked: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
     entries: int = 0
+
+    def __post_init__(self) -> None:
+        self.add_kind("page")
+        self.add_kind("stream")
+
+    def add_kind(self, kind: str) -> None:
+        """The metrics have a series for it, from 0."""
+        self.asked.setdefault(kind, 0)
+        self.seconds.setdefault(kind, 0.0)
 
 
 @dataclass

@@ -7,28 +7,23 @@ answer.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeVar
 from urllib.parse import parse_qsl
 
-from backend.queries.history import MAX_LIMIT, Span
+from backend.queries.history import Span
 from backend.queries.page import Page
+from backend.queries.parameters import Parameters, whole_number, within_64_bits
 from backend.queries.routing import ReadOptions
 from backend.queries.stores import KEYS, SESSIONS, WINDOWS, refuse_store
-from backend.queries.top import Top
 from backend.wire.cursor import decode_cursor
-from backend.wire.scan import ALLOW, NEVER, Query
+from backend.wire.scan import Query
 from model.formats.codecs import from_base64url
 from model.kinds.layout import Range
 from model.limits import MOST_PARAMETERS, check_parameter, shown
 from model.problems import BadRequest
-from model.times import GREATEST, parse_duration, parse_time
+from model.times import parse_duration
 from model.views import View
-
-_T = TypeVar("_T")
-
-DEFAULT_LIMIT = 100
 
 _BOUNDS = ("stale", "min_offset", "max_lag", "max_staleness")
 _COMMON = ("encoding", "route", *_BOUNDS)
@@ -38,14 +33,11 @@ PARAMETERS = {
     KEYS: ("from", "to", "prefix", *_PAGE),
     WINDOWS: ("from", "to", "key_from", "key_to", *_PAGE),
     SESSIONS: ("from", "to", "key_from", "key_to", *_PAGE),
-    "count": ("exact", "stale"),
-    "top": ("by", "order", "limit", "stale"),
     "batch": ("stale",),
 }
-"""Of `/views/{view}/{resource}`, by resource."""
+"""Of `/views/{view}/{resource}`, by resource; a `ViewQuery` has its own."""
 
 _OFFSETS = re.compile(r"[0-9]{1,9}:[0-9]{1,19}(,[0-9]{1,9}:[0-9]{1,19})*", re.ASCII)
-_NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
 
 
 def parse_parameters(raw: bytes, known: Sequence[str]) -> dict[str, bytes]:
@@ -71,41 +63,6 @@ def parse_parameters(raw: bytes, known: Sequence[str]) -> dict[str, bytes]:
     return found
 
 
-class Parameters:
-    """The parameters of one request; each is read once, by its meaning."""
-
-    def __init__(self, query: bytes, known: Sequence[str]) -> None:
-        self._given = parse_parameters(query, known)
-
-    def raw(self, name: str) -> bytes | None:
-        """The decoded bytes; None if it is not given."""
-        return self._given.get(name)
-
-    def choice(self, name: str, *allowed: str) -> str:
-        """The first of `allowed` by default."""
-        value = self._given.get(name, allowed[0].encode()).decode("latin-1")
-        if value not in allowed:
-            raise BadRequest("bad-parameter", f"{name}={value}: it is one of {', '.join(allowed)}.")
-        return value
-
-    def stale(self) -> str | None:
-        """ALLOW, NEVER; None if it is not given."""
-        return self.choice("stale", NEVER, ALLOW) if "stale" in self._given else None
-
-    def limit(self) -> int:
-        """DEFAULT_LIMIT if it is not given."""
-        return self.parsed("limit", _limit) or DEFAULT_LIMIT
-
-    def parsed(self, name: str, parse: Callable[[str], _T]) -> _T | None:
-        """None if it is not given; the client gets the message of `parse` (ValueError)."""
-        if name not in self._given:
-            return None
-        try:
-            return parse(self._given[name].decode("latin-1"))
-        except ValueError as e:
-            raise BadRequest("bad-parameter", f"{name}: {e}.") from None
-
-
 # One key
 
 
@@ -123,7 +80,9 @@ def search_parameters(query: bytes, versioned: bool) -> ReadOptions:
 def _point_options(
     query: bytes, known: tuple[str, ...], versioned: bool
 ) -> tuple[bool, ReadOptions]:
-    parameters = Parameters(query, (*known, "partials", *(("as_of",) if versioned else ())))
+    parameters = Parameters(
+        parse_parameters(query, (*known, "partials", *(("as_of",) if versioned else ())))
+    )
     return _with_partials(parameters, *_options(parameters))
 
 
@@ -142,11 +101,11 @@ def _with_partials(
 
 def span_parameters(query: bytes) -> tuple[bool, ReadOptions, Span]:
     """Those of `…/windows`, `…/sessions` and `…/versions`: the same, and the span."""
-    parameters = Parameters(query, (*_COMMON, "partials", *_SPAN))
+    parameters = Parameters(parse_parameters(query, (*_COMMON, "partials", *_SPAN)))
     encoded, options = _with_partials(parameters, *_options(parameters))
     span = Span(
-        first=parameters.parsed("from", parse_time),
-        last=parameters.parsed("to", parse_time),
+        first=parameters.time("from"),
+        last=parameters.time("to"),
         descending=parameters.choice("order", "asc", "desc") == "desc",
         limit=parameters.limit(),
         cursor=parameters.parsed("cursor", str),
@@ -158,7 +117,10 @@ def span_parameters(query: bytes) -> tuple[bool, ReadOptions, Span]:
 
 def changes_parameters(query: bytes) -> bool:
     """Those of `…/changes`: whether the key is base64url."""
-    return Parameters(query, ("encoding",)).choice("encoding", "text", "base64url") == "base64url"
+    return (
+        Parameters(parse_parameters(query, ("encoding",))).choice("encoding", "text", "base64url")
+        == "base64url"
+    )
 
 
 def _options(parameters: Parameters) -> tuple[bool, ReadOptions]:
@@ -167,9 +129,9 @@ def _options(parameters: Parameters) -> tuple[bool, ReadOptions]:
         stale=parameters.stale(),
         redirect=parameters.choice("route", "forward", "redirect") == "redirect",
         min_offsets=parameters.parsed("min_offset", _offsets),
-        max_lag=parameters.parsed("max_lag", _number),
+        max_lag=parameters.parsed("max_lag", whole_number),
         max_staleness=None if staleness is None else staleness / 1000,
-        as_of=parameters.parsed("as_of", parse_time),
+        as_of=parameters.time("as_of"),
     )
 
 
@@ -188,14 +150,14 @@ def page_parameters(view: View, resource: str, query: bytes, stream: bool = Fals
     """Those of `/views/{view}/keys`, `…/windows` and `…/sessions`; a stream has no limit unless one
     is given."""
     refuse_store(view, resource)
-    parameters = Parameters(query, PARAMETERS[resource])
+    parameters = Parameters(parse_parameters(query, PARAMETERS[resource]))
     backwards = parameters.choice("order", "asc", "desc") == "desc"
     limit = None if stream and parameters.raw("limit") is None else parameters.limit()
     if resource == KEYS:
         (low, high), first, last = _key_range(view, parameters, "from", "to"), None, None
     else:
         low, high = _key_range(view, parameters, "key_from", "key_to")
-        first, last = parameters.parsed("from", parse_time), parameters.parsed("to", parse_time)
+        first, last = parameters.time("from"), parameters.time("to")
     prefix = parameters.raw("prefix") if resource == KEYS else None
     if prefix is not None:
         least, end = view.layout.prefix_range(_prefix(view, prefix))
@@ -207,26 +169,9 @@ def page_parameters(view: View, resource: str, query: bytes, stream: bool = Fals
     return Page(resource, asked, limit, after)
 
 
-def count_parameters(query: bytes) -> tuple[bool, str | None]:
-    """Those of `/views/{view}/count`: whether it is exact, and `stale`."""
-    parameters = Parameters(query, PARAMETERS["count"])
-    return parameters.choice("exact", "false", "true") == "true", parameters.stale()
-
-
-def top_parameters(query: bytes) -> Top:
-    """Those of `/views/{view}/top`."""
-    parameters = Parameters(query, PARAMETERS["top"])
-    return Top(
-        descending=parameters.choice("order", "desc", "asc") == "desc",
-        limit=parameters.limit(),
-        by=_utf8(parameters, "by"),
-        stale=parameters.stale(),
-    )
-
-
 def batch_parameters(query: bytes) -> ReadOptions:
     """Those of `POST /views/{view}/batch`."""
-    return ReadOptions(stale=Parameters(query, PARAMETERS["batch"]).stale())
+    return ReadOptions(stale=Parameters(parse_parameters(query, PARAMETERS["batch"])).stale())
 
 
 def _key_range(view: View, parameters: Parameters, first: str, last: str) -> Range:
@@ -253,38 +198,11 @@ def _prefix(view: View, text: bytes) -> bytes:
     return text
 
 
-def _utf8(parameters: Parameters, name: str) -> str | None:
-    raw = parameters.raw(name)
-    try:
-        return None if raw is None else raw.decode()
-    except UnicodeDecodeError:
-        raise BadRequest("bad-parameter", f"{name} is not UTF-8 text.") from None
-
-
-def _number(text: str) -> int:
-    if not _NUMBER.fullmatch(text):
-        raise ValueError(f"{text[:40]!r} is not a whole number")
-    return _within_64_bits(int(text))
-
-
-def _within_64_bits(number: int) -> int:
-    if number > GREATEST:
-        raise ValueError(f"{number} has more than 64 bits")
-    return number
-
-
-def _limit(text: str) -> int:
-    number = _number(text)
-    if not 1 <= number <= MAX_LIMIT:
-        raise ValueError(f"{number} is not from 1 to {MAX_LIMIT}")
-    return number
-
-
 def _offsets(text: str) -> dict[int, int]:
     if not _OFFSETS.fullmatch(text):
         raise ValueError(f"{text[:40]!r} is not partition:offset, or a comma-separated list of it")
     pairs = [pair.split(":") for pair in text.split(",")]
     offsets: dict[int, int] = {}
     for partition, offset in pairs:
-        offsets[int(partition)] = max(_within_64_bits(int(offset)), offsets.get(int(partition), -1))
+        offsets[int(partition)] = max(within_64_bits(int(offset)), offsets.get(int(partition), -1))
     return offsets

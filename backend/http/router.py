@@ -34,6 +34,7 @@ from backend.queries.routing import NotOwner
 from backend.queries.scans.any_partition import AnyPartitionReads
 from backend.queries.scans.partition_scan import PartitionScans
 from backend.queries.scans.scatter_gather import SCAN_PATH, ScatterGather
+from backend.queries.whole_view.registry import VIEW_QUERIES
 from backend.wire.answer import Answer, Header, problem_answer
 from backend.wire.scan_codec import MOST_ASK_BYTES
 from backend.wire.snapshot import PATH as COPY
@@ -70,7 +71,7 @@ class Router:
         self._pages = pages
         self._paths = Paths(context.views.values())
         self._reads = {name: reads_of(view, context) for name, view in context.views.items()}
-        self._scans = PartitionScans(context)
+        self._scans = PartitionScans(context, {query.name: query.reducer for query in VIEW_QUERIES})
         self._responses = {name: KeyResponses(of, context) for name, of in self._reads.items()}
         self._keys = KeyRoutes(context, self._responses)
         self._views = ViewRoutes(context)
@@ -105,8 +106,10 @@ class Router:
             Route(_READ, "/views/{view}/keys", views.keys, scans),
             Route(_READ, "/views/{view}/windows", views.windows, scans),
             Route(_READ, "/views/{view}/sessions", views.sessions, scans),
-            Route(_READ, "/views/{view}/count", views.count, scans),
-            Route(_READ, "/views/{view}/top", views.top, scans),
+            *(
+                Route(_READ, f"/views/{{view}}/{q.name}", views.query(q), scans)
+                for q in VIEW_QUERIES
+            ),
             Route(_POST, "/views/{view}/batch", views.batch, batches, MOST_BATCH_BYTES),
             Route(_POST, "/views/{view}/search", keys.search, requests, MAX_BODY, True),
             # writing

@@ -18,8 +18,8 @@ ALLOW, NEVER = "allow", "never"
 given (None), all answerable replicas may, the active before its standbys."""
 
 Row = tuple[bytes, bytes, bytes]
-"""Stored key (a versioned store's without the time), entry head (timestamp, offset), JSON item;
-of a delete, which another partition's entry has to be held against, an empty one."""
+"""Stored key (without the time, if the store is versioned), entry head (timestamp, offset), item.
+A tombstone has an empty item: it may be newer than the entry of another partition."""
 
 
 @dataclass(frozen=True)
@@ -50,22 +50,22 @@ class Query:
 
 @dataclass
 class ScanResponse:
-    """What one instance answers of some partitions.
+    """The response of one instance for some partitions.
 
-    `reached`: the rows (or what was counted) are complete up to this key; None: to the end.
-    `counted`: of rows, the entries that they come from; of a key in two partitions there are two.
+    `reached`: the response covers all entries up to this key; None: to the end. `counted`: the
+    number of entries read; a key in two partitions has two. `complete`: False if entries were left
+    out because another of the partitions has a newer one of the same stored key, or if a reducer
+    could not keep everything.
     """
 
     rows: list[Row] = field(default_factory=list)
     reached: bytes | None = None
     counted: int = 0
     missing: dict[int, str] = field(default_factory=dict)  # partition -> code of the reason
-    lag: int | None = None  # of the worst; None where one is unknown
+    lag: int | None = None  # the greatest; None if one is unknown
     staleness: float | None = None  # s
     mispartitioned: bool = False  # a key may be in several partitions
-    # of a ranking; else its last row is the first that was too much. Of rows: else some were left
-    # out, as there was a newer one of the same stored key in another of the partitions
     complete: bool = True
     stream_time: int | None = None  # ms; the latest
-    roles: tuple[str, ...] = ()  # in which the instance holds what it has read
-    instance: str = ""  # which has read; the asker knows it
+    roles: tuple[str, ...] = ()  # of the instance for these partitions
+    instance: str = ""  # that has responded; set by the sender of the request

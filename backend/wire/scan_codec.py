@@ -1,16 +1,16 @@
-"""What instances say to one another when they scan: a question in JSON, an answer in columns.
+"""Scans between instances: a request in JSON, a response in columns.
 
     header length (4 B) · header (JSON) · lengths of keys, items (4 B each) · keys · items · heads
 
-Numbers are little-endian. Columns, for then a row costs two slices and no call.
+Numbers are little-endian. In columns, a row costs two slices and no call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from itertools import pairwise, starmap
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import orjson
@@ -18,23 +18,30 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from backend.wire.scan import ALLOW, NEVER, Query, ScanResponse
 from model.kinds import layout
-from model.limits import check_json, check_path, shown
+from model.limits import MOST_PATH_BYTES, check_json, shown
 from model.records import ENTRY_HEAD_SIZE
 
 MOST_PARTITIONS = 16_000  # of a view
-MOST_ROWS = 10_000  # that one question may ask for
-MOST_ASK_BYTES = 4 << 20  # of a question: two bounds and a key, in hexadecimal digits
+MOST_ROWS = 10_000  # of a response
+MOST_ASK_BYTES = 4 << 20  # of a request: two bounds and a key, in hexadecimal digits
 
-ROWS, COUNT, ESTIMATE, TOP = "rows", "count", "estimate", "top"
-RAW, ENTRIES, BARE = "raw", "entries", "bare"
-"""As ROWS, with record values in place of JSON items; and all that is stored: of versions not the
-latest alone, deletes too; and as ROWS with empty items, for those who only count them. An older
-instance answers BARE as RAW."""
+ROWS, RAW, BARE = "rows", "raw", "bare"
+"""Rows with JSON items; with record values; with empty items, for a count."""
+ENTRIES = "entries"
+"""Everything that is stored, with record values: all versions, and tombstones."""
+ESTIMATE = "estimate"
+"""RocksDB's estimate of the number of entries."""
+ROW_KINDS = (ROWS, RAW, BARE, ENTRIES)
 
 
 @dataclass(frozen=True)
 class ScanRequest:
-    """A question to one instance; `total` is the partition count that the asker knows."""
+    """What one instance asks another.
+
+    `total`: the partition count that the sender knows. `what`: one of ROW_KINDS, ESTIMATE, or the
+    name of a reducer; a reducer gets the entries of one partition. `limit`: the most rows that the
+    response may have. `arguments`: of the reducer.
+    """
 
     view: str
     view_hash: str
@@ -42,14 +49,20 @@ class ScanRequest:
     what: str
     query: Query = field(default_factory=Query)
     limit: int = 0
-    by: str | None = None
-    descending: bool = False  # of a ranking; the scan itself goes as the query says
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_reduced(self) -> bool:
+        """Whether a reducer gets the entries."""
+        return self.what not in (*ROW_KINDS, ESTIMATE)
 
 
 _Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 _Natural = Annotated[int, Field(ge=0, le=2**63 - 1)]
 _Partition = Annotated[int, Field(ge=0, lt=MOST_PARTITIONS)]
 _Role = Annotated[str, Field(max_length=20)]
+_Name = Annotated[str, Field(max_length=64)]
+_Argument = Annotated[str, Field(max_length=MOST_PATH_BYTES)] | _Int64 | bool | None
 
 
 class _QueryFields(BaseModel):
@@ -70,25 +83,22 @@ class _Question(BaseModel):
     view: str
     view_hash: str
     total: Annotated[int, Field(ge=1, le=MOST_PARTITIONS)]
-    what: Literal["rows", "bare", "count", "estimate", "top", "raw", "entries"]
+    what: Annotated[str, Field(max_length=40)]
     query: _QueryFields
     limit: Annotated[int, Field(ge=0, le=MOST_ROWS)]
-    by: str | None
-    descending: bool
+    arguments: Annotated[dict[_Name, _Argument], Field(max_length=16)]
     partitions: Annotated[list[_Partition], Field(min_length=1, max_length=MOST_PARTITIONS)]
     after: str | None
 
     def check(self) -> None:
-        """ValueError, BadRequest: what one field says of another."""
+        """ValueError if the fields do not go together."""
         partitions = self.partitions
         if len(set(partitions)) != len(partitions) or max(partitions) >= self.total:
             raise ValueError(f"not a question: partitions are distinct, and less than {self.total}")
-        if self.what in (COUNT, TOP) and len(partitions) != 1:
+        if self.what in ROW_KINDS and self.limit < 1:
+            raise ValueError(f"not a question: {self.what} has a limit of at least 1")
+        if self.what not in (*ROW_KINDS, ESTIMATE) and len(partitions) != 1:
             raise ValueError(f"not a question: {self.what} is of one partition")
-        if self.what not in (COUNT, ESTIMATE) and self.limit < 1:
-            raise ValueError(f"not a question: {self.what} has a limit of 1 at least")
-        if self.by is not None:
-            check_path(self.by)
 
 
 class _PartFields(BaseModel):
@@ -224,7 +234,7 @@ def check_response(
     """ValueError unless it is an answer to this question that goes on behind `after`."""
     if not part.missing.keys() <= set(partitions):
         raise ValueError("an answer about partitions that were not asked for")
-    if len(part.rows) > (0 if ask.what in (COUNT, ESTIMATE) else ask.limit + (ask.what == TOP)):
+    if len(part.rows) > ask.limit:
         raise ValueError("an answer of more rows than were asked for")
     reached = part.reached
     if reached is None or after is None:

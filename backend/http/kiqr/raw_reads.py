@@ -18,13 +18,13 @@ from backend.queries.point import ViewReads
 from backend.queries.scans.scatter_gather import (
     MOST_ENTRIES,
     MOST_ENTRIES_BYTES,
-    Enough,
     Freshness,
     ScatterGather,
-    for_view,
+    StopWalk,
 )
+from backend.queries.whole_view.count import COUNT
 from backend.wire.scan import Query, ScanResponse
-from backend.wire.scan_codec import BARE, COUNT, ESTIMATE, RAW
+from backend.wire.scan_codec import BARE, ESTIMATE, RAW
 from model.kinds.layout import EntryKey
 from model.problems import BadRequest, Unavailable
 from model.views import ANY_PARTITION, View
@@ -158,12 +158,12 @@ class RawReads:
             freshness.note(part)
             counted += part.counted
             if freshness.mispartitioned or counted > MOST_COUNTED:
-                raise Enough
+                raise StopWalk
 
-        ask = for_view(view, self._scatter_gather.total(view), COUNT, Query())
+        ask = self._scatter_gather.request(view, COUNT.name, Query())
         try:
             await self._scatter_gather.walk(ask, COUNTING_SECONDS, take)
-        except Enough:
+        except StopWalk:
             pass
         except Unavailable as e:
             if e.code != "took-too-long":
@@ -195,6 +195,6 @@ class RawReads:
         """RocksDB's estimate of how many entries all partitions have."""
         assert self._scatter_gather is not None
         total = self._scatter_gather.total(view)
-        ask = for_view(view, total, ESTIMATE, Query())
+        ask = self._scatter_gather.request(view, ESTIMATE, Query())
         answers = await self._scatter_gather.ask(ask, list(range(total)))
         return sum(part.counted for _, part in answers)

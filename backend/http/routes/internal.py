@@ -7,10 +7,10 @@ from backend.http.request import Request
 from backend.http.routes.snapshots import SnapshotSender
 from backend.instance_context import InstanceContext
 from backend.queries.batch import Batches
-from backend.queries.scans.partition_scan import PartitionScans
-from backend.queries.stores import KEYS, refuse_custom, refuse_store
+from backend.queries.scans.partition_scan import MalformedArguments, PartitionScans
+from backend.queries.stores import refuse_custom
 from backend.wire.answer import JSON, Answer, Header
-from backend.wire.scan_codec import TOP, decode_request, encode_response, pack
+from backend.wire.scan_codec import decode_request, encode_response, pack
 from model.problems import BadRequest
 
 OCTETS: Header = (b"content-type", b"application/octet-stream")
@@ -37,12 +37,12 @@ class InternalRoutes:
             raise _malformed(e) from None
         view = self._context.views.get(ask.view)
         if view is not None and ask.view_hash == view.hash:
-            # as of clients
             refuse_custom(view)
-            if ask.what == TOP:
-                refuse_store(view, KEYS)
-        part = await self._scans.answer(ask, partitions, after)
-        return Answer(200, [OCTETS], encode_response(part))
+        try:
+            response = await self._scans.answer(ask, partitions, after)
+        except MalformedArguments as e:
+            raise _malformed(e) from None
+        return Answer(200, [OCTETS], encode_response(response))
 
     async def batch(self, request: Request) -> Answer:
         assert self._batches is not None

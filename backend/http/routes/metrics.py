@@ -12,7 +12,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from backend.http.admin.topology import LOST, redundancy_of
-from backend.instance_context import SCANS, InstanceContext
+from backend.instance_context import InstanceContext
 from model.pipelines import RUNNING, STARTING, UNKNOWN
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -65,8 +65,8 @@ class _Instance(Collector):
             labels=["view"],
         )
         for view, counts in self._context.scans.items():
-            for kind in SCANS:
-                asked.add_metric([view, kind], counts.asked[kind])
+            for kind, number in counts.asked.items():
+                asked.add_metric([view, kind], number)
                 seconds.add_metric([view, kind], counts.seconds[kind])
             entries.add_metric([view], counts.entries)
         yield from (asked, seconds, entries)

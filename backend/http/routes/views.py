@@ -1,4 +1,4 @@
-"""Queries about a whole view: pages and streams in key order, counts, the greatest, batches."""
+"""Queries of a whole view: pages and streams in key order, batches, and `VIEW_QUERIES`."""
 
 from __future__ import annotations
 
@@ -7,25 +7,19 @@ import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 
-import orjson
-
 from backend.http.negotiation import NDJSON, wants_lines
-from backend.http.parameters import (
-    batch_parameters,
-    count_parameters,
-    page_parameters,
-    top_parameters,
-)
+from backend.http.parameters import batch_parameters, page_parameters, parse_parameters
 from backend.http.request import Request
 from backend.http.responses import state_headers
+from backend.http.route_table import Handler
 from backend.instance_context import InstanceContext
 from backend.queries.batch import Batches
-from backend.queries.count import read_count
 from backend.queries.key_bodies import needs_exact, parse_batch
 from backend.queries.page import read_page, stream_page
+from backend.queries.parameters import Parameters
 from backend.queries.scans.scatter_gather import Freshness, ScatterGather
-from backend.queries.stores import KEYS, SESSIONS, WINDOWS, refuse_custom, refuse_store
-from backend.queries.top import read_top
+from backend.queries.stores import KEYS, SESSIONS, WINDOWS, refuse_store
+from backend.queries.whole_view.view_query import ViewQuery
 from backend.wire.answer import JSON, Answer, Header
 from model.problems import Problem
 from model.views import View
@@ -108,25 +102,20 @@ class ViewRoutes:
                     lines, waiting = [], 0
                     await request.send({"type": "http.response.body", **message})
 
-    async def count(self, request: Request) -> Answer:
-        assert self._scatter_gather is not None
-        view = request.of
-        with self._measured(view, "count"):
-            refuse_custom(view)
-            exact, stale = count_parameters(request.query)
-            found = await read_count(self._scatter_gather, view, exact, stale)
-        body = orjson.dumps({"count": found.count, "exact": exact})
-        return Answer(200, self._headers(view, found.freshness), body)
+    def query(self, query: ViewQuery) -> Handler:
+        """The handler of a query."""
+        for scans in self._context.scans.values():
+            scans.add_kind(query.name)
 
-    async def top(self, request: Request) -> Answer:
-        assert self._scatter_gather is not None
-        view = request.of
-        with self._measured(view, "top"):
-            refuse_store(view, KEYS)
-            top = top_parameters(request.query)
-            found = await read_top(self._scatter_gather, view, top)
-        body = b'{"items":[%b]}' % b",".join(found.items)
-        return Answer(200, self._headers(view, found.freshness), body)
+        async def handle(request: Request) -> Answer:
+            assert self._scatter_gather is not None
+            view = request.of
+            with self._measured(view, query.name):
+                parameters = Parameters(parse_parameters(request.query, query.parameters))
+                found = await query.answer(self._scatter_gather, view, parameters)
+            return Answer(200, self._headers(view, found.freshness), found.body)
+
+        return handle
 
     async def batch(self, request: Request) -> Answer:
         assert self._batches is not None

@@ -8,7 +8,7 @@ from operator import itemgetter
 
 
 class MergedEntries:
-    """The part of a store that reads by key need."""
+    """What reads by key need of a store."""
 
     def __init__(self, entries: list[tuple[bytes, bytes]], stream_time: int | None) -> None:
         """`entries`: stored keys and bytes, in order. `stream_time`: the latest of all (ms)."""

@@ -1,7 +1,7 @@
-"""How the answers of several partitions to one scan become one.
+"""Merges the responses of several partitions to one scan.
 
-Each partition's answer is a *run*: rows in the order of stored keys, complete up to the key that it
-`reached`. Rows of several runs are certain as far as the run that reached least: the *frontier*.
+Each partition's response is a *run*: rows in the order of stored keys, complete up to the key that
+it has `reached`. The merged rows are complete up to the least of these keys: the *frontier*.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def cut(rows: Sequence[tuple[Any, ...]], frontier: bytes | None, backwards: bool
 
 
 def distinct(rows: list[_AnyRow], head: Callable[[_AnyRow], bytes]) -> list[_AnyRow]:
-    """Sorted rows, of those with one key the one of the greatest timestamp, then offset."""
+    """The sorted rows; of rows with the same key, the one with the latest timestamp and offset."""
     newest = {row[0]: row for row in rows}
     if len(newest) == len(rows):
         return rows
@@ -47,7 +47,7 @@ def _age(head: bytes) -> tuple[int, int]:
 
 
 def slices(rows: Sequence[Row], size: int = 1 << 18) -> Iterator[Sequence[Row]]:
-    """The rows, some at a time: a slice ends with the row with which it has `size` bytes."""
+    """The rows in slices; a slice ends with the row that fills `size` bytes."""
     start = sum_of_sizes = 0
     for end, row in enumerate(rows, 1):
         sum_of_sizes += len(row[2])

@@ -1,4 +1,4 @@
-"""The JSON items of `partials=all`: what each partition has of a key."""
+"""The JSON items of `partials=all`: what each partition has for a key."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def partial_values(view: View, partials: Iterable[Partial]) -> list[bytes]:
 def partial_items(
     view: View, partials: Iterable[Partial], items_of: Callable[[Store], list[bytes]]
 ) -> list[bytes]:
-    """The windows, sessions or versions in each partition that has some; `items_of` finds them
-    among the entries there."""
+    """The windows, sessions or versions of each partition that has some. `items_of` finds them in
+    the partition's entries."""
     found = []
     for each in partials:
         entries = [(stored_key, head + value) for stored_key, head, value in each.rows]

@@ -1,10 +1,10 @@
-"""The same key in several partitions of a view in which each of them may be a partial result.
+"""Views with the same key in several partitions, each of which may have a partial result.
 
-In the changelog of a Kafka Streams store a record lies in the partition of the task that wrote it.
-Where the store's keys are not the keys of its input, each task has an entry of its own under the
-same key: none of them is the whole, and the newest is no better than the others. From outside this
-looks like a key that moved from one partition to another, so neither is guessed: the question is
-refused, unless all partial results are asked for.
+In the changelog of a Kafka Streams store, a record is in the partition of the task that wrote it.
+If the store's keys are not the keys of its input, each task has an entry of its own under the same
+key. None of these is the whole result, and the newest is no better than the others. From outside,
+this looks like a key that has moved to another partition. There is no way to tell, so the request
+is refused, unless it asks for all partial results.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _warned: set[str] = set()
 
 
 class PlacedRow(NamedTuple):
-    """A row and the partition that it is from."""
+    """A row and its partition."""
 
     key: bytes
     head: bytes
@@ -40,26 +40,26 @@ class PlacedRow(NamedTuple):
 
 
 def is_compared_by_partition(view: View, with_times: bool) -> bool:
-    """Whether a key is whole in one partition only: its sessions, or its versions, depend on each
-    other. `with_times`: whether the rows of a versioned view are its versions, not the latest."""
+    """Whether all entries of a key must be in one partition, because its sessions or versions
+    depend on each other. `with_times`: the rows of a versioned view are all versions."""
     return view.kind.entries_depend or (view.kind.has_versions and with_times)
 
 
-class Apart:
-    """Compares the rows of one question, which come in the order of their stored keys."""
+class AmbiguityCheck:
+    """Compares the rows of one request, in the order of their stored keys."""
 
     def __init__(self, view: View, with_times: bool) -> None:
-        """`with_times`: as above."""
+        """`with_times`: as of `is_compared_by_partition`."""
         self._view = view
         self._with_times = with_times
         self._tail = 0
         if is_compared_by_partition(view, with_times):
             self._tail = view.kind.tail
-        self._key: bytes | None = None  # the last one with a value, without its times
+        self._key: bytes | None = None  # the last key with a value, without its times
         self._partition = -1
 
     def whole(self, rows: Sequence[PlacedRow]) -> list[Row]:
-        """One row a stored key; NonRetryable where it is not known which one is whole."""
+        """One row per stored key. NonRetryable if several partitions have a value."""
         found: list[Row] = []
         for stored_key, same in groupby(rows, itemgetter(0)):
             of_key = list(same)
@@ -83,8 +83,8 @@ class Apart:
         if view.name not in _warned:
             _warned.add(view.name)
             log.warning(
-                "view %s has the same key in several partitions: it is not answered as one value. "
-                'docs/kafka-streams.md says why; set same_key = "%s" if such a key has moved',
+                "view %s has the same key in several partitions: reads of it are refused. "
+                'docs/kafka-streams.md explains why; set same_key = "%s" if such keys have moved',
                 view.name, NEWEST,
             )  # fmt: skip
         key = view.key_codec.to_json(view.kind.row_key(view, stored_key, self._with_times).key)
@@ -93,8 +93,8 @@ class Apart:
             "ambiguous-key",
             f"Key {key.decode()[:200]} of view {view.name} has records in partitions "
             f"{', '.join(map(str, partitions))}. Each may be the partial result of one task of the "
-            f"application: none is the whole. partials=all of a read by key gives all of them. If "
-            f'the key has moved, set same_key = "{NEWEST}" in [views.{view.name}].',
+            f"application. To get all of them, read the key with partials=all. If the key has "
+            f'moved, set same_key = "{NEWEST}" in [views.{view.name}].',
             partitions=partitions,
         )
 
@@ -106,7 +106,7 @@ def _age(row: PlacedRow) -> tuple[int, int, int]:
 
 @dataclass
 class Partial:
-    """What one partition has of a key; its stream time in ms."""
+    """What one partition has for a key. `stream_time`: in ms."""
 
     partition: int
     rows: list[Row]
@@ -119,43 +119,43 @@ Asking = Callable[
 """`ScatterGather.ask`."""
 
 
-async def rows_apart(
+async def unambiguous_rows(
     asking: Asking,
     view: View,
-    ask: ScanRequest,
+    request: ScanRequest,
     after: bytes | None,
     note: Callable[[ScanResponse], None],
 ) -> AsyncGenerator[tuple[list[Row], bytes | None], None]:
-    """As `ScatterGather.rows`, but each partition is asked by itself, and a row keeps its partition
-    until it is known to be whole. Unavailable, NonRetryable where it is not."""
-    compared = Apart(view, ask.what == ENTRIES)
-    backwards = ask.query.backwards
+    """As `ScatterGather.rows`, but each partition is asked separately, so that rows of the same key
+    can be compared. Unavailable; NonRetryable if a key is ambiguous."""
+    check = AmbiguityCheck(view, request.what == ENTRIES)
+    backwards = request.query.backwards
     begin = after
-    if after is not None and is_compared_by_partition(view, ask.what == ENTRIES):
-        # the entries before of the same key: only compared with those behind
+    if after is not None and is_compared_by_partition(view, request.what == ENTRIES):
+        # start with all entries of this key: later ones are compared with them
         key = after[: -view.kind.tail]
         begin = layout.after(key) if backwards else key
-    reached: dict[int, bytes | None] = dict.fromkeys(range(ask.total), begin)
+    reached: dict[int, bytes | None] = dict.fromkeys(range(request.total), begin)
     pending: list[PlacedRow] = []
     frontier = begin
     while True:
         behind = [partition for partition, key in reached.items() if key == frontier]
         answered = await asyncio.gather(
-            *(asking(ask, [partition], frontier) for partition in behind)
+            *(asking(request, [partition], frontier) for partition in behind)
         )
-        for partition, [(_, part)] in zip(behind, answered, strict=True):
-            note(part)
-            pending += [PlacedRow(*row, partition) for row in part.rows]
-            reached[partition] = part.reached
-            if part.reached is None:
-                del reached[partition]  # it has been read to its end
+        for partition, [(_, response)] in zip(behind, answered, strict=True):
+            note(response)
+            pending += [PlacedRow(*row, partition) for row in response.rows]
+            reached[partition] = response.reached
+            if response.reached is None:
+                del reached[partition]  # all of it has been read
         known = [key for key in reached.values() if key is not None]
         frontier = first_of(known, backwards) if known else None
         pending.sort(key=itemgetter(0), reverse=backwards)
         certain = cut(pending, frontier, backwards)
-        rows = compared.whole(pending[:certain])
+        rows = check.whole(pending[:certain])
         pending = pending[certain:]
-        if ask.what != ENTRIES:
+        if request.what != ENTRIES:
             rows = [row for row in rows if not is_deleted(row[1])]
         if begin != after and after is not None:
             rows = [row for row in rows if (row[0] < after if backwards else row[0] > after)]
@@ -165,41 +165,41 @@ async def rows_apart(
 
 
 async def partials_of(
-    asking: Asking, ask: ScanRequest, note: Callable[[ScanResponse], None], bound: Bound
+    asking: Asking, request: ScanRequest, note: Callable[[ScanResponse], None], limit: EntryLimit
 ) -> list[Partial]:
-    """All rows of `ask`, partition by partition; Unavailable, and what `bound` raises."""
+    """All rows, partition by partition. Unavailable; BadRequest if there are too many."""
 
     async def of(partition: int) -> Partial:
         found = Partial(partition, [])
         after: bytes | None = None
         while True:
-            [(_, part)] = await asking(ask, [partition], after)
-            note(part)
-            found.stream_time = part.stream_time
-            found.rows += part.rows
-            bound.add(part.rows)
-            after = part.reached
+            [(_, response)] = await asking(request, [partition], after)
+            note(response)
+            found.stream_time = response.stream_time
+            found.rows += response.rows
+            limit.add(response.rows)
+            after = response.reached
             if after is None:
                 return found
 
-    return list(await asyncio.gather(*map(of, range(ask.total))))
+    return list(await asyncio.gather(*map(of, range(request.total))))
 
 
-class Bound:
-    """How much of one key is held at once, where all partitions are asked for it."""
+class EntryLimit:
+    """Bounds the entries of one key that are in memory when all partitions are asked."""
 
     def __init__(self, entries: int, size: int) -> None:
         """`size`: bytes of values."""
         self._entries, self._size = entries, size
-        self._held = self._held_bytes = 0
+        self._count = self._bytes = 0
 
     def add(self, rows: Sequence[Row]) -> None:
-        """BadRequest where it is too much."""
-        self._held += len(rows)
-        self._held_bytes += sum([len(value) for _, _, value in rows])
-        if self._held > self._entries or self._held_bytes > self._size:
+        """BadRequest if there are too many."""
+        self._count += len(rows)
+        self._bytes += sum([len(value) for _, _, value in rows])
+        if self._count > self._entries or self._bytes > self._size:
             raise BadRequest(
                 "too-many-entries",
-                f"The key has more than {self._entries} entries or {self._size >> 20} MiB within "
-                f"these bounds, which may be in any partition: narrow them.",
+                f"The key has more than {self._entries} entries or {self._size >> 20} MiB in all "
+                f"partitions: narrow the bounds.",
             )

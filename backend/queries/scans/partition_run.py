@@ -1,4 +1,4 @@
-"""One partition's entries, read in the order asked for, a chunk at a time."""
+"""The entries of one partition in the order of a query, a chunk at a time."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from backend.wire.scan import Query
 from model.kinds.kind import Pair
 from model.problems import StoreClosedError, StoreError
 
-CHUNK_BYTES = 1 << 18  # after which a chunk ends
-_PIECE = 50  # entries that are read before their size is looked at
+CHUNK_BYTES = 1 << 18  # a chunk ends after it
+_PIECE = 50  # entries that are read before their sizes are added up
 
 _T = TypeVar("_T")
 
 
-class Lost(Exception):
-    """The partition cannot be answered for, once begun."""
+class PartitionLost(Exception):
+    """The partition can no longer be read. `code`: of the problem."""
 
     def __init__(self, store_partition: StorePartition, code: str) -> None:
         super().__init__(code)
@@ -27,7 +27,11 @@ class Lost(Exception):
 
 
 class PartitionRun:
-    """One partition's entries in the order asked for, without what is expired or filtered out."""
+    """Reads the entries of one partition that a query asks for, without expired ones.
+
+    `reached`: the key up to which all entries have been read; None: none yet. `ended`: whether all
+    have been read. `got`, `got_bytes`: entries of the last chunk, and their size.
+    """
 
     def __init__(
         self,
@@ -40,9 +44,9 @@ class PartitionRun:
         all_versions: bool = False,
     ) -> None:
         self.store_partition = store_partition
-        self.reached: bytes | None = None  # everything up to here has been read
+        self.reached: bytes | None = None
         self.ended = False
-        self.got = 0  # entries of the last chunk, and their bytes
+        self.got = 0
         self.got_bytes = 0
         self._backwards = query.backwards
         self._found = self._guarded(
@@ -56,7 +60,7 @@ class PartitionRun:
         self._carried: Pair | None = None
 
     def read(self, count: int) -> list[Pair]:
-        """The next up to `count` entries, of those the ones that count."""
+        """The next chunk: of the next `count` entries at most, those that the query asks for."""
         chunk = self._guarded(lambda: self._next(count))
         if self._latest_only:
             chunk = self._latest(chunk)
@@ -64,11 +68,11 @@ class PartitionRun:
             self.reached = chunk[-1][0]
         if self._keep is not None:
             chunk = [pair for pair in chunk if self._keep(pair)]
-        # as `is_deleted`: this is the innermost loop
+        # the innermost loop: `is_deleted` inlined
         return chunk if self._with_deletes else [pair for pair in chunk if pair[1][8] < 0x80]
 
     def _next(self, count: int) -> list[Pair]:
-        """Fewer than `count` at the end, and where they are large."""
+        """Fewer than `count` at the end, or if they are large."""
         chunk: list[Pair] = []
         size = 0
         while not self.ended and len(chunk) < count and size < CHUNK_BYTES:
@@ -81,13 +85,13 @@ class PartitionRun:
         return chunk
 
     def _latest(self, chunk: list[Pair]) -> list[Pair]:
-        """Each key's last version, under the key without the time."""
+        """The last version of each key, under the key without its time."""
         latest: dict[bytes, bytes] = {}
         if self._backwards:
             for key, stored in chunk:
                 latest.setdefault(key[:-8], stored)
             if self.reached is not None:
-                latest.pop(self.reached, None)  # older versions of the last chunk's last key
+                latest.pop(self.reached, None)  # an older version of the last key
             if chunk:
                 self.reached = chunk[-1][0][:-8]
         else:
@@ -97,7 +101,7 @@ class PartitionRun:
             for key, stored in chunk:
                 latest[key[:-8]] = stored
             if latest and not self.ended:
-                self._carried = latest.popitem()  # its last version may be yet to come
+                self._carried = latest.popitem()  # its last version may be in the next chunk
             if latest:
                 self.reached = next(reversed(latest))
         return list(latest.items())
@@ -106,7 +110,7 @@ class PartitionRun:
         try:
             return read()
         except StoreClosedError:
-            raise Lost(self.store_partition, "not-here") from None
+            raise PartitionLost(self.store_partition, "not-here") from None
         except StoreError as e:
             self.store_partition.damaged = str(e)
-            raise Lost(self.store_partition, "store-damaged") from None
+            raise PartitionLost(self.store_partition, "store-damaged") from None

@@ -1,94 +1,94 @@
-"""What this instance answers of its own partitions: rows in key order, counts, the greatest.
+"""Scans of this instance's partitions: rows in key order, estimates, and entries for a reducer.
 
-Runs in the event loop: after every 1,000 entries or 256 KiB others have their turn, and an answer
-ends after so many rows, or so many entries or bytes looked at; the asker goes on behind the key
-that was reached. A partition that cannot be answered for is named as missing, and has no rows.
+They run in the event loop, and yield after every 1,000 entries or 256 KiB. A response ends after a
+number of rows, entries or bytes, or after 0.1 s; the sender continues after the key that the
+response has reached. A partition that cannot be read is in `missing` with the reason, and has no
+rows.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import TypeVar
 
 from backend.ingest.store_partitions import StorePartition
 from backend.instance_context import InstanceContext
-from backend.queries.ranking import MOST_RANKED_BYTES, Best, Ranking
 from backend.queries.routing import refusal
-from backend.queries.scans import partition_run as partition_runs
+from backend.queries.scans import scan_budget
 from backend.queries.scans.merging import cut, distinct, first_of
-from backend.queries.scans.partition_run import Lost, PartitionRun
+from backend.queries.scans.partition_run import PartitionLost, PartitionRun
+from backend.queries.scans.reducer import NewReducer, Reducer
+from backend.queries.scans.scan_budget import ScanBudget
 from backend.wire.scan import ScanResponse
-from backend.wire.scan_codec import BARE, COUNT, ENTRIES, ESTIMATE, ROWS, TOP, ScanRequest
+from backend.wire.scan_codec import BARE, ENTRIES, ESTIMATE, ROWS, ScanRequest
 from model.kinds.kind import Pair
 from model.records import ENTRY_HEAD_SIZE, is_deleted
 from model.views import View
 
-PAGE_BYTES = 2 << 20  # an answer ends with the row that exceeds it
-MOST_EXAMINED = 50_000  # entries, for one answer
-MOST_EXAMINED_BYTES = 64 << 20
-# s, for one answer: the asker takes an instance that is silent for longer for a hung one
-# (`asking.WHILE_OTHERS_ARE_LEFT`)
-SLICE = 0.1
-_TURN = 1_000  # entries between two turns of the event loop, or partition_runs.CHUNK_BYTES
-_CAUTIOUS = 8  # entries to begin with: their values may be large
+PAGE_BYTES = 2 << 20  # a response ends with the row that exceeds it
 
 _N = TypeVar("_N", int, float)
 
 _KEY, _STORED = itemgetter(0), itemgetter(1)
 
 
-class PartitionScans:
-    """Scans of the store partitions that are open here."""
+class MalformedArguments(ValueError):
+    """A request names an unknown reducer, or arguments that it does not take."""
 
-    def __init__(self, context: InstanceContext) -> None:
+
+class PartitionScans:
+    """Scans of the store partitions that are open here. `reducers`: by name."""
+
+    def __init__(self, context: InstanceContext, reducers: Mapping[str, NewReducer]) -> None:
         self._context = context
+        self._reducers = reducers
         self._trusted_for = context.settings.ends_trusted_for
         self._renderers = {name: view.kind.render(view) for name, view in context.views.items()}
 
     async def answer(
-        self, ask: ScanRequest, partitions: list[int], after: bytes | None
+        self, request: ScanRequest, partitions: list[int], after: bytes | None
     ) -> ScanResponse:
-        """Of the partitions asked for; those it cannot answer for stand in `missing`."""
-        view = self._context.views.get(ask.view)
-        if view is None or view.hash != ask.view_hash:
+        """Scan the partitions, from `after` (exclusive). MalformedArguments, BadRequest."""
+        view = self._context.views.get(request.view)
+        if view is None or view.hash != request.view_hash:
             return ScanResponse(missing=dict.fromkeys(partitions, "not-here"))
         metadata = self._context.metadata_poller.latest.get(view.topic)
-        if metadata is not None and metadata.partitions != ask.total:
+        if metadata is not None and metadata.partitions != request.total:
             return ScanResponse(missing=dict.fromkeys(partitions, "repartitioned"))
         missing: dict[int, str] = {}
-        store_partitions = self._open(view, partitions, ask.query.stale, missing)
+        store_partitions = self._readable(view, partitions, request.query.stale, missing)
         while store_partitions:
-            # before the look-up: what is applied meanwhile is not claimed
-            part = self._state(view, store_partitions)
+            # before the scan: lag and staleness do not count records that are applied meanwhile
+            response = self._state(view, store_partitions)
             try:
-                await self._fill(part, view, ask, store_partitions, after)
+                await self._fill(response, view, request, store_partitions, after)
                 for each in store_partitions:
                     self._check(each)
-                    # its role may be another one by now
-                    if code := refusal(each, ask.query.stale):
-                        raise Lost(each, code)
+                    if code := refusal(each, request.query.stale):  # its role may have changed
+                        raise PartitionLost(each, code)
                 break
-            except Lost as lost:
+            except PartitionLost as lost:
                 missing[lost.store_partition.partition] = lost.code
                 store_partitions.remove(lost.store_partition)
         else:
-            part = ScanResponse()
-        part.missing = missing
-        return part
+            response = ScanResponse()
+        response.missing = missing
+        return response
 
-    def _open(
+    def _readable(
         self, view: View, partitions: list[int], stale: str | None, missing: dict[int, str]
     ) -> list[StorePartition]:
+        """The partitions that can be read; the others go to `missing`."""
         found = []
         for partition in partitions:
             store_partition = self._context.store_partitions.get(view.name, partition)
             if store_partition is None:
                 holders = self._context.topology.holders_of(view.name, partition)
-                opening = self._context.me in holders
-                missing[partition] = "catching-up" if opening else "not-here"
+                is_opening = self._context.me in holders
+                missing[partition] = "catching-up" if is_opening else "not-here"
             elif code := refusal(store_partition, stale):
                 missing[partition] = code
             else:
@@ -109,72 +109,83 @@ class PartitionScans:
         )
 
     def _check(self, store_partition: StorePartition) -> None:
-        """What was let go meanwhile may have been read on by somebody else since."""
-        if (
-            self._context.store_partitions.get(store_partition.view.name, store_partition.partition)
-            is not store_partition
-        ):
-            raise Lost(store_partition, "not-here")
+        """PartitionLost if it was closed or found damaged meanwhile."""
+        of = store_partition.view.name, store_partition.partition
+        if self._context.store_partitions.get(*of) is not store_partition:
+            raise PartitionLost(store_partition, "not-here")
         if store_partition.damaged is not None:
-            raise Lost(store_partition, "store-damaged")
+            raise PartitionLost(store_partition, "store-damaged")
 
     async def _fill(
         self,
-        part: ScanResponse,
+        response: ScanResponse,
         view: View,
-        ask: ScanRequest,
+        request: ScanRequest,
         store_partitions: list[StorePartition],
         after: bytes | None,
     ) -> None:
-        low, high = ask.query.rest(view, after)
-        if ask.what == ESTIMATE:
-            part.counted = sum(each.store.entries() for each in store_partitions)
+        low, high = request.query.rest(view, after)
+        if request.what == ESTIMATE:
+            response.counted = sum(each.store.entries() for each in store_partitions)
             return
+        reducer = self._reducer(view, request) if request.is_reduced else None
         if low >= high:
             return
-        once = ask.what in (COUNT, TOP)  # all of it is looked at, and nobody goes on there
-        # of a key that is in another partition as well, whoever asked compares the entries
-        with_deletes = ask.what == ENTRIES or (not once and part.mispartitioned)
+        # the sender compares tombstones with the entries of other partitions
+        with_deletes = request.what == ENTRIES or (reducer is None and response.mispartitioned)
         runs = [
-            PartitionRun(each, ask.query, low, high, once, with_deletes, ask.what == ENTRIES)
+            PartitionRun(
+                each,
+                request.query,
+                low,
+                high,
+                once=reducer is not None,
+                with_deletes=with_deletes,
+                all_versions=request.what == ENTRIES,
+            )
             for each in store_partitions
         ]
-        pace = _Pace()
+        budget = ScanBudget()
         try:
-            if not once:
-                await self._rows(part, view, ask, runs, pace)
-                return
-            # these need no common order: one after the other, and so one partition a question
-            assert len(runs) == 1, "a count or a ranking that goes on goes on in one partition"
-            if ask.what == COUNT:
-                await self._count(part, runs[0], pace)
+            if reducer is None:
+                await self._rows(response, view, request, runs, budget)
             else:
-                await self._top(part, view, ask, runs[0], pace)
+                [run] = runs
+                await self._reduce(response, reducer, run, budget)
         finally:
-            self._context.scans[view.name].entries += pace.examined
+            self._context.scans[view.name].entries += budget.examined
+
+    def _reducer(self, view: View, request: ScanRequest) -> Reducer:
+        new_reducer = self._reducers.get(request.what)
+        if new_reducer is None:
+            raise MalformedArguments(f"a scan of unknown kind {request.what!r}")
+        try:
+            return new_reducer(view, request.arguments)
+        except ValueError:
+            raise MalformedArguments(f"malformed arguments of {request.what!r}") from None
 
     async def _rows(
         self,
-        part: ScanResponse,
+        response: ScanResponse,
         view: View,
-        ask: ScanRequest,
+        request: ScanRequest,
         runs: list[PartitionRun],
-        pace: _Pace,
+        budget: ScanBudget,
     ) -> None:
         """Merges the runs as far as all of them have been read, until there are enough rows."""
-        backwards = ask.query.backwards
-        render = self._renderers[view.name] if ask.what == ROWS else _values
-        if ask.what == BARE:
-            render = _nothing
-        share = min(_TURN, ask.limit * 5 // (4 * len(runs)) + 8)
+        backwards = request.query.backwards
+        render = self._renderers[view.name] if request.what == ROWS else _values
+        if request.what == BARE:
+            render = _empty_items
+        share = min(scan_budget.YIELD_AFTER, request.limit * 5 // (4 * len(runs)) + 8)
         pending: list[Pair] = []
         frontier: bytes | None = None
         size = 0
         while True:
             for run in runs:
                 if not run.ended and (run.reached is None or run.reached == frontier):
-                    pending += run.read(min(share, pace.chunk))
-                    if pace.read(run):
+                    pending += run.read(min(share, budget.chunk))
+                    if budget.has_to_yield(run):
                         await asyncio.sleep(0)
                         self._check(run.store_partition)
             open_ = [run for run in runs if not run.ended]
@@ -186,62 +197,36 @@ class PartitionScans:
             certain = cut(pending, frontier, backwards)
             found, pending = pending[:certain], pending[certain:]
             ready = distinct(found, _STORED)
-            part.complete = part.complete and len(ready) == certain
-            taken = _taken(ready, ask.limit - len(part.rows), PAGE_BYTES - size)
-            full = taken < len(ready)
-            if full:
-                del ready[taken:]
+            response.complete = response.complete and len(ready) == certain
+            fitting = _fitting(ready, request.limit - len(response.rows), PAGE_BYTES - size)
+            is_full = fitting < len(ready)
+            if is_full:
+                del ready[fitting:]
                 frontier = ready[-1][0]
                 found = found[: cut(found, frontier, backwards)]
-            part.counted += len(found)
+            response.counted += len(found)
             size += sum(len(stored) for _, stored in ready)
             heads = [stored[:ENTRY_HEAD_SIZE] for _, stored in ready]
-            part.rows += zip(map(_KEY, ready), heads, _items(ready, render), strict=True)
-            part.reached = frontier
-            full = full or len(part.rows) >= ask.limit or size >= PAGE_BYTES
-            if frontier is None or full or pace.is_over():
+            response.rows += zip(map(_KEY, ready), heads, _items(ready, render), strict=True)
+            response.reached = frontier
+            is_full = is_full or len(response.rows) >= request.limit or size >= PAGE_BYTES
+            if frontier is None or is_full or budget.is_spent():
                 return
 
-    async def _count(self, part: ScanResponse, run: PartitionRun, pace: _Pace) -> None:
-        while not run.ended and (run.reached is None or not pace.is_over()):
-            part.counted += len(run.read(pace.chunk))
-            if pace.read(run):
-                await asyncio.sleep(0)
-                self._check(run.store_partition)
-        part.reached = None if run.ended else run.reached
-
-    async def _top(
-        self, part: ScanResponse, view: View, ask: ScanRequest, run: PartitionRun, pace: _Pace
+    async def _reduce(
+        self, response: ScanResponse, reducer: Reducer, run: PartitionRun, budget: ScanBudget
     ) -> None:
-        ranks_of = Ranking(view, ask.by, ask.descending).of_values
-        best = Best(ask.limit, MOST_RANKED_BYTES)
-        while not run.ended and (run.reached is None or not pace.is_over()):
-            found = run.read(pace.chunk)
-            ranks = ranks_of([stored[ENTRY_HEAD_SIZE:] for _, stored in found])
-            worst = best.worst
-            # keys come in their order: of a rank that is reached already, none comes in any more
-            best.add(
-                [
-                    (rank, key, stored)
-                    for rank, (key, stored) in zip(ranks, found, strict=True)
-                    if rank is not None and (worst is None or rank < worst)
-                ]
-            )
-            if pace.read(run):
+        while not run.ended and (run.reached is None or not budget.is_spent()):
+            reducer.add(run.read(budget.chunk))
+            if budget.has_to_yield(run):
                 await asyncio.sleep(0)
                 self._check(run.store_partition)
-        told = best.entries if best.end is None else [*best.entries, best.end]
-        items = self._renderers[view.name]([(key, stored) for _, key, stored in told])
-        part.rows = [
-            (key, stored[:ENTRY_HEAD_SIZE], item)
-            for (_, key, stored), item in zip(told, items, strict=True)
-        ]
-        part.complete = best.end is None
-        part.reached = None if run.ended else run.reached
+        reducer.fill(response)
+        response.reached = None if run.ended else run.reached
 
 
 def worst(numbers: Sequence[_N | None]) -> _N | None:
-    """The greatest; None if one is unknown."""
+    """The greatest; None if one is unknown, or if there are none."""
     known = [number for number in numbers if number is not None]
     return max(known) if known and len(known) == len(numbers) else None
 
@@ -250,58 +235,26 @@ def _values(pairs: Iterable[Pair]) -> list[bytes]:
     return [stored[ENTRY_HEAD_SIZE:] for _, stored in pairs]
 
 
-def _nothing(pairs: Iterable[Pair]) -> list[bytes]:
+def _empty_items(pairs: Iterable[Pair]) -> list[bytes]:
     return [b"" for _ in pairs]
 
 
 def _items(pairs: list[Pair], render: Callable[[Iterable[Pair]], list[bytes]]) -> list[bytes]:
-    """What is shown of each; of a delete nothing."""
-    shown = [pair for pair in pairs if not is_deleted(pair[1])]
-    if len(shown) == len(pairs):
+    """The item of each entry; empty for a tombstone."""
+    live = [pair for pair in pairs if not is_deleted(pair[1])]
+    if len(live) == len(pairs):
         return render(pairs)
-    items = iter(render(shown))
+    items = iter(render(live))
     return [b"" if is_deleted(stored) else next(items) for _, stored in pairs]
 
 
-def _taken(rows: list[Pair], room: int, space: int) -> int:
+def _fitting(rows: list[Pair], room: int, space: int) -> int:
     """How many of the rows fit: up to `room`, and up to the one that exceeds `space` bytes."""
-    taken = min(len(rows), room)
-    if sum(len(stored) for _, stored in rows[:taken]) <= space:
-        return taken
-    for number, (_, stored) in enumerate(rows[:taken], 1):
+    fitting = min(len(rows), room)
+    if sum(len(stored) for _, stored in rows[:fitting]) <= space:
+        return fitting
+    for number, (_, stored) in enumerate(rows[:fitting], 1):
         space -= len(stored)
         if space < 0:
             return number
-    return taken
-
-
-class _Pace:
-    """How much to read at a time, and when others shall have their turn."""
-
-    def __init__(self) -> None:
-        self.chunk = _CAUTIOUS
-        self.examined = 0
-        self._bytes = 0
-        self._turn = 0
-        self._turn_bytes = 0
-        self._until = time.monotonic() + SLICE
-
-    def is_over(self) -> bool:
-        """Whether the answer has to end here."""
-        if self.examined >= MOST_EXAMINED or self._bytes >= MOST_EXAMINED_BYTES:
-            return True
-        return time.monotonic() >= self._until
-
-    def read(self, run: PartitionRun) -> bool:
-        """After each chunk: whether to pause."""
-        self.examined += run.got
-        self._bytes += run.got_bytes
-        self._turn += run.got
-        self._turn_bytes += run.got_bytes
-        if self.examined:
-            average = self._bytes // self.examined + 1
-            self.chunk = max(1, min(_TURN, partition_runs.CHUNK_BYTES // average))
-        if self._turn < _TURN and self._turn_bytes < partition_runs.CHUNK_BYTES:
-            return False
-        self._turn = self._turn_bytes = 0
-        return True
+    return fitting

@@ -1,8 +1,8 @@
 """Queries of all partitions of a view: all owners are asked at the same time, each once per page.
 
-Any instance does this; it reads its own partitions itself. Partitions whose owner failed are asked
-of the next holder, until the wait is over. Then the whole query is 503: an answer without a
-partition would be wrong.
+Any instance can do this; it reads its own partitions itself. If an owner fails, the next replica of
+its partitions is asked, until the wait time is over. Then the whole query is 503: an answer without
+one of the partitions would be wrong.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from backend.cluster.peer_client import PeerClient
 from backend.instance_context import InstanceContext
@@ -20,11 +21,11 @@ from backend.queries.retry import Asker, Holder, Turn
 from backend.queries.routing import refusal
 from backend.queries.scans.merging import cut, distinct, first_of
 from backend.queries.scans.partials import (
-    Bound,
+    EntryLimit,
     Partial,
     is_compared_by_partition,
     partials_of,
-    rows_apart,
+    unambiguous_rows,
 )
 from backend.queries.scans.partition_scan import PartitionScans, worst
 from backend.queries.served_by import ServedBy
@@ -39,25 +40,25 @@ from backend.wire.scan_codec import (
     decode_response,
     encode_request,
 )
-from model.problems import NonRetryable, Unavailable
+from model.problems import NonRetryable, Problem, Unavailable
 from model.records import is_deleted
 from model.views import ANY_PARTITION, View
 
 SCAN_PATH = b"/internal/scan"
-WALK_BUDGET = 50.0  # s for a count or a ranking: less than the time-out of a proxy
+WALK_BUDGET = 50.0  # s to reduce all partitions: less than the time-out of a proxy
 
-# of an answer without pages: of one key that may be in any partition, or in KIQR's dialect
+# of an answer without pages: for a key that may be in any partition, and in KIQR's dialect
 MOST_ENTRIES = 10_000
 MOST_ENTRIES_BYTES = 16 << 20
 _ENTRIES_PAGE = 2_000
 
 _WHY = {
-    "catching-up": "is being read in",
+    "catching-up": "is catching up",
     "not-here": "is moving from one instance to another",
     "nobody": "is held by no instance now",
-    "not-active": "has another active than the one that was asked",
+    "not-active": "is no longer active on the instance that was asked",
     "owner-unreachable": "is held by an instance that does not answer",
-    "overloaded": "is held by an instance that has too many scans under way",
+    "overloaded": "is held by an instance that runs too many scans",
     "store-damaged": "cannot be read, and is being rebuilt",
     "repartitioned": "has entries from before partitions were added: a key may be in two of them, "
     "and it is not known which is its latest. Rebuild the view (remove its data folder) once its "
@@ -74,7 +75,7 @@ class Freshness:
     mispartitioned: bool = False  # a key may be in several partitions
     stream_time: int | None = None  # ms; the latest of all
     answerers: ServedBy = field(default_factory=ServedBy)
-    entries: int = 0  # that were read; of a key that is in two partitions two
+    entries: int = 0  # that were read; a key in two partitions has two
 
     def note(self, part: ScanResponse) -> None:
         # only the highest so far is needed
@@ -96,13 +97,13 @@ class Freshness:
         return worst(self.ages)
 
 
-class Enough(Exception):
-    """Ends a walk early: raised by the function that takes its answers, and passed on."""
+class StopWalk(Exception):
+    """Ends a walk early: raised by the function that takes the responses, and passed on."""
 
 
 @dataclass
 class _Group:
-    """Partitions that are asked together, and are read up to the same key."""
+    """Partitions that one request asks for. All are read up to the same key."""
 
     partitions: list[int]
     reached: bytes | None = None
@@ -110,7 +111,7 @@ class _Group:
 
 
 class ScatterGather:
-    """Asks all instances that have a view."""
+    """Asks all instances that hold partitions of a view."""
 
     def __init__(
         self, context: InstanceContext, scans: PartitionScans, peer_client: PeerClient
@@ -120,7 +121,7 @@ class ScatterGather:
         self._asker = Asker(context, peer_client)
 
     def total(self, view: View) -> int:
-        """The view's number of partitions; Unavailable if no scan of it can be right."""
+        """The view's number of partitions. NonRetryable if a scan could give wrong answers."""
         placed = self._context.placed(view)
         count = len(placed.active)
         metadata = self._context.metadata_poller.latest.get(view.topic)
@@ -134,8 +135,21 @@ class ScatterGather:
         """Whether a key of the view may be in several partitions, as far as is known here."""
         return self._context.store_partitions.is_mispartitioned(view)
 
+    def request(
+        self,
+        view: View,
+        what: str,
+        query: Query,
+        limit: int = 0,
+        arguments: Mapping[str, Any] | None = None,
+    ) -> ScanRequest:
+        """A request for all partitions of a view. NonRetryable as `total`."""
+        return ScanRequest(
+            view.name, view.hash, self.total(view), what, query, limit, arguments or {}
+        )
+
     async def ask(
-        self, ask: ScanRequest, partitions: list[int], after: bytes | None = None
+        self, request: ScanRequest, partitions: list[int], after: bytes | None = None
     ) -> list[tuple[list[int], ScanResponse]]:
         """Responses that cover all the partitions, each with those that it covers. Unavailable."""
         answers: list[tuple[list[int], ScanResponse]] = []
@@ -148,69 +162,72 @@ class ScatterGather:
             missing = {}
             by_turn: dict[Turn[Holder], list[int]] = {}
             for partition in left:
-                holders = self._holders(ask, partition)
+                holders = self._holders(request, partition)
                 if isinstance(holders, str):
                     missing[partition] = holders
                     continue
                 by_turn.setdefault(rounds.turn(partition, holders), []).append(partition)
-            parts = await asyncio.gather(
-                *(self._one(turn, ask, theirs, after) for turn, theirs in by_turn.items())
+            responses = await asyncio.gather(
+                *(
+                    self._ask_holder(turn, request, theirs, after)
+                    for turn, theirs in by_turn.items()
+                )
             )
-            for theirs, part in zip(by_turn.values(), parts, strict=True):
-                missing.update(part.missing)
-                covered = [partition for partition in theirs if partition not in part.missing]
+            for theirs, response in zip(by_turn.values(), responses, strict=True):
+                missing.update(response.missing)
+                covered = [partition for partition in theirs if partition not in response.missing]
                 if covered:
-                    answers.append((covered, part))
+                    answers.append((covered, response))
             left = sorted(missing)
             return bool(missing) and "repartitioned" not in missing.values()
 
         await rounds.repeat(attempt)
         if missing:
-            raise _unavailable(ask.view, missing)
+            raise _unavailable(request.view, missing)
         return answers
 
-    def _holders(self, ask: ScanRequest, partition: int) -> list[Holder] | str:
+    def _holders(self, request: ScanRequest, partition: int) -> list[Holder] | str:
         """The instances to ask, in order (None: this one); or the problem code if there is none."""
         context = self._context
-        placed = context.topology.views.get(ask.view)
-        if placed is None or len(placed.active) != ask.total:
+        placed = context.topology.views.get(request.view)
+        if placed is None or len(placed.active) != request.total:
             return "repartitioned"
-        stale = ask.query.stale
-        others = context.others(ask.view, partition, stale)
+        stale = request.query.stale
+        others = context.others(request.view, partition, stale)
         holders: list[Holder] = [*others]
-        active = context.topology.active_of(ask.view, partition)
+        active = context.topology.active_of(request.view, partition)
         if stale == NEVER:
             return [None] if active == context.me else holders or "nobody"
-        store_partition = context.store_partitions.get(ask.view, partition)
+        store_partition = context.store_partitions.get(request.view, partition)
         if store_partition is not None and refusal(store_partition, stale) is None:
-            # the active first, to spread the work; then this instance, which needs no request
+            # the active first, to spread the load; then this instance, which needs no request
             holders.insert(int(bool(others) and others[0] == active), None)
         elif store_partition is not None or context.me in context.topology.holders_of(
-            ask.view, partition
+            request.view, partition
         ):
-            holders.append(None)  # it has the best reason for the refusal
+            holders.append(None)  # it knows the reason for the refusal
         return holders or "nobody"
 
-    async def _one(
-        self, turn: Turn[Holder], ask: ScanRequest, partitions: list[int], after: bytes | None
+    async def _ask_holder(
+        self, turn: Turn[Holder], request: ScanRequest, partitions: list[int], after: bytes | None
     ) -> ScanResponse:
         owner, others_left = turn
         if owner is None:
-            part = await self._scans.answer(ask, partitions, after)
-            part.instance = self._context.settings.instance_id
-            return part
-        body = encode_request(ask, partitions, after)
+            response = await self._scans.answer(request, partitions, after)
+            response.instance = self._context.settings.instance_id
+            return response
+        body = encode_request(request, partitions, after)
         try:
             answer = await self._asker.ask(owner, others_left, "POST", SCAN_PATH, [], body)
         except Unavailable as e:
             return ScanResponse(missing=dict.fromkeys(partitions, e.code))
-        code = "owner-unreachable"  # also of an older one that does not understand the question
+        code = "owner-unreachable"  # also if it is an older version that refuses the request
         try:
             if answer.status == 200:
-                part = decode_response(answer.body)
-                check_response(part, ask, partitions, after)
-                part.instance = owner.id
-                return part
+                response = decode_response(answer.body)
+                check_response(response, request, partitions, after)
+                response.instance = owner.id
+                return response
             if answer.status == 503:
                 code = code_of(answer)
         except ValueError:
@@ -227,32 +244,31 @@ class ScatterGather:
         what: str = ROWS,
         only: int | None = None,
     ) -> AsyncGenerator[tuple[list[Row], bytes | None], None]:
-        """All rows behind `after` in order, some at a time; each with the key up to which all that
-        came so far is complete (None: to the end). Asks every owner for up to `size` at a time.
+        """All rows after `after` in order, in steps. Each step has the key up to which all rows
+        have been given (None: to the end). Asks every owner for up to `size` rows at a time.
 
-        The first step yields only after all partitions were asked. Unavailable at any step.
-        `what` is ROWS, RAW, ENTRIES or BARE; `only` one partition is asked if the caller knows that
-        it has all.
+        The first step comes only after all partitions have responded. Unavailable at any step.
+        `what`: one of ROW_KINDS. `only`: the one partition to ask, if all rows are in it.
         """
         if only is None:
             total = self.total(view)
         else:
             total = len(self._context.topology.views[view.name].active)
-        ask = ScanRequest(view.name, view.hash, total, what, query, size)
+        request = ScanRequest(view.name, view.hash, total, what, query, size)
         groups = [_Group(list(range(total)) if only is None else [only], after)]
         pending: list[Row] = []
         frontier = after
         while True:
             behind = [g for g in groups if not g.ended and g.reached == frontier]
             answered = await asyncio.gather(
-                *(self.ask(ask, group.partitions, group.reached) for group in behind)
+                *(self.ask(request, group.partitions, group.reached) for group in behind)
             )
-            parts = [each for answers in answered for each in answers]
+            responses = [each for answers in answered for each in answers]
             groups = [group for group in groups if group not in behind]
-            for partitions, part in parts:
-                freshness.note(part)
-                pending += part.rows
-                groups.append(_Group(partitions, part.reached, part.reached is None))
+            for partitions, response in responses:
+                freshness.note(response)
+                pending += response.rows
+                groups.append(_Group(partitions, response.reached, response.reached is None))
             reached = [g.reached for g in groups if g.reached is not None and not g.ended]
             before, frontier = frontier, first_of(reached, query.backwards) if reached else None
             pending.sort(reverse=query.backwards)
@@ -260,16 +276,18 @@ class ScatterGather:
             ready, pending = pending[:certain], pending[certain:]
             rows = distinct(ready, _head)
             if view.is_partial and only is None and freshness.mispartitioned:
-                several = len(rows) < len(ready) or not all(part.complete for _, part in parts)
+                several = len(rows) < len(ready) or not all(
+                    response.complete for _, response in responses
+                )
                 if several or is_compared_by_partition(view, what == ENTRIES):
-                    # what came so far stands
-                    steps = rows_apart(self.ask, view, ask, before, freshness.note)
+                    # the rows given so far are right
+                    steps = unambiguous_rows(self.ask, view, request, before, freshness.note)
                     async with aclosing(steps):
                         async for step in steps:
                             yield step
                     return
             if what != ENTRIES:
-                # the newest of its key in all partitions, a delete has done its work
+                # a tombstone that is the newest of its key is no row
                 rows = [row for row in rows if not is_deleted(row[1])]
             yield rows, frontier
             if frontier is None:
@@ -278,67 +296,66 @@ class ScatterGather:
     async def partials(
         self, view: View, query: Query, freshness: Freshness, what: str = RAW
     ) -> list[Partial]:
-        """What each partition has of the one key that `query` asks for: RAW its value, ENTRIES all
-        that is stored, deletes too. Unavailable, BadRequest where it is too much."""
-        ask = ScanRequest(view.name, view.hash, self.total(view), what, query, _ENTRIES_PAGE)
-        return await partials_of(self.ask, ask, freshness.note, _bound())
+        """What each partition has for the key that `query` asks for. RAW: the value; ENTRIES: all
+        entries and tombstones. Unavailable; BadRequest if it is too much."""
+        request = self.request(view, what, query, _ENTRIES_PAGE)
+        return await partials_of(self.ask, request, freshness.note, _entry_limit())
 
     async def of_key(
         self, view: View, key: bytes, query: Query, freshness: Freshness
     ) -> list[tuple[bytes, bytes]]:
-        """All that is stored of a key, deletes too, in whichever partitions it is: stored keys and
-        bytes, in order. `query`: its times, and whose answers will do; Unavailable, BadRequest
-        where it is too much."""
+        """All entries and tombstones of a key in all partitions, in order: stored keys and bytes.
+        `query`: the times, and `stale`. Unavailable; BadRequest if it is too much."""
         low, high = view.layout.key_range(key, key)
         found: list[tuple[bytes, bytes]] = []
-        bound = _bound()
+        limit = _entry_limit()
         steps = self.rows(
             view, replace(query, low=low, high=high), _ENTRIES_PAGE, None, freshness, ENTRIES
         )
         async with aclosing(steps):
             async for rows, _ in steps:
                 found += [(stored_key, head + value) for stored_key, head, value in rows]
-                bound.add(rows)
+                limit.add(rows)
         return found
 
     async def walk(
-        self, ask: ScanRequest, budget: float, take: Callable[[ScanResponse], Awaitable[None]]
+        self, request: ScanRequest, budget: float, take: Callable[[ScanResponse], Awaitable[None]]
     ) -> None:
-        """Hands each partition's answers to `take`, slice by slice; for what needs no order.
+        """Give `take` the responses of each partition, slice by slice, in no order.
 
-        All owners at once, and each one's partitions in turn: two at a time would be no faster
-        there, and others' reads would wait for both. Unavailable, also where it takes more than
-        `budget` s; Enough if `take` raises it.
+        All owners are asked at the same time, but each for one partition at a time: two would not
+        be faster there, and point reads would wait longer. Unavailable, also if it takes more than
+        `budget` s; StopWalk if `take` raises it.
         """
         deadline = time.monotonic() + budget
         turns: defaultdict[object, asyncio.Lock] = defaultdict(asyncio.Lock)
 
         async def whole(partition: int) -> None:
             after: bytes | None = None
-            async with turns[self._holders(ask, partition)[0]]:
+            async with turns[self._holders(request, partition)[0]]:
                 while True:
                     if time.monotonic() > deadline:
                         raise Unavailable("took-too-long", f"It took more than {budget:.0f} s.")
-                    [(_, part)] = await self.ask(ask, [partition], after)
-                    await take(part)
-                    after = part.reached
+                    [(_, response)] = await self.ask(request, [partition], after)
+                    await take(response)
+                    after = response.reached
                     if after is None:
                         return
 
         try:
             async with asyncio.TaskGroup() as group:
-                for partition in range(ask.total):
+                for partition in range(request.total):
                     group.create_task(whole(partition))
         except BaseExceptionGroup as failed:
-            # of tasks of one level: a group of plain exceptions
+            # the tasks start no groups: these are plain exceptions
             for each in failed.exceptions:
-                if isinstance(each, Unavailable | Enough):
+                if isinstance(each, Problem | StopWalk):
                     raise each from None
             raise
 
 
-def _bound() -> Bound:
-    return Bound(MOST_ENTRIES, MOST_ENTRIES_BYTES)
+def _entry_limit() -> EntryLimit:
+    return EntryLimit(MOST_ENTRIES, MOST_ENTRIES_BYTES)
 
 
 def _head(row: Row) -> bytes:
@@ -350,8 +367,3 @@ def _unavailable(view: str, missing: dict[int, str]) -> Unavailable:
     code = missing[partition]
     why = _WHY.get(code, "cannot be answered for")
     return Unavailable(code, f"Partition {partition} of view {view} {why}.", partition=partition)
-
-
-def for_view(view: View, total: int, what: str, query: Query, **more: object) -> ScanRequest:
-    """A question about all of a view."""
-    return replace(ScanRequest(view.name, view.hash, total, what, query), **more)  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ from backend.http.flask_app import create_flask_app
 from backend.http.kiqr.raw_reads import RawReads
 from backend.queries.scans.partition_scan import PartitionScans
 from backend.queries.scans.scatter_gather import ScatterGather
+from backend.queries.whole_view.registry import VIEW_QUERIES
 from tests.support.in_process.world import World
 
 
@@ -27,7 +28,7 @@ def asking(made: World) -> Iterator[FlaskClient]:
     thread.start()
 
     async def start() -> None:
-        scans = PartitionScans(served)
+        scans = PartitionScans(served, {query.name: query.reducer for query in VIEW_QUERIES})
         reads.start(ScatterGather(served, scans, cast(Any, made.peers)))
 
     try:

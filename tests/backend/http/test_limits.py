@@ -23,10 +23,12 @@ from backend.http.parameters import (
 )
 from backend.queries import key_bodies as batch
 from backend.queries.key_bodies import parse_batch, parse_members, parse_search
-from backend.queries.ranking import Ranking
 from backend.queries.scans import partition_run as partition_runs
 from backend.queries.scans import partition_scan as partition_scans
+from backend.queries.scans import scan_budget
 from backend.queries.scans.merging import slices
+from backend.queries.whole_view.ranking import Ranking
+from backend.queries.whole_view.registry import VIEW_QUERIES
 from model import limits
 from model.formats.codecs import KEY_CODECS
 from model.problems import BadRequest
@@ -78,12 +80,11 @@ def test_each_parameter_of_a_ranking_has_a_longest_value(orders: World, name: st
 
 
 def test_every_parameter_of_every_question_has_a_longest_value() -> None:
-    for kind, names in PARAMETERS.items():
+    queries = {query.name: query.parameters for query in VIEW_QUERIES}
+    for names in (*PARAMETERS.values(), *queries.values()):
         for name in names:
             query = f"{name}={'a' * (limits.parameter_bytes(name) + 1)}".encode()
-            problem = refused(
-                lambda kind=kind, query=query: parse_parameters(query, PARAMETERS[kind])
-            )  # type: ignore[misc]
+            problem = refused(lambda names=names, query=query: parse_parameters(query, names))  # type: ignore[misc]
             assert problem.more == {"parameter": name, "limit": limits.parameter_bytes(name)}
     for name in ("encoding", "route", "max_lag", "max_staleness", "min_offset", "as_of"):
         long = b"%b=%b" % (name.encode(), b"1" * (limits.parameter_bytes(name) + 1))
@@ -152,7 +153,7 @@ def test_large_values_give_way_to_others_in_time(
 
 
 def test_an_answer_ends_after_so_many_bytes(orders: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition_scans, "MOST_EXAMINED_BYTES", 1)
+    monkeypatch.setattr(scan_budget, "MOST_BYTES", 1)
     orders.put_all({b"%d" % number: b'{"n":%d}' % number for number in range(200)})
     assert orders.ask("count?exact=true").json == {"count": 200, "exact": True}
     assert [i["value"]["n"] for i in orders.ask("top?by=n&limit=2").json["items"]] == [199, 198]

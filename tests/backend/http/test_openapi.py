@@ -21,10 +21,12 @@ from backend.http.openapi.skeleton import problem_codes, skeleton
 from backend.http.router import Router
 from backend.queries.history import MAX_LIMIT
 from backend.queries.key_bodies import MAX_KEYS
+from backend.queries.parameters import DEFAULT_LIMIT
 from backend.queries.point import WrongStoreReads
 from backend.queries.point_by_kind import reads_of
-from backend.queries.ranking import Ranking
 from backend.queries.stores import KEYS, SESSIONS, WINDOWS, refuse_custom, refuse_store
+from backend.queries.whole_view.ranking import Ranking
+from backend.queries.whole_view.registry import VIEW_QUERIES
 from model.formats.codecs import KEY_CODECS, VALUE_CODECS
 from model.kinds.registry import KINDS
 from model.limits import MOST_PATH_BYTES, parameter_bytes
@@ -136,7 +138,8 @@ def test_its_parameters_are_those_that_are_known() -> None:
         elif name == "{key}":
             assert asked - {"as_of"} == {*known._COMMON, "partials"}
         else:
-            assert asked == set(known.PARAMETERS[name])
+            of_query = {query.name: query.parameters for query in VIEW_QUERIES}
+            assert asked == set({**known.PARAMETERS, **of_query}[name])
 
 
 def test_its_codes_are_those_of_the_sources() -> None:
@@ -233,7 +236,7 @@ def test_its_limits_are_those_of_the_code() -> None:
                 expected = most if most <= MOST_PATH_BYTES else None
                 assert schema.get("maxLength") == expected, (path, name)
             if name == "limit":
-                bounds = {"minimum": 1, "maximum": MAX_LIMIT, "default": known.DEFAULT_LIMIT}
+                bounds = {"minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT}
                 assert schema == {"type": "integer", **bounds}
             for each in (schema, *schema.get("oneOf", ())):
                 if each.get("format") == "int64":

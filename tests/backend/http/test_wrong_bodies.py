@@ -18,12 +18,9 @@ from backend.http.routes.snapshots import SnapshotSender
 from backend.queries.batch import BATCH_PATH
 from backend.wire.scan import Query
 from backend.wire.scan_codec import (
-    COUNT,
-    ENTRIES,
     ESTIMATE,
-    RAW,
+    ROW_KINDS,
     ROWS,
-    TOP,
     ScanRequest,
     encode_request,
     pack,
@@ -61,12 +58,19 @@ def told(made: World, target: str, body: bytes) -> Any:
     return asyncio.run(bounded())
 
 
+arguments: dict[str, dict[str, Any]] = {
+    "count": {},
+    "top": {"by": "n", "descending": True, "limit": 6},
+}
+
+
 @st.composite
 def changed_questions(draw: st.DrawFn) -> bytes:
-    what = draw(st.sampled_from((ROWS, COUNT, ESTIMATE, TOP, RAW, ENTRIES)))
-    ask = ScanRequest("orders", ORDERS.hash, 4, what, Query(), 7, "n" if what == TOP else None)
+    what = draw(st.sampled_from((*ROW_KINDS, ESTIMATE, *arguments)))
+    of_reducer = arguments.get(what, {})
+    ask = ScanRequest("orders", ORDERS.hash, 4, what, Query(), 7, of_reducer)
     fields: dict[str, Any] = orjson.loads(encode_request(ask, [0], None))
-    of = draw(st.sampled_from((fields, fields["query"])))
+    of = draw(st.sampled_from((fields, fields["query"], fields["arguments"])))
     name = draw(st.sampled_from([*of, "more"]))
     if draw(st.booleans()):
         of[name] = draw(near | json_values)

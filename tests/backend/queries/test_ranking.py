@@ -9,10 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from backend.queries import ranking
-from backend.queries import top as tops
-from backend.queries.ranking import Best, Ranked, Ranking
-from backend.queries.scans import partition_scan as partition_scans
+from backend.queries.whole_view import ranking
+from backend.queries.whole_view import top as tops
+from backend.queries.whole_view.ranking import Best, Ranked, Ranking
 from tests.support.in_process.examples import ORDERS
 from tests.support.in_process.world import World, world
 
@@ -100,8 +99,7 @@ def test_what_is_no_number() -> None:
 @pytest.fixture
 def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """60 values of some 500 bytes, of which 4,000 bytes may be ranked."""
-    for module in (partition_scans, tops):
-        monkeypatch.setattr(module, "MOST_RANKED_BYTES", 4000)
+    monkeypatch.setattr(tops, "MOST_RANKED_BYTES", 4000)
     with world(tmp_path, ORDERS) as made:
         made.put_all({b"%03d" % n: b'{"n":%d,"x":"%b"}' % (n, b"x" * 500) for n in range(60)})
         yield made

@@ -14,7 +14,7 @@ import pytest
 
 from backend.queries import retry as asking
 from backend.queries.retry import WHILE_OTHERS_ARE_LEFT, Asker, Rounds
-from backend.queries.scans import partition_scan as partition_scans
+from backend.queries.scans import scan_budget
 from backend.settings import Settings
 from backend.wire.answer import Answer as Sent
 from model.problems import RETRY_ELSEWHERE_NO, Unavailable
@@ -323,9 +323,9 @@ def test_in_slices_all_is_the_same(cluster: Cluster, monkeypatch: pytest.MonkeyP
     """An answer to another instance ends after a moment; whoever asked goes on from there."""
     cluster.hung = set()
     whole: dict[str, Any] = {}
-    for slice_, turn in ((partition_scans.SLICE, partition_scans._TURN), (0.0, 1)):
-        monkeypatch.setattr(partition_scans, "SLICE", slice_)
-        monkeypatch.setattr(partition_scans, "_TURN", turn)
+    for slice_, turn in ((scan_budget.MOST_SECONDS, scan_budget.YIELD_AFTER), (0.0, 1)):
+        monkeypatch.setattr(scan_budget, "MOST_SECONDS", slice_)
+        monkeypatch.setattr(scan_budget, "YIELD_AFTER", turn)
         for what in ("page", "stream", "count", "top"):
             answer = ask(cluster, what)
             assert answer.status == 200, answer

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from backend.http.routes import meta as status
 from backend.queries.scans import partition_run as partition_runs
-from backend.queries.scans import partition_scan as partition_scans
+from backend.queries.scans import scan_budget
 from tests.support.in_process.examples import ORDERS, view
 from tests.support.in_process.world import World, world
 
@@ -33,9 +33,9 @@ def small_chunks(request: pytest.FixtureRequest) -> Iterator[None]:
     """With few entries at a time versions of a key fall into several chunks."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "one at a time":
-            patch.setattr(partition_scans, "_CAUTIOUS", 1)
+            patch.setattr(scan_budget, "_FIRST_CHUNK", 1)
             patch.setattr(partition_runs, "CHUNK_BYTES", 60)
-            patch.setattr(partition_scans, "MOST_EXAMINED", 3)
+            patch.setattr(scan_budget, "MOST_ENTRIES", 3)
         yield
 
 
@@ -281,7 +281,7 @@ def test_an_instance_says_which_of_its_numbers_are_estimates(orders: World) -> N
 
 
 def test_counts_go_on_where_they_ended(orders: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition_scans, "MOST_EXAMINED", 50)
+    monkeypatch.setattr(scan_budget, "MOST_ENTRIES", 50)
     monkeypatch.setattr(partition_runs, "CHUNK_BYTES", 400)
     orders.put_all({b"%d" % n: b'{"n":%d}' % n for n in range(500)})
     assert orders.ask("count?exact=true", "b2").json["count"] == 500

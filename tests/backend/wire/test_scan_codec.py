@@ -11,13 +11,10 @@ from hypothesis import strategies as st
 
 from backend.wire.scan import ALLOW, NEVER, Query, ScanResponse
 from backend.wire.scan_codec import (
-    COUNT,
-    ENTRIES,
     ESTIMATE,
     MOST_ROWS,
-    RAW,
+    ROW_KINDS,
     ROWS,
-    TOP,
     ScanRequest,
     check_response,
     decode_request,
@@ -38,17 +35,23 @@ queries = st.builds(
     st.sampled_from((None, ALLOW, NEVER)),
 )  # fmt: skip
 
+arguments = st.dictionaries(
+    st.text(max_size=9),
+    texts | st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1),
+    max_size=3,
+)
+
 
 @st.composite
 def questions(draw: st.DrawFn) -> tuple[ScanRequest, list[int], bytes | None]:
     """What instances ask: counts and rankings are of one partition."""
     total = draw(st.integers(1, 99))
-    what = draw(st.sampled_from((ROWS, COUNT, ESTIMATE, TOP, RAW, ENTRIES)))
-    most = 1 if what in (COUNT, TOP) else 9
+    what = draw(st.sampled_from((*ROW_KINDS, ESTIMATE, "count", "top")))
+    most = 1 if what in ("count", "top") else 9
     partitions = st.lists(st.integers(0, total - 1), min_size=1, max_size=most, unique=True)
-    limit = draw(st.integers(0 if what in (COUNT, ESTIMATE) else 1, MOST_ROWS))
+    limit = draw(st.integers(int(what in ROW_KINDS), MOST_ROWS))
     of = draw(texts), draw(texts), total, what, draw(queries), limit
-    ask = ScanRequest(*of, draw(st.none() | texts), draw(st.booleans()))
+    ask = ScanRequest(*of, draw(arguments))
     return ask, draw(partitions), draw(st.none() | stored_keys)
 
 
@@ -93,9 +96,11 @@ def body_with(**changes: object) -> bytes:
         {"partitions": []}, {"partitions": [0, 0]}, {"partitions": [0] * 30_000},
         {"partitions": [4]}, {"partitions": [-1]}, {"partitions": [0.0]}, {"partitions": ["0"]},
         {"partitions": [True]}, {"partitions": {"0": 0}}, {"partitions": 0}, {"what": "all"},
-        {"what": COUNT}, {"what": TOP}, {"what": ["rows"]}, {"what": None}, {"view": 7},
-        {"view": ["v"]}, {"view_hash": None}, {"by": 7}, {"by": "a." * 600},
-        {"by": ".".join("a" * 17)}, {"descending": 1}, {"after": "xy"}, {"after": 7},
+        {"what": "count"}, {"what": "top"}, {"what": ["rows"]}, {"what": None}, {"view": 7},
+        {"view": ["v"]}, {"view_hash": None}, {"arguments": 7},
+        {"arguments": {"by": "a." * 600}}, {"arguments": {"by": 0.5}}, {"arguments": {"by": []}},
+        {"arguments": dict.fromkeys(map(str, range(17)))}, {"arguments": None},
+        {"after": "xy"}, {"after": 7},
         {"after": "00"}, {"after": "0300"}, {"query": None}, {"query": []}, {"query_low": ""},
         {"query_low": "00"}, {"query_high": "03"}, {"query_low": "0"}, {"query_backwards": 0},
         {"query_first": 2**63}, {"query_last": 0.5}, {"query_stale_allowed": "true"},
@@ -175,7 +180,7 @@ def test_an_answer_must_be_one_to_the_question() -> None:
         (forwards, ScanResponse(reached=b"\x01i")),
         (backwards, ScanResponse(reached=b"\x01k")),
         (forwards, ScanResponse(missing={1: "not-here"})),
-        (ScanRequest("v", "h", 4, COUNT), ScanResponse([row])),
+        (ScanRequest("v", "h", 4, "count"), ScanResponse([row])),
     ):
         with pytest.raises(ValueError, match="an answer"):
             check_response(part, ask, [0], b"\x01j")

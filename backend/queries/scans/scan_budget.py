@@ -1,0 +1,51 @@
+"""How much of the stores one scan request may read, and when it yields to other requests."""
+
+from __future__ import annotations
+
+import time
+
+from backend.queries.scans import partition_run
+from backend.queries.scans.partition_run import PartitionRun
+
+MOST_ENTRIES = 50_000  # per response
+MOST_BYTES = 64 << 20
+# s per response; a sender takes an instance that is silent for longer for hung
+# (`retry.WHILE_OTHERS_ARE_LEFT`)
+MOST_SECONDS = 0.1
+YIELD_AFTER = 1_000  # entries; or partition_run.CHUNK_BYTES
+_FIRST_CHUNK = 8  # entries; their values may be large
+
+
+class ScanBudget:
+    """Counts what a request has read.
+
+    `chunk`: how many entries to read next. `examined`: the entries read so far.
+    """
+
+    def __init__(self) -> None:
+        self.chunk = _FIRST_CHUNK
+        self.examined = 0
+        self._bytes = 0
+        self._since_yield = 0
+        self._bytes_since_yield = 0
+        self._deadline = time.monotonic() + MOST_SECONDS
+
+    def is_spent(self) -> bool:
+        """Whether the response has to end here."""
+        if self.examined >= MOST_ENTRIES or self._bytes >= MOST_BYTES:
+            return True
+        return time.monotonic() >= self._deadline
+
+    def has_to_yield(self, run: PartitionRun) -> bool:
+        """Count the last chunk of `run`. True if the event loop should serve other requests now."""
+        self.examined += run.got
+        self._bytes += run.got_bytes
+        self._since_yield += run.got
+        self._bytes_since_yield += run.got_bytes
+        if self.examined:
+            average = self._bytes // self.examined + 1
+            self.chunk = max(1, min(YIELD_AFTER, partition_run.CHUNK_BYTES // average))
+        if self._since_yield < YIELD_AFTER and self._bytes_since_yield < partition_run.CHUNK_BYTES:
+            return False
+        self._since_yield = self._bytes_since_yield = 0
+        return True

@@ -1,0 +1,79 @@
+"""How many entries a view has: RocksDB's estimate, or an exact count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from backend.queries.parameters import Parameters
+from backend.queries.scans.reducer import Reducer
+from backend.queries.scans.scatter_gather import Freshness, ScatterGather
+from backend.queries.stores import refuse_custom
+from backend.queries.whole_view.view_query import QueryResult, Reduction
+from backend.wire.scan import Query, ScanResponse
+from backend.wire.scan_codec import ESTIMATE
+from model.kinds.kind import Pair
+from model.views import View
+
+
+class _Counter:
+    """Counts entries, and merges counts."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def add(self, pairs: list[Pair]) -> None:
+        self.count += len(pairs)
+
+    def fill(self, response: ScanResponse) -> None:
+        response.counted = self.count
+
+
+class _Sum:
+    def __init__(self) -> None:
+        self.count = 0
+
+    async def add(self, response: ScanResponse) -> None:
+        self.count += response.counted
+
+
+class Count:
+    """`exact=true`: every entry is read, and a key in several partitions counts once."""
+
+    name = "count"
+    parameters = ("exact", "stale")
+
+    async def answer(
+        self, scatter_gather: ScatterGather, view: View, parameters: Parameters
+    ) -> QueryResult:
+        refuse_custom(view)
+        is_exact = parameters.choice("exact", "false", "true") == "true"
+        query = Query(stale=parameters.stale())
+        if is_exact:
+            reduction = Reduction(self, query, _Sum, needs_values=False)
+            found, freshness = await reduction.run(scatter_gather, view)
+            count = found.count
+        else:
+            count, freshness = await self._estimate(scatter_gather, view, query)
+        return QueryResult(orjson.dumps({"count": count, "exact": is_exact}), freshness)
+
+    def reducer(self, view: View, arguments: Mapping[str, Any]) -> Reducer:
+        if arguments:
+            raise ValueError("a count has no arguments")
+        return _Counter()
+
+    @staticmethod
+    async def _estimate(
+        scatter_gather: ScatterGather, view: View, query: Query
+    ) -> tuple[int, Freshness]:
+        count, freshness = 0, Freshness()
+        request = scatter_gather.request(view, ESTIMATE, query)
+        for _, response in await scatter_gather.ask(request, list(range(request.total))):
+            freshness.note(response)
+            count += response.counted
+        return count, freshness
+
+
+COUNT = Count()

@@ -1,0 +1,92 @@
+"""Fields of values: what queries of a whole view rank, group and aggregate by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import orjson
+
+from model.limits import check_path
+from model.problems import BadRequest
+from model.views import View
+
+Number = int | float
+
+_NUMBERS = ("int32", "int64", "float64")
+_WITH_FIELDS = ("json", "avro")
+_INFINITE = {"Infinity": float("inf"), "-Infinity": float("-inf")}
+
+
+def is_numeric(view: View) -> bool:
+    """Whether the values of the view are numbers."""
+    return view.value in _NUMBERS
+
+
+class Documents:
+    """Parses the values of a view."""
+
+    def __init__(self, view: View) -> None:
+        self._as_json = None if view.value == "json" else view.value_codec.to_json
+
+    def parse(self, values: Iterable[bytes]) -> list[object]:
+        """Record bytes as Python values; ValueError."""
+        documents = list(values) if self._as_json is None else list(map(self._as_json, values))
+        try:
+            # as one document: a fifth less work than one by one
+            found: list[object] = orjson.loads(b"[%b]" % b",".join(documents))
+        except orjson.JSONDecodeError:  # a document has the greatest depth, and is one deeper here
+            found = list(map(orjson.loads, documents))
+        return found
+
+
+class ValueField:
+    """A field of JSON or Avro values; `a.b` is a nested field."""
+
+    def __init__(self, view: View, path: str, parameter: str) -> None:
+        """BadRequest if the values of the view have no fields, or the path is too long."""
+        if view.value not in _WITH_FIELDS:
+            raise BadRequest(
+                "bad-parameter",
+                f"{parameter} names a field of json or avro values; the values of {view.name} are "
+                f"{view.value}.",
+            )
+        check_path(path)  # each name of the path costs a look-up per entry
+        self._path = path.split(".")
+
+    def of(self, documents: list[object]) -> list[object]:
+        """The field of each document; None if it is missing."""
+        found = documents
+        for name in self._path:
+            found = [each.get(name) if type(each) is dict else None for each in found]
+        return found
+
+
+class NumberField:
+    """The numbers of values: the values themselves, or a field of JSON or Avro values."""
+
+    def __init__(self, view: View, path: str | None, parameter: str) -> None:
+        """BadRequest if the view has no such numbers."""
+        is_number = is_numeric(view)
+        if is_number and path is not None:
+            raise BadRequest(
+                "bad-parameter",
+                f"The values of {view.name} are {view.value}: omit {parameter}.",
+            )
+        if not is_number and path is None:
+            if view.value not in _WITH_FIELDS:
+                raise BadRequest(
+                    "bad-parameter",
+                    f"The values of {view.name} are {view.value}, which has no numbers.",
+                )
+            raise BadRequest("bad-parameter", f"{parameter} is missing: a field with numbers.")
+        self._field = None if path is None else ValueField(view, path, parameter)
+
+    def of(self, documents: list[object]) -> list[Number | None]:
+        """The number of each document; None if it has none. NaN is no number."""
+        # this runs for every entry of a view: nothing but look-ups and comparisons of types
+        if self._field is None:
+            # JSON has no such numbers: float64 has text for them
+            found = [_INFINITE.get(each) if type(each) is str else each for each in documents]
+        else:
+            found = self._field.of(documents)
+        return [each if type(each) is int or type(each) is float else None for each in found]

@@ -1,0 +1,132 @@
+"""The entries of a view with the greatest (or least) numbers in their values."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from backend.queries.history import MAX_LIMIT
+from backend.queries.parameters import Parameters
+from backend.queries.scans.merging import slices
+from backend.queries.scans.reducer import Reducer
+from backend.queries.scans.scatter_gather import ScatterGather
+from backend.queries.stores import KEYS, refuse_store
+from backend.queries.whole_view.ranking import Best, Ranked, Ranking
+from backend.queries.whole_view.view_query import QueryResult, Reduction
+from backend.wire.scan import Query, ScanResponse
+from model.kinds.kind import Pair
+from model.problems import BadRequest
+from model.records import ENTRY_HEAD_SIZE
+from model.views import View
+
+MOST_RANKED_BYTES = 4 << 20  # of entries that are kept at once
+
+
+class _Arguments(BaseModel):
+    """`by`: the path of the number in JSON or Avro values; None where values are numbers."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    by: str | None
+    descending: bool
+    limit: Annotated[int, Field(ge=1, le=MAX_LIMIT)]
+
+    def ranking(self, view: View) -> Ranking:
+        """BadRequest if the view has no such numbers."""
+        return Ranking(view, self.by, self.descending)
+
+
+class _TopReducer:
+    """The first entries of one partition."""
+
+    def __init__(self, view: View, arguments: _Arguments) -> None:
+        self._ranks_of = arguments.ranking(view).of_values
+        self._render = view.kind.render(view)
+        self._best = Best(arguments.limit, MOST_RANKED_BYTES)
+
+    def add(self, pairs: list[Pair]) -> None:
+        ranks = self._ranks_of([stored[ENTRY_HEAD_SIZE:] for _, stored in pairs])
+        worst = self._best.worst
+        # keys come in order: an entry of the worst rank comes after those that have this rank
+        self._best.add(
+            [
+                (rank, key, stored)
+                for rank, (key, stored) in zip(ranks, pairs, strict=True)
+                if rank is not None and (worst is None or rank < worst)
+            ]
+        )
+
+    def fill(self, response: ScanResponse) -> None:
+        """The entries; and the first that was left out, if not `complete`."""
+        best = self._best
+        ranked = best.entries if best.end is None else [*best.entries, best.end]
+        items = self._render([(key, stored) for _, key, stored in ranked])
+        response.rows = [
+            (key, stored[:ENTRY_HEAD_SIZE], item)
+            for (_, key, stored), item in zip(ranked, items, strict=True)
+        ]
+        response.complete = best.end is None
+
+
+class _TopMerger:
+    def __init__(self, view: View, arguments: _Arguments) -> None:
+        self._ranks_of = arguments.ranking(view).of_items
+        self.best = Best(arguments.limit, MOST_RANKED_BYTES)
+
+    async def add(self, response: ScanResponse) -> None:
+        ranked: list[Ranked] = []
+        for rows in slices(response.rows):
+            ranks = self._ranks_of([item for _, _, item in rows])
+            ranked += [
+                (rank, key, item)
+                for rank, (key, _, item) in zip(ranks, rows, strict=True)
+                if rank is not None
+            ]
+            await asyncio.sleep(0)  # the rows may be large
+        self.best.add(ranked, response.complete)
+
+
+class Top:
+    """`by`: the field of JSON or Avro values to rank by."""
+
+    name = "top"
+    parameters = ("by", "order", "limit", "stale")
+
+    async def answer(
+        self, scatter_gather: ScatterGather, view: View, parameters: Parameters
+    ) -> QueryResult:
+        """BadRequest if the view has no such numbers, or the items are too large."""
+        refuse_store(view, KEYS)
+        arguments = _Arguments(
+            by=parameters.text("by"),
+            descending=parameters.choice("order", "desc", "asc") == "desc",
+            limit=parameters.limit(),
+        )
+        reduction = Reduction(
+            self,
+            Query(stale=parameters.stale()),
+            partial(_TopMerger, view, arguments),
+            arguments.limit + 1,
+            arguments.model_dump(),
+        )
+        merged, freshness = await reduction.run(scatter_gather, view)
+        best = merged.best
+        if best.short:
+            raise BadRequest(
+                "too-many-entries",
+                f"The first {arguments.limit} entries have more than {MOST_RANKED_BYTES >> 20} MiB "
+                f"together: ask for limit={len(best.entries)}, or stream the view.",
+            )
+        items = b",".join([item for _, _, item in best.entries])
+        return QueryResult(b'{"items":[%b]}' % items, freshness)
+
+    def reducer(self, view: View, arguments: Mapping[str, Any]) -> Reducer:
+        refuse_store(view, KEYS)
+        return _TopReducer(view, _Arguments.model_validate(arguments))
+
+
+TOP = Top()

@@ -1,0 +1,118 @@
+"""What a query of a whole view is, and how all of its partitions are reduced.
+
+A query is one class. The instance that gets the request parses its parameters, sends every owner
+a scan with the query's arguments, and merges the responses. An owner reduces one partition at a
+time, slice by slice, with the query's reducer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+from backend.queries.page import STREAM_ROWS
+from backend.queries.parameters import Parameters
+from backend.queries.scans.reducer import Reducer
+from backend.queries.scans.scatter_gather import WALK_BUDGET, Freshness, ScatterGather
+from backend.wire.scan import Query, ScanResponse
+from backend.wire.scan_codec import BARE, RAW
+from model.problems import Unavailable
+from model.views import View
+
+
+@dataclass
+class QueryResult:
+    """A JSON document, and how fresh it is."""
+
+    body: bytes
+    freshness: Freshness
+
+
+class ViewQuery(Protocol):
+    """One query. `registry.py` lists all; each has the path `/views/{view}/{name}`."""
+
+    @property
+    def name(self) -> str:
+        """The last segment of the path, the name of the reducer, and the label in metrics."""
+
+    @property
+    def parameters(self) -> Sequence[str]:
+        """Names of the parameters in the query string."""
+
+    async def answer(
+        self, scatter_gather: ScatterGather, view: View, parameters: Parameters
+    ) -> QueryResult:
+        """BadRequest, Unavailable."""
+
+    def reducer(self, view: View, arguments: Mapping[str, Any]) -> Reducer:
+        """For one partition; see `NewReducer`."""
+
+
+class Merger(Protocol):
+    """Merges what reducers give of several partitions, in any order."""
+
+    async def add(self, response: ScanResponse) -> None:
+        """ValueError, KeyError, TypeError if a peer's response is malformed; BadRequest if there
+        is too much to merge."""
+
+
+_Merger = TypeVar("_Merger", bound=Merger)
+
+
+@dataclass
+class Reduction(Generic[_Merger]):
+    """One request: what is asked of each partition, and what merges the responses.
+
+    `limit`: the most rows that a response may have. `needs_values`: whether the reducer looks at
+    values.
+    """
+
+    of: ViewQuery
+    query: Query
+    new_merger: Callable[[], _Merger]
+    limit: int = 0
+    arguments: dict[str, Any] = field(default_factory=dict)
+    needs_values: bool = True
+
+    async def run(self, scatter_gather: ScatterGather, view: View) -> tuple[_Merger, Freshness]:
+        """The merged responses of all partitions. Unavailable, and what the merger raises."""
+        freshness, merger = Freshness(), self.new_merger()
+        request = scatter_gather.request(view, self.of.name, self.query, self.limit, self.arguments)
+
+        async def take(response: ScanResponse) -> None:
+            freshness.note(response)
+            try:
+                await merger.add(response)
+            except (ValueError, KeyError, TypeError):
+                raise _malformed() from None
+
+        mispartitioned = scatter_gather.is_mispartitioned(view)
+        if not mispartitioned:
+            await scatter_gather.walk(request, WALK_BUDGET, take)
+        if mispartitioned or freshness.mispartitioned:
+            merger = self.new_merger()
+            await merger.add(await self._of_newest(scatter_gather, view, freshness))
+        return merger, freshness
+
+    async def _of_newest(
+        self, scatter_gather: ScatterGather, view: View, freshness: Freshness
+    ) -> ScanResponse:
+        """A key may be in several partitions: reduces its newest entry of all partitions here."""
+        reducer = self.of.reducer(view, self.arguments)
+        kind = RAW if self.needs_values else BARE
+        steps = scatter_gather.rows(view, self.query, STREAM_ROWS, None, freshness, kind)
+        async with aclosing(steps):
+            async for rows, _ in steps:
+                try:
+                    reducer.add([(key, head + value) for key, head, value in rows])
+                except (ValueError, KeyError, TypeError):
+                    raise _malformed() from None
+        response = ScanResponse()
+        reducer.fill(response)
+        return response
+
+
+def _malformed() -> Unavailable:
+    return Unavailable("owner-unreachable", "The response of an instance cannot be read.")
