@@ -160,10 +160,10 @@ def read_views(path: Path) -> Deployment:
         raise ConfigurationError(f"{path} is not UTF-8 text: {e}") from None
 
 
-def _read_beside(views: Path, name: str) -> str:
+def _read_beside(views: Path, name: str) -> bytes:
     """A file named in views.toml, relative to it; ValueError."""
     try:
-        return (views.parent / name).read_text()
+        return (views.parent / name).read_bytes()
     except OSError as e:
         raise ValueError(f"cannot read the file: {e.strerror}") from None
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import orjson
 
-from model.formats.avro.codecs import AvroCodec, SchemaSource, avro_codec
-from model.formats.codecs import KEY_CODECS, VALUE_CODECS, Codec
+from model.formats.codec import Codec
+from model.formats.registry import format_of
+from model.formats.schemas import SchemaSource
 from model.kinds.kind import Kind
 from model.kinds.layout import Layout
 from model.kinds.registry import kind_of
@@ -26,9 +27,6 @@ record is its value. PARTIAL: each partition has a partial result of its own."""
 
 CHANGELOG = "-changelog"
 """The suffix of Kafka Streams' changelog topics."""
-
-_ROUTED_AVRO = ("boolean", "int", "long", "float", "double", "string")
-"""The Avro types whose keys the proxy encodes: as proxy/key_codec.lua."""
 
 _SCHEMAS = ("key_schema", "value_schema")
 _LEFT_OUT = (*_SCHEMAS, "same_key")
@@ -50,7 +48,7 @@ class View:
     window_key: str = "changelog"
     retention: int | None = None
     persistence: str = "rocksdb"
-    key_schema: str | None = None  # for Avro: JSON, or CONFLUENT
+    key_schema: str | None = None  # `Format.definition`: a schema, or CONFLUENT
     value_schema: str | None = None
     same_key: str | None = None  # NEWEST, PARTIAL; None if not set
     append: bool = dataclasses.field(default=False, compare=False)  # whether POST is allowed
@@ -64,15 +62,11 @@ class View:
 
     @property
     def key_codec(self) -> Codec:
-        if self.key_schema is not None:
-            return avro_codec(self.key_schema, self.schemas)
-        return KEY_CODECS[self.key]
+        return format_of(self.key).codec_with(self.key_schema, self.schemas)
 
     @property
     def value_codec(self) -> Codec:
-        if self.value_schema is not None:
-            return avro_codec(self.value_schema, self.schemas)
-        return VALUE_CODECS[self.value]
+        return format_of(self.value).codec_with(self.value_schema, self.schemas)
 
     @property
     def is_custom(self) -> bool:
@@ -85,7 +79,7 @@ class View:
         with another key goes to any instance, which forwards it."""
         if self.partitioner == ANY_PARTITION:
             return ()
-        if self.key_schema is not None and not _is_routed_avro(self.key_schema):
+        if not format_of(self.key).is_routed(self.key_schema):
             return ("base64url",)
         return ("text", "base64url")
 
@@ -124,30 +118,12 @@ class View:
         """The public description in /views and /processors: times in ms, fingerprints instead of
         schemas."""
         usual = {field.name: field.default for field in fields(self)}
+        formats = {"key_schema": self.key, "value_schema": self.value}
         return {
-            name: fingerprint(value) if name in _SCHEMAS else value
+            name: format_of(formats[name]).fingerprint(value) if name in _SCHEMAS else value
             for name, value in self._definition().items()
             if name in _ALWAYS_SHOWN or value != usual[name]
         }
-
-
-def _is_routed_avro(schema: str) -> bool:
-    codec = avro_codec(schema, None)
-    if not isinstance(codec, AvroCodec):
-        return False
-    definition: Any = codec.schema.definition
-    if isinstance(definition, dict):
-        # the text of other logical types is not that of their base type
-        if "logicalType" in definition and definition["type"] != "string":
-            return False
-        definition = definition["type"]
-    return definition in _ROUTED_AVRO
-
-
-def fingerprint(schema: str) -> str:
-    """The fingerprint of a view's `key_schema` or `value_schema`; CONFLUENT stays unchanged."""
-    codec = avro_codec(schema, None)
-    return codec.schema.fingerprint if isinstance(codec, AvroCodec) else schema
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
-from model.formats.avro.codecs import CONFLUENT, avro_codec
-from model.formats.codecs import KEY_CODECS, VALUE_CODECS
+from model.formats.format import FieldError, Read
+from model.formats.registry import FORMATS, SCHEMA_FORMATS
 from model.kinds.registry import KINDS
 from model.partitioner import PARTITIONERS
 from model.problems import ConfigurationError
@@ -43,11 +41,24 @@ class _Field:
     meaning: str
 
 
+def _format_fields() -> dict[str, _Field]:
+    """The fields of formats: with `key_` or `value_` before them."""
+    meanings: dict[str, str] = {}
+    for of in ("key", "value"):
+        for each in FORMATS.values():
+            for name, meaning in each.fields.items():
+                known = meanings.get(f"{of}_{name}", "")
+                meaning = f"for {each.name} {of}s: {meaning}"
+                meanings[f"{of}_{name}"] = f"{known}; {meaning}" if known else meaning
+    return {name: _Field("", None, meaning) for name, meaning in meanings.items()}
+
+
+_KEY_FORMATS = tuple(name for name, each in FORMATS.items() if each.for_keys)
 _FIELDS = {
     "topic": _Field(None, None, "the view's source topic"),
     "path": _Field("", None, 'a short path such as "/messages"'),
-    "key": _Field(None, (*KEY_CODECS, "avro"), "the format of the keys"),
-    "value": _Field(None, (*VALUE_CODECS, "avro"), "the format of the values"),
+    "key": _Field(None, _KEY_FORMATS, "the format of the keys"),
+    "value": _Field(None, tuple(FORMATS), "the format of the values"),
     "store": _Field("key-value", None, "the kind of store"),
     "window_size": _Field(
         "", None, 'the length of a window, such as "1h"; without it: points in time'
@@ -62,10 +73,10 @@ _FIELDS = {
     "persistence": _Field("rocksdb", ("rocksdb", "memory"), "where the view is stored"),
     "append": _Field("off", ("off", "on"), "whether clients may append records over HTTP"),
     "pipeline": _Field("", None, "the consumer group of the job that derives the topic"),
-    "key_schema": _Field("", None, 'for avro keys: a file such as "a.avsc", or "confluent"'),
-    "value_schema": _Field("", None, 'for avro values: a file such as "a.avsc", or "confluent"'),
     "retention": _Field("", None, 'how long entries are kept, by their time, such as "7d"'),
+    **_format_fields(),
 }
+_FORMAT_FIELDS = {name for each in FORMATS.values() for name in each.fields}
 # field -> the kinds of store that have it, for fields that not all kinds have
 _ONLY_FOR = {
     field: tuple(name for name, kind in KINDS.items() if field in kind.fields)
@@ -74,11 +85,7 @@ _ONLY_FOR = {
 }
 
 
-Read = Callable[[str], str]
-"""File name in views.toml -> text of the file; ValueError if it cannot be read."""
-
-
-def _no_files(name: str) -> str:
+def _no_files(name: str) -> bytes:
     raise ValueError(f"cannot read {name} here")
 
 
@@ -192,33 +199,25 @@ def _parse_schema(
     read: Read,
     by_id: bool,
 ) -> str | None:
-    """The schema's JSON without whitespace; CONFLUENT; None if the format is not Avro."""
-    field, name = f"{of}_schema", values[f"{of}_schema"]
-    if values[of] != "avro":
-        if name:
-            raise reader.error(table, field, f'allowed only with {of} = "avro"')
-        return None
-    if not name:
-        raise reader.error(table, of, f'{field} is missing: set a file name, or "{CONFLUENT}"')
-    if name == CONFLUENT:
-        if not by_id:
-            raise reader.error(
-                table, field, 'the table [schemas] is missing: set registry = "http://…"'
-            )
-        return CONFLUENT
+    """The definition of the schema; None if the format has none."""
+    of_format = FORMATS[values[of]]
+    for field in _FORMAT_FIELDS:
+        if values[f"{of}_{field}"] and field not in of_format.fields:
+            names = [each.name for each in FORMATS.values() if field in each.fields]
+            raise reader.error(table, f"{of}_{field}", f"allowed only with {of} = {_quoted(names)}")
+    fields = {field: values[f"{of}_{field}"] for field in of_format.fields}
     try:
-        text = read(name)
-        avro_codec(text, None)
-    except ValueError as e:
-        raise reader.error(table, field, f'"{name}": {e}') from None
-    return orjson.dumps(orjson.loads(text)).decode()
+        return of_format.definition(of, fields, read, by_id)
+    except FieldError as e:
+        raise reader.error(table, e.field, str(e)) from None
 
 
 def _parse_schemas(table: Any, reader: _Reader) -> dict[str, str]:
     """{"registry": URL} or {"folder": name}; empty without a [schemas] table."""
     if table is None:
         return {}
-    right = 'registry = "http://host:port", or folder = "schemas" with files <id>.avsc'
+    files = " or ".join(f"<id>{each.file_suffix}" for each in SCHEMA_FORMATS)
+    right = f'registry = "http://host:port", or folder = "schemas" with files {files}'
     if not isinstance(table, dict) or len(table) != 1:
         raise reader.error(("schemas",), None, f"set exactly one of: {right}")
     [(field, value)] = table.items()

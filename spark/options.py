@@ -218,18 +218,18 @@ def _deployment(parser: argparse.ArgumentParser, file: Path | None) -> Deploymen
     if file is None:
         return None
     try:
-        return parse_views(file.read_text(), str(file), lambda name: _text_beside(file, name))
+        return parse_views(file.read_text(), str(file), lambda name: _read_beside(file, name))
     except (OSError, UnicodeDecodeError) as error:
         parser.error(f"--views-toml: {file}: {getattr(error, 'strerror', None) or error}")
     except ConfigurationError as error:
         parser.error(f"--views-toml: {error}")
 
 
-def _text_beside(file: Path, name: str) -> str:
+def _read_beside(file: Path, name: str) -> bytes:
     """A schema file that views.toml names."""
     try:
-        return (file.parent / name).read_text()
-    except (OSError, UnicodeDecodeError) as error:
+        return (file.parent / name).read_bytes()
+    except OSError as error:
         raise ValueError(f"cannot read {file.parent / name}: {error}") from error
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from fnmatch import fnmatch
 from pathlib import Path
 
+from model.formats.registry import FORMATS
 from model.kinds.registry import KINDS
 
 ROOT = Path(__file__).parents[1]
@@ -55,6 +56,51 @@ def test_only_the_kinds_of_store_know_their_names() -> None:
         if isinstance(node, ast.Constant) and node.value in KINDS
     }
     assert named == set()
+
+
+def test_only_the_formats_know_their_names() -> None:
+    """All other code asks the codec or the format: a new one is a module and a registry line."""
+    words = {"bytes", "json", "none", "string"}  # they mean other things, too
+    places = [
+        (f"{name(path)}:{node.lineno}", node)
+        for path in MODULES
+        if name(path).startswith(("backend/", "model/", "queryable/", "local/"))
+        if not name(path).startswith("model/formats/")
+        if name(path) != "queryable/cli/inspection/formats.py"  # it infers formats from records
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Compare | ast.Match | ast.Constant)
+    ]
+    assert len(places) > 1000
+    named = {
+        place
+        for place, node in places
+        if (isinstance(node, ast.Constant) and node.value in FORMATS.keys() - words)
+        or (isinstance(node, ast.Compare | ast.Match) and _compares_a_format(node))
+    }
+    assert named == set()
+
+
+def _compares_a_format(node: ast.Compare | ast.Match) -> bool:
+    """Whether a `….key`, `….value`, `….key.name` or `….value.name` is compared with a format."""
+    sides = [node.subject] if isinstance(node, ast.Match) else [node.left, *node.comparators]
+    formats = [side.value if getattr(side, "attr", "") == "name" else side for side in sides]
+    return any(getattr(of, "attr", "") in ("key", "value") for of in formats) and any(
+        isinstance(each, ast.Constant) and each.value in FORMATS for each in ast.walk(node)
+    )
+
+
+def test_a_comparison_with_a_format_is_found() -> None:
+    def found(text: str) -> bool:
+        [node] = ast.parse(text).body
+        node = node.value if isinstance(node, ast.Expr) else node
+        assert isinstance(node, ast.Compare | ast.Match)
+        return _compares_a_format(node)
+
+    assert found("view.key == 'json'")
+    assert found("view.value.name not in ('string', 'bytes')")
+    assert found("match format_.value:\n  case 'json': pass")
+    assert not found("view.key == other.key")
+    assert not found("partials == 'none'")
 
 
 def test_the_wheel_has_every_package_of_the_backend_and_its_data() -> None:

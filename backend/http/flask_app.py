@@ -16,7 +16,6 @@ from backend.http.openapi.build import openapi
 from backend.http.routes.meta import instance_document, liveness, pipeline_document, readiness
 from backend.http.routes.metrics import CONTENT_TYPE, Metrics
 from backend.instance_context import InstanceContext
-from model.formats.avro.codecs import AvroCodec
 from model.problems import BadRequest, MethodNotAllowed, NotFound, Problem, Unavailable
 from model.views import View
 
@@ -114,10 +113,12 @@ def _view(context: InstanceContext, name: str) -> dict[str, Any]:
 
 
 def _schemas(view: View) -> dict[str, Any]:
-    """The Avro schemas of one view in full; schemas of framed records are in the registry."""
+    """The schemas of one view in full; schemas of framed records are in the registry."""
     codecs = {"key": view.key_codec, "value": view.value_codec}
     schemas = {
-        of: codec.schema.definition for of, codec in codecs.items() if isinstance(codec, AvroCodec)
+        of: document
+        for of, codec in codecs.items()
+        if (document := codec.schema_document) is not None
     }
     return {"schemas": schemas} if schemas else {}
 

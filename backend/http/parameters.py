@@ -18,7 +18,7 @@ from backend.queries.routing import ReadOptions
 from backend.queries.stores import KEYS, SESSIONS, WINDOWS, refuse_store
 from backend.wire.cursor import decode_cursor
 from backend.wire.scan import Query
-from model.formats.codecs import from_base64url
+from model.formats.base64url import from_base64url
 from model.kinds.layout import Range
 from model.limits import MOST_PARAMETERS, check_parameter, shown
 from model.problems import BadRequest
@@ -191,7 +191,7 @@ def _key(view: View, parameters: Parameters, name: str) -> bytes | None:
 
 
 def _prefix(view: View, text: bytes) -> bytes:
-    if view.key not in ("string", "bytes"):
+    if not view.key_codec.has_prefixes:
         raise BadRequest(
             "bad-parameter", f"prefix is for string and bytes keys; {view.name} has {view.key}."
         )

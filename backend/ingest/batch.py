@@ -14,7 +14,7 @@ from typing import Protocol, cast
 import numpy as np
 
 from backend.ingest.protocols import Batch, RecordBatch
-from model.formats.avro.codecs import SchemaNotYet
+from model.formats.schemas import SchemaNotYet
 from model.kinds import expiry
 from model.partitioner_numpy import partitions_of_batch
 from model.records import ENTRY, deleted_entry, entry_head
@@ -99,7 +99,7 @@ def _build_latest(
     """One entry per key, no times to check: the loop for most records."""
     put, delete, head = batch.put, batch.delete, entry_head
     probe_key, probe_value = view.key_codec.probe, view.value_codec.probe
-    keeps_value = view.value != "none"
+    keeps_value = view.value_codec.stores_values
     # a C function, if the stored bytes are the record's
     stored_key = ENTRY.__add__ if view.key_codec.keeps_bytes else view.layout.stored_key
     keys: list[bytes] = []
@@ -141,7 +141,8 @@ def _build_timed(
     """Entries with a time: windows, sessions, versions, and all views with a retention."""
     put, delete = batch.put, batch.delete
     kind, retention = view.kind, view.retention
-    keeps_value, has_versions, time_of = view.value != "none", kind.has_versions, kind.time_of
+    keeps_value = view.value_codec.stores_values
+    has_versions, time_of = kind.has_versions, kind.time_of
     result = BatchResult([], [], stream_time)
     for bare, stored_key, value, timestamp, offset in _valid_records(view, records, result):
         result.keys.append(bare)

@@ -1,4 +1,4 @@
-"""Avro schemas by id, from a registry over HTTP or from a folder.
+"""Schemas by id, from a registry over HTTP or from a folder.
 
 Schemas are cached, because the schema of an id never changes. Callers never wait for the network:
 for a schema that is not cached they get SchemaNotYet, and one thread fetches it, with retries.
@@ -19,8 +19,9 @@ from urllib.parse import quote
 
 import orjson
 
-from model.formats.avro.codecs import SchemaNotYet
-from model.formats.avro.schema import AvroSchema
+from model.formats.format import SchemaFormat
+from model.formats.registry import SCHEMA_FORMATS
+from model.formats.schemas import Schema, SchemaNotYet
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,8 @@ _RETRY_AFTER = 0.5
 _TIMEOUT = 5.0
 _MAX_BYTES = 8 << 20
 _MAX_REFERENCES = 100
+_DEFAULT_TYPE = "AVRO"  # of a registry whose answer has no `schemaType`
+_BY_TYPE: dict[str, SchemaFormat] = {each.registry_type: each for each in SCHEMA_FORMATS}
 _NOT_FOUND = 40403  # the registry's error code; a bare 404 may mean a wrong URL
 
 
@@ -42,16 +45,16 @@ class Source(Protocol):
 
     name: str
 
-    def fetch(self, schema_id: int) -> AvroSchema:
+    def fetch(self, schema_id: int) -> Schema:
         """Unanswered; ValueError if the schema does not exist or is not supported."""
 
 
 class SchemaCache:
-    """A cache in front of a source; implements `avro.codecs.SchemaSource`."""
+    """A cache in front of a source; implements `formats.schemas.SchemaSource`."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._known: dict[int, AvroSchema] = {}
+        self._known: dict[int, Schema] = {}
         self._refused: dict[int, tuple[str, float]] = {}  # id -> error, and until when
         self._wanted: dict[int, None] = {}
         self._lock = threading.Lock()
@@ -72,7 +75,7 @@ class SchemaCache:
     def state(self) -> str:
         return self._error or f"being fetched from {self._source.name}."
 
-    def schema(self, schema_id: int) -> AvroSchema:
+    def schema(self, schema_id: int) -> Schema:
         known = self._known.get(schema_id)
         if known is not None:
             return known
@@ -133,26 +136,34 @@ class Registry:
         if auth:
             self._headers["Authorization"] = f"Basic {base64.b64encode(auth.encode()).decode()}"
 
-    def fetch(self, schema_id: int) -> AvroSchema:
-        found = self._get(f"/schemas/ids/{schema_id}")
-        kind = found.get("schemaType", "AVRO")
-        if kind != "AVRO":
-            raise ValueError(f"the schema is {kind}, not Avro")
-        references: dict[tuple[str, int], str] = {}
-        self._add_references(found, references)
-        return AvroSchema(_text(found), tuple(references.values()))
+    def fetch(self, schema_id: int) -> Schema:
+        path = f"/schemas/ids/{schema_id}"
+        found = self._get(path)
+        kind = found.get("schemaType", _DEFAULT_TYPE)
+        of_format = _BY_TYPE.get(kind)
+        if of_format is None:
+            supported = ", ".join(_BY_TYPE)
+            raise ValueError(f"schemas of type {kind} are not supported; supported: {supported}")
+        form = f"?format={of_format.registry_form}" if of_format.registry_form else ""
+        if form:
+            found = self._get(path + form)
+        references: dict[tuple[str, int], tuple[str, str]] = {}
+        self._add_references(found, references, form)
+        return of_format.parse_registered(_text(found), tuple(references.values()))
 
-    def _add_references(self, of: dict[str, Any], found: dict[tuple[str, int], str]) -> None:
-        """Add the schemas that a schema references, in dependency order."""
+    def _add_references(
+        self, of: dict[str, Any], found: dict[tuple[str, int], tuple[str, str]], form: str
+    ) -> None:
+        """Add the name and text of the schemas that a schema references, in dependency order."""
         for reference in of.get("references") or ():
             subject, version = str(reference["subject"]), int(reference["version"])
             if (subject, version) in found:
                 continue
             if len(found) >= _MAX_REFERENCES:
                 raise ValueError(f"the schema references more than {_MAX_REFERENCES} others")
-            used = self._get(f"/subjects/{quote(subject, safe='')}/versions/{version}")
-            self._add_references(used, found)
-            found[(subject, version)] = _text(used)
+            used = self._get(f"/subjects/{quote(subject, safe='')}/versions/{version}{form}")
+            self._add_references(used, found, form)
+            found[(subject, version)] = str(reference.get("name", "")), _text(used)
 
     def _get(self, path: str) -> dict[str, Any]:
         request = urllib.request.Request(self.name + path, headers=self._headers)
@@ -190,19 +201,22 @@ def _text(found: dict[str, Any]) -> str:
 
 
 class SchemaFolder:
-    """Files `<id>.avsc`."""
+    """Files `<id>` with the suffix of their format."""
 
     def __init__(self, folder: Path) -> None:
         self.name = str(folder)
         self._folder = folder
 
-    def fetch(self, schema_id: int) -> AvroSchema:
-        path = self._folder / f"{schema_id}.avsc"
-        try:
-            return AvroSchema(path.read_bytes())
-        except FileNotFoundError:
-            if not self._folder.is_dir():
-                raise Unanswered(f"the folder {self._folder} does not exist") from None
-            raise ValueError(f"the file {path} does not exist") from None
-        except OSError as e:
-            raise Unanswered(f"cannot read {path}: {e.strerror}") from None
+    def fetch(self, schema_id: int) -> Schema:
+        for of_format in SCHEMA_FORMATS:
+            path = self._folder / f"{schema_id}{of_format.file_suffix}"
+            try:
+                return of_format.parse_file(path.read_bytes())
+            except FileNotFoundError:
+                continue
+            except OSError as e:
+                raise Unanswered(f"cannot read {path}: {e.strerror}") from None
+        if not self._folder.is_dir():
+            raise Unanswered(f"the folder {self._folder} does not exist")
+        names = " or ".join(f"{schema_id}{each.file_suffix}" for each in SCHEMA_FORMATS)
+        raise ValueError(f"the file {self._folder / names} does not exist")

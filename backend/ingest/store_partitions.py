@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from backend.ingest.batch import DeadLetter
 from backend.ingest.change_listeners import ChangeListeners
 from backend.ingest.protocols import Store
-from model.formats.avro.codecs import SchemaNotYet
+from model.formats.schemas import SchemaNotYet
 from model.partitioner import partition_of
 from model.progress import Progress
 from model.records import StoreMetadata

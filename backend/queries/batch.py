@@ -11,7 +11,7 @@ import orjson
 
 from backend.cluster.peer_client import PeerClient
 from backend.instance_context import InstanceContext
-from backend.queries.key_bodies import MAX_KEYS, json_text
+from backend.queries.key_bodies import MAX_KEYS
 from backend.queries.point import Entry, Unresolved, ViewReads, count_refusal
 from backend.queries.retry import Asker, Holder, Rounds, Turn
 from backend.queries.routing import PLAIN, NotOwner, PartitionUnknown, ReadOptions
@@ -21,7 +21,7 @@ from backend.queries.served_by import ServedBy, roles_said
 from backend.queries.stores import KEYS, refuse_store
 from backend.wire.scan import ALLOW, NEVER
 from backend.wire.scan_codec import pack, unpack
-from model.formats.codecs import from_base64url
+from model.formats.base64url import from_base64url
 from model.problems import BadRequest, NonRetryable, Problem, Unavailable
 from model.records import ENTRY_HEAD_SIZE
 from model.views import View
@@ -271,7 +271,7 @@ async def _turns(of: Sequence[_T], room: _Room) -> AsyncIterator[Sequence[_T]]:
 def _text_keys(reads: ViewReads, asked: list[tuple[Any, bytes]]) -> dict[int, bytes] | None:
     """Record bytes of keys that are text; None if one of them needs `record_key`."""
     values = [value for value, _ in asked]
-    if reads.view.key != "string" or not {str}.issuperset(map(type, values)):
+    if not reads.view.key_codec.is_text or not {str}.issuperset(map(type, values)):
         return None
     keys = list(map(str.encode, values))
     if max(map(len, keys), default=0) > reads.max_key_bytes:
@@ -309,7 +309,7 @@ def _resolved(reads: ViewReads, key_json: bytes, entry: Entry | None) -> bytes:
         return _item(key_json, None)
     try:
         value = reads.value_json(entry[ENTRY_HEAD_SIZE:])
-    except Problem as problem:  # the schema of an Avro value is missing
+    except Problem as problem:  # the schema of the value is missing
         return _refused(reads, key_json, problem)
     reads.counts.found += 1
     return _item(key_json, value)
@@ -342,7 +342,7 @@ def _item(key_json: bytes, value: bytes | None) -> bytes:
 def record_key(reads: ViewReads, value: object, written: bytes) -> bytes:
     """Record bytes of a key in JSON; BadRequest, KeyTooLong."""
     try:
-        text, is_raw = json_text(reads.view.key, value, written)
+        text, is_raw = reads.view.key_codec.json_to_text(value, written)
         if is_raw:
             text = from_base64url(text)
     except ValueError as e:

@@ -16,7 +16,6 @@ MAX_KEYS = 1000
 
 _BEFORE_KEYS = re.compile(r'\s*\{\s*"keys"\s*:\s*\[\s*')
 _MEMBER = re.compile(r'\s*[{,]\s*"(\w+)"\s*:\s*')
-_BY_VALUE = ("string", "uuid", "bytes", "int32", "int64", "float64")
 _BETWEEN = re.compile(r"\s*,?\s*")
 
 
@@ -41,7 +40,7 @@ def parse_batch(body: bytes, exact: bool = False) -> list[tuple[Any, bytes]]:
 
 def needs_exact(view: View) -> bool:
     """Whether every byte of a JSON key matters."""
-    return view.key not in _BY_VALUE
+    return view.key_codec.json_is_exact
 
 
 def parse_search(body: bytes) -> tuple[Any, bytes]:
@@ -100,23 +99,3 @@ def _texts(text: str, count: int) -> list[bytes]:
     if text[at:].strip() != "]}" and text[at:].split() != ["]", "}"]:
         raise BadRequest("bad-request", 'The body is {"keys": […]}, with "keys" once.')
     return found
-
-
-def json_text(kind: str, value: Any, written: bytes) -> tuple[bytes, bool]:
-    """A JSON key or value as text for the codec of its format, and whether this text is base64url
-    of record bytes; ValueError."""
-    if kind in ("int32", "int64"):
-        if type(value) is not int:
-            raise ValueError(f"no number: {kind} is a whole JSON number")
-        return b"%d" % value, False
-    if kind == "float64":
-        if type(value) in (int, float):
-            return repr(float(value)).encode(), False
-        if value not in ("NaN", "Infinity", "-Infinity"):
-            raise ValueError("no number: float64 is a JSON number, or NaN, Infinity as text")
-        return str(value).encode(), False
-    if kind in ("string", "uuid", "bytes"):
-        if not isinstance(value, str):
-            raise ValueError(f"no text: {kind} is a JSON string")
-        return value.encode(), kind == "bytes"
-    return written, False

@@ -72,6 +72,7 @@ class ViewReads(KeyRouting):
         super().__init__(view, context)
         self.counts: ReadCounts = context.counts[view.name]
         self._from_text = view.key_codec.from_text
+        self._is_text = view.key_codec.is_text
         plain = view.kind.one_entry_per_key and view.key_codec.keeps_bytes
         self._stored_key = ENTRY.__add__ if plain else view.layout.stored_key
         self._expires = view.retention is not None
@@ -96,7 +97,7 @@ class ViewReads(KeyRouting):
 
     def parse_keys(self, texts: list[bytes]) -> list[bytes]:
         """`parse_key` of each; if one of them is refused, all are."""
-        if self.view.key != "string" or max(map(len, texts)) > self.max_key_bytes:
+        if not self._is_text or max(map(len, texts)) > self.max_key_bytes:
             return list(map(self.parse_key, texts))
         try:
             # text is text, joined or not

@@ -62,7 +62,7 @@ class ReadOptions:
     as_of: int | None = None
     redirect: bool = False
     partials: bool = False  # what each partition has of the key
-    representation: str = "json"  # or "octet-stream", "avro"
+    representation: str = "json"  # or "octet-stream", or that of the codec
 
     @property
     def bounded(self) -> bool:

@@ -12,7 +12,7 @@ import hashlib
 
 import orjson
 
-from model.formats.codecs import from_base64url, to_base64url
+from model.formats.base64url import from_base64url, to_base64url
 from model.problems import BadRequest
 
 _VERSION = b"\x01"

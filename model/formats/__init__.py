@@ -1,4 +1,5 @@
-"""Formats of keys and values: record bytes, stored bytes, URL text and JSON.
+"""Formats of keys and values: record bytes, stored bytes, URL text, JSON and Python values.
 
-Pure functions. Schemas that must be fetched come from a `SchemaSource`.
+Pure functions. Schemas that must be fetched come from a `SchemaSource`. `registry` has all formats;
+a new one is a module beside this one and a line there. No other module may know a format's name.
 """

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from model.formats.codecs import Codec
+from model.formats.codec import Codec
 from model.kinds.kind import DOCUMENT, VALUE, Deleter, Kind, PointReader, Render
 from model.kinds.layout import ALL, EntryKey, Range, after
 from model.records import ENTRY, decode_entry
@@ -50,8 +50,8 @@ class KeyValue(Kind):
 
     def render(self, view: View) -> Render:
         key_json, value_json = view.key_codec.to_json, view.value_codec.to_json
-        if view.key_codec.keeps_bytes and view.value == "json":
-            if view.key == "string":
+        if view.key_codec.keeps_bytes and view.value_codec.is_json:
+            if view.key_codec.is_text:
                 dumps = orjson.dumps
                 return lambda pairs: [
                     DOCUMENT % (dumps(k[1:].decode()), s[VALUE]) for k, s in pairs

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from model.formats.codecs import Codec
+from model.formats.codec import Codec
 from model.records import ENTRY
 
 Range = tuple[bytes, bytes]

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, cast
 
-from model.formats.codecs import Codec
+from model.formats.codec import Codec
 from model.kinds.kind import (
     VALUE,
     Item,

@@ -87,6 +87,7 @@ def parse_bound(text: str | None, view: View) -> Any:
 
 def parse_prefix(text: str | None, view: View) -> str | bytes | None:
     """A prefix of keys. The client rejects it for formats without prefixes."""
-    if text is None or view.key.name != "bytes":
+    if text is None or not view.key.has_prefixes:
         return text
-    return text.encode("utf-8", "surrogateescape")
+    prefix: str | bytes = parse_value(text, view.key)
+    return prefix

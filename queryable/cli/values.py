@@ -10,11 +10,12 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from model.formats.codecs import from_base64url, to_base64url
+from model.formats.base64url import from_base64url, to_base64url
+from model.formats.float64 import float_text
 from model.times import EPOCH
 from queryable import Raw, View
 from queryable.client.protocol.errors import BadUse
-from queryable.client.protocol.formats import Format, float_text
+from queryable.client.protocol.formats import Format
 
 # fields of rows that are epoch ms
 _TIME_FIELDS = ("start", "end", "valid_from", "valid_to")
@@ -25,19 +26,7 @@ _CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 def parse_value(text: str, format_: Format) -> Any:
     """A value of the format, from text; bytes are typed as text. BadUse."""
     try:
-        match format_.name:
-            case "string":
-                return text
-            case "bytes":
-                return text.encode("utf-8", "surrogateescape")
-            case "int32" | "int64":
-                return int(text)
-            case "float64":
-                return float(text)
-            case "uuid":
-                return UUID(text)
-            case _:
-                return json.loads(text)
+        return format_.python.from_typed(text)
     except ValueError:
         raise BadUse(f"{text!r} is not a valid {format_.name}.") from None
 

@@ -11,7 +11,7 @@ import pytest
 from backend.http.router import Router
 from backend.settings import Settings
 from local.settings import StackSettings
-from model.formats.codecs import VALUE_CODECS
+from model.formats.registry import VALUE_CODECS
 from model.partitioner import PARTITIONERS
 from queryable.cli.app import app
 from tests.docs.examples import ALL_PAGES, BLOCK, ROOT, examples_of

@@ -13,13 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.formats.avro.codecs import (
-    AvroCodec,
-    ConfluentCodec,
-    SchemaNotYet,
-    avro_codec,
-)
+from model.formats.avro.codecs import AvroCodec, avro_codec
 from model.formats.avro.schema import AvroSchema
+from model.formats.schemas import ConfluentCodec, SchemaNotYet
 from model.problems import Unavailable
 from tests.support.in_process.avro_examples import ORDER, FakeSchemas, binary, framed
 
@@ -267,11 +263,11 @@ def test_a_schema_that_uses_another() -> None:
 
 
 def test_a_framed_record() -> None:
-    codec = ConfluentCodec(FakeSchemas(id7=ORDER, id8="string"))
+    codec = ConfluentCodec("avro", FakeSchemas(id7=ORDER, id8="string"))
     raw = framed(7, ORDER, {"id": 2**62, "price": math.inf})
     codec.check(raw)
     assert codec.to_json(raw) == b'{"id":4611686018427387904,"price":"Infinity","note":null}'
-    avro = codec.avro(raw)
+    avro = codec.without_frame(raw)
     assert (avro.raw, avro.schema_id) == (raw[5:], 7)
     assert codec.to_json(framed(8, "string", "x")) == b'"x"'
 
@@ -287,7 +283,7 @@ def test_a_framed_record() -> None:
     ],
 )
 def test_records_that_are_not_framed_avro(raw: bytes, why: str) -> None:
-    codec = ConfluentCodec(FakeSchemas(id7="int", id9=None))
+    codec = ConfluentCodec("avro", FakeSchemas(id7="int", id9=None))
     with pytest.raises(ValueError, match=why):
         codec.probe(raw)
     with pytest.raises(ValueError, match=why):

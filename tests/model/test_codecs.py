@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from model.formats.codecs import KEY_CODECS, VALUE_CODECS, from_base64url
+from model.formats.base64url import from_base64url
+from model.formats.registry import KEY_CODECS, VALUE_CODECS
 
 # each kind of UTF-8, and what URLs and JSON escape
 TEXT = st.text('ab/%+ "\\\n\0\x7fé\u07ff\u0800\uffff\U00010000\U0010ffff', max_size=8)

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.formats.codecs import KEY_CODECS, Codec
+from model.formats.codec import Codec
+from model.formats.registry import KEY_CODECS
 from model.kinds.key_value import KeyValueLayout
 from model.kinds.layout import ALL, EntryKey, after
 from model.kinds.session import SessionLayout

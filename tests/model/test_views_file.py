@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from model.formats.avro.codecs import AvroCodec, ConfluentCodec, NoSchemas
+from model.formats.avro.codecs import AvroCodec
+from model.formats.schemas import ConfluentCodec, NoSchemas
 from model.problems import ConfigurationError
 from model.views import View
 from model.views_file import RESERVED_SEGMENTS, parse_views

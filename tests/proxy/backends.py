@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from backend.wire.point_batch import ASK_ALONE, Head, Item, decode_paths, encode_answers
-from model.views import fingerprint
+from model.formats.avro.schema import AvroSchema
 
 EPOCH = "1000-1"
 VIEWS = {
@@ -27,7 +27,7 @@ VIEWS = {
         "partitions": 9,
         "partitioner": "murmur2",
         "key": "avro",
-        "key_schema": fingerprint('"long"'),
+        "key_schema": AvroSchema('"long"').fingerprint,
     },
     "any": {"path": "/any", "partitions": 9, "partitioner": "none", "key": "string"},
     "absent": {"path": "/absent", "partitions": 0, "partitioner": "murmur2", "key": "string"},

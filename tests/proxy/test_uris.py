@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from local.settings import REPOSITORY
-from model.formats.avro.codecs import CONFLUENT
+from model.formats.schemas import CONFLUENT
 from model.problems import BadRequest
 from model.views import View
 from tests.proxy.hostile import uris

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from local.demo.verify import dead_letters
 from local.kafka.broker import Broker
-from model.formats.codecs import KEY_CODECS
+from model.formats.registry import KEY_CODECS
 from model.kafka_config import for_java
 from model.kinds.layout import Layout
 from model.kinds.session import SessionLayout

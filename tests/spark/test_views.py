@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from model.formats.codecs import KEY_CODECS
+from model.formats.registry import KEY_CODECS
 from model.kinds.session import SessionLayout
 from model.kinds.window import WindowLayout
 from spark.raw_topics.weblog import REQUEST

@@ -21,7 +21,7 @@ from backend.http.parameters import (
 from backend.http.paths import Paths
 from model.partitioner import partition_of
 from model.problems import BadRequest
-from model.views import View, fingerprint
+from model.views import View
 
 HERE = Path(__file__).parent
 FILE = HERE / "uris.jsonl"
@@ -72,7 +72,7 @@ PROCESSORS: dict[str, Any] = {
             "key": view.key,
             "partitioner": view.partitioner,
             "partitions": PARTITIONS,
-            **({"key_schema": fingerprint(view.key_schema)} if view.key_schema else {}),
+            **({"key_schema": view.description()["key_schema"]} if view.key_schema else {}),
         }
         for name, view in VIEWS.items()
     },

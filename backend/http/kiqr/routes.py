@@ -29,6 +29,7 @@ from werkzeug.routing import BaseConverter
 
 from backend.http.kiqr.raw_reads import RawReads
 from backend.queries.stores import KEYS, SESSIONS, WINDOWS
+from model.formats.registry import FORMATS
 from model.problems import BadRequest, KeyTooLong, NotFound, QueryFailed
 from model.times import GREATEST, LEAST
 from model.views import View
@@ -36,24 +37,19 @@ from model.views import View
 PREFIX = "/api/v1"
 
 KAFKA = "org.apache.kafka.common.serialization."
-_ALL = frozenset(("string", "bytes", "int32", "int64", "float64", "uuid", "json", "avro", "none"))
-# which formats of a view a serde of Kafka's own reads; bytes may be anything
+# these give the bytes of any format
+_RAW_SERDES = ("ByteArraySerde", "BytesSerde", "ByteBufferSerde")
 FITS = {
-    "Serdes$StringSerde": frozenset(("string", "uuid", "json", "bytes")),
-    "Serdes$UUIDSerde": frozenset(("uuid", "bytes")),
-    "Serdes$IntegerSerde": frozenset(("int32", "bytes")),
-    "Serdes$LongSerde": frozenset(("int64", "bytes")),
-    "Serdes$DoubleSerde": frozenset(("float64", "bytes")),
-    "Serdes$ShortSerde": frozenset(("bytes",)),
-    "Serdes$FloatSerde": frozenset(("bytes",)),
-    "Serdes$BooleanSerde": frozenset(("bytes",)),
-    "Serdes$VoidSerde": frozenset(("none",)),
-    "Serdes$ByteArraySerde": _ALL,
-    "Serdes$BytesSerde": _ALL,
-    "Serdes$ByteBufferSerde": _ALL,
+    **{
+        f"Serdes${serde}": frozenset(name for name, of in FORMATS.items() if serde in of.serdes)
+        for serde in {serde for of in FORMATS.values() for serde in of.serdes}
+    },
+    **{f"Serdes${serde}": frozenset(FORMATS) for serde in _RAW_SERDES},
 }
+"""Serde of Kafka's own -> the formats of a view that it reads."""
+
 # formats that clients have serdes of their own for
-_OWN = frozenset(("json", "avro", "bytes"))
+_OWN = frozenset(name for name, of in FORMATS.items() if of.has_own_serdes)
 _CLASS = re.compile(r"([A-Za-z_]\w*\.)+[A-Za-z_$][\w$]*", re.ASCII)
 _LONG = re.compile(r"[+-]?0*[0-9]{1,19}", re.ASCII)
 # as Java's decoder: whole padding, or none

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from backend.http.openapi.skeleton import Json, skeleton
+from model.formats.codec import Codec
+from model.formats.registry import FORMATS
 from model.kinds.kind import Kind
 from model.views import View
 
@@ -21,12 +23,30 @@ _LEFT_OUT = object()
 
 def matches(view: View, condition: Condition) -> bool:
     """Whether the view meets the condition. `store` is a kind of store, or what it answers: see
-    `_groups`."""
-    stores = _groups(view.kind)
+    `_groups`; `key` and `value` are what the format can do: see `_abilities`."""
+    groups = {
+        "store": lambda: _groups(view.kind),
+        "key": lambda: _abilities(view.key_codec),
+        "value": lambda: _abilities(view.value_codec),
+    }
     return all(
-        not stores.isdisjoint(allowed) if field == "store" else getattr(view, field) in allowed
+        not groups[field]().isdisjoint(allowed)
+        if field in groups
+        else getattr(view, field) in allowed
         for field, allowed in condition.items()
     )
+
+
+def _abilities(codec: Codec) -> set[str]:
+    """Groups of formats."""
+    abilities = {
+        "number": codec.is_number,
+        "document": codec.is_document,
+        "json": codec.is_json,
+        "prefix": codec.has_prefixes,
+        "schema": codec.representation is not None,
+    }
+    return {name for name, is_so in abilities.items() if is_so}
 
 
 def _groups(kind: Kind) -> set[str]:
@@ -52,6 +72,12 @@ class Filler:
         self._parts: Json = skeleton()["x-parts"]
         self._header_groups: Json = skeleton()["x-header-groups"]
         self._values = {**constants, **_values(views)}
+        self._media_types = {
+            "x-representations": sorted(
+                {f"application/{own}" for v in views if (own := v.value_codec.representation)}
+            ),
+            "x-key-types": [of.media_types[0] for of in FORMATS.values() if of.media_types],
+        }
 
     def fill(self, node: Any) -> Any:
         """A copy of a node of the skeleton as it is in the document."""
@@ -66,6 +92,9 @@ class Filler:
         if str(node.get("$ref")).startswith(_PART):
             part = self._parts[node["$ref"].removeprefix(_PART)]
             return self.fill({**part, **{k: v for k, v in node.items() if k != "$ref"}})
+        for name, types in self._media_types.items():
+            if name in node:
+                node = {**node, **dict.fromkeys(types, node[name])}
         if "x-headers" in node:
             node = {**node, "headers": self._headers(node)}
         return {

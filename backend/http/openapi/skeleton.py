@@ -8,15 +8,18 @@ from typing import Any
 
 import yaml
 
+from model.formats.registry import FORMATS
+
 Json = dict[str, Any]
 
 
 @cache
 def skeleton() -> Json:
-    """The files as one document. It is shared: do not change it."""
+    """The files as one document, with all formats in `x-formats`. Shared: do not change it."""
     # the loader in C is ten times as fast; not every build of PyYAML has it
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    whole: Json = {"paths": {}, "x-parts": {}}
+    of_formats = {name: each.openapi.entry() for name, each in FORMATS.items()}
+    whole: Json = {"paths": {}, "x-parts": {}, "x-formats": of_formats}
     for file in sorted(files(__package__).iterdir(), key=lambda file: file.name):
         if not file.name.endswith(".yaml"):
             continue
@@ -32,7 +35,7 @@ def skeleton() -> Json:
 
 
 def example_keys() -> Json:
-    """Key format -> example, as in a URL. Avro has none: it would depend on the schema."""
+    """Key format -> example, as in a URL. With a schema there is none: it would depend on it."""
     formats = skeleton()["x-formats"]
     return {name: each["example"] for name, each in formats.items() if "example" in each}
 

@@ -10,10 +10,10 @@ from backend.http.request import Request
 from backend.ingest.appender import QueueFull
 from backend.instance_context import InstanceContext
 from backend.queries.batch import record_key
-from backend.queries.key_bodies import json_text, parse_members
+from backend.queries.key_bodies import parse_members
 from backend.queries.point import ViewReads
 from backend.wire.answer import JSON, Answer
-from model.formats.codecs import from_base64url
+from model.formats.base64url import from_base64url
 from model.partitioner import partition_of
 from model.problems import BadRequest, NotFound, Unavailable
 from model.views import ANY_PARTITION, View
@@ -88,7 +88,7 @@ def _record_value(view: View, value: object, written: bytes) -> bytes:
     """The record bytes of a JSON value; BadRequest."""
     codec = view.value_codec
     try:
-        text, is_raw = json_text(view.value, value, written)
+        text, is_raw = codec.json_to_text(value, written)
         raw = from_base64url(text) if is_raw else codec.from_text(text)
         codec.check(raw)
     except ValueError as e:

@@ -36,7 +36,8 @@ from backend.queries.stores import KEYS, refuse_store
 from backend.queries.versions import VersionedReads
 from backend.wire.answer import Answer, Header, code_of, problem_answer, unless_known
 from backend.wire.scan import Query
-from model.formats.codecs import to_base64url
+from model.formats.base64url import to_base64url
+from model.formats.registry import FORMATS
 from model.problems import NonRetryable, NotFound, Unavailable
 from model.views import View
 
@@ -47,7 +48,10 @@ _EVENTS: list[Header] = [
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),  # nginx: pass every event on at once
 ]
-_RECORD_BYTES = (b"application/octet-stream", b"application/avro", b"avro/binary")
+_RECORD_BYTES = {
+    b"application/octet-stream",
+    *(name.encode() for each in FORMATS.values() for name in each.media_types),
+}
 
 
 @dataclass(slots=True)

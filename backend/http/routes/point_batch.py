@@ -128,7 +128,7 @@ def _write(
             continue
         try:
             body = document(keys[place], entry)
-        except Problem:  # the schema of an Avro value is missing
+        except Problem:  # the schema of the value is missing
             continue
         if len(body) < _LARGE:
             etag = etag_format % (entry_offset(entry), b"json") if etag_format else b""

@@ -12,21 +12,14 @@ from model.views import View
 
 Number = int | float
 
-_NUMBERS = ("int32", "int64", "float64")
-_WITH_FIELDS = ("json", "avro")
 _INFINITE = {"Infinity": float("inf"), "-Infinity": float("-inf")}
-
-
-def is_numeric(view: View) -> bool:
-    """Whether the values of the view are numbers."""
-    return view.value in _NUMBERS
 
 
 class Documents:
     """Parses the values of a view."""
 
     def __init__(self, view: View) -> None:
-        self._as_json = None if view.value == "json" else view.value_codec.to_json
+        self._as_json = None if view.value_codec.is_json else view.value_codec.to_json
 
     def parse(self, values: Iterable[bytes]) -> list[object]:
         """Record bytes as Python values; ValueError."""
@@ -40,15 +33,14 @@ class Documents:
 
 
 class ValueField:
-    """A field of JSON or Avro values; `a.b` is a nested field."""
+    """A field of values that are documents; `a.b` is a nested field."""
 
     def __init__(self, view: View, path: str, parameter: str) -> None:
         """BadRequest if the values of the view have no fields, or the path is too long."""
-        if view.value not in _WITH_FIELDS:
+        if not view.value_codec.is_document:
             raise BadRequest(
                 "bad-parameter",
-                f"{parameter} names a field of json or avro values; the values of {view.name} are "
-                f"{view.value}.",
+                f"{parameter} names a field, and {view.value} values have none.",
             )
         check_path(path)  # each name of the path costs a look-up per entry
         self._path = path.split(".")
@@ -62,18 +54,18 @@ class ValueField:
 
 
 class NumberField:
-    """The numbers of values: the values themselves, or a field of JSON or Avro values."""
+    """The numbers of values: the values themselves, or a field of documents."""
 
     def __init__(self, view: View, path: str | None, parameter: str) -> None:
         """BadRequest if the view has no such numbers."""
-        is_number = is_numeric(view)
+        is_number = view.value_codec.is_number
         if is_number and path is not None:
             raise BadRequest(
                 "bad-parameter",
                 f"The values of {view.name} are {view.value}: omit {parameter}.",
             )
         if not is_number and path is None:
-            if view.value not in _WITH_FIELDS:
+            if not view.value_codec.is_document:
                 raise BadRequest(
                     "bad-parameter",
                     f"The values of {view.name} are {view.value}, which has no numbers.",

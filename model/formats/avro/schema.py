@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import orjson
 from fastavro import _read_py as plain_reader
@@ -25,6 +25,8 @@ class AvroSchema:
 
     ValueError if it is malformed or not supported.
     """
+
+    format: ClassVar[str] = "avro"
 
     def __init__(self, text: str | bytes, references: Sequence[str] = ()) -> None:
         named: dict[str, Any] = {}
@@ -70,6 +72,9 @@ class AvroSchema:
 
     def to_json(self, raw: bytes) -> bytes:
         return orjson.dumps(self.decode(raw))
+
+    def value_of(self, raw: bytes) -> bytes:
+        return raw
 
     def from_json(self, document: bytes) -> bytes:
         """The Avro encoding of a JSON document in the form of `to_json`; ValueError."""

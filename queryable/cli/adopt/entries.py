@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 
+from model.formats.registry import FORMATS
 from model.views import NEWEST, PARTIAL
 from queryable.cli.adopt.prompts import NO_VALUE, Ask
 from queryable.cli.inspection.deleted_records import DeletedRecords
@@ -77,10 +78,10 @@ def _field_lines(topic: str, field: str, inferred: Inference, ask: Ask) -> list[
     if answer is not None:
         inferred = Inference(None if answer == NO_VALUE else answer, Confidence.CERTAIN)
     value, is_marked = inferred.value, inferred.confidence is not Confidence.CERTAIN
-    if value == "avro":
+    if value in FORMATS and FORMATS[value].codec is None:
         # it needs a table [schemas], whose content only people know
         return [
-            f'{field} = "bytes"  # TODO? {inferred.reason}: {field} = "avro", '
+            f'{field} = "bytes"  # TODO? {inferred.reason}: {field} = "{value}", '
             f'{field}_schema = "confluent", and a table [schemas]'
         ]
     if value is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from model.formats.codecs import KEY_CODECS, VALUE_CODECS
+from model.formats.registry import KEY_CODECS, VALUE_CODECS
 from model.kinds.registry import KINDS
 from model.partitioner import PARTITIONERS
 from model.times import parse_duration

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from model.formats.avro.codecs import CONFLUENT
-from model.formats.codecs import Codec
+from model.formats.codec import Codec
+from model.formats.schemas import CONFLUENT
 from model.views import ANY_PARTITION, CHANGELOG, View
 from queryable.cli.check.findings import Finding, ok, warning, wrong
 from queryable.cli.inspection.deleted_records import broker_retention

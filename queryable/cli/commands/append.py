@@ -72,7 +72,7 @@ def _value(text: str | None, file: str | None, view: View) -> Any:
     """BadUse."""
     if text is None:
         text = _read(file or "-")
-        if view.value.name not in ("string", "bytes"):
+        if not view.value.python.is_typed_text:
             text = text.strip()
     return parse_value(text, view.value)
 

@@ -62,8 +62,8 @@ class Comparison:
         view = first.view
         pairs = match_rows(view, _counted(first, on_row), _counted(second, on_row))
         try:
-            # a JSON key cannot be read again: its bytes are not known, only its document
-            max_reread = 0 if view.key.name == "json" else _MAX_REREAD
+            # such a key cannot be read again: its bytes are not known, only its document
+            max_reread = _MAX_REREAD if view.key.python.identifies_key else 0
             self._add(self._differences(pairs), max_reread)
         except TooFewMatches:
             raise BadUse(

@@ -19,9 +19,6 @@ Pair = tuple[Row | None, Row | None]
 
 ONLY_FIRST, ONLY_SECOND, DIFFERENT = "only-in-first", "only-in-second", "different"
 
-# the formats whose order follows from the Python values: the bytes of JSON keys are not known here,
-# and UUIDs may be in capitals
-_ORDERED_FORMATS = ("string", "bytes", "int32", "int64", "float64")
 _MAX_UNMATCHED = 100_000
 
 
@@ -47,7 +44,7 @@ class Difference(NamedTuple):
 
 def is_ordered(view: View) -> bool:
     """Whether the order of the view's keys follows from their Python values."""
-    return view.key.name in _ORDERED_FORMATS
+    return view.key.python.is_ordered
 
 
 def _identifying_fields(row: Row) -> dict[str, Any]:

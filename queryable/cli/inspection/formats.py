@@ -6,7 +6,7 @@ import json
 import struct
 from collections.abc import Callable, Sequence
 
-from model.formats.codecs import KEY_CODECS
+from model.formats.registry import KEY_CODECS
 from queryable.cli.inspection.inference import Confidence, Inference
 
 _FRAME = 5  # of Confluent's serializers: a zero byte, then the schema id

@@ -17,14 +17,15 @@ one document can be written in several ways.
 
 from __future__ import annotations
 
-import json
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from model.formats.codecs import KEY_CODECS, Codec, from_base64url, to_base64url
+from model.formats import registry
+from model.formats.base64url import to_base64url
+from model.formats.codec import Codec
+from model.formats.format import PythonForm
 from queryable.client.protocol.errors import BadUse
 
 # HTTP clients and proxies resolve or drop these path segments
@@ -42,57 +43,34 @@ class Raw:
     data: bytes
 
 
-def float_text(number: float) -> str:
-    """As the API writes it: NaN and the infinities have names."""
-    if number != number:
-        return "NaN"
-    if number in (float("inf"), float("-inf")):
-        return "Infinity" if number > 0 else "-Infinity"
-    return repr(number)
-
-
-# not orjson: it rejects whole numbers of more than 64 bits
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-
-
-def _document(value: Any) -> bytes:
-    try:
-        return _encode(value).encode()
-    except (TypeError, ValueError, RecursionError) as e:
-        raise BadUse(f"{value!r} is not a JSON document: {e}.") from None
-
-
-def _identity(document: Any) -> Any:
-    return document
-
-
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One format. `types`: the Python types of its values; empty: any JSON document."""
+    """One format: `python` converts its values, and this class adds errors and URLs."""
 
     name: str
-    types: tuple[type, ...]
-    to_text: Callable[[Any], bytes]
-    """As in a URL, before it is percent-encoded."""
-
-    to_json: Callable[[Any], bytes]
-    from_json: Callable[[Any], Any]
+    python: PythonForm
     codec: Codec | None = None
+    """None if it depends on a schema, or on a class of the deployment."""
+
+    @property
+    def has_prefixes(self) -> bool:
+        return self.codec is not None and self.codec.has_prefixes
 
     def check(self, value: Any) -> None:
         """BadUse unless the value has a type of this format."""
-        if not self.types:
+        types = self.python.types
+        if not types:
             return
         # bool is a subclass of int
-        if isinstance(value, bool) or not isinstance(value, self.types):
-            expected = " or ".join(kind.__name__ for kind in self.types)
+        if isinstance(value, bool) or not isinstance(value, types):
+            expected = " or ".join(kind.__name__ for kind in types)
             raise BadUse(f"{value!r} is not a valid {self.name}: expected {expected}.")
 
     def record_bytes(self, value: Any) -> bytes | None:
-        """A key as in its Kafka record; None if that takes a schema (Avro). BadUse."""
+        """A key as in its Kafka record; None if that takes a schema. BadUse."""
         if isinstance(value, Raw):
             return value.data
-        text = self._convert(self.to_text, value)
+        text = self._convert(self.python.to_text, value)
         if self.codec is None:
             return None
         try:
@@ -105,65 +83,30 @@ class Format:
         try:
             return conversion(value)
         except (OverflowError, ValueError) as e:
-            if isinstance(e, BadUse):
-                raise
             raise BadUse(f"{value!r} is not a valid {self.name}: {e}.") from None
+
+    def from_json(self, document: Any) -> Any:
+        return self.python.from_json(document)
 
     def parameter(self, value: Any) -> str:
         """For a query string, percent-encoded; BadUse."""
-        return quote(self._convert(self.to_text, value), safe="")
+        return quote(self._convert(self.python.to_text, value), safe="")
 
     def json_bytes(self, value: Any) -> bytes:
         """As a JSON document; BadUse."""
-        return self._convert(self.to_json, value)
+        return self._convert(self.python.to_json, value)
 
     def path_segment(self, value: Any) -> tuple[str, bool]:
         """For a URL's path, percent-encoded; and whether it is base64url of the record bytes.
         BadUse."""
         if isinstance(value, Raw):
             return to_base64url(value.data).decode(), True
-        text = self._convert(self.to_text, value)
+        text = self._convert(self.python.to_text, value)
         if not _is_path_segment(text):
             raw = self.record_bytes(value)
-            assert raw is not None  # no Avro document is that short
+            assert raw is not None  # no document is that short
             return to_base64url(raw).decode(), True
         return quote(text, safe=""), False
 
 
-FORMATS = {
-    each.name: each
-    for each in (
-        Format("string", (str,), str.encode, _document, _identity, KEY_CODECS["string"]),
-        Format(
-            "bytes",
-            (bytes, bytearray),
-            bytes,
-            lambda value: b'"%b"' % to_base64url(value),
-            lambda text: from_base64url(text.encode()),
-            KEY_CODECS["bytes"],
-        ),
-        Format("int32", (int,), b"%d".__mod__, b"%d".__mod__, _identity, KEY_CODECS["int32"]),
-        Format("int64", (int,), b"%d".__mod__, b"%d".__mod__, _identity, KEY_CODECS["int64"]),
-        Format(
-            "float64",
-            (float, int),
-            lambda value: float_text(float(value)).encode(),
-            lambda value: KEY_CODECS["float64"].to_json(
-                KEY_CODECS["float64"].from_text(float_text(float(value)).encode())
-            ),
-            float,
-            KEY_CODECS["float64"],
-        ),
-        Format(
-            "uuid",
-            (uuid.UUID, str),
-            lambda value: str(value).encode(),
-            lambda value: _document(str(value)),
-            uuid.UUID,
-            KEY_CODECS["uuid"],
-        ),
-        Format("json", (), _document, _document, _identity, KEY_CODECS["json"]),
-        Format("avro", (), _document, _document, _identity),
-        Format("none", (), _document, lambda _: b"null", lambda _: None),
-    )
-}
+FORMATS = {name: Format(name, each.python, each.codec) for name, each in registry.FORMATS.items()}

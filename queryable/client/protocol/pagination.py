@@ -110,7 +110,7 @@ def can_resume(view: View) -> bool:
     The key must have one textual form. JSON and Avro documents have many, so does NaN, and UUIDs
     may be in capitals.
     """
-    return view.key.name in ("string", "bytes", "int32", "int64")
+    return view.key.python.has_one_text
 
 
 def remaining_range(order: Order, first: Any, last: Any, received: Any) -> tuple[Any, Any]:

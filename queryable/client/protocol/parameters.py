@@ -103,7 +103,7 @@ def _span_text(span: Span) -> str:
 def _bound_text(view: View, key: Any) -> str:
     if not isinstance(key, Raw):
         return view.key.parameter(key)
-    if view.key.name not in ("string", "bytes"):
+    if not view.key.has_prefixes:
         raise BadUse(
             f"{key!r} cannot be a bound: keys of view {view.name} are {view.key.name}, and only "
             "string and bytes keys can be given as Raw."
@@ -112,7 +112,7 @@ def _bound_text(view: View, key: Any) -> str:
 
 
 def _prefix_text(view: View, prefix: str | bytes) -> str:
-    if view.key.name not in ("string", "bytes"):
+    if not view.key.has_prefixes:
         raise BadUse(
             f"View {view.name} has {view.key.name} keys; only string and bytes keys have a prefix."
         )

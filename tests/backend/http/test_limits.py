@@ -30,7 +30,7 @@ from backend.queries.scans.merging import slices
 from backend.queries.whole_view.ranking import Ranking
 from backend.queries.whole_view.registry import VIEW_QUERIES
 from model import limits
-from model.formats.codecs import KEY_CODECS
+from model.formats.registry import KEY_CODECS
 from model.problems import BadRequest
 from model.times import parse_time
 from tests.support.in_process.examples import ORDERS

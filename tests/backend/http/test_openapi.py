@@ -27,7 +27,7 @@ from backend.queries.point_by_kind import reads_of
 from backend.queries.stores import KEYS, SESSIONS, WINDOWS, refuse_custom, refuse_store
 from backend.queries.whole_view.ranking import Ranking
 from backend.queries.whole_view.registry import VIEW_QUERIES
-from model.formats.codecs import KEY_CODECS, VALUE_CODECS
+from model.formats.registry import KEY_CODECS, VALUE_CODECS
 from model.kinds.registry import KINDS
 from model.limits import MOST_PATH_BYTES, parameter_bytes
 from model.pipelines import FAILED, RUNNING, STARTING, STOPPED, UNKNOWN

@@ -12,8 +12,8 @@ from backend.ingest import schema_registry as module
 from backend.ingest.schema_registry import Registry, SchemaCache, SchemaFolder, Unanswered
 from local.ports import free_ports
 from local.waiting import wait_until
-from model.formats.avro.codecs import SchemaNotYet
 from model.formats.avro.schema import AvroSchema
+from model.formats.schemas import SchemaNotYet
 from tests.support.in_process.avro_examples import ORDER, FakeRegistry, binary, registry
 
 

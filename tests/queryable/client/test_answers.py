@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from model.formats.codecs import KEY_CODECS
+from model.formats.registry import KEY_CODECS
 from queryable import Raw
 from tests.queryable.client.both_clients import exact, plain, plain_items, plain_key, python_value
 from tests.queryable.client.deployed import FORMATS, MINUTE, NAMES, NOW, SEEDED, Deployed

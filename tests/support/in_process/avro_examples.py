@@ -12,8 +12,8 @@ from typing import Any
 
 import fastavro
 
-from model.formats.avro.codecs import SchemaNotYet
 from model.formats.avro.schema import AvroSchema
+from model.formats.schemas import SchemaNotYet
 
 ORDER = {
     "type": "record",

@@ -29,7 +29,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from backend.http.openapi.skeleton import example_keys
-from model.formats.codecs import KEY_CODECS
+from model.formats.registry import KEY_CODECS
 from model.partitioner import partition_of
 from tests.support.backends import Backend
 from tests.support.client import Client, Response, raw

@@ -67,8 +67,8 @@ def get_many(
 
 
 def _needs_point_reads(context: ClientContext, view: View, keys: list[Any]) -> bool:
-    """Whether a batch cannot express these reads: sessions, Avro keys, raw keys."""
-    if context.offsets is not None or view.key.name == "avro":
+    """Whether a batch cannot express these reads: sessions, raw keys, keys that need a schema."""
+    if context.offsets is not None or view.key.codec is None:
         return True
     return any(isinstance(key, Raw) for key in keys)
 

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from model.formats.codecs import KEY_CODECS
+from model.formats.registry import KEY_CODECS
 from queryable.cli.inspection.formats import infer_format
 from queryable.cli.inspection.inference import Confidence
 from tests.queryable.cli.inspection.records import (

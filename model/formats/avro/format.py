@@ -1,0 +1,63 @@
+"""Format `avro`. fastavro is imported when a view has this format: the client needs none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import orjson
+
+from model.formats.codec import Codec
+from model.formats.format import SchemaFormat
+from model.formats.schemas import CONFLUENT, SchemaSource
+
+if TYPE_CHECKING:
+    from model.formats.avro.schema import AvroSchema
+
+# the types whose keys the proxy encodes
+_ROUTED = ("boolean", "int", "long", "float", "double", "string")
+
+
+class Avro(SchemaFormat):
+    name = "avro"
+    fields: ClassVar[Mapping[str, str]] = {"schema": 'a file such as "a.avsc", or "confluent"'}
+    media_types = ("application/avro", "avro/binary")
+    file_suffix = ".avsc"
+    registry_type = "AVRO"
+
+    def definition_of(self, content: bytes, of: str, fields: Mapping[str, str]) -> str:
+        """The schema's JSON without whitespace."""
+        self.parse_file(content)
+        return orjson.dumps(orjson.loads(content)).decode()
+
+    def codec_with(self, definition: str | None, source: SchemaSource | None) -> Codec:
+        from model.formats.avro.codecs import avro_codec
+
+        assert definition is not None
+        return avro_codec(definition, source)
+
+    def is_routed(self, definition: str | None) -> bool:
+        if definition is None or definition == CONFLUENT:
+            return False
+        schema: Any = orjson.loads(definition)
+        if isinstance(schema, dict):
+            # the text of other logical types is not that of their base type
+            if "logicalType" in schema and schema["type"] != "string":
+                return False
+            schema = schema["type"]
+        return schema in _ROUTED
+
+    def fingerprint(self, definition: str) -> str:
+        from model.formats.avro.codecs import parsed
+
+        return definition if definition == CONFLUENT else parsed(definition).fingerprint
+
+    def parse_file(self, content: bytes) -> AvroSchema:
+        from model.formats.avro.schema import AvroSchema
+
+        return AvroSchema(content)
+
+    def parse_registered(self, text: str, references: Sequence[tuple[str, str]]) -> AvroSchema:
+        from model.formats.avro.schema import AvroSchema
+
+        return AvroSchema(text, tuple(used for _, used in references))

@@ -1,0 +1,100 @@
+"""The interface of a codec: record bytes, stored bytes, URL text and JSON of a view's format."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class SchemaBytes:
+    """A value without the frame that names its schema."""
+
+    raw: bytes
+    fingerprint: str
+    schema_id: int | None
+
+
+class Codec(ABC):
+    """One format. Methods raise ValueError for invalid input; its text is for people.
+
+    The defaults are those of a format that RocksDB stores unchanged.
+    """
+
+    name: str
+    """As in views.toml."""
+
+    size: int | None = None
+    """Size in bytes of every stored key; None if it varies."""
+
+    keeps_bytes = True
+    """Whether `to_store` returns its argument unchanged."""
+
+    stores_values = True
+    """Whether values are stored; False: entries have no value."""
+
+    is_text = False
+    """Whether record bytes, URL text and the content of the JSON string are the same UTF-8."""
+
+    is_json = False
+    """Whether record bytes are a JSON document: `to_json` returns its argument."""
+
+    is_number = False
+    """Whether `to_json` returns a JSON number: values can be ranked and added."""
+
+    is_document = False
+    """Whether `to_json` returns any JSON document, whose fields `by=` can name."""
+
+    has_prefixes = False
+    """Whether keys are ordered by their bytes as text is, so that a prefix is a range."""
+
+    json_is_exact = True
+    """Whether every byte of a key in a JSON body matters, so that its text must be kept."""
+
+    representation: str | None = None
+    """The subtype of `application/…` under which `without_frame` is served, if it is."""
+
+    @property
+    def probe(self) -> Callable[[bytes], object]:
+        """Like `check`, but without a text for people: ValueError unless the bytes are valid.
+
+        Called for every record, so it should be a C function.
+        """
+        return self.check
+
+    @abstractmethod
+    def check(self, raw: bytes) -> None:
+        """Raise ValueError unless `raw` (record bytes) is valid in this format."""
+
+    @abstractmethod
+    def to_json(self, raw: bytes) -> bytes:
+        """Record bytes, which are valid, to a JSON document, UTF-8."""
+
+    def to_store(self, raw: bytes) -> bytes:
+        """Record bytes to stored bytes, whose byte order is the type's order."""
+        return raw
+
+    def from_store(self, stored: bytes) -> bytes:
+        """The inverse of `to_store`."""
+        return stored
+
+    def from_text(self, text: bytes) -> bytes:
+        """The percent-decoded bytes of a URL's path segment to record bytes."""
+        self.check(text)
+        return text
+
+    def json_to_text(self, value: Any, written: bytes) -> tuple[bytes, bool]:
+        """A key or value in a JSON body as text for `from_text`; and whether the text is base64url
+        of record bytes instead. `written`: its exact text, if `json_is_exact`."""
+        return written, False
+
+    def without_frame(self, raw: bytes) -> SchemaBytes:
+        """Record bytes as served under `representation`."""
+        raise NotImplementedError
+
+    @property
+    def schema_document(self) -> Any:
+        """The schema of all records, for `GET /views/{view}`; None if there is none."""
+        return None

@@ -1,0 +1,188 @@
+"""The interface of a format: what it has in views.toml, in Python, in OpenAPI and in a registry."""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from model.formats.codec import Codec
+from model.formats.schemas import CONFLUENT, Schema, SchemaSource
+
+Read = Callable[[str], bytes]
+"""File name in views.toml -> content of the file; ValueError if it cannot be read."""
+
+
+class FieldError(ValueError):
+    """A field of views.toml is wrong or missing."""
+
+    def __init__(self, field: str, text: str) -> None:
+        super().__init__(text)
+        self.field = field
+
+
+# not orjson: it rejects whole numbers of more than 64 bits
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+def document(value: Any) -> bytes:
+    """A Python value as a JSON document; ValueError."""
+    try:
+        return _encode(value).encode()
+    except (TypeError, ValueError, RecursionError) as e:
+        raise ValueError(f"not a JSON document: {e}") from None
+
+
+def _identity(value: Any) -> Any:
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class PythonForm:
+    """Keys and values as Python values, in the client. Functions raise ValueError."""
+
+    types: tuple[type, ...] = ()
+    """Empty: any JSON document."""
+
+    to_text: Callable[[Any], bytes] = document
+    """As in a URL, before it is percent-encoded."""
+
+    to_json: Callable[[Any], bytes] = document
+    from_json: Callable[[Any], Any] = _identity
+    from_typed: Callable[[str], Any] = json.loads
+    """As people type it at a terminal."""
+
+    is_typed_text: bool = False
+    """Whether typed text is the value itself, with its blanks."""
+
+    has_one_text: bool = False
+    """Whether each value has one textual form."""
+
+    is_ordered: bool = False
+    """Whether the order of keys follows from their Python values. UUIDs may be in capitals."""
+
+    identifies_key: bool = True
+    """Whether a value is enough to ask for a key; False if the bytes of the record are needed."""
+
+
+_SAME = object()
+
+
+@dataclass(frozen=True, slots=True)
+class OpenApi:
+    """A format in the OpenAPI document."""
+
+    serde: str
+    """Kafka's serde, which KIQR's clients name."""
+
+    schema: Mapping[str, Any] | None = None
+    """Of a key in a URL; None: the format is not for keys."""
+
+    example: Any = None
+    """Of a key in a URL; None: it would depend on a schema."""
+
+    json_example: Any = _SAME
+    """Of a key in a JSON body, if it is another; None: none."""
+
+    def entry(self) -> dict[str, Any]:
+        """The entry of `x-formats`."""
+        found = {"serde": self.serde, "schema": self.schema, "example": self.example}
+        entry = {name: value for name, value in found.items() if value is not None}
+        return entry if self.json_example is _SAME else {**entry, "json_example": self.json_example}
+
+
+class Format:
+    """One format. The defaults are those of a format without a schema."""
+
+    name: str
+    """As in views.toml."""
+
+    codec: Codec | None = None
+    """None if the codec depends on a schema."""
+
+    for_keys: ClassVar[bool] = True
+    python: PythonForm = PythonForm()
+    fields: ClassVar[Mapping[str, str]] = {}
+    """Its fields in views.toml, without `key_` or `value_`, and their meanings."""
+
+    openapi: OpenApi
+
+    serdes: frozenset[str] = frozenset()
+    """Kafka's serdes that read it, without those of bytes, which read all formats."""
+
+    has_own_serdes: ClassVar[bool] = False
+    """Whether applications have serdes of their own for it."""
+
+    media_types: ClassVar[tuple[str, ...]] = ()
+    """Of keys in the body of a search, beside `application/octet-stream`."""
+
+    # With a schema: see `SchemaFormat`
+
+    def definition(
+        self, of: str, fields: Mapping[str, str], read: Read, has_source: bool
+    ) -> str | None:
+        """`View.key_schema` or `View.value_schema`, from the fields in views.toml; FieldError.
+
+        `of`: "key" or "value". `has_source`: whether there is a table [schemas].
+        """
+        return None
+
+    def codec_with(self, definition: str | None, source: SchemaSource | None) -> Codec:
+        """The codec for a schema from `definition`."""
+        assert self.codec is not None
+        return self.codec
+
+    def is_routed(self, definition: str | None) -> bool:
+        """Whether the proxy encodes keys from their text: as proxy/key_codec.lua."""
+        return True
+
+    def fingerprint(self, definition: str) -> str:
+        """A short name of the schema; CONFLUENT stays unchanged."""
+        return definition
+
+
+class SchemaFormat(Format):
+    """A format whose records have a schema: from a file, or one that each record names."""
+
+    openapi = OpenApi("ByteArraySerde", {"type": "string"})
+    has_own_serdes = True
+    file_suffix: ClassVar[str]
+    """Of a schema in a folder, `<id><suffix>`, and of one in views.toml."""
+
+    registry_type: ClassVar[str]
+    """`schemaType` in a registry."""
+
+    registry_form: ClassVar[str] = ""
+    """The parameter `format` with which a registry is asked for schemas; empty: none."""
+
+    def definition(
+        self, of: str, fields: Mapping[str, str], read: Read, has_source: bool
+    ) -> str | None:
+        field, name = f"{of}_schema", fields["schema"]
+        if not name:
+            raise FieldError(of, f'{field} is missing: set a file name, or "{CONFLUENT}"')
+        if name == CONFLUENT:
+            if not has_source:
+                raise FieldError(field, 'the table [schemas] is missing: set registry = "http://…"')
+            return CONFLUENT
+        try:
+            return self.definition_of(read(name), of, fields)
+        except FieldError:
+            raise
+        except ValueError as e:
+            raise FieldError(field, f'"{name}": {e}') from None
+
+    @abstractmethod
+    def definition_of(self, content: bytes, of: str, fields: Mapping[str, str]) -> str:
+        """The definition from a schema file; ValueError, FieldError."""
+
+    @abstractmethod
+    def parse_file(self, content: bytes) -> Schema:
+        """A schema from a file of a folder; ValueError."""
+
+    @abstractmethod
+    def parse_registered(self, text: str, references: Sequence[tuple[str, str]]) -> Schema:
+        """A schema from a registry; ValueError. `references`: name and text of the schemas that it
+        uses, in dependency order."""

@@ -1,0 +1,138 @@
+"""Schemas by id, and the codec of records with Confluent's framing.
+
+Confluent's framing: a zero byte, the schema id (4 B, big-endian), then what the format writes.
+RocksDB stores the record bytes unchanged.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from model.formats.codec import Codec, SchemaBytes
+from model.problems import Unavailable
+
+CONFLUENT = "confluent"
+"""Used instead of a schema: each record has the id of its schema."""
+
+_FRAME = 5
+
+
+class SchemaNotYet(Unavailable):
+    """A schema is not available yet: records that need it have to wait."""
+
+    def __init__(self, schema_id: int, source: SchemaSource) -> None:
+        super().__init__(
+            "schema-unavailable",
+            f"Schema {schema_id} has not been fetched yet. Retry, or accept "
+            f"application/octet-stream, which needs no schema.",
+        )
+        self.schema_id = schema_id
+        self._source = source
+
+    @property
+    def state(self) -> str:
+        """What it waits for, and the state of the fetch."""
+        return f"schema {self.schema_id}: {self._source.state}"
+
+    @property
+    def over(self) -> bool:
+        """Whether to try again; requests the schema again if it is still missing."""
+        try:
+            self._source.schema(self.schema_id)
+        except SchemaNotYet:
+            return False
+        except ValueError:
+            pass
+        return True
+
+
+class Schema(Protocol):
+    """A parsed schema of one format."""
+
+    @property
+    def format(self) -> str:
+        """The name of its format."""
+
+    @property
+    def fingerprint(self) -> str: ...
+
+    def check(self, raw: bytes) -> None:
+        """ValueError if `to_json` would fail. `raw`: what follows the schema id in a frame."""
+
+    def to_json(self, raw: bytes) -> bytes: ...
+
+    def value_of(self, raw: bytes) -> bytes:
+        """The bytes of the value in `raw`."""
+
+
+class SchemaSource(Protocol):
+    """A source of schemas by id. Never blocks: the event loop calls it, too."""
+
+    @property
+    def state(self) -> str:
+        """The state of pending fetches, for people."""
+
+    def schema(self, schema_id: int) -> Schema:
+        """SchemaNotYet; ValueError if the schema does not exist or is not supported."""
+
+
+class NoSchemas:
+    """A source without schemas, for a process that only reads views.toml."""
+
+    state = "no source of schemas is configured"
+
+    def schema(self, schema_id: int) -> Schema:
+        raise SchemaNotYet(schema_id, self)
+
+
+class ConfluentCodec(Codec):
+    """Records with Confluent's framing; `source` has their schemas."""
+
+    is_document = True
+
+    def __init__(self, name: str, source: SchemaSource | None) -> None:
+        """`name`: of the format."""
+        self.name = name
+        self.representation = name
+        self._schema = (source or NoSchemas()).schema
+
+    def check(self, raw: bytes) -> None:
+        if len(raw) < _FRAME or raw[0]:
+            raise ValueError(
+                "without Confluent's framing: a zero byte and 4 bytes with the schema id"
+            )
+        schema_id = int.from_bytes(raw[1:_FRAME], "big")
+        schema = self._schema(schema_id)
+        try:
+            self._refuse_other_formats(schema)
+            schema.check(raw[_FRAME:])
+        except ValueError as e:
+            raise ValueError(f"schema {schema_id}: {e}") from None
+
+    def from_text(self, text: bytes) -> bytes:
+        raise ValueError(
+            "text does not have the schema id that is part of the record's key: send the key's "
+            "record bytes, with encoding=base64url"
+        )
+
+    def to_json(self, raw: bytes) -> bytes:
+        schema, _ = self._known(raw)
+        return schema.to_json(raw[_FRAME:])
+
+    def without_frame(self, raw: bytes) -> SchemaBytes:
+        schema, schema_id = self._known(raw)
+        return SchemaBytes(schema.value_of(raw[_FRAME:]), schema.fingerprint, schema_id)
+
+    def _known(self, raw: bytes) -> tuple[Schema, int]:
+        """The schema of stored bytes, which was available at ingest."""
+        schema_id = int.from_bytes(raw[1:_FRAME], "big")
+        try:
+            schema = self._schema(schema_id)
+            self._refuse_other_formats(schema)
+            return schema, schema_id
+        except ValueError as e:
+            raise Unavailable("schema-unavailable", f"Schema {schema_id}: {e}") from None
+
+    def _refuse_other_formats(self, schema: Schema) -> None:
+        if schema.format != self.name:
+            raise ValueError(f"the schema is {schema.format}, not {self.name}")

@@ -1,0 +1,56 @@
+"""Format `string`: UTF-8 text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from model.formats.codec import Codec
+from model.formats.format import Format, OpenApi, PythonForm, document
+
+
+def _identity(value: Any) -> Any:
+    return value
+
+
+class StringCodec(Codec):
+    name = "string"
+    is_text = True
+    has_prefixes = True
+    json_is_exact = False
+
+    @property
+    def probe(self) -> Callable[[bytes], object]:
+        return bytes.decode
+
+    def check(self, raw: bytes) -> None:
+        try:
+            raw.decode()
+        except UnicodeDecodeError as e:
+            raise ValueError(f"not UTF-8 text: {e.reason} at byte {e.start}") from None
+
+    def to_json(self, raw: bytes) -> bytes:
+        return orjson.dumps(raw.decode())
+
+    def json_to_text(self, value: Any, written: bytes) -> tuple[bytes, bool]:
+        if not isinstance(value, str):
+            raise ValueError("no text: string is a JSON string")
+        return value.encode(), False
+
+
+class String(Format):
+    name = "string"
+    codec = StringCodec()
+    python = PythonForm(
+        types=(str,),
+        to_text=str.encode,
+        to_json=document,
+        from_typed=_identity,
+        is_typed_text=True,
+        has_one_text=True,
+        is_ordered=True,
+    )
+    openapi = OpenApi("StringSerde", {"type": "string"}, "example")
+    serdes = frozenset(("StringSerde",))

@@ -1,0 +1,51 @@
+"""Format `uuid`: the 36 characters of a UUID, as Kafka's `UUIDSerializer` writes them."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from typing import Any
+
+from model.formats.codec import Codec
+from model.formats.format import Format, OpenApi, PythonForm, document
+
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
+
+
+class UuidCodec(Codec):
+    name = "uuid"
+    size = 36
+    json_is_exact = False
+
+    def check(self, raw: bytes) -> None:
+        if len(raw) != 36 or not _UUID.fullmatch(raw.decode("latin-1")):
+            raise ValueError("not a UUID of 36 characters (8-4-4-4-12 hexadecimal digits)")
+
+    def from_text(self, text: bytes) -> bytes:
+        self.check(text)
+        # Java's UUIDSerializer writes lower case
+        return str(uuid.UUID(text.decode())).encode()
+
+    def to_json(self, raw: bytes) -> bytes:
+        return b'"' + raw + b'"'
+
+    def json_to_text(self, value: Any, written: bytes) -> tuple[bytes, bool]:
+        if not isinstance(value, str):
+            raise ValueError("no text: uuid is a JSON string")
+        return value.encode(), False
+
+
+class Uuid(Format):
+    name = "uuid"
+    codec = UuidCodec()
+    python = PythonForm(
+        types=(uuid.UUID, str),
+        to_text=lambda value: str(value).encode(),
+        to_json=lambda value: document(str(value)),
+        from_json=uuid.UUID,
+        from_typed=uuid.UUID,
+    )
+    openapi = OpenApi(
+        "UUIDSerde", {"type": "string", "format": "uuid"}, "123e4567-e89b-12d3-a456-426614174000"
+    )
+    serdes = frozenset(("UUIDSerde", "StringSerde"))
