@@ -33,7 +33,7 @@ MOST_JSON_PARTS = 32_768
 _LINE = 32 << 10
 LONGER_PARAMETERS = {
     **dict.fromkeys(("from", "to", "key_from", "key_to", "prefix", "cursor"), _LINE),
-    "by": MOST_PATH_BYTES,
+    **dict.fromkeys(("by", "value"), MOST_PATH_BYTES),
     "min_offset": 16 << 10,
 }
 """Name -> maximum bytes (percent-decoded), if not MOST_PARAMETER_BYTES."""

@@ -13,6 +13,7 @@ COMMAND_MODULES = (
     "get",
     "scan",
     "top",
+    "aggregate",
     "count",
     "time_ranges",
     "watch",

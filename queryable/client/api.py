@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from queryable.client.methods import method, rows_method
 from queryable.client.protocol.calls import (
+    aggregate,
     append,
     batch,
     changes,
@@ -23,6 +24,7 @@ class ApiMethods:
     get = method(point.get)
     get_many = method(batch.get_many)
     top = method(top.top)
+    aggregate = method(aggregate.aggregate)
     count = method(count.count)
     append = method(append.append)
     views = method(metadata.views)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from backend.queries.whole_view.aggregate import AGGREGATE
 from backend.queries.whole_view.count import COUNT
 from backend.queries.whole_view.top import TOP
 from backend.queries.whole_view.view_query import ViewQuery
@@ -9,4 +10,5 @@ from backend.queries.whole_view.view_query import ViewQuery
 VIEW_QUERIES: tuple[ViewQuery, ...] = (
     COUNT,
     TOP,
+    AGGREGATE,
 )

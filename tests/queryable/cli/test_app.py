@@ -33,7 +33,7 @@ def test_help_lists_every_command_in_order_with_a_whole_sentence() -> None:
     summaries = dict(line.split(maxsplit=1) for line in text.partition("Commands:")[2].splitlines()
                      if line.strip())  # fmt: skip
     assert list(summaries) == COMMANDS
-    assert list(summaries)[:4] == ["get", "scan", "top", "count"]
+    assert list(summaries)[:4] == ["get", "scan", "top", "aggregate"]
     assert all(summary.endswith(".") and "..." not in summary for summary in summaries.values())
     assert max(map(len, text.splitlines())) <= 80
 

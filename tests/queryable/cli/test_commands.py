@@ -80,6 +80,23 @@ def test_top_and_count(deployed: Deployed) -> None:
     assert re.fullmatch(r"\d,\d+\nestimate; .*\n", deployed.shown("count", "many"))
 
 
+def test_aggregate(deployed: Deployed) -> None:
+    newark = {"group": "EWR", "entries": 3, "count": 3, "sum": 50, "min": -10, "max": 40}
+    none = dict.fromkeys(("sum", "min", "max", "avg"))
+    assert deployed.rows("aggregate", "flights", "--by", "from", "--value", "delay") == [
+        {**newark, "avg": 50 / 3},
+        {"group": "JFK", "entries": 1, "count": 0, **none},
+    ]
+    by_origin = deployed.rows("aggregate", "flights", "--by", "from")
+    assert by_origin == [{"group": "EWR", "entries": 3}, {"group": "JFK", "entries": 1}]
+    later = ("--from", "2013-01-01T01:00:00Z")
+    assert deployed.rows("aggregate", "bookings", *later) == [{"group": None, "entries": 2}]
+    shown = deployed.shown("aggregate", "flights", "--by", "from", "--value", "delay")
+    assert re.search(r"EWR .* 50 ", shown)
+    assert "█" in deployed.shown("aggregate", "flights", "--by", "from")
+    assert "no entries" in deployed.run("aggregate", "visits", "--to", "0", status=NOT_FOUND)
+
+
 def test_windows_sessions_and_versions(deployed: Deployed) -> None:
     assert deployed.rows("windows", "bookings", "bert") == [
         {"key": "bert", "start": BEGAN, "end": BEGAN + HOUR, "sequence": 0, "value": 4}

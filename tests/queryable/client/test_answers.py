@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import struct
+from dataclasses import asdict
 from typing import Any
 from urllib.parse import quote
 
@@ -252,6 +253,27 @@ def test_top_and_count(deployed: Deployed) -> None:
         assert [row._asdict() for row in result] == plain_rows
     assert {int(a.count("ranked", exact=True)) for a in deployed.clients} == {30}
     assert not deployed.clients[0].count("ranked").is_exact
+
+
+def test_aggregate(deployed: Deployed) -> None:
+    for view, query, given_ in (
+        ("ranked", "by=n&value=x.y", {"by": "n", "value": "x.y"}),
+        ("ranked", "by=n", {"by": "n"}),
+        ("int64", "", {}),
+        ("float64", "", {}),
+        ("windows", f"from={NOW}&to={NOW + 2 * MINUTE}", {"from_": NOW, "to": NOW + 2 * MINUTE}),
+    ):
+        plain_rows = plain(deployed.port, f"/views/{view}/aggregate?{query}").json()["items"]
+        assert plain_rows
+        result = deployed.call("aggregate", view, **given_)
+        rows = [
+            {name: cell for name, cell in asdict(row).items() if name in plain_rows[0]}
+            for row in result
+        ]
+        assert json.dumps(rows) == json.dumps(plain_rows).replace('"Infinity"', "Infinity").replace(
+            '"-Infinity"', "-Infinity"
+        )
+        assert result.source.served_by
 
 
 def test_get_many(deployed: Deployed) -> None:

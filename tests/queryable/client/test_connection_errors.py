@@ -45,6 +45,7 @@ CALLS = [
     ("get_many", ("orders", ["a"])),
     ("scan", ("orders",)),
     ("top", ("orders", "n")),
+    ("aggregate", ("orders", "n")),
     ("count", ("orders",)),
     ("append", ("orders", "a", 1)),
 ]

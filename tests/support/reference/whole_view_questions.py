@@ -9,6 +9,7 @@ from random import Random
 from urllib.parse import quote
 
 from model.views import View
+from tests.support.reference import aggregates
 from tests.support.reference.key_questions import as_of, batch, history, point
 from tests.support.reference.questions import (
     BY,
@@ -57,6 +58,28 @@ def top(dice: Random, view: View) -> Question:
     stale = any_stale(dice)
     query = (f"by={by}" if by else "", f"order={order}", f"limit={limit}", stale_query(stale))
     return Question("top", target_of(f"/views/{view.name}/top", *query), judge, stale=stale)
+
+
+def aggregate(dice: Random, view: View, now: int) -> Question:
+    by, value = (dice.choice((None, *BY)) if view.value == "json" else None for _ in range(2))
+    is_timed = view.store in ("window", "session")
+    first, last = bounds_of(dice, now) if is_timed else (None, None)
+
+    def judge(table: Table, answer: Answer) -> None:
+        assert_same(answer.status, 200)
+        found = json.loads(answer.body)["items"]
+        found.sort(key=lambda item: json.dumps(item["group"], sort_keys=True))
+        assert_same(found, aggregates.aggregate(table, by, value, *or_forever(first, last)))
+
+    stale = any_stale(dice)
+    query = (
+        f"by={by}" if by else "",
+        f"value={value}" if value else "",
+        *span_query(first, last),
+        stale_query(stale),
+    )
+    target = target_of(f"/views/{view.name}/aggregate", *query)
+    return Question("aggregate", target, judge, stale=stale)
 
 
 @dataclass
@@ -189,6 +212,7 @@ def any_question(dice: Random, view: View, keys: Sequence[bytes], now: int) -> Q
     """One of the kinds that the view's store has; pages are `Walk`'s."""
     kinds: list[Callable[[], Question]] = [
         lambda: count(dice, view),
+        lambda: aggregate(dice, view, now),
         lambda: stream(dice, view, keys, now),
     ]
     if view.store in ("key-value", "versioned"):

@@ -1,0 +1,315 @@
+"""Numbers of a view by group: entries, count, sum, minimum, maximum and average.
+
+Sums are exact, whatever the order of entries and partitions: whole numbers are added as whole
+numbers, and each float64 as a multiple of 2^-1074, of which every finite float64 is one. Only the
+result is rounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Annotated, Any
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from backend.queries.parameters import Parameters
+from backend.queries.scans.reducer import Reducer
+from backend.queries.scans.scatter_gather import ScatterGather
+from backend.queries.stores import KEYS, refuse_custom
+from backend.queries.whole_view.fields import Documents, Number, NumberField, ValueField
+from backend.queries.whole_view.view_query import QueryResult, Reduction
+from backend.wire.scan import Query, ScanResponse
+from model.kinds.kind import Pair
+from model.problems import BadRequest
+from model.records import ENTRY_HEAD_SIZE
+from model.views import View
+
+MOST_GROUPS = 10_000
+MOST_GROUP_BYTES = 4 << 20  # of all groups' names together
+_SCALE = 1074  # bits after the binary point of the least float64
+_NO_HEAD = bytes(ENTRY_HEAD_SIZE)  # a group is no record
+_MERGED_AT_ONCE = 1_000  # groups
+
+
+@dataclass(slots=True)
+class Numbers:
+    """The numbers of one group.
+
+    `entries`: with and without a number; `count`: with a number. `whole`, `scaled`: the sums of
+    integers, and of finite floats times 2^1074 (None: no float). `infinite`: the sum of infinities.
+    """
+
+    entries: int = 0
+    count: int = 0
+    whole: int = 0
+    scaled: int | None = None
+    infinite: float = 0.0
+    least: Number | None = None
+    greatest: Number | None = None
+
+    def add(self, number: Number) -> None:
+        self.count += 1
+        if type(number) is int:
+            self.whole += number
+        elif math.isfinite(number):
+            numerator, denominator = number.as_integer_ratio()
+            # the denominator is a power of two
+            shifted = numerator << (_SCALE + 1 - denominator.bit_length())
+            self.scaled = shifted if self.scaled is None else self.scaled + shifted
+        else:
+            self.infinite += number
+        if self.least is None or number < self.least:
+            self.least = number
+        if self.greatest is None or number > self.greatest:
+            self.greatest = number
+
+    def merge(self, other: Numbers) -> None:
+        self.entries += other.entries
+        self.count += other.count
+        self.whole += other.whole
+        if other.scaled is not None:
+            self.scaled = other.scaled + (self.scaled or 0)
+        self.infinite += other.infinite
+        for number in (other.least, other.greatest):
+            if number is not None:
+                self.least = number if self.least is None else min(self.least, number)
+                self.greatest = number if self.greatest is None else max(self.greatest, number)
+
+    @property
+    def sum(self) -> Number | None:
+        """None without numbers."""
+        if self.count == 0:
+            return None
+        if self.infinite:  # infinities, or NaN for both of them
+            return self.infinite
+        return self.whole if self.scaled is None else self._divided_by(1)
+
+    @property
+    def average(self) -> float | None:
+        """None without numbers."""
+        if self.count == 0:
+            return None
+        return self.infinite or self._divided_by(self.count)
+
+    def _divided_by(self, divisor: int) -> float:
+        """The exact sum divided, rounded once."""
+        total = (self.whole << _SCALE) + (self.scaled or 0)
+        try:
+            return total / (divisor << _SCALE)
+        except OverflowError:
+            return math.inf if total > 0 else -math.inf
+
+    def to_wire(self) -> bytes:
+        fields = self.entries, self.count, self.whole, self.scaled, self.infinite
+        return json.dumps([*fields, self.least, self.greatest]).encode()
+
+    @staticmethod
+    def from_wire(item: bytes) -> Numbers:
+        """ValueError if `item` is malformed."""
+        return Numbers(*_WIRE.validate_json(item, strict=True))
+
+
+_Natural = Annotated[int, Field(ge=0)]
+_WIRE: TypeAdapter[tuple[_Natural, _Natural, int, int | None, float, Number | None, Number | None]]
+_WIRE = TypeAdapter(
+    tuple[_Natural, _Natural, int, int | None, float, int | float | None, int | float | None]
+)
+
+
+class _Arguments(BaseModel):
+    """`by`: the field to group by (None: one group of all). `value`: the field with numbers."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    by: str | None
+    value: str | None
+
+    def group_field(self, view: View) -> ValueField | None:
+        """BadRequest if the values have no fields."""
+        return None if self.by is None else ValueField(view, self.by, "by")
+
+    def number_field(self, view: View) -> NumberField | None:
+        """None if entries are only counted; BadRequest if the view has no such numbers."""
+        if self.value is None and not view.value_codec.is_number:
+            return None
+        return NumberField(view, self.value, "value")
+
+
+class _Groups:
+    """Numbers by the JSON text of their group, in bounded memory."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[bytes, Numbers] = {}
+        self.is_complete = True
+        self._bytes = 0
+
+    def of(self, name: bytes) -> Numbers | None:
+        """The numbers of a group; None if there are too many groups."""
+        found = self.by_name.get(name)
+        if found is None:
+            self._bytes += len(name)
+            if len(self.by_name) >= MOST_GROUPS or self._bytes > MOST_GROUP_BYTES:
+                self.is_complete = False
+                return None
+            found = self.by_name[name] = Numbers()
+        return found
+
+
+class _Aggregator:
+    """The groups of one partition."""
+
+    def __init__(self, view: View, arguments: _Arguments) -> None:
+        self._documents = Documents(view)
+        self._group = arguments.group_field(view)
+        self._number = arguments.number_field(view)
+        self._groups = _Groups()
+        self._of_text: dict[str, Numbers] = {}  # most groups are texts
+
+    def add(self, pairs: list[Pair]) -> None:
+        if self._group is None and self._number is None:
+            self._count_all(len(pairs))
+            return
+        documents = self._documents.parse([stored[ENTRY_HEAD_SIZE:] for _, stored in pairs])
+        nothing = [None] * len(documents)
+        groups = nothing if self._group is None else self._group.of(documents)
+        numbers = nothing if self._number is None else self._number.of(documents)
+        for group, number in zip(groups, numbers, strict=True):
+            found = self._of_text.get(group) if type(group) is str else self._of(group)
+            if found is None and (found := self._of(group)) is None:
+                return
+            found.entries += 1
+            if number is not None:
+                found.add(number)
+
+    def _of(self, group: object) -> Numbers | None:
+        found = self._groups.of(_name_of(group))
+        if found is not None and type(group) is str:
+            self._of_text[group] = found
+        return found
+
+    def _count_all(self, entries: int) -> None:
+        if not entries:
+            return  # there is no group without entries
+        found = self._of(None)
+        assert found is not None
+        found.entries += entries
+
+    def fill(self, response: ScanResponse) -> None:
+        """One row per group: its name, and its numbers."""
+        found = self._groups
+        response.rows = [
+            (name, _NO_HEAD, numbers.to_wire()) for name, numbers in found.by_name.items()
+        ]
+        response.complete = found.is_complete
+
+
+class _AggregateMerger:
+    def __init__(self) -> None:
+        self._groups = _Groups()
+
+    async def add(self, response: ScanResponse) -> None:
+        rows = iter(response.rows)
+        while some := list(islice(rows, _MERGED_AT_ONCE)):
+            for name, _, item in some:
+                found = self._groups.of(name)
+                if found is not None:
+                    found.merge(Numbers.from_wire(item))
+            await asyncio.sleep(0)  # other requests
+        if not (response.complete and self._groups.is_complete):
+            raise BadRequest(
+                "too-many-entries",
+                f"by= has more than {MOST_GROUPS} different values, or more than "
+                f"{MOST_GROUP_BYTES >> 20} MiB of them. Group by a field with fewer values.",
+            )
+
+    def items(self, with_numbers: bool) -> list[bytes]:
+        """In the order of groups: null, false, true, numbers, texts, then others by their JSON."""
+        return [
+            _item(name, numbers, with_numbers)
+            for name, numbers in sorted(self._groups.by_name.items(), key=_place)
+        ]
+
+
+class Aggregate:
+    """`by`: the field to group by. `value`: the field with numbers."""
+
+    name = "aggregate"
+    parameters = ("by", "value", "from", "to", "stale")
+
+    async def answer(
+        self, scatter_gather: ScatterGather, view: View, parameters: Parameters
+    ) -> QueryResult:
+        """BadRequest if the view has no such fields, or too many groups."""
+        refuse_custom(view)
+        first, last = parameters.time("from"), parameters.time("to")
+        if view.kind.resource == KEYS and (first is not None or last is not None):
+            raise BadRequest(
+                "bad-parameter", f"from and to are for windows and sessions, not for {view.name}."
+            )
+        arguments = _Arguments(by=parameters.text("by"), value=parameters.text("value"))
+        arguments.group_field(view)
+        with_numbers = arguments.number_field(view) is not None
+        reduction = Reduction(
+            self,
+            Query(first=first, last=last, stale=parameters.stale()),
+            _AggregateMerger,
+            MOST_GROUPS,
+            arguments.model_dump(),
+            needs_values=with_numbers or arguments.by is not None,
+        )
+        merged, freshness = await reduction.run(scatter_gather, view)
+        return QueryResult(b'{"items":[%b]}' % b",".join(merged.items(with_numbers)), freshness)
+
+    def reducer(self, view: View, arguments: Mapping[str, Any]) -> Reducer:
+        refuse_custom(view)
+        return _Aggregator(view, _Arguments.model_validate(arguments))
+
+
+AGGREGATE = Aggregate()
+
+
+def _name_of(group: object) -> bytes:
+    """JSON text; equal for 1 and 1.0, and for objects with the same members in another order."""
+    if type(group) is float and group.is_integer() and abs(group) < 2**53:
+        group = int(group)
+    return orjson.dumps(group, option=orjson.OPT_SORT_KEYS)
+
+
+def _place(item: tuple[bytes, Numbers]) -> tuple[int, Any]:
+    name, _ = item
+    group = orjson.loads(name)
+    kinds: Iterable[type] = (type(None), bool, int, str)
+    kind = int if type(group) is float else type(group)
+    for rank, each in enumerate(kinds):
+        if kind is each:
+            return rank, 0 if group is None else group
+    return 4, name
+
+
+def _item(name: bytes, numbers: Numbers, with_numbers: bool) -> bytes:
+    if not with_numbers:
+        return b'{"group":%b,"entries":%d}' % (name, numbers.entries)
+    return b'{"group":%b,"entries":%d,"count":%d,"sum":%b,"min":%b,"max":%b,"avg":%b}' % (
+        name,
+        numbers.entries,
+        numbers.count,
+        _json(numbers.sum),
+        _json(numbers.least),
+        _json(numbers.greatest),
+        _json(numbers.average),
+    )
+
+
+def _json(number: Number | None) -> bytes:
+    """As the format `float64` writes it; integers have all their digits."""
+    if type(number) is int:
+        return b"%d" % number
+    if number is None or math.isfinite(number):
+        return orjson.dumps(number)
+    return b'"NaN"' if math.isnan(number) else b'"Infinity"' if number > 0 else b'"-Infinity"'

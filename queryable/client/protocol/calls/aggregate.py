@@ -1,0 +1,82 @@
+"""Numbers of a view by group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from queryable.client.protocol.answers import Source
+from queryable.client.protocol.context import ClientContext
+from queryable.client.protocol.parameters import Parameters, Stale, Time
+from queryable.client.protocol.requests import ApiRequest
+from queryable.client.protocol.responses import decoding, json_of
+from queryable.client.protocol.transport import Call
+
+Number = int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The numbers of one group.
+
+    `group`: the JSON value of the field. `entries`: with and without a number; `count`: with one.
+    Without `count` numbers, the others are None; without `value`, all of them are.
+    """
+
+    group: Any
+    entries: int
+    count: int | None
+    sum: Number | None
+    min: Number | None
+    max: Number | None
+    avg: float | None
+
+
+class Groups(list[Group]):
+    """Groups in order: None, False, True, numbers, texts, other JSON."""
+
+    def __init__(self, groups: Iterable[Group], source: Source) -> None:
+        super().__init__(groups)
+        self.source = source
+
+
+def aggregate(
+    context: ClientContext,
+    view: str,
+    by: str | None = None,
+    value: str | None = None,
+    *,
+    from_: Time | None = None,
+    to: Time | None = None,
+    stale: Stale | None = None,
+    timeout: float | None = None,
+) -> Call[Groups]:
+    """Count, sum, minimum, maximum and average of the field `value`, by the field `by`. Without
+    `by`, all entries are one group. Without `value`, the values themselves are the numbers, or
+    entries are counted. `from_`, `to`: of windows and sessions, as of `windows` and `sessions`."""
+    deadline = context.deadline(timeout)
+    about = yield from context.view(view, deadline)
+    query = (
+        Parameters()
+        .add("by", by)
+        .add("value", value)
+        .add_time("from", from_)
+        .add_time("to", to)
+        .add("stale", stale)
+    )
+    request = ApiRequest(query.append_to(f"/views/{about.name}/aggregate"))
+    response = yield from context.send(request, deadline)
+    document = json_of(response)
+    with decoding():
+        return Groups(map(_group, document["items"]), Source(response.headers))
+
+
+def _group(item: dict[str, Any]) -> Group:
+    numbers = (_number(item.get(name)) for name in ("count", "sum", "min", "max", "avg"))
+    return Group(item["group"], item["entries"], *numbers)
+
+
+def _number(value: Any) -> Any:
+    """JSON has text for infinite numbers."""
+    return float(value) if isinstance(value, str) else value

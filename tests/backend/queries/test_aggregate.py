@@ -1,0 +1,270 @@
+"""Numbers by group: exact sums in any order, groups of any JSON, and their bounds."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from backend.queries.scans import partition_run, scan_budget
+from backend.queries.whole_view import aggregate
+from backend.queries.whole_view.aggregate import Numbers
+from tests.support.in_process.examples import ORDERS, view
+from tests.support.in_process.world import PARTITIONS, World, world
+
+finite = st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+
+
+def added(numbers: list[int | float]) -> Numbers:
+    found = Numbers(entries=len(numbers))
+    for number in numbers:
+        found.add(number)
+    return found
+
+
+def rounded(number: Fraction) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
+@given(st.lists(st.lists(finite, max_size=6), min_size=1, max_size=4))
+@example([[1e308, 1e308], [-1e308]])
+@example([[1e308], [1e308, -5e-324]])
+@example([[-1e308], [-1e308]])
+@example([[1e16, 1.0], [-1e16]])
+@example([[5e-324], [0.1, 0.2]])
+@example([[2**64 - 1, 2**64 - 1], [1]])
+def test_sums_are_exact_however_they_are_split(parts: list[list[int | float]]) -> None:
+    merged = Numbers()
+    for part in parts:
+        merged.merge(Numbers.from_wire(added(part).to_wire()))
+    numbers = [number for part in parts for number in part]
+    assert (merged.entries, merged.count) == (len(numbers), len(numbers))
+    if not numbers:
+        assert (merged.sum, merged.average, merged.least, merged.greatest) == (None,) * 4
+        return
+    total = sum(map(Fraction, numbers), Fraction())
+    if all(isinstance(number, int) for number in numbers):
+        assert merged.sum == total
+    else:
+        assert merged.sum == rounded(total)
+    assert merged.average == rounded(total / len(numbers))
+    assert (merged.least, merged.greatest) == (min(numbers), max(numbers))
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [([math.inf, 1.5], math.inf), ([-math.inf, 7], -math.inf), ([math.inf, -math.inf], math.nan)],
+)
+def test_infinite_numbers(numbers: list[float], expected: float) -> None:
+    found = Numbers()
+    for number in numbers:
+        found.merge(Numbers.from_wire(added([number]).to_wire()))
+    for result in (found.sum, found.average):
+        assert result == expected or (math.isnan(expected) and math.isnan(result or 0))
+    assert (found.least, found.greatest) == (min(numbers), max(numbers))
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Iterator[World]:
+    with world(tmp_path, ORDERS) as made:
+        yield made
+
+
+def group(name: Any, *numbers: int | float, entries: int | None = None) -> dict[str, Any]:
+    """An item of the answer, computed another way."""
+    return {
+        "group": name,
+        "entries": len(numbers) if entries is None else entries,
+        "count": len(numbers),
+        "sum": sum(numbers) if numbers else None,
+        "min": min(numbers, default=None),
+        "max": max(numbers, default=None),
+        "avg": sum(numbers) / len(numbers) if numbers else None,
+    }
+
+
+def items(of: World, target: str) -> Any:
+    """The same from both instances."""
+    first, second = (of.ask(f"aggregate{target}", instance) for instance in ("b1", "b2"))
+    assert first.status == second.status == 200, (first.body, second.body)
+    assert first.body == second.body
+    return first.json["items"]
+
+
+def test_groups_of_all_partitions(orders: World) -> None:
+    assert items(orders, "?by=region&value=n") == []
+    orders.put_all(
+        {b"%d" % n: b'{"region":"r%d","n":%d,"x":{"y":%d}}' % (n % 3, n, -n) for n in range(90)}
+    )
+    expected = [group(f"r{r}", *range(r, 90, 3)) for r in range(3)]
+    assert items(orders, "?by=region&value=n") == expected
+    assert [each["sum"] for each in items(orders, "?by=region&value=x.y")] == [
+        -each["sum"] for each in expected
+    ]
+    assert items(orders, "?value=n") == [group(None, *range(90))]
+    assert items(orders, "?by=region") == [{"group": f"r{r}", "entries": 30} for r in range(3)]
+    assert items(orders, "") == [{"group": None, "entries": 90}]
+
+
+def test_a_group_can_be_any_json_and_a_field_can_be_missing(orders: World) -> None:
+    values = [
+        b'{"g":1,"n":1}', b'{"g":1.0,"n":2}', b'{"g":true,"n":4}', b'{"g":"1","n":8}',
+        b'{"g":null,"n":16}', b'{"n":32}', b"[]", b"7", b'{"g":false,"n":"many"}',
+        b'{"g":{"a":1,"b":2},"n":64}', b'{"g":{"b":2,"a":1.0},"n":true}', b'{"g":[],"n":null}',
+        b'{"g":-0.5,"n":128}', b'{"g":"","n":256}',
+    ]  # fmt: skip
+    orders.put_all({b"%d" % n: value for n, value in enumerate(values)})
+    assert items(orders, "?by=g&value=n") == [
+        group(None, 16, 32, entries=4), group(False, entries=1), group(True, 4), group(-0.5, 128),
+        group(1, 1, 2), group("", 256), group("1", 8), group([], entries=1),
+        group({"a": 1, "b": 2}, 64), group({"a": 1.0, "b": 2}, entries=1),
+    ]  # fmt: skip
+
+
+def test_whole_numbers_have_all_their_digits(orders: World) -> None:
+    orders.put_all({b"%d" % n: b'{"n":18446744073709551615}' for n in range(8)})
+    assert b'"sum":147573952589676412920,' in orders.ask("aggregate?value=n").body
+
+
+@pytest.mark.parametrize("store", ["int64", "float64"])
+def test_values_that_are_numbers(tmp_path: Path, store: str) -> None:
+    pack = struct.Struct(">q" if store == "int64" else ">d").pack
+    with world(tmp_path, view(value=store)) as made:
+        made.put_all({b"%d" % n: pack(n) for n in range(20)})
+        assert items(made, "") == [group(None, *range(20))]
+        assert made.code("aggregate?value=n", 400) == "bad-parameter"
+        assert made.code("aggregate?by=n", 400) == "bad-parameter"
+        if store == "float64":
+            made.put(b"x", pack(math.nan))
+            made.put(b"y", pack(math.inf))
+            [found] = items(made, "")
+            assert (found["entries"], found["count"], found["sum"]) == (22, 21, "Infinity")
+            assert (found["min"], found["max"], found["avg"]) == (0, "Infinity", "Infinity")
+
+
+def test_only_the_entries_of_a_time(tmp_path: Path) -> None:
+    key = struct.Struct(">qi").pack
+    with world(tmp_path, view(store="window", window_size=10)) as made:  # type: ignore[arg-type]
+        made.put_all(
+            {b"k%d" % (n % 5) + key(n * 10, 0): b'{"g":%d,"n":%d}' % (n % 2, n) for n in range(40)}
+        )
+        found = items(made, "?by=g&value=n&from=100&to=209")
+        assert found == [group(0, *range(10, 21, 2)), group(1, *range(11, 21, 2))]
+        assert items(made, "") == [{"group": None, "entries": 40}]
+
+
+def test_the_latest_version_counts(tmp_path: Path) -> None:
+    with world(tmp_path, view(store="versioned", retention=10**9)) as made:  # type: ignore[arg-type]
+        for timestamp in (1, 2, 3):
+            made.put_all(
+                {b"%d" % n: b'{"n":%d}' % (n * timestamp) for n in range(10)}, timestamp=timestamp
+            )
+        made.put(b"9", None, timestamp=4)
+        assert items(made, "?value=n") == [group(None, *range(0, 27, 3))]
+        made.put_all({b"%d" % n: None for n in range(9)}, timestamp=5)
+        assert items(made, "?value=n") == items(made, "") == []
+
+
+def test_a_key_in_two_partitions_counts_once(orders: World) -> None:
+    orders.put_all({b"%d" % n: b'{"g":"a","n":%d}' % n for n in range(40)})
+    elsewhere = (orders.partition(b"7") + 1) % PARTITIONS
+    orders.put(b"7", b'{"g":"b","n":700}', timestamp=8, partition=elsewhere)
+    for store_partition in orders.store_partitions.values():
+        store_partition.metadata = replace(store_partition.metadata, mispartitioned=1)
+    rest = [n for n in range(40) if n != 7]
+    assert items(orders, "?by=g&value=n") == [group("a", *rest), group("b", 700)]
+    assert items(orders, "") == [{"group": None, "entries": 40}]
+
+
+def test_slices_give_the_same(orders: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    orders.put_all({b"%d" % n: b'{"g":%d,"n":0.1}' % (n % 7) for n in range(500)})
+    whole = orders.ask("aggregate?by=g&value=n").body
+    monkeypatch.setattr(scan_budget, "MOST_ENTRIES", 20)
+    monkeypatch.setattr(partition_run, "CHUNK_BYTES", 200)
+    monkeypatch.setattr(aggregate, "_MERGED_AT_ONCE", 2)
+    assert orders.ask("aggregate?by=g&value=n", "b2").body == whole
+
+
+def limited(orders: World, by: str) -> None:
+    for instance in ("b1", "b2"):
+        found = orders.code(f"aggregate?by={by}", 400, instance=instance)
+        assert found == "too-many-entries"
+
+
+@pytest.mark.parametrize("name", ["MOST_GROUPS", "MOST_GROUP_BYTES"])
+@pytest.mark.parametrize("mispartitioned", [False, True])
+def test_too_many_groups_are_refused(
+    orders: World, monkeypatch: pytest.MonkeyPatch, name: str, mispartitioned: bool
+) -> None:
+    most = 20 if name == "MOST_GROUPS" else 20 * len(b"1000")
+    monkeypatch.setattr(aggregate, name, most)
+    orders.put_all({b"%d" % n: b'{"n":%d,"g":%d}' % (1000 + n, 1000 + n % 20) for n in range(60)})
+    if mispartitioned:
+        for store_partition in orders.store_partitions.values():
+            store_partition.metadata = replace(store_partition.metadata, mispartitioned=1)
+    assert len(items(orders, "?by=g")) == 20
+    limited(orders, "n")
+
+
+def test_groups_of_one_partition_are_bounded_before_they_are_sent(
+    orders: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    fill = aggregate._Aggregator.fill
+
+    def noted(reducer: Any, response: Any) -> None:
+        fill(reducer, response)
+        sizes.append(len(response.rows))
+
+    monkeypatch.setattr(aggregate, "MOST_GROUPS", 5)
+    monkeypatch.setattr(aggregate._Aggregator, "fill", noted)
+    orders.put_all({b"%d" % n: b'{"n":%d}' % n for n in range(400)})
+    limited(orders, "n")
+    assert max(sizes) == 5
+
+
+@pytest.mark.parametrize(
+    ("target", "code"),
+    [
+        ("?by=" + "a." * 16 + "a", "bad-parameter"),
+        ("?by=%FF", "bad-parameter"),
+        ("?from=0", "bad-parameter"),
+        ("?limit=3", "unknown-parameter"),
+        ("?by=a&by=b", "repeated-parameter"),
+    ],
+)
+def test_requests_that_are_refused(orders: World, target: str, code: str) -> None:
+    assert orders.code(f"aggregate{target}", 400) == code
+
+
+def test_views_without_fields(tmp_path: Path) -> None:
+    with world(tmp_path, view(value="string")) as made:
+        made.put(b"a", b"text")
+        assert items(made, "") == [{"group": None, "entries": 1}]
+        assert made.code("aggregate?by=g", 400) == "bad-parameter"
+        assert made.code("aggregate?value=n", 400) == "bad-parameter"
+
+
+@pytest.mark.parametrize(
+    "item",
+    [b"", b"{}", b"[]", b"[1,1,1,null,0,1]", b"[1,1,1,null,0,1,1,1]", b"[1,1,0.5,null,0,1,1]"],
+)
+def test_the_malformed_response_of_a_peer_is_no_answer(
+    orders: World, monkeypatch: pytest.MonkeyPatch, item: bytes
+) -> None:
+    orders.put_all({b"%d" % n: b'{"n":%d}' % n for n in range(20)})
+    monkeypatch.setattr(Numbers, "to_wire", lambda _: item)
+    said = orders.ask("aggregate?value=n")
+    assert (said.status, orjson.loads(said.body)["code"]) == (503, "owner-unreachable")

@@ -1,0 +1,65 @@
+"""Numbers of a view by group, by exact fractions."""
+
+from __future__ import annotations
+
+import json
+import math
+from fractions import Fraction
+from typing import Any
+
+from tests.support.reference.tables import Item, Table
+
+
+def aggregate(
+    table: Table, by: str | None, value: str | None, first: float, last: float
+) -> list[Item]:
+    """`GET …/aggregate?by=&value=&from=&to=`, in the order of the groups' JSON."""
+    listing = {"window": table.windows, "session": table.sessions}.get(table.view.store)
+    listed = table.keys() if listing is None else listing(first, last)
+    with_numbers = value is not None or table.view.value in ("int32", "int64", "float64")
+    groups: dict[str, list[Any]] = {}
+    for _, item in listed:
+        group = json.dumps(field_of(item["value"], by) if by else None, sort_keys=True)
+        number = field_of(item["value"], value) if value else item["value"]
+        if table.view.value == "float64" and isinstance(number, str):
+            number = None if number == "NaN" else float(number)
+        is_number = isinstance(number, int | float) and not isinstance(number, bool)
+        groups.setdefault(group, []).append(number if is_number else None)
+    found = []
+    for group, all_of_them in sorted(groups.items()):
+        numbers = [number for number in all_of_them if number is not None]
+        row = {"group": json.loads(group), "entries": len(all_of_them)}
+        if with_numbers:
+            row |= {"count": len(numbers), **sums_of(numbers)}
+        found.append(row)
+    return found
+
+
+def field_of(document: Any, path: str) -> Any:
+    """The field at a path of names; None if it is missing."""
+    for name in path.split("."):
+        document = document.get(name) if isinstance(document, dict) else None
+    return document
+
+
+def sums_of(numbers: list[Any]) -> dict[str, Any]:
+    """Sum, minimum, maximum and average; as text if infinite. Exact by `fractions`."""
+    if not numbers:
+        return dict.fromkeys(("sum", "min", "max", "avg"))
+    infinite = [number for number in numbers if math.isinf(number)]
+    if infinite:
+        total = average = sum(infinite)
+    else:
+        exact = sum(map(Fraction, numbers), Fraction())
+        is_whole = all(isinstance(number, int) for number in numbers)
+        total, average = int(exact) if is_whole else float(exact), float(exact / len(numbers))
+    results = {"sum": total, "min": min(numbers), "max": max(numbers), "avg": average}
+    return {name: number_json(number) for name, number in results.items()}
+
+
+def number_json(number: Any) -> Any:
+    if math.isnan(number):
+        return "NaN"
+    if math.isinf(number):
+        return "Infinity" if number > 0 else "-Infinity"
+    return number
