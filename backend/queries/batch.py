@@ -1,4 +1,4 @@
-"""Many point reads in one request. Each instance that has some of the keys is asked once."""
+"""Many point reads in one request. Each instance that has some of the keys gets one request."""
 
 from __future__ import annotations
 
@@ -27,35 +27,35 @@ from model.records import ENTRY_HEAD_SIZE
 from model.views import View
 
 BATCH_PATH = b"/internal/batch"
-MOST_ANSWER_BYTES = 32 << 20  # of the keys that one instance reads for one batch
-_TURN = 128  # keys between two turns of the event loop
-_CAUTIOUS = 16  # keys to begin with: their values may be large
-_CHUNK_BYTES = 1 << 18  # of the keys between two turns, if they are like those before
+MOST_ANSWER_BYTES = 32 << 20  # of the items that one instance reads for one batch
+_TURN = 128  # keys that are read before the event loop runs other tasks
+_FIRST_TURN = 16  # keys; their values may be large
+_TURN_BYTES = 1 << 18  # of the items of a turn, if they are as large as those of the last one
 _FINAL, _AGAIN, _ALL = b".", b"?", b"*"  # marks: final, ask again, ask all partitions
 _MARKS = {_FINAL, _AGAIN, _ALL}
-_AT_ONCE = 8  # keys that all partitions are asked for
+_AT_ONCE = 8  # keys for which all partitions are asked at the same time
 
-# for the keys beyond MOST_ANSWER_BYTES: the client asks for them in another request
+# for keys beyond MOST_ANSWER_BYTES: the client can ask for them in another request
 _TOO_LARGE = Unavailable("overloaded", "The batch has too many bytes of values.")
 
 _T = TypeVar("_T")
 
 _Open = NotOwner | bytes
-"""The instances that have the key; or the mark of its item."""
+"""The instances that have the key, or the mark of its item."""
 
 
-class _Room:
-    """Bytes that one batch may still read, and how many keys at a time."""
+class _ReadBudget:
+    """How many bytes one batch may still read, and how many keys per turn."""
 
     def __init__(self) -> None:
         self.left = MOST_ANSWER_BYTES
-        self.turn = _CAUTIOUS
+        self.turn = _FIRST_TURN
 
-    def take(self, items: list[bytes]) -> None:
+    def charge(self, items: list[bytes]) -> None:
         size = sum(map(len, items))
         self.left -= size
         average = size // len(items) + 1
-        self.turn = max(1, min(_TURN, _CHUNK_BYTES // average))
+        self.turn = max(1, min(_TURN, _TURN_BYTES // average))
 
 
 @dataclass
@@ -84,8 +84,8 @@ class Batches:
     async def read(
         self, view: View, asked: list[tuple[Any, bytes]], options: ReadOptions
     ) -> BatchResult:
-        """The items of a client's batch. `asked`: keys in JSON, as read and as written. Of the
-        options only `stale` is passed on."""
+        """The items of a client's batch. `asked`: keys as parsed JSON, and as written. Of the
+        options, only `stale` is passed to other instances."""
         reads = self._reads[view.name]
         items = [b""] * len(asked)
         keys = _text_keys(reads, asked)
@@ -99,12 +99,12 @@ class Batches:
                     items[number] = _problem_item(written or orjson.dumps(value), problem)
         left, in_any = list(keys), list[int]()
         answerers = ServedBy()
-        rounds, room = self._asker.rounds(), _Room()
+        rounds, budget = self._asker.rounds(), _ReadBudget()
 
         async def attempt() -> bool:
             nonlocal left
             left = await self._round(
-                reads, keys, left, items, in_any, rounds, options, answerers, room
+                reads, keys, left, items, in_any, rounds, options, answerers, budget
             )
             return bool(left)
 
@@ -113,11 +113,11 @@ class Batches:
 
         async def ask_all(number: int) -> None:
             async with turn:
-                if room.left <= 0:
+                if budget.left <= 0:
                     items[number] = _problem_item(view.key_codec.to_json(keys[number]), _TOO_LARGE)
                     return
                 items[number] = await self._in_any_partition(view, keys[number], options, answerers)
-                room.left -= len(items[number])
+                budget.left -= len(items[number])
 
         await asyncio.gather(*map(ask_all, in_any))
         return BatchResult(items, answerers)
@@ -132,19 +132,19 @@ class Batches:
         rounds: Rounds[Holder],
         options: ReadOptions,
         answerers: ServedBy,
-        room: _Room,
+        budget: _ReadBudget,
     ) -> list[int]:
-        """Writes an item for each key in `left`; returns those for which a retry may help.
+        """Writes an item for each key in `left`; returns the keys for which a retry may help.
 
-        Keys that may be in any partition are added to `in_any`. Each round asks the next of the
-        instances that have a key.
+        Keys that may be in any partition are added to `in_any`. Each round asks the next instance
+        that has a key.
         """
         again: list[int] = []
         marked: list[tuple[int, bytes]] = []
         of_others: dict[Turn[Holder], list[int]] = {}
         roles = set[str]()
-        async for numbers in _turns(left, room):
-            read, open_ = _read(reads, [keys[number] for number in numbers], options, roles, room)
+        async for numbers in _turns(left, budget):
+            read, open_ = _read(reads, [keys[number] for number in numbers], options, roles, budget)
             for number, item in zip(numbers, read, strict=True):
                 items[number] = item
             for place, found in open_.items():
@@ -179,7 +179,7 @@ class Batches:
         options: ReadOptions,
         answerers: ServedBy,
     ) -> list[bytes]:
-        """The items of another instance, each with its mark before it."""
+        """The items from another instance; each starts with its mark."""
         member, others_left = turn
         assert member is not None
         view = reads.view
@@ -212,7 +212,7 @@ class Batches:
             return _problem_item(key_json, problem)
 
     async def serve(self, body: bytes) -> BatchResult:
-        """The items of another instance's batch, with their marks; ValueError, BadRequest."""
+        """The items for another instance's batch, with their marks; ValueError, BadRequest."""
         of, view_hash, *keys = unpack(body, 2 + MAX_KEYS)
         name, _, query = of.partition(b"?")
         options = _options_of(query)
@@ -224,9 +224,9 @@ class Batches:
             reads.parse_raw_key(key)
         to_json = reads.view.key_codec.to_json
         items: list[bytes] = []
-        roles, room = set[str](), _Room()
-        async for turn in _turns(keys, room):
-            read, open_ = _read(reads, turn, options, roles, room)
+        roles, budget = set[str](), _ReadBudget()
+        async for turn in _turns(keys, budget):
+            read, open_ = _read(reads, turn, options, roles, budget)
             marks = [_FINAL] * len(read)
             for place, found in open_.items():
                 if isinstance(found, NotOwner):
@@ -251,19 +251,19 @@ def _options_of(query: bytes) -> ReadOptions:
 
 
 def _asked_of(view: View, options: ReadOptions) -> bytes:
-    """The view's name, and `?stale=` if it is given. An older instance knows no view of such a name
-    and refuses; otherwise it could answer as a standby what only the active may answer."""
+    """The view's name, and `?stale=` if it is given. An instance of an older version has no view of
+    that name and refuses; it would not know that only the active may answer."""
     query = "" if options.stale is None else f"?stale={options.stale}"
     return f"{view.name}{query}".encode()
 
 
-async def _turns(of: Sequence[_T], room: _Room) -> AsyncIterator[Sequence[_T]]:
-    """Some at a time; other tasks run in between."""
+async def _turns(of: Sequence[_T], budget: _ReadBudget) -> AsyncIterator[Sequence[_T]]:
+    """The items in turns; other tasks run in between."""
     start = 0
     while start < len(of):
         if start:
             await asyncio.sleep(0)
-        end = start + room.turn
+        end = start + budget.turn
         yield of[start:end]
         start = end
 
@@ -280,12 +280,16 @@ def _text_keys(reads: ViewReads, asked: list[tuple[Any, bytes]]) -> dict[int, by
 
 
 def _read(
-    reads: ViewReads, keys: Sequence[bytes], options: ReadOptions, roles: set[str], room: _Room
+    reads: ViewReads,
+    keys: Sequence[bytes],
+    options: ReadOptions,
+    roles: set[str],
+    budget: _ReadBudget,
 ) -> tuple[list[bytes], dict[int, _Open]]:
-    """An item for each key; and by their places in `keys`, those whose item is not final yet. The
-    roles in which this instance read are added to `roles`."""
+    """An item for each key; and, by index in `keys`, the keys whose item is not final yet. Adds to
+    `roles` those in which this instance has read."""
     to_json = reads.view.key_codec.to_json
-    if room.left <= 0:
+    if budget.left <= 0:
         return [_problem_item(to_json(key), _TOO_LARGE) for key in keys], {}
     items = [b""] * len(keys)
     open_: dict[int, _Open] = {}
@@ -299,7 +303,7 @@ def _read(
         roles.add(found.state.store_partition.role)
         for number, entry in zip(found.numbers, found.entries, strict=True):
             items[number] = _resolved(reads, to_json(keys[number]), entry)
-    room.take(items)
+    budget.charge(items)
     return items, open_
 
 
@@ -333,7 +337,7 @@ def _refused(reads: ViewReads, key_json: bytes, problem: Problem) -> bytes:
 
 
 def _item(key_json: bytes, value: bytes | None) -> bytes:
-    """Of a key in a batch: its value in JSON, or None where it is missing."""
+    """The item of a key. `value`: JSON; None if the key is missing."""
     if value is None:
         return b'{"key":%b,"status":404}' % key_json
     return b'{"key":%b,"status":200,"value":%b}' % (key_json, value)

@@ -13,8 +13,8 @@ MOST_BYTES_OF_ALL = 64 << 20
 _OVERHEAD = 200  # bytes of a change beside its value
 
 
-class Room:
-    """Bytes for the changes of all streams of an instance."""
+class BacklogBudget:
+    """The bytes that the changes of all streams of an instance may take."""
 
     def __init__(self, size: int = MOST_BYTES_OF_ALL) -> None:
         self.left = size
@@ -23,19 +23,19 @@ class Room:
 class Backlog:
     """The changes that wait for one client. Used in the event loop.
 
-    A change takes room until the next one is asked for: until then it is being sent.
+    A change counts until the next one is fetched: until then it is being sent.
     """
 
-    def __init__(self, room: Room) -> None:
-        self._room = room
+    def __init__(self, budget: BacklogBudget) -> None:
+        self._budget = budget
         self._waiting: asyncio.Queue[Change | None] = asyncio.Queue()
-        self._held = 0  # bytes, with the change that is being sent
+        self._bytes = 0  # with those of the change that is being sent
         self._sending = 0
         self._ended = False
 
     def put(self, changes: Sequence[Change]) -> bool:
-        """False if they are too many or too large: then the backlog ends, and drops the changes
-        that wait; a client that reconnects gets the latest value."""
+        """False if they are too many or too large. The backlog then drops the changes that wait,
+        and ends; a client that reconnects gets the latest value."""
         if self._ended:
             return False
         if self._waiting.qsize() > MOST_CHANGES:
@@ -43,8 +43,8 @@ class Backlog:
             return False
         for change in changes:
             size = _OVERHEAD + len(change.value or b"")
-            # one change may be larger than what a stream may have, not than what is left for all
-            if size > self._room.left or (self._held and self._held + size > MOST_BYTES):
+            # a single change may be larger than MOST_BYTES, but not than what is left for all
+            if size > self._budget.left or (self._bytes and self._bytes + size > MOST_BYTES):
                 self._drop()
                 return False
             self._charge(size)
@@ -52,8 +52,8 @@ class Backlog:
         return True
 
     def admit(self, size: int) -> bool:
-        """Whether there is room for an event of this size (bytes) that is sent at once."""
-        if size > self._room.left:
+        """Count an event of this size (bytes) that is sent now; False if it is too large."""
+        if size > self._budget.left:
             return False
         self._charge(size)
         self._sending = size
@@ -68,7 +68,7 @@ class Backlog:
     def _drop(self) -> None:
         while not self._waiting.empty():
             self._waiting.get_nowait()
-        self._charge(self._sending - self._held)
+        self._charge(self._sending - self._bytes)
         self.end()
 
     async def get(self, timeout: float) -> Change | None:
@@ -81,11 +81,11 @@ class Backlog:
         return change
 
     def close(self) -> None:
-        """Gives back all room."""
+        """Count no bytes any more."""
         self._ended = True
-        self._charge(-self._held)
+        self._charge(-self._bytes)
         self._sending = 0
 
     def _charge(self, size: int) -> None:
-        self._held += size
-        self._room.left -= size
+        self._bytes += size
+        self._budget.left -= size

@@ -1,10 +1,10 @@
 """The changes of one key as server-sent events: its value now, then each change that is applied.
 
 Source: the HTML standard, "Server-sent events". An event is `value` (`{"key", "value"}`) or
-`deleted` (`{"key"}`); its id is `partition:offset` of its record, or, where the key is not there,
-of the last record that was applied. A stream ends when its partition moves, or when too many
-changes wait for its client or for all clients. A client that reconnects with Last-Event-ID gets the
-value if it is newer, then the changes.
+`deleted` (`{"key"}`). Its id is `partition:offset` of its record; if the key is missing, of the
+last record that was applied. A stream ends when its partition moves, or when too many changes wait
+for its client or for all clients. A client that reconnects with Last-Event-ID gets the value if it
+is newer, then the changes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Sequence
 
 from backend.ingest.change_listeners import Change
 from backend.ingest.store_partitions import StorePartition
-from backend.queries.change_backlog import Backlog, Room
+from backend.queries.change_backlog import Backlog, BacklogBudget
 from backend.queries.point import State, ViewReads
 from model.kinds.kind import DOCUMENT
 from model.problems import BadRequest, StoreClosedError, StoreError, Unavailable
@@ -23,16 +23,16 @@ from model.records import decode_entry
 
 _EVENT_ID = re.compile(rb"([0-9]{1,9}):(-?[0-9]{1,18})")
 _KEEP_ALIVE = 10.0  # s; shorter than what proxies wait for a silent server
-_NOTHING = -2  # less than -1, as of which a key is not there in an empty partition
+_NOTHING = -2  # before -1, the offset at which a key is missing in an empty partition
 
 
 class Changes:
-    """One client's stream of one key. Made, iterated and closed in the event loop."""
+    """One client's stream of one key. Used in the event loop only."""
 
     def __init__(
-        self, reads: ViewReads, key: bytes, last_event_id: bytes | None, room: Room
+        self, reads: ViewReads, key: bytes, last_event_id: bytes | None, budget: BacklogBudget
     ) -> None:
-        """Unavailable, NotOwner as a read; BadRequest if keys of the view have no single value."""
+        """Unavailable, NotOwner as for a read; BadRequest if a key of the view has many values."""
         view = reads.view
         if not view.kind.has_changes:
             raise BadRequest(
@@ -44,10 +44,10 @@ class Changes:
         self._store_partition: StorePartition = self.state.store_partition
         self._seen = self._offset_of(last_event_id)
         self._loop = asyncio.get_running_loop()
-        self._backlog = Backlog(room)
+        self._backlog = Backlog(budget)
 
     def _offset_of(self, event_id: bytes | None) -> int:
-        """_NOTHING if the client has seen nothing of this partition."""
+        """The offset in an event id; _NOTHING if it is not of this partition."""
         if event_id is None:
             return _NOTHING
         parsed = _EVENT_ID.fullmatch(event_id)
@@ -56,18 +56,18 @@ class Changes:
         return int(parsed[2]) if int(parsed[1]) == self._store_partition.partition else _NOTHING
 
     async def events(self) -> AsyncGenerator[bytes]:
-        """Until the partition is closed, or too many changes wait."""
-        watches = self._store_partition.listeners
-        watches.add(self._key, self._tell)
+        """The events, until the partition is closed or too many changes wait."""
+        listeners = self._store_partition.listeners
+        listeners.add(self._key, self._notify)
         try:
-            # later changes come as events; earlier ones are in the look-up
+            # the look-up has all changes before this; later ones come as events
             try:
-                present = self._present()
+                current = self._current()
             except Unavailable:
                 return
-            if not self._backlog.admit(len(present)):
+            if not self._backlog.admit(len(current)):
                 return
-            yield present
+            yield current
             while True:
                 try:
                     change = await self._backlog.get(_KEEP_ALIVE)
@@ -80,20 +80,20 @@ class Changes:
                     self._seen = change.offset
                     yield self._event(change.offset, change.value)
         finally:
-            watches.remove(self._key, self._tell)
+            listeners.remove(self._key, self._notify)
             self._backlog.close()
 
-    def _tell(self, changes: Sequence[Change] | None) -> None:
-        """In the ingest thread."""
+    def _notify(self, changes: Sequence[Change] | None) -> None:
+        """Called in the ingest thread."""
         self._loop.call_soon_threadsafe(self._take, changes)
 
     def _take(self, changes: Sequence[Change] | None) -> None:
         if changes is None:
             self._backlog.end()
         elif not self._backlog.put(changes):
-            self._store_partition.listeners.remove(self._key, self._tell)
+            self._store_partition.listeners.remove(self._key, self._notify)
 
-    def _present(self) -> bytes:
+    def _current(self) -> bytes:
         position = self._store_partition.progress.position
         try:
             stored = self._reads.look_up(self._store_partition.store, self._key)
@@ -114,6 +114,6 @@ class Changes:
         event_id = b"%d:%d" % (self._store_partition.partition, offset)
         if value is None:
             return b'id: %b\nevent: deleted\ndata: {"key":%b}\n\n' % (event_id, key)
-        # a JSON document may hold line breaks between its tokens, where a space will do
+        # a line would end the field: between the tokens of a JSON document a space is the same
         document = re.sub(rb"[\r\n]+", b" ", view.value_codec.to_json(value))
         return b"id: %b\nevent: value\ndata: %b\n\n" % (event_id, DOCUMENT % (key, document))

@@ -26,15 +26,15 @@ class _Queried(Protocol):
 
 
 class CustomReads(ViewReads):
-    """Point reads of a view whose store is a class of the user's. An entry has no head: what the
-    class returns is not from one record."""
+    """Point reads of a view with a custom store. Its entries have an empty head: a result of the
+    class does not come from one record."""
 
     def __init__(self, view: View, context: InstanceContext) -> None:
         super().__init__(view, context)
         self.value_json = _as_it_is
 
     def look_up(self, store: Store, key: bytes) -> Entry | None:
-        # a record in another partition may be what the answer lacks
+        # the answer may lack a record in another partition
         self.refuse_doubtful(key)
         value = cast(_Queried, store).query(key)
         return None if value is None else _NO_HEAD + orjson.dumps(value)
@@ -45,7 +45,7 @@ class CustomReads(ViewReads):
     def unreadable(
         self, store_partition: StorePartition, error: StoreClosedError | StoreError
     ) -> Problem:
-        """A fault of the class: the records that it has been fed are not damaged by it."""
+        """An error of the class: what it has stored is not damaged."""
         if isinstance(error, StoreClosedError):
             return super().unreadable(store_partition, error)
         log.error("view %s: %s", self.view.name, error)

@@ -1,7 +1,7 @@
-"""The windows, the sessions or the versions of one key, from what this instance holds.
+"""The windows, sessions or versions of one key, from the store partitions of this instance.
 
-The rules are those of Kafka Streams' interactive queries: bounds are inclusive, a session or a
-version is within them if it overlaps them, and what has expired is not there.
+The rules are those of Kafka Streams' interactive queries: bounds are inclusive; a session or a
+version is in the result if it overlaps them; expired entries are not.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class History:
         self.resource = self.view.kind.history
 
     def read(self, key: bytes, options: ReadOptions, span: Span) -> tuple[State, HistoryPage]:
-        """One page; NotOwner, Problem as `ViewReads.resolve_one`. Of a missing key it is empty."""
+        """One page; empty if the key is missing. NotOwner, Problem as `ViewReads.resolve_one`."""
         return self._reads.read_entries(key, options, partial(self.page, key, span))
 
     def page(self, key: bytes, span: Span, store: Store) -> HistoryPage:
-        """One page of what a store has of the key; what the store raises, BadRequest. It ends after
-        so many items, bytes or entries looked at: others wait meanwhile."""
+        """One page of the key's entries in a store. It ends after a number of items, of bytes, or
+        of entries read, because other requests wait. BadRequest, and what the store raises."""
         question = self._question(key, span)
         past = None if span.cursor is None else decode_cursor(question, span.cursor)
         shown: list[bytes] = []
@@ -73,8 +73,8 @@ class History:
         return HistoryPage(shown, following)
 
     def all_items(self, key: bytes, span: Span, store: Store) -> list[bytes]:
-        """All that a store has of the key within the span; BadRequest if that is more than its
-        limit."""
+        """All of the key's entries in a store within the span; BadRequest if there are more than
+        its limit."""
         found: list[bytes] = []
         size = 0
         for examined, (_, item) in enumerate(self._items(store, key, span, None)):
@@ -85,18 +85,18 @@ class History:
                 raise BadRequest(
                     "too-many-entries",
                     f"One partition has more than {span.limit} {self.resource} of the key, or "
-                    f"{MOST_PAGE_BYTES >> 20} MiB: narrow the bounds, or set limit ({MAX_LIMIT} at "
-                    f"most); there are no pages of partials=all.",
+                    f"{MOST_PAGE_BYTES >> 20} MiB. Narrow the bounds, or raise limit (at most "
+                    f"{MAX_LIMIT}): partials=all has no pages.",
                 )
         return found
 
     def wanted(self, span: Span, stale: str | None) -> Query:
-        """The entries that a page needs, where they are asked of all partitions."""
+        """The entries that a page needs, for a request to all partitions."""
         first, last = self.view.kind.history_bounds(span)
         return Query(first=first, last=last, stale=stale)
 
     def _items(self, store: Store, key: bytes, span: Span, past: bytes | None) -> Iterator[Item]:
-        """The entries in the span's order, behind the stored key `past`."""
+        """The entries in the span's order, after the stored key `past`."""
         return self.view.kind.history_items(self.view, store, key, span, past)
 
     def _question(self, key: bytes, span: Span) -> Question:

@@ -1,4 +1,4 @@
-"""Keys in bodies of requests: JSON values of the view's key format."""
+"""Keys in the bodies of requests, as JSON values of the view's key format."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def parse_batch(body: bytes, exact: bool = False) -> list[tuple[Any, bytes]]:
     except orjson.JSONDecodeError as e:
         raise BadRequest("bad-request", f"The body is not JSON: {e}.") from None
     if not isinstance(document, dict) or list(document) != ["keys"]:
-        raise BadRequest("bad-request", 'The body is {"keys": […]}, and nothing else.')
+        raise BadRequest("bad-request", 'The body must be {"keys": […]}.')
     keys = document["keys"]
     if not isinstance(keys, list):
         raise BadRequest("bad-request", "keys is not a list.")
     if len(keys) > MAX_KEYS:
-        raise BadRequest("too-many-keys", f"{len(keys)} keys; a batch has {MAX_KEYS} at most.")
+        raise BadRequest("too-many-keys", f"{len(keys)} keys; a batch has at most {MAX_KEYS}.")
     if exact or body.count(b"keys") != 1:  # given twice, or a key itself
         return list(zip(keys, _texts(body.decode(), len(keys)), strict=True))
     return [(key, b"") for key in keys]
@@ -62,7 +62,7 @@ def parse_members(
         *required,
         *optional,
     }:
-        raise BadRequest("bad-request", f"The body is {known}, and nothing else.")
+        raise BadRequest("bad-request", f"The body must be {known}.")
     text, at = body.decode(), 0
     members: dict[str, tuple[Any, bytes]] = {}
     scan = json.JSONDecoder().raw_decode
@@ -70,13 +70,15 @@ def parse_members(
         try:
             _, end = scan(text, name.end())
         except (ValueError, RecursionError):
-            raise BadRequest("bad-request", f"{name[1]} is nested too deep.") from None
+            raise BadRequest("bad-request", f"{name[1]} is nested too deeply.") from None
         if name[1] not in document or name[1] in members:
             break
         members[name[1]] = document[name[1]], text[name.end() : end].encode()
         at = end
     if len(members) != len(document) or text[at:].strip() != "}":
-        raise BadRequest("bad-request", f"The body is {known}, each once and without escapes.")
+        raise BadRequest(
+            "bad-request", f"The body must be {known}, with each name once and without escapes."
+        )
     return members
 
 
@@ -84,7 +86,7 @@ def _texts(text: str, count: int) -> list[bytes]:
     """The elements of the list as written: every byte of a JSON key matters."""
     start = _BEFORE_KEYS.match(text)
     if start is None:
-        raise BadRequest("bad-request", 'Write "keys" without escapes, and once.')
+        raise BadRequest("bad-request", 'Write "keys" once, and without escapes.')
     at, found = start.end(), []
     scan = json.JSONDecoder().raw_decode
     try:
@@ -95,7 +97,7 @@ def _texts(text: str, count: int) -> list[bytes]:
             assert between is not None
             at = between.end()
     except (ValueError, RecursionError):
-        raise BadRequest("bad-request", "The keys are too deep, or given twice.") from None
+        raise BadRequest("bad-request", "The keys are nested too deeply, or given twice.") from None
     if text[at:].strip() != "]}" and text[at:].split() != ["]", "}"]:
-        raise BadRequest("bad-request", 'The body is {"keys": […]}, with "keys" once.')
+        raise BadRequest("bad-request", 'The body must be {"keys": […]}, with "keys" once.')
     return found

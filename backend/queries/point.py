@@ -1,14 +1,15 @@
-"""Point reads: from keys of a view to what this instance's store partitions have of them.
+"""Point reads: keys of a view are resolved to entries of this instance's store partitions.
 
-Every way to ask for keys (one, many together, in a batch, from another instance) resolves them
-here, and differs only in how it writes the outcome:
+Every kind of request for keys (one key, many coalesced, a batch, from another instance) resolves
+them here. They differ only in how they write the outcome:
 
-    Resolved     the store partition answers for these keys: an entry (found) or None (missing)
-    Unresolved   it does not: NotOwner (others do), PartitionUnknown (only all partitions together
-                 do), Unavailable (nobody can now) or BadRequest
+    Resolved     the store partition can answer: an entry (found) or None (missing) for each key
+    Unresolved   it cannot: NotOwner (other instances can), PartitionUnknown (only all partitions
+                 together can), Unavailable (no instance can now) or BadRequest
 
-The hot path. Between request and RocksDB it must not log, lock, parse a header, copy a value more
-than once or decode one: a JSON value was validated when it was stored, and is passed on as bytes.
+This is the hot path. Between the request and RocksDB it must not log, lock, parse headers, decode
+a value or copy it more than once: a JSON value was validated when it was stored, and is sent as
+bytes.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ from model.views import View
 _T = TypeVar("_T")
 
 Entry = bytes
-"""What is stored of a key: ENTRY_HEAD_SIZE bytes of head, then the record's value."""
+"""What is stored for a key: ENTRY_HEAD_SIZE bytes of head, then the record's value."""
 
 
 class State(NamedTuple):
-    """A store partition right before a look-up, so that it claims nothing that was applied later:
-    the next offset to apply, the lag in records and the staleness in s (None: unknown)."""
+    """The state of a store partition just before a look-up: the next offset to apply, the lag in
+    records and the staleness in s (None: unknown). Records that are applied later do not count."""
 
     store_partition: StorePartition
     position: int
@@ -50,8 +51,8 @@ class State(NamedTuple):
 
 
 class Resolved(NamedTuple):
-    """What one store partition has of some of the keys: `numbers` are their places in the list of
-    keys; an entry is None where the key is missing."""
+    """Entries of one store partition. `numbers`: the indexes of their keys in the list of keys. An
+    entry is None if the key is missing."""
 
     numbers: Sequence[int]
     state: State
@@ -85,7 +86,7 @@ class ViewReads(KeyRouting):
         if len(text) > self.max_key_bytes:
             raise KeyTooLong(
                 "key-too-long",
-                f"The key has {len(text)} bytes; at most {self.max_key_bytes} are read.",
+                f"The key has {len(text)} bytes; at most {self.max_key_bytes} are allowed.",
             )
         try:
             return self._from_text(text)
@@ -96,18 +97,18 @@ class ViewReads(KeyRouting):
             ) from None
 
     def parse_keys(self, texts: list[bytes]) -> list[bytes]:
-        """`parse_key` of each; if one of them is refused, all are."""
+        """`parse_key` of each; raises if one of them is refused."""
         if not self._is_text or max(map(len, texts)) > self.max_key_bytes:
             return list(map(self.parse_key, texts))
         try:
-            # text is text, joined or not
+            # if the joined text is UTF-8, so is each part
             b" ".join(texts).decode()
         except UnicodeDecodeError:
             return list(map(self.parse_key, texts))
         return texts
 
     def parse_raw_key(self, raw: bytes) -> bytes:
-        """Record bytes that the client gave as such; BadRequest, KeyTooLong."""
+        """Checks record bytes from a client; BadRequest, KeyTooLong."""
         if len(raw) > self.max_key_bytes:
             return self.parse_key(raw)
         try:
@@ -124,35 +125,35 @@ class ViewReads(KeyRouting):
     ) -> list[Resolved | Unresolved]:
         """Outcomes by store partition; each key is in one of them.
 
-        The partitions of all keys are computed together, and each store partition is asked once.
-        Some 3 µs a key: callers with many keys give way to others in between.
+        The partitions of all keys are computed together, and each store partition is read once.
+        It takes about 3 µs per key: callers with many keys yield to the event loop in between.
         """
-        everything = range(len(keys))
+        all_numbers = range(len(keys))
         try:
             partitions = self.partitions(keys)
         except Unavailable as unavailable:
-            return [Unresolved(everything, unavailable)]
+            return [Unresolved(all_numbers, unavailable)]
         if partitions is None:
-            return self._resolve_alone(everything, keys, options)
+            return self._resolve_one_by_one(all_numbers, keys, options)
         numbers_of: dict[int, list[int]] = {}
         for number, partition in enumerate(partitions):
             numbers_of.setdefault(partition, []).append(number)
         found: list[Resolved | Unresolved] = []
         for partition, numbers in numbers_of.items():
             try:
-                theirs = [keys[number] for number in numbers]
-                found.append(self._in_partition(partition, numbers, theirs, options))
+                of_partition = [keys[number] for number in numbers]
+                found.append(self._in_partition(partition, numbers, of_partition, options))
             except NotOwner as others:
                 found.append(Unresolved(numbers, others))
             except Problem as problem:
                 if len(numbers) > 1 and _may_differ(problem):
-                    found += self._resolve_alone(numbers, keys, options)
+                    found += self._resolve_one_by_one(numbers, keys, options)
                 else:
                     found.append(Unresolved(numbers, problem))
         return found
 
     def resolve_one(self, key: bytes, options: ReadOptions = PLAIN) -> tuple[State, Entry | None]:
-        """`resolve` of one key; NotOwner, Problem where it is Unresolved."""
+        """`resolve` of one key; raises NotOwner or Problem if it is unresolved."""
         store_partition = self.holder_of(self.partition(key), options)
         state = self._state(store_partition)
         try:
@@ -163,7 +164,7 @@ class ViewReads(KeyRouting):
             self.refuse_doubtful(key)
         return state, entry
 
-    def _resolve_alone(
+    def _resolve_one_by_one(
         self, numbers: Sequence[int], keys: Sequence[bytes], options: ReadOptions
     ) -> list[Resolved | Unresolved]:
         found: list[Resolved | Unresolved] = []
@@ -193,10 +194,10 @@ class ViewReads(KeyRouting):
     ) -> tuple[State, _T]:
         """What `read` finds among all entries of a key: its history, or an older version.
 
-        NotOwner, Problem as `resolve_one`. None is what `read` finds where the key is missing.
+        NotOwner, Problem as `resolve_one`.
         """
         store_partition = self.holder(key, options)
-        # a record in another partition would be missing in the result
+        # the result would lack records in other partitions
         self.refuse_doubtful(key)
         state = self._state(store_partition)
         try:
@@ -208,15 +209,15 @@ class ViewReads(KeyRouting):
         progress = store_partition.progress
         now = time.monotonic()
         lag, staleness = progress.lag(now, self._trusted_for), progress.staleness(now)
-        # as State(…), in half the time
+        # half the time of State(…)
         return tuple.__new__(State, (store_partition, progress.position, lag, staleness))
 
     def state_of(self, key: bytes) -> State:
-        """Of the key's store partition; NotOwner, Unavailable."""
+        """The state of the key's store partition; NotOwner, Unavailable."""
         return self._state(self.holder(key, PLAIN))
 
     def missing(self, state: State) -> NotFound:
-        """The problem of a key that is missing; it does not name the key."""
+        """The problem for a missing key. It does not name the key."""
         return NotFound(
             "key-not-found",
             f"View {self.view.name} has no such key, as of offset {state.position} of "
@@ -224,7 +225,7 @@ class ViewReads(KeyRouting):
         )
 
     def look_up(self, store: Store, key: bytes) -> Entry | None:
-        """The key's entry; None if there is none, it is a delete, or it has expired."""
+        """The key's entry; None if it is missing, deleted or expired."""
         stored = store.get(self._stored_key(key))
         if stored is None or is_deleted(stored):
             return None
@@ -235,12 +236,12 @@ class ViewReads(KeyRouting):
         return stored
 
     def look_up_many(self, store: Store, keys: Sequence[bytes]) -> list[Entry | None]:
-        """`look_up` of each; where one of them fails, all do."""
+        """`look_up` of each; raises if one of them fails."""
         found = store.get_many(list(map(self._stored_key, keys)))
         if self._expires:
             until = self.view.kind.horizon(self.view, store.stream_time)
             found = [s if s is None or decode_entry(s).timestamp >= until else None for s in found]
-        # as `is_deleted`: of many, the call would be most of it
+        # `is_deleted` inlined: the call would take most of the time
         return [s if s is None or s[8] < 0x80 else None for s in found]
 
     def unreadable(
@@ -250,13 +251,11 @@ class ViewReads(KeyRouting):
         if isinstance(error, StoreClosedError):
             return Unavailable("not-here", "This instance has just closed the key's partition.")
         store_partition.damaged = str(error)
-        return Unavailable(
-            "store-damaged", "The store partition cannot be read, and is being rebuilt."
-        )
+        return Unavailable("store-damaged", "The store partition is damaged, and is being rebuilt.")
 
 
 class WrongStoreReads(ViewReads):
-    """Point reads of a view whose keys have many entries: refused, with where to find those."""
+    """Refuses point reads of a view whose keys have many entries, and says which path has them."""
 
     def resolve(
         self, keys: Sequence[bytes], options: ReadOptions = PLAIN
@@ -270,19 +269,19 @@ class WrongStoreReads(ViewReads):
         resource = self.view.kind.history
         return BadRequest(
             "wrong-store",
-            f"View {self.view.name} has {resource}, not one value a key: ask "
+            f"View {self.view.name} has {resource}, not one value per key: use "
             f"/views/{self.view.name}/keys/{{key}}/{resource}.",
         )
 
 
 def _may_differ(problem: Problem) -> bool:
-    """Whether the keys of a partition may have different outcomes: a miss is a guess where a hit is
-    not, and one damaged block is not all of the store."""
+    """Whether other keys of the partition may have another outcome. In a mispartitioned view only a
+    miss is uncertain, and a damaged block is only a part of the store."""
     return problem.code in ("mis-partitioned", "not-here", "store-damaged", "store-failed")
 
 
 def count_refusal(counts: ReadCounts, problem: Problem) -> None:
-    """Counts an answer that is neither a value nor a miss."""
+    """Counts a read that was refused, as unavailable or as bad."""
     if problem.status == 503:
         counts.unavailable += 1
     else:

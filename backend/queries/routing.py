@@ -17,8 +17,8 @@ from model.views import ANY_PARTITION, View
 
 
 class NotOwner(Exception):
-    """Other instances may answer for the key's partition: `members`, in the order in which to ask
-    them. `why` is this instance's own refusal, in case none of them answers."""
+    """Other instances may answer for the key's partition: `members`, in the order to ask them.
+    `why`: this instance's own refusal, if none of them answers."""
 
     def __init__(self, partition: int, members: Sequence[Member], why: Unavailable) -> None:
         super().__init__(partition, members)
@@ -32,20 +32,19 @@ class NotOwner(Exception):
         return self.members[0]
 
 
-# Fewer keys are hashed faster one by one.
-_WORTH_A_MATRIX = 24
+_LEAST_FOR_NUMPY = 24  # fewer keys are hashed faster one by one
 
 
 class PartitionUnknown(NonRetryable):
-    """The key may be in any partition: only all of them together can answer for it."""
+    """The key may be in any partition: only all partitions together can answer."""
 
     def __init__(self, view: View, key: bytes) -> None:
         self.key = key
         super().__init__(
             "mis-partitioned",
-            f'Topic {view.topic} has records where partitioner "{view.partitioner}" would not put '
-            f"them: this key may be in another partition. Set the partitioner of view "
-            f'{view.name} to that of the producers, or to "none".',
+            f"Topic {view.topic} has records in other partitions than partitioner "
+            f'"{view.partitioner}" gives, so this key may be in another partition. Set the '
+            f'partitioner of view {view.name} to that of the producers, or to "none".',
         )
 
 
@@ -128,7 +127,7 @@ class KeyRouting:
             )
         return Unavailable(
             code,
-            f"Partition {number} of view {self.view.name} is being read in: it is at offset "
+            f"Partition {number} of view {self.view.name} is catching up: it is at offset "
             f"{progress.position} of {progress.target_offset}.",
             partition=number,
             position=progress.position,
@@ -166,8 +165,7 @@ class KeyRouting:
         if position <= wanted:
             return Unavailable(
                 "not-up-to-offset",
-                f"Partition {partition} is at offset {position}, and {wanted} is to be in the "
-                f"answer.",
+                f"Partition {partition} is at offset {position}; min_offset is {wanted}.",
                 partition=partition,
                 position=position,
             )
@@ -192,7 +190,7 @@ class KeyRouting:
         return None
 
     def partition(self, key: bytes) -> int:
-        """The partition of a key; Unavailable if it cannot be known."""
+        """The partition of a key; Unavailable if it is unknown."""
         placed = self._context.placed(self.view)
         count = len(placed.active)
         if self._partition_of is None or placed.mispartitioned or self._is_ambiguous():
@@ -206,7 +204,7 @@ class KeyRouting:
         return partition
 
     def partitions(self, keys: Sequence[bytes]) -> list[int] | None:
-        """The partition of each key; None if they have to be asked for one by one. Unavailable."""
+        """The partition of each key; None if they have to be resolved one by one. Unavailable."""
         placed = self._context.placed(self.view)
         count = len(placed.active)
         metadata = self._metadata.get(self.view.topic)
@@ -218,7 +216,7 @@ class KeyRouting:
             or (metadata is not None and metadata.partitions != count)
         ):
             return None
-        if len(keys) < _WORTH_A_MATRIX:
+        if len(keys) < _LEAST_FOR_NUMPY:
             place = self._partition_of
             return [place(key, count) for key in keys]
         found: list[int] = partitions_of_batch(self.view.partitioner, keys, count).tolist()
@@ -231,14 +229,14 @@ class KeyRouting:
             raise NonRetryable(
                 "repartitioned",
                 f"Topic {self.view.topic} has had {min(count, other)} and {max(count, other)} "
-                f"partitions, and the key belongs to different ones: it is not known which one has "
-                f"its latest record. Rebuild view {self.view.name} (remove its data folder) once "
-                f"its producers have written the key again.",
+                f"partitions, and the key's partition is different for each. It is unknown which "
+                f"one has the latest record. Rebuild view {self.view.name} (remove its data "
+                f"folder) once its producers have written the key again.",
             )
 
     def _is_ambiguous(self) -> bool:
-        """Whether a partition's entry of a key may be a partial result, as far as is known here:
-        the topology may not say so yet."""
+        """Whether a key's entry may be a partial result, as far as is known here: the topology may
+        not say so yet."""
         return self._is_partial and self._context.store_partitions.is_mispartitioned(self.view)
 
     def refuse_doubtful(self, key: bytes) -> None:

@@ -2,10 +2,10 @@
 
     Served-By: b1; active, b2; active, b2; standby
 
-A list (RFC 9110, 5.6.1) of `instance; role`. The instance that was asked comes first if it has read
-anything itself; then those that read as a standby; then the others. After `MOST_NAMED` elements
-stands `+n`: so many more are not named. An element without a role is an instance of an older
-version, which does not say its role, or of a newer one with a role that is not known here.
+A list (RFC 9110, 5.6.1) of `instance; role`. The instance that got the request comes first, if it
+has read anything itself; then the standbys; then the others. After `MOST_NAMED` elements, `+n` is
+the number of instances that are not named. An element has no role if the instance has an older
+version, which does not send its role, or a newer one with a role that is unknown here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ServedBy:
         self._found: set[tuple[str, str]] = set()
 
     def add(self, instance: str, roles: Iterable[str]) -> None:
-        """Unknown roles (of a newer instance) are left out."""
+        """Leaves out unknown roles (of a newer version)."""
         self._found.update((instance, role if role in ROLES else "") for role in roles)
 
     def headers(self, me: str) -> list[Header]:
@@ -42,6 +42,6 @@ class ServedBy:
 
 
 def roles_said(headers: Iterable[Header]) -> tuple[str, ...]:
-    """The roles in the answer of an instance that has read; an older instance names none."""
+    """The roles in the answer of another instance; an older version sends none."""
     value = next((value for name, value in headers if name == _NAME), b"").decode("latin-1")
     return tuple(part.partition(";")[2].strip() for part in value.split(","))

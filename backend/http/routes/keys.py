@@ -23,7 +23,7 @@ from backend.http.responses import KeyResponses
 from backend.http.streams import Streams
 from backend.instance_context import InstanceContext
 from backend.queries.batch import record_key
-from backend.queries.change_backlog import Room
+from backend.queries.change_backlog import BacklogBudget
 from backend.queries.changes import Changes
 from backend.queries.history import History
 from backend.queries.key_bodies import parse_search
@@ -96,7 +96,7 @@ class KeyRoutes:
             if view.kind.history is not None
         }
         self._streams = Streams(context.settings.max_streams)
-        self._room = Room()
+        self._backlog_budget = BacklogBudget()
         self._asker: Asker | None = None
         self._any_partition: AnyPartitionReads | None = None
 
@@ -271,7 +271,7 @@ class KeyRoutes:
             key = _key_of(reads, request.key, changes_parameters(request.query))
             last = request.header(b"last-event-id")
             forward = _forward(request)
-            follow = partial(Changes, reads, key, last, self._room)
+            follow = partial(Changes, reads, key, last, self._backlog_budget)
             try:
                 changes = await _ask_here(follow, self._rounds(forward), forward)
             except NotOwner as others:

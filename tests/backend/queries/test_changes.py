@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from backend.ingest.change_listeners import Change
 from backend.queries import change_backlog as backlog
-from backend.queries.change_backlog import Backlog, Room
+from backend.queries.change_backlog import Backlog, BacklogBudget
 from backend.queries.changes import Changes
 from backend.storage.data_directory import DataDirectory
 from tests.support.in_process.examples import ORDERS
@@ -43,7 +43,7 @@ def taken(waiting: Backlog) -> list[int | None]:
 
 def test_large_changes_end_a_stream_before_they_are_many() -> None:
     """A thousand changes of 1 MB each could wait: 1 GB for one slow client."""
-    room = Room()
+    room = BacklogBudget()
     waiting = Backlog(room)
     assert waiting.put([change(n, MB) for n in range(3)])
     assert not waiting.put([change(3, MB)])
@@ -52,13 +52,13 @@ def test_large_changes_end_a_stream_before_they_are_many() -> None:
 
 
 def test_one_change_may_be_larger_than_what_a_stream_may_have() -> None:
-    waiting = Backlog(Room())
+    waiting = Backlog(BacklogBudget())
     assert waiting.put([change(1, 2 * backlog.MOST_BYTES)])
     assert taken(waiting) == [1]
 
 
 def test_all_streams_share_their_room() -> None:
-    room = Room(3 * MB)
+    room = BacklogBudget(3 * MB)
     streams = [Backlog(room) for _ in range(4)]
     assert [each.put([change(1, MB - 300)]) for each in streams] == [True, True, True, False]
     assert taken(streams[0]) == [1]
@@ -70,7 +70,7 @@ def test_all_streams_share_their_room() -> None:
 
 def test_a_change_that_is_being_sent_still_takes_room() -> None:
     async def slowly() -> None:
-        room = Room(MB)
+        room = BacklogBudget(MB)
         waiting = Backlog(room)
         waiting.put([change(1, 600_000)])
         await waiting.get(1)
@@ -83,14 +83,14 @@ def test_a_change_that_is_being_sent_still_takes_room() -> None:
 
 
 def test_many_changes_end_a_stream() -> None:
-    waiting = Backlog(Room())
+    waiting = Backlog(BacklogBudget())
     assert waiting.put([change(n) for n in range(backlog.MOST_CHANGES + 1)])
     assert not waiting.put([change(5000)])
     assert taken(waiting) == [None]
 
 
 def test_what_waits_is_told_before_the_partition_is_let_go() -> None:
-    waiting = Backlog(Room())
+    waiting = Backlog(BacklogBudget())
     waiting.put([change(1), change(2)])
     waiting.end()
     assert not waiting.put([change(3)])
@@ -106,7 +106,7 @@ steps = st.lists(
 @given(steps)
 def test_no_room_is_lost(done: list[tuple[int, str, int]]) -> None:
     async def run() -> None:
-        room = Room(20_000)
+        room = BacklogBudget(20_000)
         streams = [Backlog(room) for _ in range(3)]
         for number, what, size in done:
             if what == "put":
@@ -137,7 +137,9 @@ def instance(tmp_path: Path) -> Iterator[Instance]:
     folder.close()
 
 
-def run(instance: Instance, room: Room, test: Callable[[Changes], Awaitable[None]]) -> None:
+def run(
+    instance: Instance, room: BacklogBudget, test: Callable[[Changes], Awaitable[None]]
+) -> None:
     async def with_stream() -> None:
         await test(Changes(instance.reads, b"k", None, room))
 
@@ -145,7 +147,7 @@ def run(instance: Instance, room: Room, test: Callable[[Changes], Awaitable[None
 
 
 def test_a_stream_whose_client_is_slow_ends_and_resumes(instance: Instance) -> None:
-    room = Room()
+    room = BacklogBudget()
 
     async def slow(stream: Changes) -> None:
         store_partition = instance.context.store_partitions.get(ORDERS.name, 0)
@@ -175,4 +177,4 @@ def test_a_stream_without_room_for_what_is_there_ends(instance: Instance) -> Non
     async def at_once(stream: Changes) -> None:
         assert [event async for event in stream.events()] == []
 
-    run(instance, Room(10), at_once)
+    run(instance, BacklogBudget(10), at_once)
