@@ -18,6 +18,7 @@ from backend.ingest.store_partitions import PartitionRegistry
 from backend.settings import Settings
 from backend.wire.answer import Header
 from backend.wire.scan import NEVER
+from model.kinds.registry import kind_of
 from model.pipelines import Pipeline
 from model.problems import Unavailable
 from model.topology import Member, PlacedView, Topology
@@ -111,6 +112,13 @@ class InstanceContext:
         active = self.topology.active_of(view, partition)
         others = self.others(view, partition)
         return sorted(others, key=lambda m: (self.peers.is_suspect(m.id), m == active))
+
+    def replica_target(self, view: str) -> int:
+        """How many instances should answer for each partition of a view."""
+        placed = self.topology.views.get(view)
+        kind = self.views[view].kind if placed is None else kind_of(placed.description["store"])
+        instances = len(self.topology.members)
+        return 1 + kind.standbys(self.settings.standby_replicas, instances)
 
     def pipeline_headers(self, view: View) -> tuple[Header, ...]:
         """Headers for every answer from the view; none if it has no pipeline."""

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from backend.cluster.quotas import Quotas
 from backend.cluster.replica_state import ReplicaState
 from backend.cluster.standbys import Standbys
+from model.kinds.kind import Kind
+from model.kinds.registry import kind_of
 from model.topology import NOBODY, Epoch, MemberMetadata, PlacedView, Topology
 
 log = logging.getLogger(__name__)
@@ -25,7 +27,7 @@ log = logging.getLogger(__name__)
 class Policy:
     """The placement settings of a deployment."""
 
-    standby_replicas: int = 0  # in addition to the active, if there are enough instances
+    standby_replicas: int = 0  # besides the active, of kinds of store that do not decide it
     acceptable_recovery_lag: int = 10_000  # max. records behind the best replica to become active
 
 
@@ -53,7 +55,7 @@ def place(
         count = partitions.get(description["topic"], 0)
         holder = _holders(name, count, members, eligible)
         active, standbys, warming = _place_view(
-            name, count, members, eligible, holder, loads, policy
+            name, kind_of(description["store"]), count, members, eligible, holder, loads, policy
         )
         built = [c.built[name] for c in members if c.built.get(name)]
         views[name] = PlacedView(
@@ -119,6 +121,7 @@ def _mispartitioned(name: str, active: tuple[int, ...], members: list[MemberMeta
 
 def _place_view(
     name: str,
+    kind: Kind,
     count: int,
     members: list[MemberMetadata],
     eligible: list[int],
@@ -141,7 +144,7 @@ def _place_view(
     claimed = {i: {p for p in members[i].standby.get(name, ()) if p < count} for i in eligible}
     placing = Standbys(
         active, dict(warming), eligible, members, replica_state, loads.standby,
-        policy.standby_replicas, claimed,
+        kind.standbys(policy.standby_replicas, len(eligible)), claimed,
     )  # fmt: skip
     return tuple(active), placing.place(), tuple(warming)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -34,6 +35,7 @@ class Standbys:
         self._rack = [c.member.rack for c in members]
         self._racks = Counter(self._rack[i] for i in eligible)
         self._replica_state = replica_state
+        self._load = load
         self._replicas = min(replicas, len(eligible) - 1)
         self._claimed = claimed
         self._quotas = Quotas(
@@ -46,6 +48,8 @@ class Standbys:
         """Standbys by partition, the most advanced first; empty if none are possible."""
         if self._replicas <= 0:
             return ()
+        if self._replicas == len(self._eligible) - 1:
+            return self._all_others()
         self._keep((p, i) for i, partitions in self._claimed.items() for p in partitions)
         every = range(len(self._active))
         self._keep((p, i) for p in every for i in self._replica_state.of(p))
@@ -54,6 +58,26 @@ class Standbys:
             tuple(sorted(those, key=lambda i: self._how_good(p, i)))
             for p, those in enumerate(self._chosen)
         )
+
+    def _all_others(self) -> tuple[tuple[int, ...], ...]:
+        """All members but the active, where there is nothing to choose.
+
+        They are in the order of the members, from the active's on, except that the first one can
+        answer, if any can. This order compresses well, because all lists of an active are nearly
+        the same: with many instances, the order of `_how_good` makes the topology too large.
+        """
+        for partition, (active, chosen) in enumerate(zip(self._active, self._chosen, strict=True)):
+            free = [i for i in self._eligible if self._free(partition, i)]
+            after = bisect(free, active)
+            chosen += free[after:] + free[:after]
+            ready = self._replica_state.ready(partition)
+            first = next((i for i in chosen if i in ready), None)
+            if first is not None:
+                chosen.remove(first)
+                chosen.insert(0, first)
+            for member in chosen:
+                self._load[member] += 1
+        return tuple(map(tuple, self._chosen))
 
     def _how_good(self, partition: int, member: int) -> tuple[bool, int, int]:
         """Sort key: members that can answer first, then by position."""

@@ -71,6 +71,14 @@ class Kind:
     entries_depend: ClassVar[bool] = False  # a key's entries only make sense together
     tail: ClassVar[int] = 0  # bytes of time (and sequence) after the key in a stored key
     expires_at_retention: ClassVar[bool] = False  # else one ms later, as in Kafka Streams
+    on_all_instances: ClassVar[bool] = False  # each has all partitions, and reads its own first
+
+    # Placement
+
+    def standbys(self, configured: int, instances: int) -> int:
+        """How many standbys a partition should have. `configured`: QUERYABLE_STANDBY_REPLICAS.
+        `instances`: how many there are."""
+        return instances - 1 if self.on_all_instances else configured
 
     # Layout
 

@@ -74,10 +74,11 @@ def _ask(member: Member, timeout: float) -> Statement:
 def topology_document(context: InstanceContext, ask: Ask) -> dict[str, Any]:
     """The topology, with the progress of each store partition as its instances report it.
 
-        {"known", "epoch", "asked": id, "made_at": ms, "replicas": wanted for each partition,
+        {"known", "epoch", "asked": id, "made_at": ms,
          "instances": [{"id", "host", "port", "state", "error", "epoch", "in_topology", "lost_at",
                         "partitions", "answerable", "lag", "lag_unknown", "size_bytes", …}],
          "views": [{name, topic, path, key, value, partitioner, store, "partitions", "warnings",
+                    "replicas": how many instances should answer for each partition,
                     "pipeline": as in /views/{view}, or missing,
                     "placement": [{"partition", "active": id or null, "standby": [id], "state",
                                    "answered_by": [id], "position", "goal", "lag",
@@ -116,7 +117,6 @@ def topology_document(context: InstanceContext, ask: Ask) -> dict[str, Any]:
         "epoch": processors["epoch"],
         "asked": me.id,
         "made_at": time.time_ns() // 1_000_000,
-        "replicas": 1 + context.settings.standby_replicas,
         "instances": [
             {
                 "id": member.id,
@@ -146,7 +146,7 @@ def redundancy_of(document: Mapping[str, Any]) -> dict[str, dict[str, int]]:
                 for p in view["placement"]
             ),
             "below_replicas": sum(
-                len(p["answered_by"]) < document["replicas"] for p in view["placement"]
+                len(p["answered_by"]) < view["replicas"] for p in view["placement"]
             ),
         }
         for view in document["views"]
@@ -230,6 +230,7 @@ def _view(
     return {
         **description,
         "name": name,
+        "replicas": context.replica_target(name),
         **pipeline_document(context, name),
         "placement": placement,
         "warnings": _warnings(context, name, placement),

@@ -116,17 +116,18 @@ def readiness(context: InstanceContext) -> tuple[bool, dict[str, Any]]:
 def redundancy(context: InstanceContext) -> dict[str, Any]:
     """The redundancy of the whole deployment, from the topology and the heartbeats; no requests.
 
-    Readiness does not depend on it: an instance stays in service when others are lost.
+    `wanted` is what QUERYABLE_STANDBY_REPLICAS says; a kind of store may want more. Readiness does
+    not depend on it: an instance stays in service when others are lost.
     """
-    wanted = 1 + context.settings.standby_replicas
     dead, topology = context.dead, context.topology
-    below = sum(
-        sum(member.id not in dead for member in topology.holders_of(name, partition)) < wanted
-        for name, placed in topology.views.items()
-        for partition in range(placed.partitions)
-    )
+    below = 0
+    for name, placed in topology.views.items():
+        target = context.replica_target(name)
+        for partition in range(placed.partitions):
+            alive = sum(each.id not in dead for each in topology.holders_of(name, partition))
+            below += alive < target
     return {
-        "wanted": wanted,
+        "wanted": 1 + context.settings.standby_replicas,
         "below": below,
         "lost": [each.member.id for each in context.lost.all()],
     }

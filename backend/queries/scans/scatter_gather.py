@@ -201,7 +201,9 @@ class ScatterGather:
         store_partition = context.store_partitions.get(request.view, partition)
         if store_partition is not None and refusal(store_partition, stale) is None:
             # the active first, to spread the load; then this instance, which needs no request
-            holders.insert(int(bool(others) and others[0] == active), None)
+            is_local = context.views[request.view].kind.on_all_instances
+            is_second = not is_local and bool(others) and others[0] == active
+            holders.insert(int(is_second), None)
         elif store_partition is not None or context.me in context.topology.holders_of(
             request.view, partition
         ):

@@ -8,11 +8,11 @@ from datetime import timedelta
 from random import Random
 from typing import Any
 
+from model.kinds.registry import kind_of
 from queryable import BadUse, Client, Entry, QueryableError, Rows, Source
 from queryable.cli.diff.matching import Row, identity_of, is_ordered
 from queryable.cli.diff.sampling import random_key
 
-_SUPPORTED_STORES = ("key-value", "versioned", "window", "session")
 _SMALL = 100_000
 """A view with up to this many entries is read as a whole to sample it, in less than a second."""
 
@@ -35,7 +35,7 @@ class DiffSource:
         }
         self._is_timed = self.view.store in timed
         self._query: Callable[..., Rows[Any]] = timed.get(self.view.store, client.scan)
-        if self.view.store not in _SUPPORTED_STORES:
+        if kind_of(self.view.store).is_custom:
             raise BadUse(f"{url}: view {view} has a custom store, which cannot be compared.")
         self._lag: int | None = 0
         self._staleness: timedelta | None = timedelta(0)

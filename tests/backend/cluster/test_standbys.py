@@ -6,15 +6,25 @@ import random
 import time
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from backend.cluster.placement import Policy, place
-from model.topology import NOBODY, Epoch, MemberMetadata, Topology
-from tests.support.in_process.examples import candidate, view
+from model.kinds.registry import KINDS
+from model.topology import MAX_BYTES, NOBODY, Epoch, MemberMetadata, Topology
+from model.views import View
+from tests.support.in_process.examples import ORDERS, OnAllInstances, candidate, view
 
 ONE = Policy(standby_replicas=1, acceptable_recovery_lag=100)
+
+
+EVERYWHERE = view("orders", store=OnAllInstances.name)
+
+
+@pytest.fixture(autouse=True)
+def kind_on_all_instances(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(KINDS, OnAllInstances.name, OnAllInstances())
 
 
 def ids(topology: Topology, name: str = "orders") -> list[str | None]:
@@ -37,11 +47,13 @@ def holding(
     behind: int = 0,
     ready: bool = True,
     rack: str = "",
+    of: View = ORDERS,
 ) -> MemberMetadata:
     """A member that holds these, each `behind` offset 1000."""
     both = (*active, *standby)
     return candidate(
         id_,
+        [of],
         active={"orders": tuple(active)},
         standby={"orders": tuple(standby)},
         positions={"orders": dict.fromkeys(both, 1000 - behind)},
@@ -152,6 +164,47 @@ def test_a_standby_in_the_rack_of_the_active_moves_to_another() -> None:
     assert standbys(topology)[ids(topology).index("b1")] == ["b3"]
 
 
+def test_a_kind_on_all_instances_has_all_others_as_standbys() -> None:
+    members = [holding(f"b{n}", of=EVERYWHERE) for n in range(4)]
+    topology = place(members, {"orders": 6}, 5, Policy(standby_replicas=0))
+    assert spread(Counter(filter(None, ids(topology))), [f"b{n}" for n in range(4)]) <= 1
+    for active, those in zip(ids(topology), standbys(topology), strict=True):
+        assert sorted([*those, active or ""]) == ["b0", "b1", "b2", "b3"]
+
+
+def test_a_kind_on_all_instances_is_only_where_its_definition_is() -> None:
+    members = [holding("b0", of=EVERYWHERE), holding("b1", of=EVERYWHERE), holding("b2")]
+    topology = place(members, {"orders": 2}, 5, ONE)
+    assert {id_ for those in standbys(topology) for id_ in those} == {"b0", "b1"}
+
+
+def test_one_that_joins_gets_all_and_becomes_active_once_it_has_caught_up() -> None:
+    members = [
+        holding("b0", [0, 1, 2], [3, 4, 5], of=EVERYWHERE),
+        holding("b1", [3, 4, 5], [0, 1, 2], of=EVERYWHERE),
+        holding("b2", of=EVERYWHERE),
+    ]
+    topology = place(members, {"orders": 6}, 5, ONE)
+    assert ids(topology) == ["b0"] * 3 + ["b1"] * 3
+    assert list(warming(topology).values()) == ["b2", "b2"]
+    for partition, those in enumerate(standbys(topology)):
+        # one that can answer comes first, and one that warms up is to be no standby
+        assert those[0] in ("b0", "b1")
+        assert those[1:] == ([] if partition in warming(topology) else ["b2"])
+    members[2] = holding("b2", [], range(6), of=EVERYWHERE)
+    topology = place(members, {"orders": 6}, 5, ONE)
+    assert Counter(ids(topology)) == {"b0": 2, "b1": 2, "b2": 2}
+    assert warming(topology) == {}
+
+
+def test_the_standbys_of_a_kind_on_all_instances_leave_others_balanced() -> None:
+    views = [replace(EVERYWHERE, name="a", topic="a"), view("b")]
+    members = [candidate(f"b{n}", views) for n in range(5)]
+    topology = place(members, {"a": 7, "b": 10}, 5, ONE)
+    assert {len(those) for those in standbys(topology, "a")} == {4}
+    assert set(Counter(i for those in standbys(topology, "b") for i in those).values()) == {2}
+
+
 # A simulation
 
 
@@ -167,9 +220,20 @@ class Instance:
 class Simulation:
     """A group whose members join, crash, fall behind and catch up."""
 
-    def __init__(self, dice: random.Random, counts: dict[str, int], policy: Policy) -> None:
+    def __init__(
+        self,
+        dice: random.Random,
+        counts: dict[str, int],
+        policy: Policy,
+        everywhere: Iterable[str] = (),
+    ) -> None:
+        """`everywhere`: views of a kind that is on all instances."""
         self.dice = dice
-        self.views = [view(name) for name in counts]
+        self.everywhere = frozenset(everywhere)
+        self.views = [
+            view(name, store=OnAllInstances.name if name in self.everywhere else "key-value")
+            for name in counts
+        ]
         self.counts = counts
         self.policy = policy
         self.instances: dict[str, Instance] = {}
@@ -193,6 +257,11 @@ class Simulation:
                 )
             )
         return found
+
+    def wanted(self, name: str) -> int:
+        """How many standbys a partition shall have, once all is warm."""
+        most = len(self.instances) - 1
+        return most if name in self.everywhere else min(self.policy.standby_replicas, most)
 
     def roles(self) -> dict[str, dict[str, dict[str, list[int]]]]:
         """Instance -> role, as /processors names it -> view -> partitions."""
@@ -249,8 +318,7 @@ class Simulation:
                 those = (*standbys(after, name)[p], id_) if after.views[name].standbys else (id_,)
                 assert len(set(those)) == len(those)
                 assert warm.get(p) not in those
-                wanted = min(self.policy.standby_replicas, len(members) - 1)
-                assert len(those) - 1 >= min(wanted, len(members) - 1 - (p in warm))
+                assert len(those) - 1 >= min(self.wanted(name), len(members) - 1 - (p in warm))
             of_each = [rooms[id_] for id_ in by_id]
             assert max(of_each) - min(of_each) <= 1, "what shall be, when all is warm, is even"
             if before.members:
@@ -280,8 +348,7 @@ class Simulation:
             totals.update(found)
             those = Counter(id_ for each in standbys(self.topology, name) for id_ in each)
             standing.update(those)
-            wanted = min(self.policy.standby_replicas, len(self.instances) - 1)
-            assert sum(those.values()) == wanted * count
+            assert sum(those.values()) == self.wanted(name) * count
             if not any(i.rack for i in self.instances.values()):
                 assert spread(those, self.instances) <= 1
         assert spread(totals, self.instances) <= 1
@@ -321,7 +388,8 @@ def test_a_thousand_histories(block: int) -> None:
         dice = random.Random(seed)
         counts = {f"v{i}": dice.randrange(0, 9) for i in range(dice.randint(1, 3))}
         policy = Policy(dice.choice((0, 1, 1, 1, 2)), 100)
-        simulation = Simulation(dice, counts, policy)
+        everywhere = [name for name in counts if seed % 3 == 0 and dice.random() < 0.5]
+        simulation = Simulation(dice, counts, policy, everywhere)
         for _ in range(dice.randint(2, 12)):
             simulation.step()
         if simulation.instances:
@@ -349,3 +417,19 @@ def test_the_largest(capsys: pytest.CaptureFixture[str]) -> None:
     with capsys.disabled():
         print(f"\n500 instances, 5,000 partitions: placed in {took:.2f} s, the map {size:,} bytes")
     assert topology.epoch > Epoch(0, 0)
+
+
+def test_a_kind_on_all_instances_keeps_the_topology_small() -> None:
+    """50 instances, 1,000 partitions on each, while one joins: every member gets a copy."""
+    simulation = Simulation(random.Random(1), {"v": 1_000}, ONE, ["v"])
+    for n in range(50):
+        simulation.instances[f"instance-{n}"] = Instance()
+    simulation.rebalance()
+    for instance in simulation.instances.values():
+        # positions as they come from fifty instances, each read at another moment
+        positions = {p: simulation.end - simulation.dice.randrange(50) for p in range(1_000)}
+        instance.positions["v"], instance.ready["v"] = positions, set(positions)
+    simulation.instances["instance-50"] = Instance()
+    topology = simulation.rebalance()
+    assert min(len(those) for those in standbys(topology, "v")) >= 49
+    assert len(topology.encode()) < MAX_BYTES / 51 / 2

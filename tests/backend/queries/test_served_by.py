@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from backend.queries.served_by import MOST_NAMED, ServedBy, roles_said
+from model.kinds.registry import KINDS
+from model.views import View
 from tests.support.in_process.cluster import Cluster
-from tests.support.in_process.examples import ORDERS
+from tests.support.in_process.examples import ORDERS, OnAllInstances
 from tests.support.reference.tables import Record
 
 KEYS = [f"key-{n}" for n in range(40)]
@@ -21,10 +23,11 @@ WHOLE = (
     "count?exact=true",
     "top?by=n",
 )
+NEVER = "stale=never"
 
 
-def filled(folder: Path, instances: int = 3) -> Cluster:
-    cluster = Cluster(folder, ORDERS, instances)
+def filled(folder: Path, view: View = ORDERS) -> Cluster:
+    cluster = Cluster(folder, view)
     for key in KEYS:
         partition = cluster.home(key.encode())
         offset = len(cluster.logs[partition])
@@ -104,6 +107,35 @@ def test_of_a_history_that_may_be_anywhere_all(tmp_path: Path) -> None:
         cluster.stop("b2")
         said = "b1; active, b3; standby, b3; active"
         assert served_by(cluster, "b1", "keys/a/versions") == said
+    finally:
+        cluster.close()
+
+
+def test_of_a_kind_on_all_instances_each_reads_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(KINDS, OnAllInstances.name, OnAllInstances())
+    cluster = filled(tmp_path, replace(ORDERS, store=OnAllInstances.name))
+    try:
+        cluster.place([0, 1, 2], [[1, 2], [2, 0], [0, 1]])
+        # b3 does not have partition 0 yet: for this it asks another instance, the active first
+        key = next(key for key in KEYS if cluster.home(key.encode()) == 0)
+        assert served_by(cluster, "b3", f"keys/{key}") == "b1; active"
+        assert served_by(cluster, "b3", "keys") == "b3; standby, b3; active, b1; active"
+        assert batch(cluster, "b3", KEYS) == "b3; standby, b3; active, b1; active"
+        cluster.settle()
+        for target in WHOLE:
+            assert served_by(cluster, "b2", target) == "b2; standby, b2; active"
+            answer = served_by(cluster, "b2", target + ("&" if "?" in target else "?") + NEVER)
+            assert answer == "b2; active, b1; active, b3; active"
+        assert batch(cluster, "b2", KEYS) == "b2; standby, b2; active"
+        # the last one of three answers everything alone
+        cluster.stop("b1")
+        cluster.stop("b3")
+        for target in WHOLE:
+            assert served_by(cluster, "b2", target) == "b2; standby, b2; active"
+        for key in KEYS:
+            assert served_by(cluster, "b2", f"keys/{key}").startswith("b2; ")
     finally:
         cluster.close()
 

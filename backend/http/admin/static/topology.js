@@ -19,7 +19,6 @@ const byId = (id) => document.getElementById(id);
 /** Shows a document of admin/topology.json. */
 export function show(topology) {
   learn(topology.instances.map((instance) => instance.id));
-  for (const view of topology.views) view.replicas = topology.replicas;
   showTotals(topology);
   reconcile(
     byId("instances"),
@@ -42,7 +41,7 @@ function showTotals(topology) {
   const running = topology.instances.filter((instance) => instance.state === "running").length;
   const placements = topology.views.flatMap((view) => view.placement);
   const answerable = answerableOf(placements);
-  const below = belowOf(placements, topology.replicas);
+  const below = topology.views.reduce((total, view) => total + belowOf(view.placement, view.replicas), 0);
   const pipelines = topology.views.map((view) => view.pipeline).filter(Boolean);
   const derived = pipelines.filter((pipeline) => pipeline.state === "running").length;
   const sum = (field) => placements.reduce((total, p) => total + (p[field] ?? 0), 0);

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from backend.cluster.liveness import MISSED_BY_THE_DEAD
 from backend.http.admin.topology import Peers, redundancy_of, topology_document
+from backend.http.routes.meta import redundancy
+from model.kinds.registry import KINDS
 from model.topology import Member, Topology
 from tests.backend.http.admin.fakes import (
     EPOCH,
@@ -19,6 +23,7 @@ from tests.backend.http.admin.fakes import (
     nobody,
     silent,
 )
+from tests.support.in_process.examples import OnAllInstances
 
 B1, B2 = member("b1"), member("b2", 2)
 
@@ -137,7 +142,7 @@ def test_a_partition_is_answerable_while_a_standby_answers() -> None:
     assert (zero["state"], zero["active"], zero["answered_by"]) == ("answerable", "b2", ["b1"])
     assert zero["position"] == 10, "the numbers are of who answers"
     assert (one["state"], one["answered_by"]) == ("unknown", [])
-    assert document["replicas"] == 2
+    assert document["views"][0]["replicas"] == 2
     assert redundancy_of(document) == {
         "orders": {"partitions": 2, "answerable": 1, "standby_only": 1, "below_replicas": 2}
     }
@@ -153,6 +158,32 @@ def test_with_all_replicas_nothing_is_missing() -> None:
         b2_says = {**B2_SAYS, "partitions": [{**standby, "state": state}]}
         counts = redundancy_of(topology_document(served, says(b2_says)))["orders"]
         assert (counts["answerable"], counts["below_replicas"]) == (1, below)
+
+
+def test_a_kind_on_all_instances_wants_as_many_replicas_as_there_are_instances(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(KINDS, OnAllInstances.name, OnAllInstances())
+    b3 = member("b3", 3)
+    described = {**ORDERS.description(), "store": OnAllInstances.name}
+    served = context(B1, B2, b3, active=(0,), standbys=((1, 2),), holding=(held(0),))
+    placed = replace(served.topology.views["orders"], description=described)
+    served.topology = replace(served.topology, views={"orders": placed})
+    standby = {**B2_SAYS["partitions"][0], "partition": 0, "role": "standby"}
+    standby["state"] = "answerable"
+    b2_says = {**B2_SAYS, "partitions": [standby]}
+    gone = {"state": "unreachable", "error": "refused"}
+
+    for b3_says, below in (({**b2_says, "id": "b3"}, 0), (gone, 1)):
+        document = topology_document(served, says(b2_says, b3_says))
+        assert document["views"][0]["replicas"] == 3
+        assert redundancy_of(document)["orders"]["below_replicas"] == below
+
+    assert redundancy(served) == {"wanted": 2, "below": 0, "lost": []}
+    served.peers.keep(["b2", "b3"])
+    for _ in range(MISSED_BY_THE_DEAD):
+        served.peers.missed("b3")
+    assert redundancy(served) == {"wanted": 2, "below": 1, "lost": []}
 
 
 def test_a_lost_instance_is_shown_whoever_noticed_and_whatever_the_map_says() -> None:
