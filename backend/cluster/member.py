@@ -54,6 +54,7 @@ class GroupMember:
     ) -> None:
         self._topics = topics
         self._member_metadata = member_metadata
+        self._sent: MemberMetadata | None = None
         self._on_topology = on_topology
         self._policy = policy
         self._settings = {
@@ -109,7 +110,7 @@ class GroupMember:
         listener = _Pause()
         consumer = KafkaConsumer(
             partition_assignment_strategy=[
-                TopologyAssignor(self._member_metadata, self._topology, self._policy)
+                TopologyAssignor(self._metadata, self._topology, self._policy)
             ],
             **self._settings,
         )
@@ -129,9 +130,16 @@ class GroupMember:
         finally:
             consumer.close(autocommit=False, timeout_ms=2_000)
 
+    def _metadata(self) -> MemberMetadata:
+        """For a join. `member_metadata` takes it that what it returns is sent to the leader."""
+        self._sent = self._member_metadata()
+        return self._sent
+
     def _topology(self, topology: Topology) -> None:
         self._on_topology(topology)
-        me = self._member_metadata().member
+        if self._sent is None:
+            return
+        me = self._sent.member
         if me not in topology.members:
             namesake = next((m for m in topology.members if m.id == me.id), None)
             log.error(
