@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from model.kinds.custom import Custom
+from model.kinds.global_table import GlobalTable
 from model.kinds.key_value import KeyValue
 from model.kinds.kind import Kind
 from model.kinds.session import Session
@@ -10,7 +11,7 @@ from model.kinds.versioned import Versioned
 from model.kinds.window import Window
 
 KINDS: dict[str, Kind] = {
-    kind.name: kind for kind in (KeyValue(), Window(), Session(), Versioned())
+    kind.name: kind for kind in (KeyValue(), Window(), Session(), Versioned(), GlobalTable())
 }
 """By the name that `store = …` has in views.toml."""
 

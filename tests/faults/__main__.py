@@ -19,7 +19,7 @@ from local.progress import bar
 from local.stack.ownership import claim
 from tests.faults import report
 from tests.faults.cluster import AS_SHIPPED
-from tests.faults.scenarios import SCENARIOS
+from tests.faults.global_scenarios import SCENARIOS
 from tests.faults.stage import Result, play
 from tests.support.tcp_faults import TcpFaults
 

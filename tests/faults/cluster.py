@@ -51,6 +51,8 @@ class Setup:
     filler: int = 0  # more records of 1 kB, for nobody's keys
     transactional: bool = False
     topic: Mapping[str, str] = field(default_factory=dict)
+    store: str = "key-value"
+    settings: Mapping[str, str] = field(default_factory=dict)  # of the backends
 
 
 class Keys:
@@ -98,8 +100,9 @@ class Cluster:
         self.seeded: list[Log] = []
         self.guards: list[TcpFaults] = []
         self.clocks: list[Clock] = []
-        self._settings = {"standby_replicas": "1", **settings}
-        self._holders = 1 + int(self._settings["standby_replicas"])
+        self._settings = {"standby_replicas": "1", **settings, **self.setup.settings}
+        standbys = int(self._settings["standby_replicas"])
+        self._holders = self.setup.instances if self.setup.store == "global" else 1 + standbys
         self._stack = ExitStack()
         self.backends: Deployment
         self.nginx: Nginx
@@ -128,7 +131,7 @@ class Cluster:
         servers = self.broker.bootstrap_servers
         self.create_topic()
         self.seed()
-        views = views_toml(**{VIEW: {"topic": self.topic}})
+        views = views_toml(**{VIEW: {"topic": self.topic, "store": self.setup.store}})
         self.backends = self._stack.enter_context(
             Deployment(self.folder / "backends", servers, views, **self._settings)
         )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from local.kafka.broker import Broker
 from tests.faults.cluster import Cluster
-from tests.faults.scenarios import SCENARIOS
-from tests.faults.stage import perform
+from tests.faults.global_scenarios import GLOBAL, SCENARIOS
+from tests.faults.stage import Result, perform
 
 pytestmark = pytest.mark.system
 
@@ -22,7 +23,19 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, broker: Broker) -> Iterato
 
 @pytest.mark.parametrize("name", ["kill-one", "hang-one"])
 def test_no_answer_is_wrong_and_next_to_none_is_missing(cluster: Cluster, name: str) -> None:
-    result = perform(SCENARIOS[name], cluster, seconds=1, rate=100)
+    check(perform(SCENARIOS[name], cluster, seconds=1, rate=100))
+
+
+@pytest.mark.parametrize("name", ["global-kill", "global-kill-two"])
+def test_the_last_instance_of_a_global_view_answers_everything(
+    tmp_path: Path, broker: Broker, name: str
+) -> None:
+    with Cluster(broker, tmp_path, GLOBAL) as cluster:
+        check(perform(SCENARIOS[name], cluster, seconds=1, rate=100))
+
+
+def check(result: Result) -> None:
+    """No answer was wrong, and next to none is missing."""
     assert result.requests > 200
     assert (result.wrong, result.error) == (0, ""), result
     # several times what `make faults` allows: others use the machine, too

@@ -40,6 +40,7 @@ VALUES = [f"v{n}" for n in range(5)]
 GLOBAL = """
 [views.countries]
 topic = "countries"
+store = "global"
 key = "string"
 value = "string"
 """

@@ -11,20 +11,14 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from backend.cluster.placement import Policy, place
-from model.kinds.registry import KINDS
-from model.topology import MAX_BYTES, NOBODY, Epoch, MemberMetadata, Topology
+from model.topology import NOBODY, Epoch, MemberMetadata, Topology
 from model.views import View
-from tests.support.in_process.examples import ORDERS, OnAllInstances, candidate, view
+from tests.support.in_process.examples import ORDERS, candidate, view
 
 ONE = Policy(standby_replicas=1, acceptable_recovery_lag=100)
 
 
-EVERYWHERE = view("orders", store=OnAllInstances.name)
-
-
-@pytest.fixture(autouse=True)
-def kind_on_all_instances(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(KINDS, OnAllInstances.name, OnAllInstances())
+GLOBAL = view("orders", store="global")
 
 
 def ids(topology: Topology, name: str = "orders") -> list[str | None]:
@@ -164,25 +158,25 @@ def test_a_standby_in_the_rack_of_the_active_moves_to_another() -> None:
     assert standbys(topology)[ids(topology).index("b1")] == ["b3"]
 
 
-def test_a_kind_on_all_instances_has_all_others_as_standbys() -> None:
-    members = [holding(f"b{n}", of=EVERYWHERE) for n in range(4)]
+def test_a_global_view_has_all_others_as_standbys() -> None:
+    members = [holding(f"b{n}", of=GLOBAL) for n in range(4)]
     topology = place(members, {"orders": 6}, 5, Policy(standby_replicas=0))
     assert spread(Counter(filter(None, ids(topology))), [f"b{n}" for n in range(4)]) <= 1
     for active, those in zip(ids(topology), standbys(topology), strict=True):
         assert sorted([*those, active or ""]) == ["b0", "b1", "b2", "b3"]
 
 
-def test_a_kind_on_all_instances_is_only_where_its_definition_is() -> None:
-    members = [holding("b0", of=EVERYWHERE), holding("b1", of=EVERYWHERE), holding("b2")]
+def test_a_global_view_is_only_where_its_definition_is() -> None:
+    members = [holding("b0", of=GLOBAL), holding("b1", of=GLOBAL), holding("b2")]
     topology = place(members, {"orders": 2}, 5, ONE)
     assert {id_ for those in standbys(topology) for id_ in those} == {"b0", "b1"}
 
 
 def test_one_that_joins_gets_all_and_becomes_active_once_it_has_caught_up() -> None:
     members = [
-        holding("b0", [0, 1, 2], [3, 4, 5], of=EVERYWHERE),
-        holding("b1", [3, 4, 5], [0, 1, 2], of=EVERYWHERE),
-        holding("b2", of=EVERYWHERE),
+        holding("b0", [0, 1, 2], [3, 4, 5], of=GLOBAL),
+        holding("b1", [3, 4, 5], [0, 1, 2], of=GLOBAL),
+        holding("b2", of=GLOBAL),
     ]
     topology = place(members, {"orders": 6}, 5, ONE)
     assert ids(topology) == ["b0"] * 3 + ["b1"] * 3
@@ -191,14 +185,14 @@ def test_one_that_joins_gets_all_and_becomes_active_once_it_has_caught_up() -> N
         # one that can answer comes first, and one that warms up is to be no standby
         assert those[0] in ("b0", "b1")
         assert those[1:] == ([] if partition in warming(topology) else ["b2"])
-    members[2] = holding("b2", [], range(6), of=EVERYWHERE)
+    members[2] = holding("b2", [], range(6), of=GLOBAL)
     topology = place(members, {"orders": 6}, 5, ONE)
     assert Counter(ids(topology)) == {"b0": 2, "b1": 2, "b2": 2}
     assert warming(topology) == {}
 
 
-def test_the_standbys_of_a_kind_on_all_instances_leave_others_balanced() -> None:
-    views = [replace(EVERYWHERE, name="a", topic="a"), view("b")]
+def test_the_standbys_of_a_global_view_leave_others_balanced() -> None:
+    views = [replace(GLOBAL, name="a", topic="a"), view("b")]
     members = [candidate(f"b{n}", views) for n in range(5)]
     topology = place(members, {"a": 7, "b": 10}, 5, ONE)
     assert {len(those) for those in standbys(topology, "a")} == {4}
@@ -225,13 +219,13 @@ class Simulation:
         dice: random.Random,
         counts: dict[str, int],
         policy: Policy,
-        everywhere: Iterable[str] = (),
+        global_views: Iterable[str] = (),
     ) -> None:
-        """`everywhere`: views of a kind that is on all instances."""
+        """`global_views`: views of kind global."""
         self.dice = dice
-        self.everywhere = frozenset(everywhere)
+        self.global_views = frozenset(global_views)
         self.views = [
-            view(name, store=OnAllInstances.name if name in self.everywhere else "key-value")
+            view(name, store="global" if name in self.global_views else "key-value")
             for name in counts
         ]
         self.counts = counts
@@ -261,7 +255,7 @@ class Simulation:
     def wanted(self, name: str) -> int:
         """How many standbys a partition shall have, once all is warm."""
         most = len(self.instances) - 1
-        return most if name in self.everywhere else min(self.policy.standby_replicas, most)
+        return most if name in self.global_views else min(self.policy.standby_replicas, most)
 
     def roles(self) -> dict[str, dict[str, dict[str, list[int]]]]:
         """Instance -> role, as /processors names it -> view -> partitions."""
@@ -388,8 +382,8 @@ def test_a_thousand_histories(block: int) -> None:
         dice = random.Random(seed)
         counts = {f"v{i}": dice.randrange(0, 9) for i in range(dice.randint(1, 3))}
         policy = Policy(dice.choice((0, 1, 1, 1, 2)), 100)
-        everywhere = [name for name in counts if seed % 3 == 0 and dice.random() < 0.5]
-        simulation = Simulation(dice, counts, policy, everywhere)
+        global_views = [name for name in counts if seed % 3 == 0 and dice.random() < 0.5]
+        simulation = Simulation(dice, counts, policy, global_views)
         for _ in range(dice.randint(2, 12)):
             simulation.step()
         if simulation.instances:
@@ -419,17 +413,20 @@ def test_the_largest(capsys: pytest.CaptureFixture[str]) -> None:
     assert topology.epoch > Epoch(0, 0)
 
 
-def test_a_kind_on_all_instances_keeps_the_topology_small() -> None:
-    """50 instances, 1,000 partitions on each, while one joins: every member gets a copy."""
-    simulation = Simulation(random.Random(1), {"v": 1_000}, ONE, ["v"])
+@pytest.mark.parametrize("ready", [1.0, 0.5])
+def test_a_global_view_keeps_the_topology_small(ready: float) -> None:
+    """50 instances with 1,000 partitions each, of which they can answer for a share; one joins."""
+    dice = random.Random(1)
+    simulation = Simulation(dice, {"v": 1_000}, ONE, ["v"])
     for n in range(50):
         simulation.instances[f"instance-{n}"] = Instance()
     simulation.rebalance()
     for instance in simulation.instances.values():
-        # positions as they come from fifty instances, each read at another moment
-        positions = {p: simulation.end - simulation.dice.randrange(50) for p in range(1_000)}
-        instance.positions["v"], instance.ready["v"] = positions, set(positions)
+        # as reported by fifty instances, each at another moment
+        positions = {p: simulation.end - dice.randrange(50) for p in range(1_000)}
+        instance.positions["v"] = positions
+        instance.ready["v"] = {p for p in positions if dice.random() < ready}
     simulation.instances["instance-50"] = Instance()
     topology = simulation.rebalance()
     assert min(len(those) for those in standbys(topology, "v")) >= 49
-    assert len(topology.encode()) < MAX_BYTES / 51 / 2
+    topology.encode(copies=51)  # TopologyError if the group's record would be too large

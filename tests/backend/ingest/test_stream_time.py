@@ -31,7 +31,7 @@ from tests.support.in_process.ingest import ingest_without_broker
 
 RETENTION = 50
 TOLERANCE = 5
-STORES = ("key-value", "window", "session", "versioned")
+STORES = ("key-value", "global", "window", "session", "versioned")
 FAR = 4_070_908_800_000  # 2099
 
 

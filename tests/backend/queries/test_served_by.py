@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from backend.queries.served_by import MOST_NAMED, ServedBy, roles_said
-from model.kinds.registry import KINDS
 from model.views import View
 from tests.support.in_process.cluster import Cluster
-from tests.support.in_process.examples import ORDERS, OnAllInstances
+from tests.support.in_process.examples import ORDERS
 from tests.support.reference.tables import Record
 
 KEYS = [f"key-{n}" for n in range(40)]
@@ -111,11 +110,8 @@ def test_of_a_history_that_may_be_anywhere_all(tmp_path: Path) -> None:
         cluster.close()
 
 
-def test_of_a_kind_on_all_instances_each_reads_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(KINDS, OnAllInstances.name, OnAllInstances())
-    cluster = filled(tmp_path, replace(ORDERS, store=OnAllInstances.name))
+def test_of_a_global_view_each_reads_alone(tmp_path: Path) -> None:
+    cluster = filled(tmp_path, replace(ORDERS, store="global"))
     try:
         cluster.place([0, 1, 2], [[1, 2], [2, 0], [0, 1]])
         # b3 does not have partition 0 yet: for this it asks another instance, the active first

@@ -141,7 +141,7 @@ class Cluster:
         """From which store partition an instance answers; None where nobody can.
 
         What it has itself, while it has it; else the active's, else a standby's. Of the `whole`
-        view the active's is the first.
+        view the active's is the first, unless it is global.
         """
         here = self.nodes[asked].store_partitions.get(self.view.name, partition)
         if stale == "never":
@@ -159,7 +159,8 @@ class Cluster:
             for number in order
             if (node := self.nodes.get(self._id(number))) is not None
         ]
-        active_first = whole and order and order[0] == self.active[partition]
+        spreads = whole and self.view.store != "global"
+        active_first = spreads and order and order[0] == self.active[partition]
         running = active_first and self._id(order[0]) in self.nodes
         first = others[:1] if running else []
         for store_partition in (*first, here, *others):

@@ -3,19 +3,11 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from model.kinds.key_value import KeyValue
 from model.records import StoreMetadata
 from model.topology import Epoch, Member, MemberMetadata
 from model.views import View
 
 ORDERS = View("orders", "orders", "/orders", "string", "json", "murmur2")
-
-
-class OnAllInstances(KeyValue):
-    """A kind that tests add to the registry."""
-
-    name = "on-all-instances"
-    on_all_instances = True
 
 
 def view(name: str = "orders", **fields: str | None) -> View:

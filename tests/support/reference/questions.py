@@ -24,7 +24,8 @@ from tests.support.reference.tables import (
 NDJSON = "application/x-ndjson"
 BYTES = "application/octet-stream"
 RESOURCE = {
-    "key-value": "keys", "versioned": "keys", "window": "windows", "session": "sessions",
+    "key-value": "keys", "global": "keys", "versioned": "keys",
+    "window": "windows", "session": "sessions",
 }  # fmt: skip
 HISTORY = {"window": "windows", "session": "sessions", "versioned": "versions"}
 BY = ("n", "x.y", "t", "none")

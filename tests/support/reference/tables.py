@@ -115,9 +115,9 @@ class Version(NamedTuple):
 class Partition:
     """What one partition holds after its records up to `position`.
 
-    An entry is a key (key-value), a key and a window or session, or a key and a moment from which
-    on it has a value or none (versioned). The *clock* is the greatest time that a record has had;
-    what is older than the clock less the retention has expired, however it came.
+    An entry is a key (key-value, global), a key and a window or session, or a key and a moment from
+    which on it has a value or none (versioned). The *clock* is the greatest time that a record has
+    had; what is older than the clock less the retention has expired, however it came.
     """
 
     view: View
@@ -212,9 +212,9 @@ class Table:
         return {at: entry for at, entry in found.items() if entry.value is not None}
 
     def latest(self) -> dict[bytes, Entry]:
-        """Each key's one value, of key-value and versioned views: the last version, if it is not
-        a delete."""
-        if self.view.store == "key-value":
+        """Each key's one value, of key-value, global and versioned views: the last version, if it
+        is not a delete."""
+        if self.view.store in ("key-value", "global"):
             return {at[0]: entry for at, entry in self.present().items()}
         last = {key: entry for (key, _), entry in sorted(self.everything().items())}
         return {key: entry for key, entry in last.items() if entry.value is not None}

@@ -215,7 +215,7 @@ def any_question(dice: Random, view: View, keys: Sequence[bytes], now: int) -> Q
         lambda: aggregate(dice, view, now),
         lambda: stream(dice, view, keys, now),
     ]
-    if view.store in ("key-value", "versioned"):
+    if view.store in ("key-value", "global", "versioned"):
         kinds += [
             lambda: point(dice, view, dice.choice(keys)),
             lambda: point(dice, view, dice.choice(keys)),

@@ -48,6 +48,7 @@ VIEWS = {
     "sessions": {"store": "session"},
     "versions": {"store": "versioned", "retention": "50ms"},
     "scattered": {"partitioner": "none", "value": "bytes"},
+    "everywhere": {"store": "global"},
 }
 
 

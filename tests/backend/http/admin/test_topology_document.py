@@ -11,7 +11,6 @@ import pytest
 from backend.cluster.liveness import MISSED_BY_THE_DEAD
 from backend.http.admin.topology import Peers, redundancy_of, topology_document
 from backend.http.routes.meta import redundancy
-from model.kinds.registry import KINDS
 from model.topology import Member, Topology
 from tests.backend.http.admin.fakes import (
     EPOCH,
@@ -23,7 +22,6 @@ from tests.backend.http.admin.fakes import (
     nobody,
     silent,
 )
-from tests.support.in_process.examples import OnAllInstances
 
 B1, B2 = member("b1"), member("b2", 2)
 
@@ -160,12 +158,9 @@ def test_with_all_replicas_nothing_is_missing() -> None:
         assert (counts["answerable"], counts["below_replicas"]) == (1, below)
 
 
-def test_a_kind_on_all_instances_wants_as_many_replicas_as_there_are_instances(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(KINDS, OnAllInstances.name, OnAllInstances())
+def test_a_global_view_wants_as_many_replicas_as_there_are_instances() -> None:
     b3 = member("b3", 3)
-    described = {**ORDERS.description(), "store": OnAllInstances.name}
+    described = {**ORDERS.description(), "store": "global"}
     served = context(B1, B2, b3, active=(0,), standbys=((1, 2),), holding=(held(0),))
     placed = replace(served.topology.views["orders"], description=described)
     served.topology = replace(served.topology, views={"orders": placed})

@@ -29,5 +29,5 @@ def test_question_is_repeated_until_the_answer_is_valid(
         os.close(master)
     output = capsys.readouterr()
     assert output.out == ""
-    assert "Unknown store 'sesion'. Use key-value, window, session, versioned" in output.err
+    assert "Unknown store 'sesion'. Use key-value, window, session, versioned, global" in output.err
     assert '"10 minutes"' in output.err

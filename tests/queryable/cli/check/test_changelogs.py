@@ -39,6 +39,12 @@ def test_wrong_kind_of_store_and_other_findings_of_changelogs() -> None:
     )
     several = [record_in(b"a", n) for n in range(2)]
     assert "ambiguous-key" in changelog_check(totals, COMPACT, several)
+    [everywhere] = parse_views(
+        '[views.g]\ntopic = "app-t-changelog"\nkey = "string"\nvalue = "string"\nstore = "global"\n'
+    ).views
+    plain = [record(b"a"), record(b"b")]
+    assert changelog_check(everywhere, COMPACT, plain) == ""
+    assert 'set store = "session"' in changelog_check(everywhere, BOTH, sessions([b"a"]))
     [finding] = list(check_deleted_records(window, BOTH, sample_of([], [(7, 7)]), NOW))
     assert finding.status == "wrong"
     [finding] = list(check_deleted_records(window, BOTH, sample_of([NOW], [(0, 7)]), NOW + 9 * DAY))
