@@ -26,6 +26,10 @@ from model.views import View
 
 __all__ = ["DRAINING", "RUNNING", "STARTING", "InstanceContext", "ReadCounts"]
 
+MOST_OTHERS = 5
+"""How many other instances are asked for a partition at most: a view may have far more replicas,
+and where none of them can answer, each request would go to all."""
+
 
 @dataclass
 class ReadCounts:
@@ -94,7 +98,8 @@ class InstanceContext:
         self.scans = {name: ScanCounts() for name in self.views}
 
     def others(self, view: str, partition: int, stale: str | None = None) -> list[Member]:
-        """The other instances that may answer for a partition: the active first, suspects last.
+        """The other instances that may answer for a partition: the active first, suspects last. At
+        most MOST_OTHERS.
 
         `stale`: NEVER for the active only; ALLOW or None for standbys, too.
         """
@@ -105,7 +110,7 @@ class InstanceContext:
         holders = [each for each in self.topology.holders_of(view, partition) if each != me]
         if len(holders) > 1:
             holders.sort(key=lambda each: self.peers.is_suspect(each.id))
-        return holders
+        return holders[:MOST_OTHERS]
 
     def snapshot_sources(self, view: str, partition: int) -> list[Member]:
         """The instances to fetch a snapshot from: standbys before the active, suspects last."""

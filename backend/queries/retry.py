@@ -1,8 +1,8 @@
 """The rule by which an instance asks other instances, the same for every query.
 
 - The holders of a partition (its active and standbys) are asked one after the other: the active
-  first, those that seem dead or have just failed last (`InstanceContext.others`). The asking
-  instance may be one of them (None).
+  first, those that seem dead or have just failed last, at most five (`InstanceContext.others`). The
+  asking instance may be one of them (None).
 - A holder that is silent for `WHILE_OTHERS_ARE_LEFT` is skipped while another one is left to ask.
   The last one has `QUERYABLE_FORWARD_TIMEOUT`. A holder that does not answer is suspected for a
   while: other queries ask it last.

@@ -187,3 +187,23 @@ def test_the_dead_are_asked_last(dead: bool) -> None:
             instance.peers.missed("b2")
     expected = ["b3", "b2"] if dead else ["b2", "b3"]
     assert [member.id for member in instance.others("orders", 0)] == expected
+
+
+def test_of_many_replicas_some_are_asked() -> None:
+    """A global view may have a hundred: where none can answer, not every read goes to each."""
+    members = tuple(Member(f"b{n}", "127.0.0.1", 8080 + n) for n in range(100))
+    placed = PlacedView({}, "", (2,), standbys=((*range(2), *range(3, 100)),))
+    instance = context(instance_id="b50", port=8130)
+    instance.take_topology(Topology(Epoch(5, 1), members, {"orders": placed}))
+
+    def asked() -> list[str]:
+        return [member.id for member in instance.others("orders", 0)]
+
+    assert asked() == ["b2", "b0", "b1", "b3", "b4"]
+    # those that have failed give way to others
+    for id_ in ("b2", "b1"):
+        instance.peers.failed(id_)
+    assert asked() == ["b0", "b3", "b4", "b5", "b6"]
+    for n in range(100):
+        instance.peers.failed(f"b{n}")
+    assert asked() == ["b2", "b0", "b1", "b3", "b4"]
