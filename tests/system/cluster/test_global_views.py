@@ -122,7 +122,7 @@ def test_three_instances(deploy: Deploy, make_topic: MakeTopic, writer: Writer) 
     with ReadLoop([first.port, second.port], list(PATHS), judge()) as reads:
         third.kill()
         reads.all_again()
-        first.wait(lambda: redundancy(first)["below"], "too few replicas to be noticed")
+        first.wait(lambda: redundancy(first)["lost"] == ["b3"], "the loss to be noticed")
         settle([first, second])
         reads.all_again()
     assert reads.outcomes.keys() == {"200"}
