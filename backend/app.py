@@ -355,7 +355,7 @@ class Application:
                 scatter_gather = self._router.start()
                 self._router.start_heartbeats()
                 if self._raw_reads is not None:
-                    self._raw_reads.start(scatter_gather)
+                    self._raw_reads.start(self._router.keys, scatter_gather)
                 # start in the background, and answer 503 meanwhile: a server that does not accept
                 # connections looks hung
                 self._starting = asyncio.create_task(self._start())

@@ -1,4 +1,4 @@
-"""The cluster: group membership (kafka-python), heartbeats, and calls to other instances.
+"""The cluster: group membership (kafka-python), heartbeats, and requests to other instances.
 
 `placement` assigns partitions to members, and is pure. `assignor` implements Kafka's group
 protocol. `member` is the thread. Only `peer_client` connects to other instances.

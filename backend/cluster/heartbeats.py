@@ -40,18 +40,18 @@ class Heartbeats:
         self._instance = instance
         self._peer_client = peer_client
         self._interval = interval
-        self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._in_flight: dict[str, asyncio.Task[None]] = {}
         self._topology: Topology | None = None
         self._neighbours: list[Member] = []
         self._task: asyncio.Task[None] | None = None
         self._last_at = 0
 
     def start(self) -> None:
-        """Call this in the event loop."""
+        """In the event loop."""
         self._task = asyncio.create_task(self._run(), name="heartbeats")
 
     async def stop(self) -> None:
-        tasks = [*self._under_way.values(), *([self._task] if self._task else [])]
+        tasks = [*self._in_flight.values(), *([self._task] if self._task else [])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -75,40 +75,40 @@ class Heartbeats:
 
     def _send(self, members: list[Member]) -> None:
         for member in members:
-            if member.id not in self._under_way:
-                task = asyncio.create_task(self._ask(member), name=f"heartbeat-{member.id}")
-                self._under_way[member.id] = task
-                task.add_done_callback(lambda _, id_=member.id: self._under_way.pop(id_, None))  # type: ignore[misc]
+            if member.id not in self._in_flight:
+                task = asyncio.create_task(self._send_one(member), name=f"heartbeat-{member.id}")
+                self._in_flight[member.id] = task
+                task.add_done_callback(lambda _, id_=member.id: self._in_flight.pop(id_, None))  # type: ignore[misc]
 
     async def _run(self) -> None:
         while True:
             self.beat()
             await asyncio.sleep(self._interval)
 
-    async def _ask(self, member: Member) -> None:
-        instance, began = self._instance, time.monotonic()
-        # unique, so that a late answer to an earlier heartbeat is not taken for this one's
+    async def _send_one(self, member: Member) -> None:
+        instance, started = self._instance, time.monotonic()
+        # unique, so that a late answer to an earlier heartbeat does not match
         self._last_at = max(time.time_ns() // 1_000_000, self._last_at + 1)
         sent = Heartbeat(instance.me.id, member.id, instance.state, self._last_at)
         secret = instance.topology.secret
-        answered: Heartbeat | None = None
+        reply: Heartbeat | None = None
         try:
             answer = await self._peer_client.forward(
                 member, "POST", PATH, [], sent.sign(secret), timeout=self._interval
             )
             if answer.status == 200:
-                answered = Heartbeat.verify(answer.body, secret)
+                reply = Heartbeat.verify(answer.body, secret)
         except Unavailable:
             pass
-        if answered is not None and (answered.sender, answered.at) == (member.id, sent.at):
-            self._heard(member.id, answered.state)
-        elif time.monotonic() - began < 3 * self._interval:
-            # if it took longer, this instance was stalled, which says nothing about the others
+        if reply is not None and (reply.sender, reply.at) == (member.id, sent.at):
+            self._record(member.id, reply.state)
+        elif time.monotonic() - started < 3 * self._interval:
+            # after a longer time this instance itself was stalled, and the other may be alive
             instance.peers.missed(member.id)
             if member.id in instance.dead:
                 instance.lost.dead(member)
 
-    def _heard(self, id_: str, state: str) -> None:
+    def _record(self, id_: str, state: str) -> None:
         self._instance.peers.heard(id_, state)
         if state == DRAINING:
             self._instance.lost.leaving(id_)
@@ -119,13 +119,13 @@ class Heartbeats:
         """The answer to a heartbeat of another member; 403 for any other sender."""
         instance = self._instance
         secret = instance.topology.secret
-        heard = Heartbeat.verify(body, secret)
-        if heard is None or heard.receiver != instance.me.id:
+        received = Heartbeat.verify(body, secret)
+        if received is None or received.receiver != instance.me.id:
             problem = Forbidden(
                 "not-a-member",
                 "The heartbeat is not signed by a member of this instance's group.",
             )
             return problem_answer(problem)
-        self._heard(heard.sender, heard.state)
-        reply = Heartbeat(instance.me.id, heard.sender, instance.state, heard.at)
+        self._record(received.sender, received.state)
+        reply = Heartbeat(instance.me.id, received.sender, instance.state, received.at)
         return Answer(200, [(b"content-type", b"application/octet-stream")], reply.sign(secret))

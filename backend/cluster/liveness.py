@@ -1,8 +1,9 @@
 """Liveness of other instances, from heartbeats between instances that share partitions.
 
-Dead instances are tried last, not never: this instance may be the one that is cut off. Heartbeats
-are signed (HMAC-SHA256) with the topology's secret, which only members of the group have. So other
-programs cannot report an instance as dead or alive, or answer on the port of a dead one.
+Dead instances are tried last, but they are tried: perhaps the network of this instance has failed.
+Heartbeats are signed (HMAC-SHA256) with the topology's secret, which only members of the group
+have. So no other program can report an instance as dead or alive, or answer on the port of a dead
+one.
 """
 
 from __future__ import annotations
@@ -31,14 +32,13 @@ class _Peer:
 
 
 class Peers:
-    """The states of other instances. The event loop writes, Flask's threads read."""
+    """The states of other instances. The event loop writes them, and Flask's threads read them."""
 
     def __init__(self, on_change: Callable[[], None] = lambda: None) -> None:
         """`on_change()` is called when a state changes."""
         self._peers: dict[str, _Peer] = {}
-        self._suspected: dict[
-            str, float
-        ] = {}  # id -> since when; also instances without shared partitions
+        # id -> time of the last failed request; also instances without shared partitions
+        self._suspected: dict[str, float] = {}
         self.on_change = on_change
 
     def keep(self, ids: Iterable[str]) -> None:
@@ -51,7 +51,7 @@ class Peers:
         if peer is not None:
             peer.missed = 0
             self._suspected.pop(id_, None)
-            self._turn(peer, state)
+            self._set_state(peer, state)
 
     def missed(self, id_: str) -> None:
         """Record a missed heartbeat."""
@@ -59,10 +59,10 @@ class Peers:
         if peer is not None:
             peer.missed += 1
             if peer.missed >= MISSED_BY_THE_DEAD:
-                self._turn(peer, DEAD)
+                self._set_state(peer, DEAD)
 
     def failed(self, id_: str) -> None:
-        """Record a failed request: for a while, other instances are asked first."""
+        """Record a failed request: for a short time other instances are tried first."""
         now = time.monotonic()
         if id_ not in self._suspected:
             # drop expired entries, also of instances that left the topology
@@ -70,7 +70,7 @@ class Peers:
         self._suspected[id_] = now
 
     def is_suspect(self, id_: str) -> bool:
-        """Whether the instance is dead, or has just failed a request."""
+        """Whether the instance is dead, or a request to it has just failed."""
         peer = self._peers.get(id_)
         if peer is not None and peer.state == DEAD:
             return True
@@ -81,7 +81,7 @@ class Peers:
         """id -> state, for all tracked instances."""
         return {id_: peer.state for id_, peer in list(self._peers.items())}
 
-    def _turn(self, peer: _Peer, state: str) -> None:
+    def _set_state(self, peer: _Peer, state: str) -> None:
         if peer.state != state:
             peer.state = state
             self.on_change()

@@ -13,8 +13,8 @@ from typing import Any
 
 from model.topology import Member, Topology
 
-KEPT = 3600.0  # s
-MOST = 64  # instances; the oldest are dropped
+KEEP_FOR = 3600.0  # s
+MAX_INSTANCES = 64  # the oldest are dropped
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class LostInstances:
             if member.id in self._leaving or member.id in self._lost:
                 return
             self._lost[member.id] = LostInstance(member, time.time_ns() // 1_000_000)
-            while len(self._lost) > MOST:
+            while len(self._lost) > MAX_INSTANCES:
                 del self._lost[next(iter(self._lost))]
 
     def alive(self, id_: str) -> None:
@@ -65,20 +65,20 @@ class LostInstances:
 
     def take_topology(self, before: Topology, topology: Topology, me: str, dead: set[str]) -> None:
         """Compare two topologies. `dead`: ids of instances that miss heartbeats."""
-        known = {member.id for member in before.members}
-        there = {member.id for member in topology.members}
+        previous = {member.id for member in before.members}
+        current = {member.id for member in topology.members}
         for member in before.members:
-            if member.id not in there and member.id != me:
+            if member.id not in current and member.id != me:
                 self.dead(member)
         with self._lock:
             # a stopping instance stays in the topology for a while
-            self._leaving &= there & known
-            for id_ in there - dead - self._leaving:
+            self._leaving &= current & previous
+            for id_ in current - dead - self._leaving:
                 self._lost.pop(id_, None)
 
     def all(self) -> list[LostInstance]:
         """The losses of the last hour, oldest first."""
-        oldest = time.time_ns() // 1_000_000 - KEPT * 1000
+        oldest = time.time_ns() // 1_000_000 - KEEP_FOR * 1000
         with self._lock:
             self._lost = {i: each for i, each in self._lost.items() if each.lost_at >= oldest}
             return list(self._lost.values())

@@ -1,6 +1,6 @@
 """The membership thread: keeps this instance in the deployment's consumer group.
 
-Reads and ingest continue whatever happens here: only a newer topology changes the assignment.
+Reads and ingest continue when membership fails: only a newer topology changes the assignment.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from model.topology import MemberMetadata, Topology
 log = logging.getLogger(__name__)
 
 _POLL_MS = 200
-_LOG_EVERY = 30.0
+_LOG_INTERVAL = 30.0  # s
 
 
 class _Pause(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -35,7 +35,7 @@ class _Pause(ConsumerRebalanceListener):  # type: ignore[misc]
             self.consumer.pause(*assigned)
 
     def on_partitions_revoked(self, revoked: Any) -> None:
-        """Does nothing: partitions are given up only on a newer topology."""
+        """Does nothing: only a newer topology takes partitions away."""
 
 
 class GroupMember:
@@ -66,7 +66,7 @@ class GroupMember:
             "allow_auto_create_topics": False,
             "session_timeout_ms": session_timeout_ms,
             "heartbeat_interval_ms": max(100, session_timeout_ms // 5),
-            # how long a rebalance waits for members that are alive but do not join
+            # the time for which a rebalance waits for live members that do not join
             "max_poll_interval_ms": max(2 * session_timeout_ms, 10_000),
             "metadata_max_age_ms": metadata_max_age_ms,
             "reconnect_backoff_max_ms": 1_000,
@@ -95,18 +95,18 @@ class GroupMember:
         self._rejoin.set()
 
     def _run(self) -> None:
-        said = 0.0
+        logged_at = 0.0
         while not self._stop.is_set():
             try:
-                self._stay()
+                self._run_consumer()
             except Exception as e:  # the thread must survive any error of the broker
-                if time.monotonic() - said > _LOG_EVERY:
-                    said = time.monotonic()
-                    known = isinstance(e, KafkaError)
-                    log.warning("group membership: %s", e, exc_info=None if known else e)
+                if time.monotonic() - logged_at > _LOG_INTERVAL:
+                    logged_at = time.monotonic()
+                    is_expected = isinstance(e, KafkaError)
+                    log.warning("group membership: %s", e, exc_info=None if is_expected else e)
                 self._stop.wait(1.0)
 
-    def _stay(self) -> None:
+    def _run_consumer(self) -> None:
         listener = _Pause()
         consumer = KafkaConsumer(
             partition_assignment_strategy=[
@@ -144,7 +144,7 @@ class GroupMember:
             namesake = next((m for m in topology.members if m.id == me.id), None)
             log.error(
                 "instance %s (%s:%d) is not in the topology of epoch %s: another instance with the "
-                "same id, at %s, has started later. This one gets no partitions; give each "
+                "same id, at %s, has started later. This instance gets no partitions. Give each "
                 "instance its own id (QUERYABLE_INSTANCE_ID)",
                 me.id, me.host, me.port, topology.epoch,
                 f"{namesake.host}:{namesake.port}" if namesake else "an unknown address",
@@ -154,8 +154,8 @@ class GroupMember:
 def request_rejoin(consumer: KafkaConsumer) -> None:
     """Make the consumer rejoin its group in the next poll.
 
-    kafka-python has no public method for it (Java: `enforceRebalance`, KIP-568). Only this function
-    uses the private one.
+    kafka-python has no public method for this (Java: `enforceRebalance`, KIP-568). Only this
+    function uses the private one.
     """
     consumer._coordinator.request_rejoin()
 

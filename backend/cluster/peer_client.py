@@ -1,4 +1,4 @@
-"""The HTTP client for other instances: a request is forwarded once, never twice.
+"""The HTTP client for other instances. Requests are forwarded at most once.
 
 Forwarded requests are marked. An instance answers a marked request itself or with 503, so that two
 instances with different topologies cannot send a request back and forth.
@@ -23,17 +23,17 @@ from model.topology import Member
 
 MARK = b"queryable-forwarded"
 
-# request headers that the owner needs to answer as if the client had asked it
-_REQUEST_HEADERS = frozenset(
+# request headers that affect the answer
+_FORWARDED_HEADERS = frozenset(
     (b"accept", b"authorization", b"content-type", b"if-none-match", b"last-event-id")
 )
 # response headers that belong to the connection, or that this instance sets itself
-_DROPPED = frozenset(
+_OMITTED_HEADERS = frozenset(
     b"connection content-length date keep-alive server topology-epoch transfer-encoding".split()
 )
 
 
-MOST_ANSWER = 128 << 20  # bytes of another instance's answer
+MAX_ANSWER_BYTES = 128 << 20
 _STREAM_BUFFER = 16 << 10  # bytes of read-ahead per stream, times two; then flow control stops it
 
 
@@ -65,28 +65,17 @@ class PeerClient:
 
         `target`: the raw path with the query string, passed on unchanged.
         """
-        url, passed = self._request(member, target, headers)
+        url, forwarded = self._request(member, target, headers)
         try:
             async with self._session.request(
                 method,
                 url,
-                headers=passed,
+                headers=forwarded,
                 data=body or None,
                 allow_redirects=False,
                 timeout=self._timeout if timeout is None else _timeout(self._seconds, timeout),
             ) as response:
-                content = await _content(response)
-                return Answer(
-                    response.status,
-                    [
-                        (name.lower(), value)
-                        for name, value in response.raw_headers
-                        if name.lower() not in _DROPPED
-                        # the answer to a HEAD has the length of a body that is not sent
-                        or (method == "HEAD" and name.lower() == b"content-length")
-                    ],
-                    content,
-                )
+                return Answer(response.status, _headers(response), await _read_content(response))
         except (TimeoutError, aiohttp.ClientError, OSError, _TooLargeError) as e:
             raise _unreachable(member, e) from e
 
@@ -94,47 +83,46 @@ class PeerClient:
     async def stream(
         self, member: Member, target: bytes, headers: list[Header], timeout: float | None = None
     ) -> AsyncIterator[tuple[Answer, AsyncGenerator[bytes]]]:
-        """The head of the owner's answer to a GET, and the chunks of its body as they arrive.
+        """The status and headers of the owner's answer to a GET, and the chunks of its body.
 
         Unavailable if the answer does not begin within `timeout` s (None: the configured one).
         """
-        url, passed = self._request(member, target, headers)
+        url, forwarded = self._request(member, target, headers)
         # streams send keep-alives, so silence means failure
-        endless = aiohttp.ClientTimeout(total=None, sock_connect=0.5, sock_read=60)
+        stream_timeout = aiohttp.ClientTimeout(total=None, sock_connect=0.5, sock_read=60)
         try:
             # includes waiting for a connection
             async with asyncio.timeout(self._seconds if timeout is None else timeout):
                 response = await self._streams.get(
-                    url, headers=passed, allow_redirects=False, timeout=endless
+                    url, headers=forwarded, allow_redirects=False, timeout=stream_timeout
                 )
         except (TimeoutError, aiohttp.ClientError, OSError) as e:
             raise _unreachable(member, e) from e
         async with response:
-            kept = [(n.lower(), v) for n, v in response.raw_headers if n.lower() not in _DROPPED]
-            yield Answer(response.status, kept, b""), _chunks(response)
+            yield Answer(response.status, _headers(response), b""), _chunks(response)
 
     def _request(
         self, member: Member, target: bytes, headers: list[Header]
     ) -> tuple[URL, dict[str, str]]:
         url = URL(f"http://{member.host}:{member.port}{target.decode('latin-1')}", encoded=True)
-        passed = {
+        forwarded = {
             name.decode("latin-1"): value.decode("latin-1")
             for name, value in headers
-            if name in _REQUEST_HEADERS
+            if name in _FORWARDED_HEADERS
         }
-        return url, {**passed, MARK.decode(): self._mark}
+        return url, {**forwarded, MARK.decode(): self._mark}
 
     async def close(self) -> None:
         await self._session.close()
         await self._streams.close()
 
 
-def _session(connections: int, **more: Any) -> aiohttp.ClientSession:
+def _session(connections: int, **options: Any) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=connections, keepalive_timeout=30),
         auto_decompress=False,
         cookie_jar=aiohttp.DummyCookieJar(),
-        **more,
+        **options,
     )
 
 
@@ -145,22 +133,31 @@ def _timeout(seconds: float, silence: float) -> aiohttp.ClientTimeout:
 
 
 class _TooLargeError(Exception):
-    """An answer with more than MOST_ANSWER bytes."""
+    """An answer with more than MAX_ANSWER_BYTES bytes."""
 
 
-async def _content(response: aiohttp.ClientResponse) -> bytes:
+def _headers(response: aiohttp.ClientResponse) -> list[Header]:
+    omitted = _OMITTED_HEADERS
+    if response.method == "HEAD":
+        # it is the length of the body that GET would return
+        omitted = omitted - {b"content-length"}
+    headers = [(name.lower(), value) for name, value in response.raw_headers]
+    return [header for header in headers if header[0] not in omitted]
+
+
+async def _read_content(response: aiohttp.ClientResponse) -> bytes:
     if response.content_length is not None:
-        if response.content_length > MOST_ANSWER and response.method != "HEAD":
+        if response.content_length > MAX_ANSWER_BYTES and response.method != "HEAD":
             raise _TooLargeError
         return await response.read()
-    parts, size = [], 0
-    async for part in response.content.iter_any():
-        parts.append(part)
-        size += len(part)
-        if size > MOST_ANSWER:
+    chunks, size = [], 0
+    async for chunk in response.content.iter_any():
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > MAX_ANSWER_BYTES:
             response.close()
             raise _TooLargeError
-    return b"".join(parts)
+    return b"".join(chunks)
 
 
 async def _chunks(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:

@@ -1,5 +1,5 @@
 """HTTP: parses requests, chooses the route, writes responses.
 
-`router` (ASGI) has the hot routes; `flask_app` (Flask, through a2wsgi) the rest. What a question
-means is decided in `backend.queries`.
+`router` (ASGI) has the hot routes, `flask_app` (Flask, through a2wsgi) all others. The meaning of
+queries is in `backend.queries`.
 """

@@ -1,4 +1,4 @@
-"""Reads request bodies, within a bound for each and for all that are in flight."""
+"""Reads request bodies, with a limit for each and one for all that are in flight."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from contextlib import contextmanager
 from backend.http.asgi import Message, Receive
 from model.problems import BadRequest, Unavailable
 
-MOST_BYTES = 64 << 20  # of the bodies of requests in flight
+MAX_BYTES_IN_FLIGHT = 64 << 20
 
 
 class BodyBudget:
-    """Bytes that the bodies of all requests in flight may have. Used in the event loop."""
+    """Limits the bytes of the bodies of all requests in flight. Used in the event loop."""
 
-    def __init__(self, size: int = MOST_BYTES) -> None:
+    def __init__(self, size: int = MAX_BYTES_IN_FLIGHT) -> None:
         self.left = size
 
     @contextmanager
     def counted(self, receive: Receive) -> Iterator[Receive]:
-        """For one request: its `receive`, which raises Unavailable where a part of the body exceeds
-        the budget. The parts count until the request is over."""
+        """For one request: a `receive` that raises Unavailable when the budget is exceeded. The
+        bytes count until the request ends."""
         buffered = 0
 
         async def receive_counted() -> Message:
@@ -39,17 +39,17 @@ class BodyBudget:
             self.left += buffered
 
 
-async def read_body(receive: Receive, most: int) -> bytes:
+async def read_body(receive: Receive, max_bytes: int) -> bytes:
     """The whole body; BadRequest if it is too large or incomplete."""
-    parts, size = [], 0
+    chunks, size = [], 0
     while True:
         message = await receive()
         if message["type"] != "http.request":
             raise BadRequest("bad-request", "The body is incomplete.")
-        part = message.get("body", b"")
-        parts.append(part)
-        size += len(part)
-        if size > most:
-            raise BadRequest("body-too-large", f"A body has {most} bytes at most.")
+        chunk = message.get("body", b"")
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > max_bytes:
+            raise BadRequest("body-too-large", f"A body has {max_bytes} bytes at most.")
         if not message.get("more_body"):
-            return b"".join(parts)
+            return b"".join(chunks)

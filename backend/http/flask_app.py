@@ -1,4 +1,4 @@
-"""The Flask app: the endpoints that are requested rarely, with short and bounded responses."""
+"""The Flask app: endpoints that are rarely requested, with small responses."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 def create_flask_app(context: InstanceContext, raw_reads: RawReads | None = None) -> Flask:
-    """The Flask application of one instance; without `raw_reads` there is no KIQR dialect."""
+    """The Flask application of one instance. `raw_reads`: for KIQR's dialect; None: without it."""
     pages = Flask("backend.http", static_folder=None)
-    pages.url_map.merge_slashes = False  # an empty segment is a segment, as it is in keys
+    pages.url_map.merge_slashes = False  # keys may have empty segments
     topology = recent_topology(context)
     metrics = Metrics(context, topology.get)
-    described = orjson.dumps(
+    api_description = orjson.dumps(
         openapi(
             context.views.values(),
             version("queryable-topics"),
@@ -51,11 +51,11 @@ def create_flask_app(context: InstanceContext, raw_reads: RawReads | None = None
     def view(name: str) -> Response:
         if name not in context.views:
             known = ", ".join(context.views)
-            raise NotFound("view-not-found", f"There is no view {name!r}; there are {known}.")
+            raise NotFound("view-not-found", f"View {name!r} does not exist. Views: {known}.")
         return _json({**_view(context, name), **_schemas(context.views[name])})
 
     @pages.route("/views/<name>/<path:_rest>", methods=_METHODS)
-    def nothing_there(name: str, _rest: str) -> Response:
+    def unknown_resource(name: str, _rest: str) -> Response:
         # requests for existing resources of a view do not reach Flask
         if name in context.views:
             raise NotFound("no-such-resource", f"Unknown path {request.path!r}.")
@@ -63,7 +63,7 @@ def create_flask_app(context: InstanceContext, raw_reads: RawReads | None = None
 
     @pages.get("/openapi.json")
     def document() -> Response:
-        return Response(described, content_type="application/json")
+        return Response(api_description, content_type="application/json")
 
     @pages.get("/processors")
     def processors() -> Response:
@@ -74,7 +74,7 @@ def create_flask_app(context: InstanceContext, raw_reads: RawReads | None = None
             answer = Response(status=304)
         else:
             states = {**context.peers.states(), context.settings.instance_id: context.state}
-            # proxies compute no partition for longer keys
+            # proxies do not compute the partition of longer keys
             limit = {"max_key_bytes": context.settings.max_key_bytes}
             answer = _json({**context.topology.processors(states), **limit})
         answer.set_etag(etag)
@@ -127,9 +127,9 @@ def _json(document: Any, status: int = 200) -> Response:
     return Response(orjson.dumps(document), status, content_type="application/json")
 
 
-def _health(good: bool, document: dict[str, Any]) -> Response:
-    answer = _json(document, 200 if good else 503)
-    if not good:
+def _health(is_healthy: bool, document: dict[str, Any]) -> Response:
+    answer = _json(document, 200 if is_healthy else 503)
+    if not is_healthy:
         answer.headers["Retry-After"] = "1"
     return answer
 

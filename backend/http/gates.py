@@ -1,4 +1,4 @@
-"""Bounds on how many requests are answered at once."""
+"""Limits on concurrent requests."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from model.problems import Unavailable
 
 
 class Gate:
-    """Lets so many requests of a kind in; the next one gets Unavailable. Used in the event loop."""
+    """Limits the concurrent requests of a kind; Unavailable above. Used in the event loop."""
 
-    def __init__(self, name: str, most: int) -> None:
-        """`name`: of the requests, in the plural, for the error."""
-        self.most = most
+    def __init__(self, name: str, limit: int) -> None:
+        """`name`: the kind of requests in the plural, for the error."""
+        self.limit = limit
         self._name = name
-        self._inside = 0
+        self._in_flight = 0
 
     def __enter__(self) -> None:
-        if self._inside >= self.most:
+        if self._in_flight >= self.limit:
             raise Unavailable(
-                "overloaded", f"Too many {self._name}: {self._inside} are being answered already."
+                "overloaded", f"Too many {self._name}: {self._in_flight} are in progress."
             )
-        self._inside += 1
+        self._in_flight += 1
 
     def __exit__(self, *_: object) -> None:
-        self._inside -= 1
+        self._in_flight -= 1

@@ -1,4 +1,4 @@
-"""Content negotiation: which of the offered representations `Accept` asks for (RFC 9110)."""
+"""Content negotiation: chooses a representation by `Accept` (RFC 9110)."""
 
 from __future__ import annotations
 
@@ -35,26 +35,26 @@ def wants_lines(headers: Sequence[Header]) -> bool:
     return any(each.split(b";")[0].strip() == NDJSON for each in accepted.split(b","))
 
 
-def chosen(headers: Sequence[Header], of: Sequence[str]) -> str:
-    """One of `of`, by the request's Accept (RFC 9110, 12.5.1); NotAcceptable, BadRequest.
+def chosen(headers: Sequence[Header], offered: Sequence[str]) -> str:
+    """The best of `offered` for the request's Accept (RFC 9110, 12.5.1); NotAcceptable, BadRequest.
 
     A header that cannot be parsed is ignored.
     """
     given = accept_of(headers)
     if not given or given == b"*/*":
-        return of[0]
+        return offered[0]
     ranges = _ranges(given.decode("latin-1"))
     if not ranges:
-        return of[0]
-    best = max(of, key=lambda name: _quality(name, ranges))  # the first of equals
+        return offered[0]
+    best = max(offered, key=lambda name: _quality(name, ranges))  # the first of several
     if _quality(best, ranges) <= 0:
-        types = ", ".join(f"application/{name}" for name in of)
+        types = ", ".join(f"application/{name}" for name in offered)
         raise NotAcceptable("not-acceptable", f"Supported types: {types}.")
     return best
 
 
 def _ranges(accept: str) -> dict[tuple[str, str], float]:
-    """(type, subtype) -> quality; `*` stands for any."""
+    """(type, subtype) -> quality; `*` matches any."""
     ranges = {}
     for part in accept.split(","):
         found = _RANGE.fullmatch(part)

@@ -1,4 +1,4 @@
-"""From a raw path to the view and the key that it names.
+"""Parses raw paths into a view and a key.
 
 The path is split first and each part percent-decoded once, so `a%2Fb` is one key and `%2561` is
 the key `%61`. The proxy does the same in Lua (proxy/query.lua).
@@ -27,7 +27,7 @@ class KeyPath(NamedTuple):
 
 
 class Paths:
-    """Where keys are: `{path}/{key}` of each view that has a path, `/views/{view}/keys/{key}`."""
+    """The paths of keys: `/views/{view}/keys/{key}`, and `{path}/{key}` of views with a path."""
 
     def __init__(self, views: Iterable[View]) -> None:
         self._by_prefix: dict[bytes, View] = {}
@@ -36,16 +36,16 @@ class Paths:
             if view.path is not None:
                 self._by_prefix[f"{view.path}/".encode()] = view
         self._by_plain_prefix = {p[:-1]: view for p, view in self._by_prefix.items()}
-        # the longest known prefix wins: it is tried first
+        # the longest prefix wins, so it is tried first
         self._depths = sorted({p.count(b"/") for p in self._by_prefix}, reverse=True)
 
     @property
     def prefixes(self) -> dict[bytes, View]:
-        """Prefix of a key's path, before its last slash and not percent-encoded -> view."""
+        """Path before a key, without the last slash and not percent-encoded -> view."""
         return self._by_plain_prefix
 
     def key_path(self, raw_path: bytes) -> KeyPath | None:
-        """The key that `raw_path` (encoded, without the query) names; None if it names none.
+        """The key in `raw_path` (percent-encoded, without the query); None if it has none.
 
         BadRequest if the key has a percent sign that is not followed by two hexadecimal digits.
         """
@@ -62,7 +62,7 @@ class Paths:
             if b"%" in prefix:
                 prefix = unquote_to_bytes(prefix)
                 if prefix.count(b"/") != depth:
-                    continue  # an encoded slash is part of a name, and no name has one
+                    continue  # an encoded slash belongs to a name, and no name has one
             view = self._by_prefix.get(prefix)
             if view is None:
                 continue
@@ -72,7 +72,7 @@ class Paths:
 
 
 def of_absolute_form(target: bytes) -> bytes | None:
-    """The raw path of `http://host:port/path`, as a proxy may send it (RFC 9112, 3.2.2); None of
+    """The raw path of `http://host:port/path`, which a proxy may send (RFC 9112, 3.2.2); None for
     any other target."""
     found = _ABSOLUTE_FORM.fullmatch(target)
     return None if found is None else found[1] or b"/"
@@ -83,6 +83,6 @@ def _decoded(key: bytes) -> bytes:
         raise BadRequest(
             "path-undecodable",
             f"The percent sign at byte {bad.start()} of the key is not followed by two hexadecimal "
-            f"digits; a percent sign itself is %25.",
+            f"digits. Write %25 for a percent sign.",
         )
     return unquote_to_bytes(key)

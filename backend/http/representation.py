@@ -11,6 +11,9 @@ OCTETS = "octet-stream"
 
 VARY: Header = (b"vary", b"accept")
 
+RECORD_VALUES = b"application/vnd.queryable.record-values+json"
+"""Between instances: a page of a history, each value the base64url text of its record bytes."""
+
 
 def offered(view: View) -> tuple[str, ...]:
     """The representations of the view's values; the first is the default."""

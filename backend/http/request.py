@@ -1,4 +1,4 @@
-"""One request, as the handlers of routes see it."""
+"""The request, as route handlers get it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from model.views import View
 
 
 class Request:
-    """Method, raw path, query string and headers as they came; what the path names; the body.
+    """A parsed request. Method, raw path, query string and headers are as received.
 
-    `view` and `key` (percent-decoded text) are those of the path, if it has them; `more` has its
-    other variables. `body` is the whole body, of routes that read one.
+    `view`, `key` (percent-decoded text) and `more` are the variables of the path. `body` is the
+    whole body, for routes that read one.
     """
 
     __slots__ = (
+        "_extra_header",
         "_send",
-        "_started_with",
         "body",
         "headers",
         "key",
@@ -37,12 +37,12 @@ class Request:
         scope: Scope,
         receive: Receive,
         send: Send,
-        started_with: Header,
+        extra_header: Header,
         view: View | None = None,
         key: bytes = b"",
         more: Mapping[str, str] | None = None,
     ) -> None:
-        """`started_with`: the header that every streamed answer has."""
+        """`extra_header`: added to streamed answers."""
         self.method: str = scope["method"]
         self.raw_path: bytes = scope["raw_path"]
         self.query: bytes = scope["query_string"]
@@ -53,27 +53,22 @@ class Request:
         self.body = b""
         self.receive = receive
         self._send = send
-        self._started_with = started_with
+        self._extra_header = extra_header
         self.was_started = False
 
     @property
     def of(self) -> View:
-        """The view that the path names; only for routes whose pattern has one."""
+        """The view in the path; only for routes whose pattern has one."""
         assert self.view is not None
         return self.view
 
     def header(self, name: bytes) -> bytes | None:
-        """The first header of this (lower-case) name."""
+        """The value of the first header with this (lower-case) name, or None."""
         return next((value for given, value in self.headers if given == name), None)
 
-    @property
-    def target(self) -> bytes:
-        """Path and query, to forward the request."""
-        return self.raw_path + b"?" + self.query if self.query else self.raw_path
-
     async def send(self, message: MutableMapping[str, Any]) -> None:
-        """For handlers that stream: ASGI's `send`; adds the header that every answer has."""
+        """ASGI's `send`, for handlers that stream; adds the extra header."""
         if message["type"] == "http.response.start":
             self.was_started = True
-            message["headers"] = [*message["headers"], self._started_with]
+            message["headers"] = [*message["headers"], self._extra_header]
         await self._send(message)

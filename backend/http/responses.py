@@ -1,6 +1,7 @@
-"""Answers to reads by key: outcomes as status, headers and body.
+"""Renders the results of reads by key: status, headers and body.
 
-Part of the hot path (see `queries/point.py`): a header is formatted once, a body is one formatting.
+Part of the hot path (see `queries/point.py`): headers are formatted once, and a body takes one
+format operation.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class KeyResponses:
         self._context = context
         self._counts = reads.counts
         self._key_json, self._value_json = reads.key_json, reads.value_json
-        # a custom store has no record to tell one state of a key from another
+        # the values of a custom store do not come from one record
         self._has_etags = not reads.view.is_custom
         self.form: tuple[Header, ...] = (JSON, VARY) if self._has_etags else (JSON,)
         self._pipeline = context.pipelines.get(reads.view.name)
@@ -41,7 +42,7 @@ class KeyResponses:
         self._served_by = {role: (b"served-by", f"{me}; {role}".encode()) for role in ROLES}
 
     def point(self, key: bytes, options: ReadOptions = PLAIN) -> Answer:
-        """The value of a key, or 404, from this instance; NotOwner, Problem as `resolve_one`."""
+        """The value of a key from this instance, or 404; NotOwner, Problem as in `resolve_one`."""
         if options.as_of is not None:
             return self._version_here(key, options, options.as_of)
         state, entry = self.reads.resolve_one(key, options)
@@ -65,12 +66,12 @@ class KeyResponses:
         return DOCUMENT % (self._key_json(key), self._value_json(entry[ENTRY_HEAD_SIZE:]))
 
     def etag_format(self, state: State) -> bytes:
-        """% (record offset, form of the value); empty for a custom store, whose values are not from
-        one record."""
+        """A format for (record offset, representation); empty for custom stores, which have no
+        ETags."""
         return state.store_partition.etag_format if self._has_etags else b""
 
     def state_headers(self, state: State) -> list[Header]:
-        """Partition, Offset, Lag, Staleness, Served-By, and those of the pipeline."""
+        """Partition, Offset, Lag, Staleness, Served-By, and the headers of the pipeline."""
         store_partition, position, lag, staleness = state
         headers = [
             (b"partition", store_partition.partition_header),
@@ -83,7 +84,7 @@ class KeyResponses:
         return headers
 
     def _represented(self, state: State, entry: Entry, headers: list[Header], kind: str) -> Answer:
-        """The value only, in the form that the client accepts."""
+        """The value in the representation that the client accepts."""
         more, body = represented(kind, entry[ENTRY_HEAD_SIZE:], self.view.value_codec)
         self._counts.found += 1
         etag = (b"etag", state.store_partition.etag_format % (entry_offset(entry), kind.encode()))
@@ -99,10 +100,10 @@ class KeyResponses:
     def newest(
         self, key: bytes, value: bytes | None, representation: str, freshness: Freshness
     ) -> Answer:
-        """The record bytes of the newest entry in all partitions, or None."""
+        """An answer from all partitions. `value`: the record bytes of the newest entry, or None."""
         headers = self.freshness(freshness)
         if value is None:
-            return self._missed(self._nowhere(), headers)
+            return self._missed(self._missing_everywhere(), headers)
         if representation != AS_JSON:
             more, body = represented(representation, value, self.view.value_codec)
         else:
@@ -113,26 +114,26 @@ class KeyResponses:
         return Answer(200, [*headers, *more, etag], body)
 
     def partial_values(self, key: bytes, items: list[bytes], freshness: Freshness) -> Answer:
-        """The values of a key in each partition; 404 if there is none."""
+        """The value of a key in each partition; 404 if no partition has one."""
         if not items:
-            return self._missed(self._nowhere(), self.freshness(freshness))
+            return self._missed(self._missing_everywhere(), self.freshness(freshness))
         return self.partial_items(key, items, freshness)
 
     def partial_items(self, key: bytes, items: list[bytes], freshness: Freshness) -> Answer:
-        """What each partition has of a key."""
+        """The items of a key in each partition."""
         self._counts.found += 1
         body = b'{"key":%b,"partials":[%b]}' % (self._key_json(key), b",".join(items))
         return Answer(200, [*self.freshness(freshness), JSON], body)
 
-    def _nowhere(self) -> NotFound:
-        return NotFound("key-not-found", f"No partition of view {self.view.name} has such a key.")
+    def _missing_everywhere(self) -> NotFound:
+        return NotFound("key-not-found", f"No partition of view {self.view.name} has this key.")
 
     # of one partition, or of all
 
     def version(
         self, key: bytes, as_of: int, version: Version | None, headers: list[Header]
     ) -> Answer:
-        """The version of a key that was valid at `as_of` (ms)."""
+        """The version of a key that was valid at `as_of` (ms), or 404."""
         if version is None:
             return self._missed(
                 NotFound("key-not-found", f"View {self.view.name} had no such key at {as_of}."),
@@ -145,10 +146,12 @@ class KeyResponses:
         # the next version changes `valid_to`
         return Answer(200, [*headers, JSON, etag_of(body, AS_JSON)], body)
 
-    def history(self, key: bytes, page: HistoryPage, headers: list[Header]) -> Answer:
+    def history(
+        self, key: bytes, page: HistoryPage, headers: list[Header], content_type: Header = JSON
+    ) -> Answer:
         """A page of the windows, sessions or versions of a key."""
         self._counts.found += 1
-        return Answer(200, [*headers, JSON], history_body(self.view, key, page))
+        return Answer(200, [*headers, content_type], history_body(self.view, key, page))
 
     def freshness(self, freshness: Freshness) -> list[Header]:
         return state_headers(self._context, self.view, freshness)
@@ -166,7 +169,7 @@ def history_body(view: View, key: bytes, page: HistoryPage) -> bytes:
 
 
 def state_headers(context: InstanceContext, view: View, freshness: Freshness) -> list[Header]:
-    """Lag, Staleness, Served-By and the pipeline's headers of an answer from several partitions."""
+    """Lag, Staleness, Served-By and the pipeline's headers, from several partitions."""
     served_by = freshness.answerers.headers(context.settings.instance_id)
     pipeline = context.pipeline_headers(view)
     return [*freshness_headers(freshness.lag, freshness.staleness), *served_by, *pipeline]

@@ -1,14 +1,14 @@
-"""Routes, and how a raw path is matched to one.
+"""Routes, and matching of raw paths to them.
 
 A pattern is a path with variables:
 
-    {view}    the name of a view that there is
-    {path}    the view's own path, if it has one, and /views/{view}/keys; only before /{key}
+    {view}    the name of a view
+    {path}    /views/{view}/keys, and the view's short path, if it has one; only before /{key}
     {key}     one segment, percent-decoded once: a%2Fb is one key
     {...}     one segment of letters, digits and "._-"
-    {rest}    any rest of the path, below a key
+    {rest}    the rest of the path, after a key
 
-Fixed paths win over variables. A path that matches no route is left to the Flask application.
+Fixed paths take precedence over variables. The Flask application gets paths that match no route.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from backend.wire.answer import Answer
 from model.views import View
 
 Handler = Callable[[Request], Awaitable[Answer | None]]
-"""Returns the answer, or None if it has sent one; raises Problem."""
+"""Returns the answer, or None if it has sent the answer itself; raises Problem."""
 
 _OF_KEY = "{path}/{key}"
 _SEGMENT = rb"([A-Za-z0-9._-]{1,249})"
@@ -39,13 +39,13 @@ class Route:
     methods: tuple[str, ...]
     pattern: str
     handler: Handler
-    gate: AbstractContextManager[None]  # bounds how many there are at once
-    body: int = 0  # bytes at most; 0: a body is not read
+    gate: AbstractContextManager[None]  # limits concurrent requests
+    body: int = 0  # max. bytes; 0: the body is not read
     counts_reads: bool = False  # whether refusals count as point reads of the view
 
     @property
     def is_internal(self) -> bool:
-        """Whether it is for other instances and the proxy, not for clients."""
+        """Whether only other instances and the proxy use it."""
         return self.pattern.startswith("/internal/")
 
 
@@ -66,7 +66,7 @@ class RouteTable:
     paths: Paths
     views: Iterable[View]
     _below_key: dict[bytes, Route] = field(default_factory=dict)
-    _of_any_rest: Route | None = None
+    _with_any_rest: Route | None = None
     _fixed: dict[bytes, Match] = field(default_factory=dict)
     _patterns: list[tuple[re.Pattern[bytes], list[str], Route]] = field(default_factory=list)
 
@@ -75,7 +75,7 @@ class RouteTable:
             if route.pattern.startswith(_OF_KEY):
                 rest = route.pattern.removeprefix(_OF_KEY).removeprefix("/")
                 if rest == "{rest}":
-                    self._of_any_rest = route
+                    self._with_any_rest = route
                 else:
                     self._below_key[rest.encode()] = route
             elif "{view}" in route.pattern:
@@ -90,10 +90,10 @@ class RouteTable:
                 self._fixed[route.pattern.encode()] = Match(route)
 
     def match(self, raw_path: bytes) -> Match | None:
-        """The route of a path; None if there is none; BadRequest if a key cannot be decoded."""
+        """The route of a path, or None; BadRequest if a key cannot be decoded."""
         found = self.paths.key_path(raw_path)
         if found is not None:
-            route = self._below_key.get(found.rest, self._of_any_rest)
+            route = self._below_key.get(found.rest, self._with_any_rest)
             if route is None:
                 return None
             if not found.rest:
@@ -104,7 +104,7 @@ class RouteTable:
             return fixed
         if b"%" in raw_path:
             decoded = unquote_to_bytes(raw_path)
-            # an encoded slash is part of a name, and no name has one
+            # an encoded slash belongs to a name, and no name has one
             if decoded.count(b"/") == raw_path.count(b"/") and (
                 (fixed := self._fixed.get(decoded)) is not None and fixed.view is not None
             ):

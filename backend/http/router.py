@@ -122,6 +122,11 @@ class Router:
             Route(_POST, COPY, internal.copy, own_bound, _SIGNED_BYTES),
         )
 
+    @property
+    def keys(self) -> KeyRoutes:
+        """For KIQR's dialect."""
+        return self._keys
+
     def start(self, peer_client: PeerClient | None = None) -> ScatterGather:
         """In the event loop, before the first request; returns what asks all instances."""
         settings = self._context.settings

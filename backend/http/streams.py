@@ -1,4 +1,4 @@
-"""Endless answers. Their number is bounded; they end when the client or the instance goes."""
+"""Streamed answers. Their number is limited. They end when the client or the instance leaves."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from model.problems import Unavailable
 class Streams:
     """All streams of an instance; used in the event loop."""
 
-    def __init__(self, most: int) -> None:
-        """`most`: how many at once."""
-        self._most = most
+    def __init__(self, limit: int) -> None:
+        """`limit`: of concurrent streams."""
+        self._limit = limit
         self._places = 0
         self._open: set[asyncio.Task[None]] = set()
         self._draining = False
 
     @contextmanager
     def place(self) -> Iterator[None]:
-        """Room for one more stream, also while it is being opened; Unavailable."""
+        """Reserves a place for a stream, also while it is being opened; Unavailable."""
         self._check()
-        if self._places >= self._most:
-            raise Unavailable("overloaded", f"{self._most} streams are open already.")
+        if self._places >= self._limit:
+            raise Unavailable("overloaded", f"{self._limit} streams are already open.")
         self._places += 1
         try:
             yield
@@ -35,27 +35,27 @@ class Streams:
 
     def _check(self) -> None:
         if self._draining:
-            raise Unavailable("draining", "This instance is about to stop.")
+            raise Unavailable("draining", "This instance is stopping.")
 
     async def run(
         self, answer: Answer, chunks: AsyncGenerator[bytes], receive: Receive, send: Send
     ) -> None:
-        """Send the answer's head, then the chunks as they come, until there are no more, the client
-        has gone, or `end`. Unavailable, with nothing sent, where that was before."""
+        """Send the answer's head, then the chunks as they arrive. Ends after the last chunk, when
+        the client disconnects, or on `end`. Unavailable, with nothing sent, after `end`."""
         self._check()
-        pump = asyncio.create_task(self._pump(answer, chunks, send), name="stream")
-        gone = asyncio.create_task(_disconnect(receive), name="stream-client")
-        self._open.add(pump)
+        sending = asyncio.create_task(self._send_all(answer, chunks, send), name="stream")
+        disconnected = asyncio.create_task(_wait_for_disconnect(receive), name="stream-client")
+        self._open.add(sending)
         try:
-            await asyncio.wait((pump, gone), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((sending, disconnected), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self._open.discard(pump)
-            for task in (pump, gone):
+            self._open.discard(sending)
+            for task in (sending, disconnected):
                 task.cancel()
             with suppress(asyncio.CancelledError):
-                await pump
+                await sending
 
-    async def _pump(self, answer: Answer, chunks: AsyncGenerator[bytes], send: Send) -> None:
+    async def _send_all(self, answer: Answer, chunks: AsyncGenerator[bytes], send: Send) -> None:
         await send(
             {"type": "http.response.start", "status": answer.status, "headers": answer.headers}
         )
@@ -66,12 +66,12 @@ class Streams:
         await send({"type": "http.response.body", "body": b""})
 
     def end(self) -> None:
-        """Open streams end normally, and no new ones begin."""
+        """Ends all open streams normally, and refuses new ones."""
         self._draining = True
         for task in list(self._open):
             task.cancel()
 
 
-async def _disconnect(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

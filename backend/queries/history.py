@@ -17,6 +17,7 @@ from backend.wire.cursor import Question, decode_cursor, encode_cursor
 from backend.wire.scan import Query
 from model.kinds.kind import Item, TimeSpan
 from model.problems import BadRequest
+from model.views import View
 
 MAX_LIMIT = 1000
 MOST_PAGE_BYTES = 4 << 20  # a page ends with the item that exceeds it
@@ -42,9 +43,10 @@ class HistoryPage:
 class History:
     """The entries of one key; `resource` is the last segment of the path."""
 
-    def __init__(self, reads: ViewReads) -> None:
+    def __init__(self, reads: ViewReads, view: View | None = None) -> None:
+        """`view`: the view of `reads`, with another format of values, if one is given."""
         self._reads = reads
-        self.view = reads.view
+        self.view = view or reads.view
         assert self.view.kind.history is not None
         self.resource = self.view.kind.history
 

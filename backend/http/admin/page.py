@@ -1,4 +1,4 @@
-"""The admin page: the partitions of all instances and their progress; it also locates keys."""
+"""The admin page: partitions and progress of all instances, and a look-up of keys."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _CONTENT_SECURITY_POLICY = "; ".join((
     "connect-src 'self'", "form-action 'self'", "base-uri 'none'", "frame-ancestors 'none'",
 ))  # fmt: skip
 _FRESH_FOR = 1.0  # s for which the document is cached
-_TOO_OLD = 5.0  # s after which requests wait for a new one
+_TOO_OLD = 5.0  # s after which requests wait for a new document
 
-Made = TypeVar("Made")
+_T = TypeVar("_T")
 
 
 def recent_topology(context: InstanceContext) -> Recent[dict[str, Any]]:
@@ -52,7 +52,7 @@ def admin_blueprint(context: InstanceContext, document: Recent[dict[str, Any]]) 
 
     @admin.get("/admin/")
     def page_with_slash() -> Any:
-        # the page's own links are relative, so that it also works below a prefix
+        # relative, because a proxy may serve the page below a prefix
         return redirect("../admin")
 
     @admin.get("/admin/topology.json")
@@ -69,23 +69,21 @@ def admin_blueprint(context: InstanceContext, document: Recent[dict[str, Any]]) 
     return admin
 
 
-class Recent(Generic[Made]):
+class Recent(Generic[_T]):
     """Caches the result of `make` for `fresh_for` s. Only one thread at a time calls `make`.
 
-    Meanwhile the other threads get the previous result, unless it is older than `too_old` s. So
-    many open pages cost an instance no more than one does, and do not block its threads.
+    Meanwhile other threads get the previous result, unless it is older than `too_old` s. So many
+    open pages cost an instance no more than one, and do not block its threads.
     """
 
-    def __init__(
-        self, make: Callable[[], Made], fresh_for: float, too_old: float = _TOO_OLD
-    ) -> None:
+    def __init__(self, make: Callable[[], _T], fresh_for: float, too_old: float = _TOO_OLD) -> None:
         self._make = make
         self._fresh_for = fresh_for
         self._too_old = too_old
         self._lock = threading.Lock()
-        self._made: tuple[float, Made] | None = None
+        self._cached: tuple[float, _T] | None = None
 
-    def get(self) -> Made:
+    def get(self) -> _T:
         found = self._younger_than(self._fresh_for)
         if found is not None:
             return found[1]
@@ -94,15 +92,15 @@ class Recent(Generic[Made]):
             assert usable is not None
             return usable[1]
         try:
-            # another thread may have made it while this one waited for the lock
+            # another thread may have refreshed it while this one waited for the lock
             found = self._younger_than(self._fresh_for)
             if found is None:
                 result = self._make()
-                found = self._made = (time.monotonic(), result)
+                found = self._cached = (time.monotonic(), result)
             return found[1]
         finally:
             self._lock.release()
 
-    def _younger_than(self, seconds: float) -> tuple[float, Made] | None:
-        made = self._made
-        return made if made is not None and time.monotonic() - made[0] < seconds else None
+    def _younger_than(self, seconds: float) -> tuple[float, _T] | None:
+        cached = self._cached
+        return cached if cached and time.monotonic() - cached[0] < seconds else None

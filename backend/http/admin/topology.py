@@ -18,15 +18,17 @@ from model.views import CHANGELOG
 
 _TIMEOUT = 1.0  # s to wait for data from an instance
 _DEADLINE = 2.0  # s to wait for all instances
-_AT_ONCE = 16
+_MAX_REQUESTS = 16
 _MAX_BYTES = 8 << 20
 
 UNREACHABLE = "unreachable"
 LOST = "lost"
 _ROLES = {"active": "topicPartitions", "standby": "standbyPartitions"}
 
-Statement = dict[str, Any]
-Ask = Callable[[list[Member]], list[Statement]]
+Status = dict[str, Any]
+"""The /instance of an instance, or why there is none."""
+
+Ask = Callable[[list[Member]], list[Status]]
 
 
 class Peers:
@@ -35,35 +37,35 @@ class Peers:
     def __init__(self, timeout: float = _TIMEOUT, deadline: float = _DEADLINE) -> None:
         self._timeout = timeout
         self._deadline = deadline
-        self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="admin")
+        self._pool = ThreadPoolExecutor(_MAX_REQUESTS, thread_name_prefix="admin")
 
-    def ask(self, members: list[Member]) -> list[Statement]:
+    def ask(self, members: list[Member]) -> list[Status]:
         """The /instance of each member, in the same order.
 
         If a member does not answer: `{"state": "unreachable", "error": reason}`.
         """
-        asked = [self._pool.submit(_ask, member, self._timeout) for member in members]
-        wait(asked, self._deadline)
+        futures = [self._pool.submit(_ask, member, self._timeout) for member in members]
+        wait(futures, self._deadline)
         # cancel requests that have not started: they must not queue behind instances that hang
         return [
             {"state": UNREACHABLE, "error": "timed out"}
             if future.cancel() or not future.done()
             else future.result()
-            for future in asked
+            for future in futures
         ]
 
 
-def _ask(member: Member, timeout: float) -> Statement:
+def _ask(member: Member, timeout: float) -> Status:
     connection = http.client.HTTPConnection(member.host, member.port, timeout=timeout)
     try:
         connection.request("GET", "/instance")
-        answer = connection.getresponse()
-        if answer.status != 200:
-            raise ValueError(f"unexpected status {answer.status}")
-        statement = json.loads(answer.read(_MAX_BYTES))
-        if not isinstance(statement, dict) or statement.get("id") != member.id:
+        response = connection.getresponse()
+        if response.status != 200:
+            raise ValueError(f"unexpected status {response.status}")
+        status = json.loads(response.read(_MAX_BYTES))
+        if not isinstance(status, dict) or status.get("id") != member.id:
             raise ValueError("another instance or program uses this address")
-        return statement
+        return status
     except (OSError, http.client.HTTPException, ValueError) as e:
         why = getattr(e, "strerror", None) or str(e) or type(e).__name__
         return {"state": UNREACHABLE, "error": why}
@@ -96,18 +98,18 @@ def topology_document(context: InstanceContext, ask: Ask) -> dict[str, Any]:
     if all(member.id != me.id for member in members):
         members.append(me)  # it is joining or leaving the group
     others = [member for member in members if member.id != me.id]
-    statements = dict(zip((m.id for m in others), ask(others), strict=True))
-    statements[me.id] = instance_document(context)
+    statuses = dict(zip((m.id for m in others), ask(others), strict=True))
+    statuses[me.id] = instance_document(context)
 
-    lost = _lost(context, statements)
-    for id_, told in lost.items():
+    lost = _lost(statuses)
+    for id_, loss in lost.items():
         if all(member.id != id_ for member in members):
-            members.append(Member(id_, told["host"], told["port"]))
-            statements[id_] = {"state": UNREACHABLE}
+            members.append(Member(id_, loss["host"], loss["port"]))
+            statuses[id_] = {"state": UNREACHABLE}
 
     processors = topology.processors({})
     listed = {processor["id"] for processor in processors["processors"]}
-    reported = {id_: _by_unit(statement) for id_, statement in statements.items()}
+    reported = {id_: _by_partition(status) for id_, status in statuses.items()}
     views = [
         _view(context, name, processors, reported)
         for name in dict.fromkeys((*context.views, *processors["views"]))
@@ -123,7 +125,7 @@ def topology_document(context: InstanceContext, ask: Ask) -> dict[str, Any]:
                 "host": member.host,
                 "port": member.port,
                 "in_topology": member.id in listed,
-                **_instance(statements[member.id]),
+                **_instance(statuses[member.id]),
                 **({"state": LOST} if member.id in lost else {}),
                 "lost_at": lost[member.id]["lost_at"] if member.id in lost else None,
                 **_sums(_active(processors, reported, member.id)),
@@ -153,21 +155,19 @@ def redundancy_of(document: Mapping[str, Any]) -> dict[str, dict[str, int]]:
     }
 
 
-def _lost(
-    context: InstanceContext, statements: Mapping[str, Statement]
-) -> dict[str, dict[str, Any]]:
-    """Id -> the lost instance, as the first instance that noticed reports it. An instance that
+def _lost(statuses: Mapping[str, Status]) -> dict[str, dict[str, Any]]:
+    """Id -> the lost instance, as reported by the first instance that noticed. An instance that
     answers is not lost."""
     found: dict[str, dict[str, Any]] = {}
-    for statement in statements.values():
-        for each in statement.get("lost") or ():
-            before = found.get(each["id"])
-            if before is None or each["lost_at"] < before["lost_at"]:
+    for status in statuses.values():
+        for each in status.get("lost") or ():
+            earliest = found.get(each["id"])
+            if earliest is None or each["lost_at"] < earliest["lost_at"]:
                 found[each["id"]] = each
     return {
         id_: each
         for id_, each in found.items()
-        if statements.get(id_, {}).get("state", UNREACHABLE) == UNREACHABLE
+        if statuses.get(id_, {}).get("state", UNREACHABLE) == UNREACHABLE
     }
 
 
@@ -176,7 +176,7 @@ def _active(
     reported: Mapping[str, Mapping[tuple[str, int], dict[str, Any]]],
     id_: str,
 ) -> list[dict[str, Any]]:
-    """What an instance reports about the partitions that it is active for."""
+    """The reports of an instance on the partitions that it is active for."""
     return [
         reported[id_].get((view, partition), {"state": "unknown"})
         for processor in processors["processors"]
@@ -186,25 +186,24 @@ def _active(
     ]
 
 
-def _by_unit(statement: Statement) -> dict[tuple[str, int], dict[str, Any]]:
-    return {(p["view"], p["partition"]): p for p in statement.get("partitions", ())}
+def _by_partition(status: Status) -> dict[tuple[str, int], dict[str, Any]]:
+    return {(p["view"], p["partition"]): p for p in status.get("partitions", ())}
 
 
-def _instance(statement: Statement) -> dict[str, Any]:
-    return {key: statement.get(key) for key in ("state", "error", "epoch", "rebuilds")}
+def _instance(status: Status) -> dict[str, Any]:
+    return {key: status.get(key) for key in ("state", "error", "epoch", "rebuilds")}
 
 
 def _sums(placements: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Totals of the partitions that one instance is active for. An unknown lag adds nothing to
-    `lag`, and one to `lag_unknown`."""
-    mine = list(placements)
+    """Totals of the partitions that one instance is active for. `lag` adds up the known lags."""
+    actives = list(placements)
     return {
-        "partitions": len(mine),
-        "answerable": sum(p["state"] == "answerable" for p in mine),
-        "lag": sum(p.get("lag") or 0 for p in mine),
-        "lag_unknown": sum(p.get("lag") is None for p in mine),
-        "size_bytes": sum(p.get("size_bytes") or 0 for p in mine),
-        "dead_letters": sum(p.get("dead_letters") or 0 for p in mine),
+        "partitions": len(actives),
+        "answerable": sum(p["state"] == "answerable" for p in actives),
+        "lag": sum(p.get("lag") or 0 for p in actives),
+        "lag_unknown": sum(p.get("lag") is None for p in actives),
+        "size_bytes": sum(p.get("size_bytes") or 0 for p in actives),
+        "dead_letters": sum(p.get("dead_letters") or 0 for p in actives),
     }
 
 
@@ -245,18 +244,18 @@ def _placement(
     reported: Mapping[str, Mapping[tuple[str, int], dict[str, Any]]],
 ) -> dict[str, Any]:
     holders = [*active, *standby]
-    told = {
+    reports = {
         id_: reported[id_][view, partition] for id_ in holders if (view, partition) in reported[id_]
     }
-    answered_by = [id_ for id_ in told if told[id_]["state"] == ANSWERABLE]
+    answered_by = [id_ for id_ in reports if reports[id_]["state"] == ANSWERABLE]
     if answered_by:
-        said: dict[str, Any] = told[answered_by[0]]
+        report: dict[str, Any] = reports[answered_by[0]]
     elif not active:
-        said = {"state": "nobody"}
+        report = {"state": "nobody"}
     else:
-        said = told.get(active[0], {"state": "unknown"})
+        report = reports.get(active[0], {"state": "unknown"})
     return {
-        **{key: value for key, value in said.items() if key not in ("view", "role")},
+        **{key: value for key, value in report.items() if key not in ("view", "role")},
         "partition": partition,
         "active": active[0] if active else None,
         "standby": standby,
@@ -267,7 +266,7 @@ def _placement(
 def _warnings(
     context: InstanceContext, name: str, placement: list[dict[str, Any]]
 ) -> list[dict[str, str]]:
-    """Problems of a view that operators should know about, each as `{"code", "text"}`."""
+    """Problems of a view, for operators; each is `{"code", "text"}`."""
     warnings = []
 
     def warn(code: str, text: str) -> None:

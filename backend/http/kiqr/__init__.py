@@ -1,1 +1,1 @@
-"""KIQR's generic REST dialect, for the clients that it has."""
+"""KIQR's REST dialect, for existing clients of KIQR."""

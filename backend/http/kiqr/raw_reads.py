@@ -1,20 +1,24 @@
-"""Entries as record bytes, for threads: questions that the event loop asks of all instances.
+"""Reads of record bytes, for threads: each runs in the event loop.
 
-The look-ups are those of the queries about whole views; a key that has one partition is asked of
-that one alone.
+Reads of a key are those of the key routes. Lists and counts ask all instances.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
-from concurrent.futures import TimeoutError as TooLate
-from contextlib import aclosing
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import TimeoutError as TimedOut
+from contextlib import aclosing, contextmanager
 from typing import Any, NamedTuple, TypeVar
 
+import orjson
+
+from backend.http.representation import RECORD_VALUES
+from backend.http.routes.keys import KeyRoutes
 from backend.instance_context import InstanceContext
-from backend.queries.point import ViewReads
+from backend.queries.history import MAX_LIMIT, Span
+from backend.queries.point import count_refusal
 from backend.queries.scans.scatter_gather import (
     MOST_ENTRIES,
     MOST_ENTRIES_BYTES,
@@ -23,124 +27,156 @@ from backend.queries.scans.scatter_gather import (
     StopWalk,
 )
 from backend.queries.whole_view.count import COUNT
+from backend.wire.answer import Answer, Header, code_of
 from backend.wire.scan import Query, ScanResponse
 from backend.wire.scan_codec import BARE, ESTIMATE, RAW
-from model.kinds.layout import EntryKey
-from model.problems import BadRequest, Unavailable
-from model.views import ANY_PARTITION, View
+from model.formats.base64url import from_base64url
+from model.problems import BadRequest, Problem, Unavailable
+from model.views import View
 
-MOST_COUNTED = 100_000  # one by one; of more an estimate is given
-COUNTING_SECONDS = 5.0  # as long as KIQR waits for its own instances
-_PATIENCE = 20.0  # s for one question
+MOST_COUNTED = 100_000  # entries; the count of more is an estimate
+COUNTING_SECONDS = 5.0  # KIQR waits as long for its instances
+_TIMEOUT = 20.0  # s for one read
 _PAGE = 2_000
 
 _T = TypeVar("_T")
 
 
 class RawEntry(NamedTuple):
-    """Key and times, and the record's value."""
+    """Record bytes of a key, and the record's value."""
 
-    key: EntryKey
+    key: bytes
+    value: bytes
+
+
+class TimedEntry(NamedTuple):
+    """A window or a session: its times in ms (`end` may be unknown), and the record's value."""
+
+    start: int
+    end: int | None
     value: bytes
 
 
 class Count(NamedTuple):
-    """How many entries; an estimate unless `is_exact`."""
+    """A number of entries; an estimate unless `is_exact`."""
 
     number: int
     is_exact: bool
 
 
+class _ErrorAnswer(Problem):
+    """An error answer of this or another instance, passed on to the client."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(code_of(answer), "")
+        self.status = answer.status
+        self._answer = answer
+
+    def body(self) -> bytes:
+        return self._answer.body
+
+    def headers(self) -> list[Header]:
+        return self._answer.headers
+
+
 class RawReads:
-    """Blocking questions; to be asked from any thread but the event loop's, once it is started."""
+    """Blocking reads, for all threads but the event loop's; Unavailable before `start`."""
 
     def __init__(self, context: InstanceContext) -> None:
         self._context = context
-        self._reads = {
-            name: ViewReads(view, context)
-            for name, view in context.views.items()
-            if not view.is_custom and view.partitioner != ANY_PARTITION
-        }
+        self._keys: KeyRoutes | None = None
         self._scatter_gather: ScatterGather | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def start(self, scatter_gather: ScatterGather) -> None:
+    def start(self, keys: KeyRoutes, scatter_gather: ScatterGather) -> None:
         """In the event loop."""
+        self._keys = keys
         self._scatter_gather = scatter_gather
         self._loop = asyncio.get_running_loop()
 
-    def of_key(
+    def value(self, view: View, key: bytes) -> bytes:
+        """The value of a key; Problem, NotFound if the key is missing."""
+        return self._run(self._value(view, key))
+
+    def history(
         self, view: View, key: bytes, first: int | None = None, last: int | None = None
-    ) -> list[RawEntry]:
-        """All entries of a key whose time is within first..last (ms); BadRequest, Unavailable."""
-        low, high = view.layout.key_range(key, key)
-        return self._ask(self._of_key(view, key, Query(low, high, first=first, last=last)))
+    ) -> list[TimedEntry]:
+        """The windows or sessions of a key within first..last (ms), in order; Problem."""
+        return self._run(self._history(view, key, first, last))
 
     def scan(self, view: View, first: bytes | None, last: bytes | None) -> list[RawEntry]:
-        """All entries with first <= key <= last in the keys' order; BadRequest, Unavailable."""
+        """All entries with first <= key <= last in the order of keys; BadRequest, Unavailable."""
         low, high = view.layout.key_range(first, last)
-        return self._ask(self._entries(view, Query(low, high), Freshness()))
+        return self._run(self._scan(view, Query(low, high)))
 
     def count(self, view: View) -> Count:
-        """How many entries the view has; an estimate only if they are more than MOST_COUNTED, or
+        """The number of entries in the view; an estimate if they are more than MOST_COUNTED, or
         cannot be counted within COUNTING_SECONDS. Unavailable."""
-        return self._ask(self._count(view))
+        return self._run(self._count(view))
 
-    def _ask(self, question: Coroutine[Any, Any, _T]) -> _T:
+    def _run(self, read: Coroutine[Any, Any, _T]) -> _T:
         if self._loop is None:
-            question.close()
+            read.close()
             raise Unavailable("no-topology", "This instance is being started.")
-        asked = asyncio.run_coroutine_threadsafe(question, self._loop)
+        future = asyncio.run_coroutine_threadsafe(read, self._loop)
         try:
-            return asked.result(_PATIENCE)
-        except TooLate:
-            asked.cancel()
-            raise Unavailable("took-too-long", f"It took more than {_PATIENCE:.0f} s.") from None
+            return future.result(_TIMEOUT)
+        except TimedOut:
+            future.cancel()
+            raise Unavailable("took-too-long", f"It took more than {_TIMEOUT:.0f} s.") from None
 
-    async def _of_key(self, view: View, key: bytes, query: Query) -> list[RawEntry]:
-        assert self._scatter_gather is not None
-        reads = self._reads.get(view.name)
-        freshness = Freshness(
-            mispartitioned=reads is None or self._context.store_partitions.is_mispartitioned(view)
-        )
-        found: list[RawEntry] = []
-        if reads is not None and not freshness.mispartitioned:
-            found = await self._entries(view, query, freshness, reads.partition(key))
-        if freshness.mispartitioned:
-            # the newest of all partitions
-            found = await self._entries(view, query, freshness)
-        counts = self._context.counts[view.name]
-        counts.found += bool(found)
-        counts.missed += not found
-        return found
+    @contextmanager
+    def _counted(self, view: View) -> Iterator[KeyRoutes]:
+        """The key routes; counts a refusal, as the router does for their own requests."""
+        assert self._keys is not None
+        try:
+            yield self._keys
+        except _ErrorAnswer:
+            raise  # counted where it was answered
+        except Problem as problem:
+            count_refusal(self._context.counts[view.name], problem)
+            raise
 
-    async def _entries(
-        self, view: View, query: Query, freshness: Freshness, only: int | None = None
-    ) -> list[RawEntry]:
+    async def _value(self, view: View, key: bytes) -> bytes:
+        with self._counted(view) as keys:
+            return _checked(await keys.record_value(view, key)).body
+
+    async def _history(
+        self, view: View, key: bytes, first: int | None, last: int | None
+    ) -> list[TimedEntry]:
+        found: list[TimedEntry] = []
+        size = 0
+        cursor: str | None = None
+        with self._counted(view) as keys:
+            while True:
+                span = Span(first, last, limit=MAX_LIMIT, cursor=cursor)
+                page = _checked(await keys.record_history(view, key, span))
+                entries, cursor = _parse_page(page)
+                found += entries
+                size += sum([len(entry.value) for entry in entries])
+                _check_size(view, len(found), size)
+                if cursor is None:
+                    return found
+
+    async def _scan(self, view: View, query: Query) -> list[RawEntry]:
         assert self._scatter_gather is not None
         row_key = view.kind.row_key
         found: list[RawEntry] = []
         size = 0
-        steps = self._scatter_gather.rows(view, query, _PAGE, None, freshness, RAW, only)
+        steps = self._scatter_gather.rows(view, query, _PAGE, None, Freshness(), RAW)
         async with aclosing(steps):
             async for rows, _ in steps:
                 size += sum([len(key) + len(value) for key, _, value in rows])
-                if len(found) + len(rows) > MOST_ENTRIES or size > MOST_ENTRIES_BYTES:
-                    raise BadRequest(
-                        "too-many-entries",
-                        f"The answer has more than {MOST_ENTRIES} entries or "
-                        f"{MOST_ENTRIES_BYTES >> 20} MiB: narrow its bounds, or stream it: GET "
-                        f"/views/{view.name}/"
-                        f"{view.kind.resource} with Accept: application/x-ndjson.",
-                    )
+                _check_size(view, len(found) + len(rows), size)
                 found += [
-                    RawEntry(row_key(view, key, with_times=False), value) for key, _, value in rows
+                    RawEntry(row_key(view, key, with_times=False).key, value)
+                    for key, _, value in rows
                 ]
         return found
 
     async def _count(self, view: View) -> Count:
-        """Counts first: RocksDB's estimate has overwritten entries in it, and can be many times
-        too much even of a small view."""
+        """Counts the entries before it uses RocksDB's estimate, which includes overwritten entries
+        and can be many times too high even for a small view."""
         if not self._context.store_partitions.is_mispartitioned(view):
             freshness = Freshness()
             count = await self._count_of_partitions(view, freshness)
@@ -149,14 +185,14 @@ class RawReads:
         return await self._count_of_keys(view)
 
     async def _count_of_partitions(self, view: View, freshness: Freshness) -> Count:
-        """The sum of all partitions; given up where a key may be in several."""
+        """The sum of all partitions; stops if a key may be in several."""
         assert self._scatter_gather is not None
         counted = 0
 
-        async def take(part: ScanResponse) -> None:
+        async def take(response: ScanResponse) -> None:
             nonlocal counted
-            freshness.note(part)
-            counted += part.counted
+            freshness.note(response)
+            counted += response.counted
             if freshness.mispartitioned or counted > MOST_COUNTED:
                 raise StopWalk
 
@@ -170,12 +206,12 @@ class RawReads:
                 raise
         else:
             return Count(counted, is_exact=True)
-        stored = 0 if freshness.mispartitioned else await self._stored(view)
+        stored = 0 if freshness.mispartitioned else await self._estimate(view)
         return Count(max(stored, counted), is_exact=False)
 
     async def _count_of_keys(self, view: View) -> Count:
-        """Each key once, in however many partitions it is. Of many: RocksDB's estimate, less what
-        the first of them suggest is a second entry of a key, or a delete."""
+        """Counts each key once, also if it is in several partitions. If there are too many, the
+        estimate is RocksDB's, times the share of keys among the entries that were read."""
         assert self._scatter_gather is not None
         deadline = time.monotonic() + COUNTING_SECONDS
         freshness = Freshness()
@@ -189,12 +225,50 @@ class RawReads:
                 if freshness.entries > MOST_COUNTED or time.monotonic() > deadline:
                     break
         share = min(counted / max(freshness.entries, 1), 1.0)
-        return Count(max(round(share * await self._stored(view)), counted), is_exact=False)
+        return Count(max(round(share * await self._estimate(view)), counted), is_exact=False)
 
-    async def _stored(self, view: View) -> int:
-        """RocksDB's estimate of how many entries all partitions have."""
+    async def _estimate(self, view: View) -> int:
+        """RocksDB's estimate of the entries in all partitions."""
         assert self._scatter_gather is not None
         total = self._scatter_gather.total(view)
         ask = self._scatter_gather.request(view, ESTIMATE, Query())
         answers = await self._scatter_gather.ask(ask, list(range(total)))
-        return sum(part.counted for _, part in answers)
+        return sum(response.counted for _, response in answers)
+
+
+def _checked(answer: Answer) -> Answer:
+    if answer.status != 200:
+        raise _ErrorAnswer(answer)
+    return answer
+
+
+def _parse_page(answer: Answer) -> tuple[list[TimedEntry], str | None]:
+    """The entries of a page in the form RECORD_VALUES, and the cursor of the next page.
+
+    Unavailable for another form: an older instance sends JSON values.
+    """
+    try:
+        if (b"content-type", RECORD_VALUES) not in answer.headers:
+            raise ValueError("not in the form RECORD_VALUES")
+        page = orjson.loads(answer.body)
+        entries = [
+            TimedEntry(item["start"], item["end"], from_base64url(item["value"].encode()))
+            for item in page["items"]
+        ]
+        return entries, page["next"]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise Unavailable(
+            "owner-unreachable",
+            "The instance that has the key does not send record bytes. Upgrade all instances.",
+        ) from None
+
+
+def _check_size(view: View, entries: int, size: int) -> None:
+    """BadRequest if an answer has too many entries or bytes."""
+    if entries > MOST_ENTRIES or size > MOST_ENTRIES_BYTES:
+        raise BadRequest(
+            "too-many-entries",
+            f"The answer has more than {MOST_ENTRIES} entries or {MOST_ENTRIES_BYTES >> 20} MiB. "
+            f"Narrow the bounds, or stream GET /views/{view.name}/{view.kind.resource} with "
+            f"Accept: application/x-ndjson.",
+        )

@@ -1,19 +1,19 @@
-"""KIQR's generic REST dialect, for the clients that it has.
+"""KIQR's REST dialect, for existing clients of KIQR.
 
-Source: KIQR, the Kafka Interactive Query Runtime, and its Java client: keys and values are the
-serialized bytes in base64, and each side names its serde by its Java class.
+Source: KIQR, the Kafka Interactive Query Runtime, and its Java client. Keys and values are
+serialized bytes in base64. Parameters name their serdes by Java class.
 
     kv/{store}/values/{key}           {"value": base64}
-    kv/{store}                        {"results": {base64: base64}}; all, or from= and to=
-    kv/{store}/count                  {"count": number}, "estimate": true if it is one
+    kv/{store}                        {"results": {base64: base64}}; all, or ?from=&to=
+    kv/{store}/count                  {"count": number}, and "estimate": true for estimates
     window/{store}/{key}?from=&to=    {"values": {start in ms: base64}}
     session/{store}/{key}             {"values": [{"startMs", "endMs", "value": base64}]}
 
-A versioned store is asked as a key-value store: for the versions that are valid now.
+For a versioned store, these are queries for the versions that are valid now.
 
-Statuses are KIQR's, and so are the exceptions that its client throws: 400 where a parameter or a
-class is missing, else 500 where a question cannot be answered. What is wrong is looked for in its
-order, too. Its routes look at no method; it looks at nothing but the query string.
+The statuses are KIQR's, so its client throws the same exceptions: 400 for a missing parameter or an
+unknown class, 500 for other queries that cannot be answered. Checks have KIQR's order. Its routes
+ignore the method, the headers and the body.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ FITS = {
 _OWN = frozenset(name for name, of in FORMATS.items() if of.has_own_serdes)
 _CLASS = re.compile(r"([A-Za-z_]\w*\.)+[A-Za-z_$][\w$]*", re.ASCII)
 _LONG = re.compile(r"[+-]?0*[0-9]{1,19}", re.ASCII)
-# as Java's decoder: whole padding, or none
+# as in Java's decoder: complete padding, or none
 _BASE64 = re.compile(r"([A-Za-z0-9+/]{4})*+([A-Za-z0-9+/]{2}(==)?|[A-Za-z0-9+/]{3}=?)?", re.ASCII)
-# of its methods those that do not say that something is taken away
+# the methods without DELETE and PATCH, which would seem to have changed something
 METHODS = ("GET", "POST", "PUT")
 
 
 class _Rest(BaseConverter):
-    """All that is left of the path, slashes (of base64) and nothing at all included."""
+    """The rest of the path. It may be empty, or have slashes (of base64)."""
 
     regex = ".*"
     part_isolating = False
@@ -73,25 +73,27 @@ def register_kiqr(
     kiqr = Blueprint("kiqr", __name__, url_prefix=PREFIX)
 
     def view_of(store: str, resource: str, serdes: Sequence[str] = ()) -> View:
-        """NotFound; else what is wrong with the serdes of keys and values, or with the store."""
+        """The view of a store whose kind and serdes fit; NotFound, BadRequest, QueryFailed."""
         view = views.get(store)
         if view is None:
-            raise NotFound("view-not-found", f"There is no view {store!r}; GET /views lists them.")
+            raise NotFound(
+                "view-not-found", f"View {store!r} does not exist. GET /views lists the views."
+            )
         formats = [_formats(name) for name in serdes]
         if view.kind.resource != resource:
             raise QueryFailed("wrong-store", f"View {store} has a {view.store} store.")
         of_view = ("keys", view.key), ("values", view.value)
-        for name, known, (what, of) in zip(serdes, formats, of_view, strict=False):
-            if of not in known:
+        for name, supported, (what, of) in zip(serdes, formats, of_view, strict=False):
+            if of not in supported:
                 raise QueryFailed(
                     "unfit-serde", f"{name} does not fit view {view.name}: its {what} are {of}."
                 )
         return view
 
-    def key_of(view: View, raw: bytes, what: str = "The key") -> bytes:
+    def checked_key(view: View, raw: bytes, what: str = "The key") -> bytes:
         if len(raw) > max_key_bytes:
             raise KeyTooLong(
-                "key-too-long", f"{what} has {len(raw)} bytes; at most {max_key_bytes} are read."
+                "key-too-long", f"{what} has {len(raw)} bytes; at most {max_key_bytes} are allowed."
             )
         try:
             view.key_codec.check(raw)
@@ -107,57 +109,54 @@ def register_kiqr(
     @route("/kv/<store>/values/<rest:key>")
     def value(store: str, key: str) -> Response:
         raw = _from_base64(key, "The key")
-        view = view_of(store, KEYS, _given(*_SERDES))
-        found = reads.of_key(view, key_of(view, raw))
-        if not found:
-            raise NotFound("key-not-found", f"View {view.name} has no such key.")
-        return _json({"value": _to_base64(found[0].value)})
+        view = view_of(store, KEYS, _required(*_SERDES))
+        return _json({"value": _to_base64(reads.value(view, checked_key(view, raw)))})
 
     @route("/kv/<store>")
     def values(store: str) -> Response:
-        serdes = _given(*_SERDES)
+        serdes = _required(*_SERDES)
         bounds = _bounds()
         view = view_of(store, KEYS, serdes)
         if bounds is None:
             found = reads.scan(view, None, None)
         else:
             first, last = (
-                key_of(view, bound, name) for name, bound in zip(_BOUNDS, bounds, strict=True)
+                checked_key(view, bound, name) for name, bound in zip(_BOUNDS, bounds, strict=True)
             )
             low, high = view.layout.key_range(first, last)
             if low >= high:
                 raise _inverted()
             found = reads.scan(view, first, last)
-        results = {_to_base64(entry.key.key): _to_base64(entry.value) for entry in found}
+        results = {_to_base64(entry.key): _to_base64(entry.value) for entry in found}
         return _json({"results": results})
 
     @route("/kv/<store>/count")
     def count(store: str) -> Response:
         number, is_exact = reads.count(view_of(store, KEYS))
-        # its clients read the number, and pass over what else there is
+        # KIQR's clients read the number and ignore other members
         return _json({"count": number} if is_exact else {"count": number, "estimate": True})
 
     @route("/window/<store>/<rest:key>")
     def windows(store: str, key: str) -> Response:
         raw = _from_base64(key, "The key")
-        *serdes, first_text, last_text = _given(*_SERDES, *_BOUNDS)
+        *serdes, first_text, last_text = _required(*_SERDES, *_BOUNDS)
         first, last = _milliseconds("from", first_text), _milliseconds("to", last_text)
         view = view_of(store, WINDOWS, serdes)
-        of_key = key_of(view, raw)
+        record_key = checked_key(view, raw)
         if first > last:
             raise _inverted()
-        found = reads.of_key(view, of_key, first, last)
-        # of several entries with one start the last one, as in a client's map
-        return _json({"values": {str(e.key.start): _to_base64(e.value) for e in found}})
+        found = reads.history(view, record_key, first, last)
+        # of entries with the same start, the last one, as in a client's map
+        return _json({"values": {str(e.start): _to_base64(e.value) for e in found}})
 
     @route("/session/<store>/<rest:key>")
     def sessions(store: str, key: str) -> Response:
         raw = _from_base64(key, "The key")
-        view = view_of(store, SESSIONS, _given(*_SERDES))
-        found = reads.of_key(view, key_of(view, raw))
+        view = view_of(store, SESSIONS, _required(*_SERDES))
+        found = reads.history(view, checked_key(view, raw))
         return _json({
             "values": [
-                {"startMs": e.key.start, "endMs": e.key.end, "value": _to_base64(e.value)}
+                {"startMs": e.start, "endMs": e.end, "value": _to_base64(e.value)}
                 for e in found
             ]
         })  # fmt: skip
@@ -169,10 +168,10 @@ _SERDES = ("keySerde", "valueSerde")
 _BOUNDS = ("from", "to")
 
 
-def _given(*names: str) -> list[str]:
-    """The parameters' values; BadRequest unless all are there."""
+def _required(*names: str) -> list[str]:
+    """The values of these parameters; BadRequest if one is missing."""
     for name in names:
-        # Java has no class without a name; the parser of a bound looks at its text
+        # an empty class name is missing; an empty bound is an invalid number
         if name not in request.args or (name in _SERDES and not request.args[name]):
             what = "a Java serde class" if name in _SERDES else "milliseconds since 1970"
             raise BadRequest("missing-parameter", f"{name}= is missing: {what}.")
@@ -180,13 +179,13 @@ def _given(*names: str) -> list[str]:
 
 
 def _bounds() -> list[bytes] | None:
-    """Of keys; None where none is given."""
+    """The bounds of keys; None if neither is given."""
     given = [request.args.get(name) for name in _BOUNDS]
     if given == [None, None]:
         return None
     if None in given:
-        raise QueryFailed("bad-parameter", "from and to are given both, or neither.")
-    # in a query a plus that is not encoded comes as a space
+        raise QueryFailed("bad-parameter", "from and to go together: one of them is missing.")
+    # an unescaped plus in a query is decoded to a space
     return [
         _from_base64(str(text).replace(" ", "+"), name)
         for name, text in zip(_BOUNDS, given, strict=True)
@@ -198,7 +197,7 @@ def _inverted() -> QueryFailed:
 
 
 def _formats(name: str) -> frozenset[str]:
-    """The formats of views that a serde reads and writes."""
+    """The formats that a serde reads and writes; BadRequest."""
     if name.startswith(KAFKA):
         formats = FITS.get(name.removeprefix(KAFKA))
     else:
@@ -209,7 +208,7 @@ def _formats(name: str) -> frozenset[str]:
 
 
 def _milliseconds(name: str, text: str) -> int:
-    """A `long` of Java's."""
+    """The value of a Java `long`; QueryFailed."""
     number = int(text) if _LONG.fullmatch(text) else None
     if number is None or not LEAST <= number <= GREATEST:
         raise QueryFailed(

@@ -61,7 +61,7 @@ def _groups(kind: Kind) -> set[str]:
 
 
 class _NoExampleError(Exception):
-    """A value is not known for these views."""
+    """These views have no value for an example."""
 
 
 class Filler:
@@ -145,7 +145,7 @@ class Filler:
 
 
 def _values(views: Sequence[View]) -> Json:
-    """What `${…}` stands for; None: there is no example for these views."""
+    """The values of `${…}`; None: these views have no example."""
     formats: Json = skeleton()["x-formats"]
     first = views[0]
     key = formats.get(first.key, {})

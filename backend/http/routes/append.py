@@ -20,7 +20,7 @@ from model.views import ANY_PARTITION, View
 
 
 class AppendRoute:
-    """The topics of the views with `append = "on"`; records have the formats of these views."""
+    """Appends records to the topics of views with `append = "on"`, in the formats of the view."""
 
     def __init__(self, context: InstanceContext, reads: dict[str, ViewReads]) -> None:
         self._context = context
@@ -28,8 +28,10 @@ class AppendRoute:
                        for view in context.views.values() if view.append}  # fmt: skip
 
     async def append(self, request: Request) -> Answer:
-        """`{"partition": p, "offset": o}`, once the broker has stored the record. BadRequest,
-        NotFound, Unavailable."""
+        """Answers `{"partition": p, "offset": o}` once the broker has stored the record.
+
+        BadRequest, NotFound, Unavailable.
+        """
         topic = request.more["topic"]
         reads = self._reads.get(topic)
         if reads is None:
@@ -45,7 +47,7 @@ class AppendRoute:
         return Answer(200, [JSON], orjson.dumps({"partition": partition, "offset": offset}))
 
     def _partition(self, view: View, key: bytes) -> int:
-        """The partition in which reads look for the key."""
+        """The partition in which reads look the key up; Unavailable."""
         metadata = self._context.metadata_poller.latest.get(view.topic)
         if metadata is None or not metadata.partitions:
             raise Unavailable(
@@ -62,7 +64,7 @@ class AppendRoute:
             if stored.done():
                 return
             if offset is None:
-                # the broker may have stored the record: perhaps only the confirmation was lost
+                # perhaps only the confirmation was lost
                 stored.set_exception(
                     Unavailable(
                         "append-unconfirmed",
@@ -72,11 +74,11 @@ class AppendRoute:
             else:
                 stored.set_result(offset)
 
-        def done(offset: int | None, why: str) -> None:
+        def on_delivery(offset: int | None, why: str) -> None:
             loop.call_soon_threadsafe(settle, offset, why)
 
         try:
-            self._context.appender.append(topic, partition, key, value, done)
+            self._context.appender.append(topic, partition, key, value, on_delivery)
         except QueueFull:
             raise Unavailable(
                 "overloaded", "Too many records are waiting for the broker."

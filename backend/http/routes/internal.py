@@ -1,4 +1,4 @@
-"""What instances ask one another: scans, batches, heartbeats and copies of store partitions."""
+"""Requests between instances: scans, batches, heartbeats and copies of store partitions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OCTETS: Header = (b"content-type", b"application/octet-stream")
 
 
 class InternalRoutes:
-    """The handlers of `/internal/…`, but for the proxy's reads."""
+    """The handlers of `/internal/…`, except the proxy's reads."""
 
     def __init__(self, context: InstanceContext, scans: PartitionScans) -> None:
         self._context = context

@@ -1,8 +1,8 @@
-"""Point reads that the proxy sends together: `POST /internal/reads`.
+"""Coalesced point reads from the proxy: `POST /internal/reads`.
 
-Each is answered as it would be alone, or left to be asked alone: all that waits, is refused, or is
-for others to answer. The cost of a read here decides the proxy's throughput: keys are resolved
-together, and the headers that answers share are written once.
+Each read gets the same answer as on its own. A read that has to wait, is refused, or belongs to
+another instance gets none, and the proxy sends it separately. The cost of a read here decides the
+proxy's throughput: keys are resolved together, and shared headers are written once.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from model.records import entry_offset
 
 CONTENT_TYPE: Header = (b"content-type", b"application/octet-stream")
 
-_LARGE = 65_536  # bytes of a value that travels alone
+_LARGE = 65_536  # bytes of an answer that is sent separately
 
 
-class _Asked(NamedTuple):
-    """Keys of one view, each with its place among the reads."""
+class _ReadsOfView(NamedTuple):
+    """Texts of keys of one view, and the numbers of their reads."""
 
     numbers: list[int]
-    keys: list[bytes]
+    texts: list[bytes]
 
 
 class PointBatchRoute:
-    """Answers to many point reads at once."""
+    """Answers many point reads at once."""
 
     def __init__(
         self,
@@ -51,13 +51,13 @@ class PointBatchRoute:
         responses: Mapping[str, KeyResponses],
         answer_now: Callable[[bytes], Answer | None],
     ) -> None:
-        """`answer_now(raw_path)`: the answer to one of them, or None if it has to wait."""
+        """`answer_now(raw_path)`: the answer to a single read, or None if it has to wait."""
         self._context = context
         self._answer_now = answer_now
         self._by_prefix = {prefix: responses[view.name] for prefix, view in paths.prefixes.items()}
 
     async def reads(self, request: Request) -> Answer:
-        """For requests that the worker has not recognised as they arrived."""
+        """For requests that the worker has not recognised on arrival."""
         return self.answer(request.body)
 
     def answer(self, body: bytes) -> Answer:
@@ -65,16 +65,16 @@ class PointBatchRoute:
         try:
             paths = decode_paths(body)
         except ValueError:
-            detail = f"At most {MOST_READS} reads travel together."
+            detail = f"At most {MOST_READS} reads are allowed in one request."
             return problem_answer(BadRequest("too-many-keys", detail))
         heads: list[Head] = []
         items = [ASK_ALONE] * len(paths)
-        by_view: defaultdict[KeyResponses, _Asked] = defaultdict(lambda: _Asked([], []))
+        by_view: defaultdict[KeyResponses, _ReadsOfView] = defaultdict(lambda: _ReadsOfView([], []))
         one_by_one: list[int] = []
         by_prefix = self._by_prefix
         are_all_plain = are_plain(body) and max(map(len, paths)) <= MOST_BYTES
         for number, path in enumerate(paths):
-            # what a parser might refuse, or read in another way, is left to a parser
+            # paths that an HTTP parser might refuse or read differently need the parser
             if not are_all_plain and not is_plain(path):
                 continue
             prefix, _, text = path.rpartition(b"/")
@@ -110,8 +110,8 @@ def _write(
     heads: list[Head],
     items: list[Item],
 ) -> None:
-    """The items of the keys of one store partition, and the heads that they share."""
-    places, state, entries = found
+    """Adds the items of the keys of one store partition, and their shared heads."""
+    indexes, state, entries = found
     headers = responses.state_headers(state)
     head = len(heads)
     heads.append((200, _lines([*headers, *responses.form])))
@@ -121,18 +121,18 @@ def _write(
         heads.append((404, _lines([*miss.headers(), *headers])))
     document, etag_format = responses.document, responses.etag_format(state)
     hits = misses = 0
-    for place, entry in zip(places, entries, strict=True):
+    for index, entry in zip(indexes, entries, strict=True):
         if entry is None:
-            items[numbers[place]] = miss_item
+            items[numbers[index]] = miss_item
             misses += 1
             continue
         try:
-            body = document(keys[place], entry)
+            body = document(keys[index], entry)
         except Problem:  # the schema of the value is missing
             continue
         if len(body) < _LARGE:
             etag = etag_format % (entry_offset(entry), b"json") if etag_format else b""
-            items[numbers[place]] = (head, etag, body)
+            items[numbers[index]] = (head, etag, body)
             hits += 1
     responses.reads.counts.found += hits
     responses.reads.counts.missed += misses
@@ -143,9 +143,9 @@ def _lines(headers: list[Header]) -> bytes:
 
 
 def _item(answer: Answer, heads: list[Head]) -> Item:
-    """A complete answer, without what the proxy adds or what stands once for all."""
-    left_out = (b"etag", b"content-length", b"topology-epoch")
-    lines = _lines([header for header in answer.headers if header[0] not in left_out])
+    """The item of a complete answer. Its head has no ETag, and no headers that the proxy adds."""
+    omitted = (b"etag", b"content-length", b"topology-epoch")
+    lines = _lines([header for header in answer.headers if header[0] not in omitted])
     etag = next((value for name, value in answer.headers if name == b"etag"), b"")
     heads.append((answer.status, lines))
     return len(heads) - 1, etag, answer.body

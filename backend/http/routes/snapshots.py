@@ -1,7 +1,7 @@
-"""Sends another instance a copy of a store partition: a checkpoint of RocksDB, file by file.
+"""Sends copies of store partitions to other instances: the files of a RocksDB checkpoint.
 
-A checkpoint is hard links; making it flushes memtables, for which the binding holds the interpreter
-lock a while, so a standby is asked rather than the active.
+A checkpoint consists of hard links. Creating one flushes memtables, and the binding holds the
+interpreter lock meanwhile. So instances request copies from standbys first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from model.problems import BadRequest, Forbidden, Problem, Unavailable
 
 log = logging.getLogger(__name__)
 
-_AT_ONCE = 2
+_MAX_COPIES = 2
 
 
 class SnapshotSender:
@@ -31,26 +31,26 @@ class SnapshotSender:
 
     def __init__(self, context: InstanceContext) -> None:
         self._context = context
-        self._under_way = 0
+        self._in_progress = 0
         self._bandwidth = context.settings.copy_bandwidth
-        # at any bandwidth a piece is sent every second: the receiver gives up on silence
+        # small enough for one piece a second: the receiver gives up after a silence
         self._piece = max(1, min(PIECE, int(self._bandwidth)))
 
     async def answer(self, body: bytes, send: Send) -> Problem | None:
         """Sends the copy, or returns the problem. If the client stops reading, the worker closes
-        the connection, as for any client, and cancels this."""
+        the connection and cancels this."""
         text = verified(body, self._context.topology.secret)
         if text is None:
             return Forbidden("not-a-member", "The request is not signed by a member of this group.")
-        if self._under_way >= _AT_ONCE:
-            return Unavailable("overloaded", f"{_AT_ONCE} copies are being sent already.")
+        if self._in_progress >= _MAX_COPIES:
+            return Unavailable("overloaded", f"{_MAX_COPIES} copies are already being sent.")
         try:
-            asked = orjson.loads(text)
-            view, hash_, partition = asked["view"], asked["hash"], asked["partition"]
+            request = orjson.loads(text)
+            view, hash_, partition = request["view"], request["hash"], request["partition"]
         except (ValueError, KeyError, TypeError):
             view = hash_ = partition = None
         if type(view) is not str or type(hash_) is not str or type(partition) is not int:
-            return BadRequest("bad-request", "The request names no store partition.")
+            return BadRequest("bad-request", "The request must have view, hash and partition.")
         store_partition = (
             self._context.store_partitions.get(view, partition)
             if view in self._context.views
@@ -61,41 +61,46 @@ class SnapshotSender:
             or store_partition.view.hash != hash_
             or not store_partition.progress.answerable
         ):
-            return Unavailable("not-here", f"Partition {partition} of {view} is not complete here.")
-        self._under_way += 1
+            return Unavailable(
+                "not-here",
+                f"Partition {partition} of {view} is not complete here.",
+            )
+        self._in_progress += 1
         folder: Path | None = None
         began = time.monotonic()
         try:
             folder = await asyncio.to_thread(store_partition.store.checkpoint)
             if folder is None:
-                return Unavailable("not-here", f"View {view} has no files that can be copied.")
+                return Unavailable("not-here", f"The store of view {view} does not support copies.")
             size = await self._send(folder, send)
             log.info(
-                "view %s, partition %d: a copy of %d bytes was sent in %.1f s",
+                "view %s, partition %d: sent a copy of %d bytes in %.1f s",
                 view, partition, size, time.monotonic() - began,
             )  # fmt: skip
         finally:
-            self._under_way -= 1
+            self._in_progress -= 1
             if folder is not None:
                 await asyncio.to_thread(store_partition.store.drop_checkpoint, folder)
         return None
 
     async def _send(self, folder: Path, send: Send) -> int:
-        kind = (b"content-type", b"application/octet-stream")
-        await send({"type": "http.response.start", "status": 200, "headers": [kind]})
+        content_type = (b"content-type", b"application/octet-stream")
+        await send({"type": "http.response.start", "status": 200, "headers": [content_type]})
         files = total = 0
         began = time.monotonic()
         for path in sorted(folder.iterdir()):
             size = path.stat().st_size
             await _write(send, file_header(path.name, size))
-            digest, left = hashlib.sha256(), size
+            digest, remaining = hashlib.sha256(), size
             with path.open("rb") as file:
-                while left > 0:
-                    piece = await asyncio.to_thread(_piece, file, digest, min(left, self._piece))
+                while remaining > 0:
+                    piece = await asyncio.to_thread(
+                        _read_piece, file, digest, min(remaining, self._piece)
+                    )
                     if not piece:
-                        raise OSError(f"{path.name} became shorter")
+                        raise OSError(f"{path.name} has become shorter")
                     await _write(send, piece)
-                    left -= len(piece)
+                    remaining -= len(piece)
                     total += len(piece)
                     ahead = total / self._bandwidth - (time.monotonic() - began)
                     await asyncio.sleep(max(0.0, ahead))
@@ -105,7 +110,7 @@ class SnapshotSender:
         return total
 
 
-def _piece(file: BinaryIO, digest: hashlib._Hash, size: int) -> bytes:
+def _read_piece(file: BinaryIO, digest: hashlib._Hash, size: int) -> bytes:
     piece = file.read(size)
     digest.update(piece)
     return piece

@@ -244,20 +244,16 @@ class ScatterGather:
         after: bytes | None,
         freshness: Freshness,
         what: str = ROWS,
-        only: int | None = None,
     ) -> AsyncGenerator[tuple[list[Row], bytes | None], None]:
         """All rows after `after` in order, in steps. Each step has the key up to which all rows
         have been given (None: to the end). Asks every owner for up to `size` rows at a time.
 
         The first step comes only after all partitions have responded. Unavailable at any step.
-        `what`: one of ROW_KINDS. `only`: the one partition to ask, if all rows are in it.
+        `what`: one of ROW_KINDS.
         """
-        if only is None:
-            total = self.total(view)
-        else:
-            total = len(self._context.topology.views[view.name].active)
+        total = self.total(view)
         request = ScanRequest(view.name, view.hash, total, what, query, size)
-        groups = [_Group(list(range(total)) if only is None else [only], after)]
+        groups = [_Group(list(range(total)), after)]
         pending: list[Row] = []
         frontier = after
         while True:
@@ -277,7 +273,7 @@ class ScatterGather:
             certain = cut(pending, frontier, query.backwards)
             ready, pending = pending[:certain], pending[certain:]
             rows = distinct(ready, _head)
-            if view.is_partial and only is None and freshness.mispartitioned:
+            if view.is_partial and freshness.mispartitioned:
                 several = len(rows) < len(ready) or not all(
                     response.complete for _, response in responses
                 )

@@ -1,1 +1,1 @@
-"""Membership, placement, and what instances say to one another."""
+"""Membership, placement, and communication between instances."""

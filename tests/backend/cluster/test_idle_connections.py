@@ -1,4 +1,4 @@
-"""Who opened a connection closes it first when it is idle: no request comes upon a closing one."""
+"""Clients close idle connections before the server does: no request meets a closing connection."""
 
 from __future__ import annotations
 

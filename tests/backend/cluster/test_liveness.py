@@ -1,4 +1,4 @@
-"""Who seems to be alive; and heartbeats, which nobody outside the group can send or answer."""
+"""Liveness of instances, and heartbeats, which only members of the group can send or answer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TEXT = st.text("ab-1é", min_size=1, max_size=5)
 BEATS = st.builds(Heartbeat, TEXT, TEXT, TEXT, st.integers(0, 2**45))
 
 
-def test_one_is_dead_after_four_missed_and_alive_with_the_first_heard() -> None:
+def test_an_instance_is_dead_after_four_missed_heartbeats_until_the_next_one() -> None:
     changes: list[int] = []
     peers = Peers(lambda: changes.append(1))
     peers.keep(["b2", "b3"])
@@ -32,7 +32,7 @@ def test_one_is_dead_after_four_missed_and_alive_with_the_first_heard() -> None:
         peers.missed("b2")
         assert peers.is_suspect("b2") == (missed >= MISSED_BY_THE_DEAD)
     assert peers.states() == {"b2": "dead", "b3": "running"}
-    assert len(changes) == 1, "once, as the state changed"
+    assert len(changes) == 1, "called once per change of state"
     peers.heard("b2", "draining")
     assert peers.states()["b2"] == "draining"
     assert not peers.is_suspect("b2")
@@ -46,12 +46,12 @@ def test_one_is_dead_after_four_missed_and_alive_with_the_first_heard() -> None:
     assert peers.states() == {"b3": "running"}
 
 
-def test_one_that_failed_is_suspected_until_it_is_heard() -> None:
+def test_a_failed_instance_is_suspected_until_its_next_heartbeat() -> None:
     peers = Peers()
     peers.keep(["b2"])
     peers.failed("b2")
     assert peers.is_suspect("b2")
-    assert peers.states() == {"b2": "running"}, "a suspicion is no state"
+    assert peers.states() == {"b2": "running"}, "the state does not change"
     peers.heard("b2", "running")
     assert not peers.is_suspect("b2")
 
@@ -68,12 +68,12 @@ def test_a_signature(beat: Heartbeat, secret: str, data: st.DataObject) -> None:
     assert Heartbeat.verify(sent[:at], secret) is None
 
 
-def test_without_a_secret_nobody_is_believed() -> None:
+def test_without_a_secret_no_heartbeat_is_valid() -> None:
     assert Heartbeat.verify(Heartbeat("b1", "b2", "running", 1).sign(""), "") is None
 
 
-class Line:
-    """In place of the way to other instances: what they answer."""
+class FakePeerClient:
+    """A PeerClient with prepared answers."""
 
     def __init__(self) -> None:
         self.answers: dict[str, Any] = {}
@@ -86,12 +86,12 @@ class Line:
         self.asked.append(member.id)
         answer = self.answers.get(member.id)
         if answer is None:
-            raise Unavailable("owner-unreachable", "nobody there")
+            raise Unavailable("owner-unreachable", "no such instance")
         return cast(Answer, answer(body))
 
 
 def placed(*holders: tuple[int, ...]) -> Topology:
-    """A map in which each partition has these members, the first being active."""
+    """A topology in which each partition has these members; the first is the active."""
     members = (ME, OTHER, Member("b3", "127.0.0.1", 8083))
     of = PlacedView(
         ORDERS.description(), ORDERS.hash, tuple(each[0] for each in holders),
@@ -100,43 +100,43 @@ def placed(*holders: tuple[int, ...]) -> Topology:
     return Topology(Epoch(5, 1), members, {"orders": of}, SECRET)
 
 
-async def beats(line: Line, instance: Any, rounds: int) -> None:
-    await beat(Heartbeats(instance, cast(Any, line), 60.0), rounds)
+async def send_rounds(peer_client: FakePeerClient, instance: Any, rounds: int) -> None:
+    await beat(Heartbeats(instance, cast(Any, peer_client), 60.0), rounds)
 
 
 async def beat(heartbeats: Heartbeats, rounds: int = 1) -> None:
     try:
         for _ in range(rounds):
             heartbeats.beat()
-            while heartbeats._under_way:
+            while heartbeats._in_flight:
                 await asyncio.sleep(0)
     finally:
         await heartbeats.stop()
 
 
-def test_heartbeats_go_to_holders_of_the_same_partitions_alone() -> None:
-    line, instance = Line(), context(heartbeat_interval=60)
+def test_heartbeats_go_only_to_holders_of_the_same_partitions() -> None:
+    peer_client, instance = FakePeerClient(), context(heartbeat_interval=60)
     instance.take_topology(placed((0, 1), (2, 1)))
-    asyncio.run(beats(line, instance, 1))
-    assert line.asked == ["b2"]
+    asyncio.run(send_rounds(peer_client, instance, 1))
+    assert peer_client.asked == ["b2"]
     instance.take_topology(placed((0, 1), (2, 0)))
-    asyncio.run(beats(line, instance, 1))
-    assert set(line.asked[1:]) == {"b2", "b3"}
+    asyncio.run(send_rounds(peer_client, instance, 1))
+    assert set(peer_client.asked[1:]) == {"b2", "b3"}
 
 
-def test_what_is_answered_counts_only_if_it_is_that_members_own(
+def test_only_the_members_own_answer_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # all heartbeats within one millisecond: an answer still belongs to one of them
+    # an answer belongs to one heartbeat, even if all are sent within a millisecond
     monkeypatch.setattr(heartbeats_module.time, "time_ns", lambda: 1_800_000_000_000_000_000)
-    line, instance = Line(), context(heartbeat_interval=60)
+    peer_client, instance = FakePeerClient(), context(heartbeat_interval=60)
     instance.take_topology(placed((0, 1)))
-    there = context(instance_id="b2", heartbeat_interval=60)
-    there.take_topology(placed((0, 1)))
-    there.set_state("draining")
+    receiver = context(instance_id="b2", heartbeat_interval=60)
+    receiver.take_topology(placed((0, 1)))
+    receiver.set_state("draining")
 
     async def other(body: bytes) -> Answer:
-        heartbeats = Heartbeats(there, cast(Any, Line()), 60.0)
+        heartbeats = Heartbeats(receiver, cast(Any, FakePeerClient()), 60.0)
         try:
             return heartbeats.answer(body)
         finally:
@@ -152,17 +152,17 @@ def test_what_is_answered_counts_only_if_it_is_that_members_own(
     thread = threading.Thread(target=loop.run_forever, name="other")
     thread.start()
     try:
-        line.answers["b2"] = answered
-        ours = Heartbeats(instance, cast(Any, line), 60.0)
-        asyncio.run(beat(ours))
+        peer_client.answers["b2"] = answered
+        heartbeats = Heartbeats(instance, cast(Any, peer_client), 60.0)
+        asyncio.run(beat(heartbeats))
         assert instance.peers.states() == {"b2": "draining"}
-        assert there.peers.states() in ({}, {"b1": "starting"}, {"b1": "running"})
+        assert receiver.peers.states() in ({}, {"b1": "starting"}, {"b1": "running"})
 
-        # the same answer again is an old one; and one without the secret is nobody's
+        # a repeated answer is outdated, and a stranger does not have the secret
         stranger = Answer(200, [], Heartbeat("b2", "b1", "running", 1).sign("another secret"))
         for wrong in (kept[0], stranger, Answer(403, [], b""), Answer(200, [], b"")):
-            line.answers["b2"] = lambda _, wrong=wrong: wrong
-            asyncio.run(beat(ours))
+            peer_client.answers["b2"] = lambda _, wrong=wrong: wrong
+            asyncio.run(beat(heartbeats))
         assert instance.peers.states() == {"b2": "dead"}
         assert other_status(loop, other, b"nonsense") == 403
         not_for_it = Heartbeat("b1", "b9", "running", 1).sign(SECRET)
@@ -178,7 +178,7 @@ def other_status(loop: asyncio.AbstractEventLoop, other: Any, body: bytes) -> in
 
 
 @pytest.mark.parametrize("dead", [True, False])
-def test_the_dead_are_asked_last(dead: bool) -> None:
+def test_dead_instances_are_asked_last(dead: bool) -> None:
     instance = context()
     instance.take_topology(placed((1, 2)))
     instance.peers.keep(["b2", "b3"])

@@ -1,4 +1,4 @@
-"""When an instance asks its group for a new map."""
+"""Requests of an instance for a new topology."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ USERS = view("users")
 
 
 class Joined:
-    """Instance b1, which holds nothing; the map says that both topics have three partitions, and
-    was made at 100 s."""
+    """Instance b1, which holds nothing. The topology was made at 100 s, and has three partitions
+    for each topic."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -33,51 +33,51 @@ class Joined:
             tuple,
             lambda: self.now,
         )
-        self.tell()
+        self.report()
 
-    def tell(self) -> None:
-        """The group hears of this instance, and makes the same map again."""
+    def report(self) -> None:
+        """The leader gets the metadata of this instance, and makes the same topology again."""
         self.membership_reporter.now(Epoch(5, 1))
 
-    def see(self, topic: str, partitions: int) -> None:
-        """What the broker says."""
+    def set_partitions(self, topic: str, partitions: int) -> None:
+        """Sets the partition count that the broker reports."""
         topic_metadata = TopicMetadata("topic-1", partitions, {}, {}, None, self.now)
         cast(Any, self._context.metadata_poller).latest[topic] = topic_metadata
 
-    def asks(self) -> bool:
+    def requests_topology(self) -> bool:
         return self.membership_reporter.is_out_of_date()
 
 
-def test_other_partitions_than_the_map_has_are_told_when_the_leader_does_not_act() -> None:
+def test_a_changed_partition_count_is_reported_if_the_leader_does_not_act() -> None:
     b1 = Joined()
-    b1.see("orders", 3)
-    b1.see("users", 4)
-    assert not b1.asks(), "the leader looks for them itself"
+    b1.set_partitions("orders", 3)
+    b1.set_partitions("users", 4)
+    assert not b1.requests_topology(), "the leader notices new partitions itself"
     b1.now += 10
-    assert not b1.asks()
+    assert not b1.requests_topology()
     b1.now += 0.1
-    assert b1.asks()
+    assert b1.requests_topology()
 
 
-def test_the_same_is_told_again_every_ten_seconds_at_most() -> None:
+def test_a_report_is_repeated_at_most_every_ten_seconds() -> None:
     b1 = Joined()
-    b1.see("users", 4)
-    asked = []
+    b1.set_partitions("users", 4)
+    times = []
     for _ in range(60):
         b1.now += 0.5
-        if b1.asks():
-            asked.append(b1.now - 100)
-            b1.tell()
-    assert asked == [10.5, 21.0]
+        if b1.requests_topology():
+            times.append(b1.now - 100)
+            b1.report()
+    assert times == [10.5, 21.0]
 
 
-def test_what_the_map_says_or_nobody_knows_is_not_told() -> None:
+def test_matching_or_unknown_partition_counts_are_not_reported() -> None:
     b1 = Joined()
     b1.now += 1_000
-    assert not b1.asks(), "the broker has not been asked yet"
-    b1.see("orders", 3)
-    b1.see("users", 3)
-    b1.see("another", 4)
-    assert not b1.asks()
-    b1.see("orders", 2)
-    assert b1.asks(), "a topic that was made anew may have fewer"
+    assert not b1.requests_topology(), "the broker has not been asked yet"
+    b1.set_partitions("orders", 3)
+    b1.set_partitions("users", 3)
+    b1.set_partitions("another", 4)
+    assert not b1.requests_topology()
+    b1.set_partitions("orders", 2)
+    assert b1.requests_topology(), "a topic that was deleted and created may have fewer"

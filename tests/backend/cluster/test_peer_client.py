@@ -1,4 +1,4 @@
-"""Streams, forwards and heartbeats do not wait for one another; another's answer is bounded."""
+"""Streams, forwards and heartbeats do not wait for one another. Answers have a maximum size."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def peer(
     heartbeat: Callable[[bytes], bytes] = lambda body: body,
     on_hung: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[Member]:
-    """Another instance, whose `/stream` never ends, `/hung` never begins, and so on."""
+    """A fake instance. Its `/stream` never ends, its `/hung` never begins."""
     ends = asyncio.Event()
 
     async def stream(request: web.Request) -> web.StreamResponse:
@@ -84,7 +84,7 @@ def run(test: Callable[[Member], Awaitable[None]]) -> None:
 
 
 def test_forwards_do_not_wait_for_streams() -> None:
-    """As many streams as there may be connections: each forward was 503 then."""
+    """Regression: with as many streams as connections, each forward got 503."""
 
     async def test(member: Member) -> None:
         peer_client = PeerClient("b1", timeout=5.0, connections=2, streams=3)
@@ -105,7 +105,7 @@ def test_forwards_do_not_wait_for_streams() -> None:
 def test_a_stream_that_does_not_begin_in_time_is_refused(
     path: bytes, of_all: float, of_this: float | None
 ) -> None:
-    """Whether the owner is silent, or there is no connection left."""
+    """The owner is silent, or no connection is free."""
 
     async def test(member: Member) -> None:
         peer_client = PeerClient("b1", timeout=of_all, streams=1)
@@ -122,14 +122,14 @@ def test_a_stream_that_does_not_begin_in_time_is_refused(
 
 
 @pytest.mark.parametrize("target", [b"/large", b"/large?with-length"])
-def test_an_answer_that_is_too_large_is_none(
+def test_an_answer_that_is_too_large_is_refused(
     target: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test(member: Member) -> None:
         peer_client = PeerClient("b1", timeout=5.0)
         try:
             assert len((await peer_client.forward(member, "GET", target, [])).body) == 5000
-            monkeypatch.setattr(forwarding, "MOST_ANSWER", 4999)
+            monkeypatch.setattr(forwarding, "MAX_ANSWER_BYTES", 4999)
             with pytest.raises(Unavailable):
                 await peer_client.forward(member, "GET", target, [])
             assert (await peer_client.forward(member, "HEAD", target, [])).status == 200
@@ -146,7 +146,7 @@ def answered(body: bytes) -> bytes:
 
 
 def test_heartbeats_do_not_wait_for_forwards() -> None:
-    """An instance with 256 forwards under way took all others for dead."""
+    """Regression: an instance with 256 forwards in progress considered all others dead."""
 
     async def test() -> None:
         connected = asyncio.Semaphore(0)
@@ -187,7 +187,7 @@ def test_heartbeats_do_not_wait_for_forwards() -> None:
     asyncio.run(test())
 
 
-def test_a_stream_has_its_place_while_it_is_opened() -> None:
+def test_a_stream_counts_while_it_is_being_opened() -> None:
     streams = Streams(1)
     with streams.place():
         with pytest.raises(Unavailable) as error, streams.place():
@@ -206,7 +206,7 @@ ENCODINGS = [b"encoding=base64ur%6c", b"%65ncoding=base64url", b"encoding=b%61se
 
 @pytest.mark.parametrize("query", ENCODINGS)
 def test_names_and_values_of_parameters_are_percent_decoded(query: bytes) -> None:
-    """As nginx has to read them: it finds the key's partition by them."""
+    """nginx parses them the same way, to compute the key's partition."""
     assert changes_parameters(query)
     assert point_parameters(query, False)[0]
     assert span_parameters(query)[0]

@@ -1,4 +1,4 @@
-"""Fetching copies: from real HTTP servers that fail in every way, into a real data folder."""
+"""Fetching snapshots from HTTP servers with every fault into a real data folder."""
 
 from __future__ import annotations
 
@@ -26,33 +26,33 @@ from tests.backend.snapshots import asked, member_of_a_group, question, stream_o
 from tests.support.in_process.examples import ORDERS, view
 
 ENTRIES = {b"key %d" % n: b"%d" % n for n in range(50)}
-FACTS = TopicMetadata(
+METADATA = TopicMetadata(
     "topic-1", 3, dict.fromkeys(range(3), 0), dict.fromkeys(range(3), 50), None, 0.0
 )
-SILENCE = 0.5  # s; long enough for what does come
+SILENCE = 0.5  # s
 
 
 @pytest.fixture(scope="module")
 def stream(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A whole copy, as an instance sends it."""
-    folder = DataDirectory(tmp_path_factory.mktemp("giver"))
-    giver = member_of_a_group(folder)
-    giver.hold(0, ENTRIES)
-    sent, problem = asked(giver, sign(question(), "s"))
+    """A complete snapshot, as an instance sends it."""
+    folder = DataDirectory(tmp_path_factory.mktemp("source"))
+    source = member_of_a_group(folder)
+    source.hold(0, ENTRIES)
+    sent, problem = asked(source, sign(question(), "s"))
     assert problem is None
-    giver.close()
+    source.close()
     folder.close()
     return b"".join(message.get("body", b"") for message in sent)
 
 
-class Giver:
-    """One that is asked for copies, on a port of its own. `tell(send, stream)` is its answer, of
-    status 200; `send` fails once the other side has gone."""
+class Source:
+    """A fake instance on a port of its own. `respond(send, stream)` sends the body of the answer.
+    `send` fails when the client has disconnected."""
 
-    def __init__(self, id_: str, stream: bytes, tell: Callable[[Any, bytes], None]) -> None:
-        giver = self
+    def __init__(self, id_: str, stream: bytes, respond: Callable[[Any, bytes], None]) -> None:
+        source = self
         self.asked: list[int] = []  # the partitions
-        self.at_once = self.most_at_once = 0
+        self.concurrent = self.max_concurrent = 0
         self._lock = threading.Lock()
 
         class Handler(BaseHTTPRequestHandler):
@@ -64,16 +64,16 @@ class Giver:
                 text = verified(body, "s")
                 assert text is not None
                 assert self.path == PATH
-                giver._began(orjson.loads(text)["partition"])
+                source._started(orjson.loads(text)["partition"])
                 try:
                     self.send_response(200)
                     self.send_header("Transfer-Encoding", "chunked")
                     self.end_headers()
-                    tell(self._send, stream)
+                    respond(self._send, stream)
                 except OSError:
-                    pass  # who asked has gone
+                    pass  # the client has disconnected
                 finally:
-                    giver._ended()
+                    source._ended()
 
             def _send(self, piece: bytes) -> None:
                 self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
@@ -87,15 +87,15 @@ class Giver:
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
         self._thread.start()
 
-    def _began(self, partition: int) -> None:
+    def _started(self, partition: int) -> None:
         with self._lock:
             self.asked.append(partition)
-            self.at_once += 1
-            self.most_at_once = max(self.most_at_once, self.at_once)
+            self.concurrent += 1
+            self.max_concurrent = max(self.max_concurrent, self.concurrent)
 
     def _ended(self) -> None:
         with self._lock:
-            self.at_once -= 1
+            self.concurrent -= 1
 
     def stop(self) -> None:
         self._server.shutdown()
@@ -109,12 +109,12 @@ def whole(send: Any, stream: bytes) -> None:
 
 
 def cut(send: Any, stream: bytes) -> None:
-    """The connection ends in the middle."""
+    """The connection is closed in the middle of the body."""
     send(stream[: len(stream) // 2])
 
 
 def half(send: Any, stream: bytes) -> None:
-    """The answer ends as it should, and is not the whole."""
+    """A well-formed answer with half of the snapshot."""
     send(stream[: len(stream) // 2])
     send(b"")
 
@@ -126,80 +126,81 @@ def changed(send: Any, stream: bytes) -> None:
 
 
 def no_store(send: Any, stream: bytes) -> None:
-    """Whole files, of something else."""
+    """Complete files that are not a store."""
     send(stream_of({"CURRENT": b"MANIFEST-000001\n"}))
     send(b"")
 
 
 def endless(send: Any, stream: bytes) -> None:
-    """Until who asked has gone."""
+    """Sends until the client disconnects."""
     send(file_header("000001.sst", 1 << 60))
     while True:
         send(bytes(10_000))
 
 
 @dataclass
-class SnapshotSender:
-    """A copier, its folder, and those it may ask."""
+class Setup:
+    """A SnapshotFetcher with its folder and sources."""
 
     folder: DataDirectory
     snapshot_fetcher: SnapshotFetcher
     snapshot_sources: list[Member]
 
     def wait(self, of: View = ORDERS, partition: int = 0) -> None:
-        """Until a copy that was asked for is there, or cannot be had."""
+        """Waits for the end of a transfer."""
         wait_until(
-            lambda: self.snapshot_fetcher.has_ended(of, partition, FACTS), 20, "its end", 0.01
+            lambda: self.snapshot_fetcher.has_ended(of, partition, METADATA),
+            20,
+            "the end of the transfer",
+            0.01,
         )
 
     def left(self) -> list[str]:
-        """What is in the view's folder."""
+        """The names in the folder of the view."""
         return sorted(path.name for path in (self.folder.root / "orders").iterdir())
 
 
 @pytest.fixture
-def copies(tmp_path: Path) -> Iterator[SnapshotSender]:
+def setup(tmp_path: Path) -> Iterator[Setup]:
     folder, snapshot_sources = DataDirectory(tmp_path), list[Member]()
     snapshot_fetcher = SnapshotFetcher(
         folder, lambda view, partition: snapshot_sources, lambda: "s", 50, SILENCE
     )
     snapshot_fetcher.start()
-    yield SnapshotSender(folder, snapshot_fetcher, snapshot_sources)
+    yield Setup(folder, snapshot_fetcher, snapshot_sources)
     snapshot_fetcher.stop(20)
     folder.close()
 
 
-Give = Callable[..., Giver]
+AddSource = Callable[..., Source]
 
 
 @pytest.fixture
-def give(copies: SnapshotSender, stream: bytes) -> Iterator[Give]:
-    """`give(tell)`: one more giver, asked after those before it."""
-    made: list[Giver] = []
+def add_source(setup: Setup, stream: bytes) -> Iterator[AddSource]:
+    """`add_source(respond)`: adds a source, to be asked last."""
+    made: list[Source] = []
 
-    def start(tell: Callable[[Any, bytes], None]) -> Giver:
-        made.append(Giver(f"b{len(made) + 2}", stream, tell))
-        copies.snapshot_sources.append(made[-1].member)
+    def start(respond: Callable[[Any, bytes], None]) -> Source:
+        made.append(Source(f"b{len(made) + 2}", stream, respond))
+        setup.snapshot_sources.append(made[-1].member)
         return made[-1]
 
     yield start
-    for giver in made:
-        giver.stop()
+    for source in made:
+        source.stop()
 
 
-def test_the_first_one_that_gives_a_whole_copy_is_the_last_to_be_asked(
-    copies: SnapshotSender, give: Give
-) -> None:
-    first, second = give(whole), give(whole)
-    assert not copies.snapshot_fetcher.has_ended(ORDERS, 0, FACTS)
-    copies.wait()
+def test_no_source_is_asked_after_a_complete_copy(setup: Setup, add_source: AddSource) -> None:
+    first, second = add_source(whole), add_source(whole)
+    assert not setup.snapshot_fetcher.has_ended(ORDERS, 0, METADATA)
+    setup.wait()
     assert (first.asked, second.asked) == ([0], [])
-    check_adopted(copies)
+    check_installed(setup)
 
 
-def check_adopted(copies: SnapshotSender) -> None:
-    assert copies.left() == ["0"]
-    store, rebuilt = copies.folder.open("orders", 0)
+def check_installed(setup: Setup) -> None:
+    assert setup.left() == ["0"]
+    store, rebuilt = setup.folder.open("orders", 0)
     assert rebuilt is None
     assert store.position == len(ENTRIES)
     for key, value in ENTRIES.items():
@@ -211,16 +212,16 @@ def check_adopted(copies: SnapshotSender) -> None:
 
 @pytest.mark.parametrize("fault", [cut, half, changed, no_store])
 def test_after_one_that_fails_the_next_is_asked(
-    copies: SnapshotSender, give: Give, fault: Any
+    setup: Setup, add_source: AddSource, fault: Any
 ) -> None:
-    first, second, third = give(fault), give(whole), give(whole)
-    copies.wait()
+    first, second, third = add_source(fault), add_source(whole), add_source(whole)
+    setup.wait()
     assert (first.asked, second.asked, third.asked) == ([0], [0], [])
-    check_adopted(copies)
+    check_installed(setup)
 
 
-def test_after_one_that_refuses_or_is_silent_the_next_is_asked(
-    copies: SnapshotSender, give: Give
+def test_after_a_source_that_refuses_or_is_silent_the_next_is_asked(
+    setup: Setup, add_source: AddSource
 ) -> None:
     gone = threading.Event()
 
@@ -228,89 +229,89 @@ def test_after_one_that_refuses_or_is_silent_the_next_is_asked(
         send(stream[: len(stream) // 2])
         gone.wait(20)
 
-    copies.snapshot_sources.append(Member("nobody", "127.0.0.1", *free_ports(1)))
-    first, second = give(silent), give(whole)
-    copies.wait()
+    setup.snapshot_sources.append(Member("nobody", "127.0.0.1", *free_ports(1)))
+    first, second = add_source(silent), add_source(whole)
+    setup.wait()
     gone.set()
     assert (first.asked, second.asked) == ([0], [0])
-    check_adopted(copies)
+    check_installed(setup)
 
 
-def test_when_nobody_gives_one_it_is_read_from_the_log(copies: SnapshotSender, give: Give) -> None:
-    snapshot_sources = [give(fault) for fault in (cut, half, changed, no_store)]
-    copies.wait()
-    assert [giver.asked for giver in snapshot_sources] == [[0]] * 4
-    assert copies.left() == []
-    assert copies.snapshot_fetcher.under_way() == {}
-    copies.wait()
-    assert [giver.asked for giver in snapshot_sources] == [[0]] * 4, "nobody is asked again"
-    # once it is no longer wanted, a new one is worth another try
-    copies.snapshot_fetcher.keep(set())
-    give(whole)
-    copies.wait()
-    check_adopted(copies)
+def test_without_a_copy_the_log_is_read(setup: Setup, add_source: AddSource) -> None:
+    snapshot_sources = [add_source(fault) for fault in (cut, half, changed, no_store)]
+    setup.wait()
+    assert [source.asked for source in snapshot_sources] == [[0]] * 4
+    assert setup.left() == []
+    assert setup.snapshot_fetcher.under_way() == {}
+    setup.wait()
+    assert [source.asked for source in snapshot_sources] == [[0]] * 4, "no source is asked again"
+    # when the partition is assigned again, the sources are asked again
+    setup.snapshot_fetcher.keep(set())
+    add_source(whole)
+    setup.wait()
+    check_installed(setup)
 
 
-def test_a_folder_that_cannot_be_written_to_ends_no_thread(
-    copies: SnapshotSender, give: Give
+def test_a_folder_that_cannot_be_written_does_not_end_the_thread(
+    setup: Setup, add_source: AddSource
 ) -> None:
-    give(whole)
+    add_source(whole)
     of = view("other")
-    in_the_way = copies.folder.root / of.name
-    in_the_way.touch()
-    copies.wait(of)
-    in_the_way.unlink()
-    copies.wait()
-    check_adopted(copies)
+    blocking_file = setup.folder.root / of.name
+    blocking_file.touch()
+    setup.wait(of)
+    blocking_file.unlink()
+    setup.wait()
+    check_installed(setup)
 
 
-def test_one_copy_at_a_time(copies: SnapshotSender, give: Give) -> None:
-    giver = give(whole)
+def test_copies_are_fetched_one_at_a_time(setup: Setup, add_source: AddSource) -> None:
+    source = add_source(whole)
     for partition in range(3):
-        assert not copies.snapshot_fetcher.has_ended(ORDERS, partition, FACTS)
+        assert not setup.snapshot_fetcher.has_ended(ORDERS, partition, METADATA)
     for partition in range(3):
-        copies.wait(partition=partition)
-    assert giver.asked == [0, 1, 2]
-    assert giver.most_at_once == 1
-    assert copies.left() == ["0", "1", "2"]
+        setup.wait(partition=partition)
+    assert source.asked == [0, 1, 2]
+    assert source.max_concurrent == 1
+    assert setup.left() == ["0", "1", "2"]
 
 
-def test_a_copy_under_way_ends_with_the_instance(copies: SnapshotSender, give: Give) -> None:
-    give(endless)
-    other = give(whole)
-    assert not copies.snapshot_fetcher.has_ended(ORDERS, 0, FACTS)
+def test_stopping_the_instance_ends_a_copy_in_progress(setup: Setup, add_source: AddSource) -> None:
+    add_source(endless)
+    other = add_source(whole)
+    assert not setup.snapshot_fetcher.has_ended(ORDERS, 0, METADATA)
 
-    def comes() -> bool:
-        copying = copies.snapshot_fetcher.under_way().get(("orders", 0))
+    def has_begun() -> bool:
+        copying = setup.snapshot_fetcher.under_way().get(("orders", 0))
         return copying is not None and copying.received > 0
 
-    wait_until(comes, 20, "its first bytes", 0.01)
-    copies.snapshot_fetcher.stop(20)
+    wait_until(has_begun, 20, "its first bytes", 0.01)
+    setup.snapshot_fetcher.stop(20)
     assert other.asked == []
-    assert copies.left() == []
+    assert setup.left() == []
 
 
-def test_what_is_not_worth_a_copy(copies: SnapshotSender, give: Give) -> None:
-    def none_is_made(
-        of: View = ORDERS, partition: int = 0, topic_metadata: TopicMetadata = FACTS
+def test_partitions_that_are_not_copied(setup: Setup, add_source: AddSource) -> None:
+    def is_not_copied(
+        of: View = ORDERS, partition: int = 0, topic_metadata: TopicMetadata = METADATA
     ) -> bool:
-        return copies.snapshot_fetcher.has_ended(of, partition, topic_metadata)
+        return setup.snapshot_fetcher.has_ended(of, partition, topic_metadata)
 
-    assert none_is_made(), "there is nobody to ask"
-    giver = give(whole)
-    assert none_is_made(topic_metadata=replace(FACTS, ends={0: 149}, starts={0: 100})), (
+    assert is_not_copied(), "no sources"
+    source = add_source(whole)
+    assert is_not_copied(topic_metadata=replace(METADATA, ends={0: 149}, starts={0: 100})), (
         "too few records"
     )
-    assert none_is_made(of=view(persistence="memory"))
-    assert none_is_made(of=view(store="tests.stores:Store"))
-    copies.folder.path("orders", 2).mkdir(parents=True)
-    assert none_is_made(partition=2), "it lies there"
-    assert giver.asked == []
-    assert not none_is_made(), "fifty are enough"
+    assert is_not_copied(of=view(persistence="memory"))
+    assert is_not_copied(of=view(store="tests.stores:Store"))
+    setup.folder.path("orders", 2).mkdir(parents=True)
+    assert is_not_copied(partition=2), "it exists already"
+    assert source.asked == []
+    assert not is_not_copied(), "fifty records are enough"
 
 
-def test_whom_to_ask(tmp_path: Path) -> None:
-    """Standbys have time for it; who seems to be dead may be alive all the same."""
+def test_the_order_of_sources(tmp_path: Path) -> None:
+    """Standbys are asked before the active, and suspects last."""
     folder = DataDirectory(tmp_path)
     context = member_of_a_group(folder).context
     members = tuple(Member(f"b{n}", "127.0.0.1", 8080 + n) for n in range(1, 5))

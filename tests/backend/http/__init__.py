@@ -1,1 +1,1 @@
-"""Requests as they come in, and answers as they go out."""
+"""Requests and answers."""

@@ -1,4 +1,4 @@
-"""A client of the KIQR dialect of an instance without processes."""
+"""A client of the KIQR dialect of an in-process instance."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tests.support.in_process.world import World
 
 
 @contextmanager
-def asking(made: World) -> Iterator[FlaskClient]:
-    """A client of b1, whose event loop is another thread's."""
-    served = made.instances["b1"].context
+def asking(made: World, instance: str = "b1") -> Iterator[FlaskClient]:
+    """A client of an instance. Its event loop runs in another thread."""
+    served = made.instances[instance].context
     reads = RawReads(served)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
@@ -29,7 +29,9 @@ def asking(made: World) -> Iterator[FlaskClient]:
 
     async def start() -> None:
         scans = PartitionScans(served, {query.name: query.reducer for query in VIEW_QUERIES})
-        reads.start(ScatterGather(served, scans, cast(Any, made.peers)))
+        reads.start(
+            made.routers[instance].keys, ScatterGather(served, scans, cast(Any, made.peers))
+        )
 
     try:
         asyncio.run_coroutine_threadsafe(start(), loop).result(5)
@@ -43,6 +45,6 @@ def asking(made: World) -> Iterator[FlaskClient]:
 
 
 async def _settled() -> None:
-    """Until what was given up has ended."""
+    """Waits for cancelled tasks."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     await asyncio.gather(*others, return_exceptions=True)

@@ -34,7 +34,7 @@ def serdes(key: str = "String", value: str = "String") -> dict[str, str]:
 
 
 class Stores:
-    """A client of each view, by the name that the cases use."""
+    """A client for each view, by its name in the cases."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self.worlds: dict[str, World] = {}
@@ -46,7 +46,7 @@ class Stores:
         for name, each in of.items():
             made = stack.enter_context(world(folder / name, each))
             self.worlds[name] = made
-            # one that keeps no context of a request: those of several would be mixed up
+            # not the client itself: it keeps the request context, and those of several would mix
             self.clients[name] = stack.enter_context(asking(made)).application.test_client()
         self.worlds["text"].put_all({b"%c" % n: b'"%c"' % n for n in range(97, 107)})
         self.worlds["numbers"].put_all({long(n): long(n) for n in (-5, -1, 0, 7, GREATEST)})
@@ -55,7 +55,7 @@ class Stores:
         self.worlds["sessions"].put_all({b"a" + struct.pack(">qq", 20, 10): long(1)})
 
     def ask(self, path: str, parameters: dict[str, str], method: str = "GET") -> Any:
-        """`kv/text/…`: the store's name says whose client asks."""
+        """`path`: `kv/text/…`; the name of the store chooses the client."""
         kind, store, *rest = path.split("/", 2)
         client = self.clients.get(store, self.clients["text"])
         named = "orders" if store in self.clients else store

@@ -1,4 +1,4 @@
-"""The bodies of all requests in flight have a bound together: beyond it, 503 `overloaded`."""
+"""The bodies of all requests in flight have a common limit; above it, 503 `overloaded`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 class Sender:
-    """A client that sends the parts of a body; the last one when it may."""
+    """A client that sends the chunks of a body, and holds the last one back."""
 
     def __init__(self, parts: list[bytes]) -> None:
         self._parts = list(parts)
@@ -47,7 +47,7 @@ def target_of(path: str) -> dict[str, Any]:
 
 
 async def asked(cluster: Cluster, path: str, sender: Sender) -> tuple[int, dict[bytes, bytes]]:
-    """Status and headers of what b1 answers."""
+    """Status and headers of the answer of b1."""
     started: dict[str, Any] = {}
 
     async def send(message: Any) -> None:
@@ -58,8 +58,8 @@ async def asked(cluster: Cluster, path: str, sender: Sender) -> tuple[int, dict[
 
 
 @pytest.mark.parametrize("resource", ["batch", "search"])
-def test_a_body_waits_for_no_room(cluster: Cluster, resource: str) -> None:
-    """Whether its request is still arriving, or is being answered."""
+def test_a_body_over_the_budget_is_refused_at_once(cluster: Cluster, resource: str) -> None:
+    """The request is still arriving, or is being answered."""
     path = f"/views/orders/{resource}"
     parts = PARTS if resource == "batch" else [b'{"query":"' + b"a" * 50, b'"}']
     size = sum(map(len, parts))
@@ -81,7 +81,7 @@ def test_a_body_waits_for_no_room(cluster: Cluster, resource: str) -> None:
         assert (await asked(cluster, path, third))[0] == answered
 
     cluster._runner.run(test())
-    assert budget.left == size + size // 2, "all of it was given back"
+    assert budget.left == size + size // 2, "the whole budget is free again"
 
 
 def test_a_body_counts_until_its_request_is_answered() -> None:
@@ -97,16 +97,16 @@ def test_a_body_counts_until_its_request_is_answered() -> None:
     asyncio.run(test())
 
 
-def test_clients_leave_room_for_what_instances_ask(cluster: Cluster) -> None:
+def test_bodies_of_clients_do_not_use_the_budget_of_instances(cluster: Cluster) -> None:
     shell = cluster.nodes["b1"].shell
     shell._bodies = BodyBudget(0)
     body = json.dumps({"keys": [f"key {n}" for n in range(20)]}).encode()
     assert cluster.ask("b1", "POST", "/views/orders/batch", body).json()["code"] == "overloaded"
-    # of other instances, some of whose keys are here
+    # a batch of another instance
     answer = cluster.ask("b2", "POST", "/views/orders/batch", body)
     assert {item["status"] for item in answer.json()["items"]} == {404}
     assert cluster.ask("b1", "GET", "/views/orders/keys").status == 200
-    # not a question of bodies: heartbeats are small
+    # heartbeats are small, and need no budget
     assert cluster.ask("b1", "POST", "/internal/heartbeat", b"{}").status != 503
     shell._internal_bodies = BodyBudget(0)
     answer = cluster.ask("b2", "POST", "/views/orders/batch", body)

@@ -1,4 +1,4 @@
-"""KIQR's dialect without other instances: which serdes fit, and what is asked of whom."""
+"""KIQR's dialect in process: serdes, requests to other instances, counts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def value(client: FlaskClient, key: bytes) -> Any:
     return client.get(f"/api/v1/kv/orders/values/{b64(key)}", query_string=STRINGS)
 
 
-def test_a_key_is_asked_of_its_owner_alone(tmp_path: Path) -> None:
+def test_only_the_owner_of_a_key_is_asked(tmp_path: Path) -> None:
     with world(tmp_path, ORDERS) as made, asking(made) as client:
         keys = [b"%d" % n for n in range(20)]
         made.put_all({key: b'"%b"' % key for key in keys})
@@ -40,13 +40,14 @@ def test_a_key_is_asked_of_its_owner_alone(tmp_path: Path) -> None:
             assert value(client, key).json == {"value": b64(b'"%b"' % key)}
             elsewhere = made.partition(key) % 2
             assert [id_ for id_, _ in made.peers.asked] == ["b2"] * elsewhere
-        counts = made.instances["b1"].context.counts["orders"]
-        assert (counts.found, counts.missed) == (20, 0)
+        here, there = (made.instances[id_].context.counts["orders"] for id_ in ("b1", "b2"))
+        forwarded = sum(made.partition(key) % 2 for key in keys)
+        assert (here.found, here.forwarded, there.found) == (20 - forwarded, forwarded, forwarded)
         assert value(client, b"x").status_code == 404
-        assert counts.missed == 1
+        assert here.missed + there.missed == 1
 
 
-def test_a_key_in_another_partition_than_its_own_is_found_the_newest_of_all(tmp_path: Path) -> None:
+def test_the_newest_entry_of_a_mispartitioned_key_is_found(tmp_path: Path) -> None:
     with world(tmp_path, ORDERS) as made, asking(made) as client:
         home = made.partition(b"k")
         made.put(b"k", b"1", timestamp=5, partition=home)
@@ -56,7 +57,7 @@ def test_a_key_in_another_partition_than_its_own_is_found_the_newest_of_all(tmp_
         assert value(client, b"k").json == {"value": b64(b"2")}
 
 
-def test_whoever_does_not_answer_makes_it_unavailable(tmp_path: Path) -> None:
+def test_an_instance_that_does_not_answer_makes_the_query_unavailable(tmp_path: Path) -> None:
     with world(tmp_path, ORDERS) as made, asking(made) as client:
         made.put_all({b"%d" % n: b"1" for n in range(9)})
         made.peers.down.add("b2")
@@ -68,7 +69,7 @@ def test_whoever_does_not_answer_makes_it_unavailable(tmp_path: Path) -> None:
         assert client.get("/api/v1/kv/orders/count").status_code == 503
 
 
-def test_before_the_event_loop_runs_it_is_unavailable() -> None:
+def test_reads_before_the_event_loop_runs_are_unavailable() -> None:
     served = context()
     with create_flask_app(served, RawReads(served)).test_client() as client:
         answer = value(client, b"k")
@@ -76,7 +77,9 @@ def test_before_the_event_loop_runs_it_is_unavailable() -> None:
 
 
 @pytest.mark.parametrize("bound", ["MOST_ENTRIES", "MOST_ENTRIES_BYTES"])
-def test_all_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
+def test_a_list_of_all_entries_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
     with world(tmp_path, ORDERS) as made, asking(made) as client:
         made.put_all({b"%d" % n: b"1" for n in range(9)})
         whole = client.get("/api/v1/kv/orders", query_string=STRINGS)
@@ -90,17 +93,17 @@ def count(client: FlaskClient) -> Any:
     return client.get("/api/v1/kv/orders/count").json
 
 
-def test_of_many_entries_the_count_is_an_estimate_and_says_so(
+def test_the_count_of_many_entries_is_marked_as_an_estimate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with world(tmp_path, ORDERS) as made, asking(made) as client:
         made.put_all({b"%d" % n: b"1" for n in range(9)})
         assert count(client) == {"count": 9}
         monkeypatch.setattr(raw_reads, "MOST_COUNTED", 0)
-        told = count(client)
-        assert told.pop("estimate") is True
-        assert told.pop("count") >= 9
-        assert not told
+        answer = count(client)
+        assert answer.pop("estimate") is True
+        assert answer.pop("count") >= 9
+        assert not answer
 
 
 def test_a_count_that_takes_too_long_is_an_estimate(
@@ -134,7 +137,7 @@ def test_overwritten_and_deleted_entries_do_not_count(
 
 @pytest.mark.parametrize("known_to", [(), ("b1", "b2"), ("b2",)])
 def test_a_key_in_several_partitions_counts_once(tmp_path: Path, known_to: tuple[str, ...]) -> None:
-    """`known_to`: who knows that records are not where they belong; of nobody: by the view."""
+    """`known_to`: the instances that know of mispartitioned records; none: the view says it."""
     anywhere = view("orders", partitioner="murmur2" if known_to else "none")
     with world(tmp_path, anywhere) as made, asking(made) as client:
         for partition in range(4):
@@ -144,7 +147,7 @@ def test_a_key_in_several_partitions_counts_once(tmp_path: Path, known_to: tuple
         assert count(client) == {"count": 60}
 
 
-def test_an_estimate_of_keys_in_several_partitions_is_near(
+def test_an_estimate_of_keys_in_several_partitions_is_close(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(raw_reads, "MOST_COUNTED", 200)
@@ -152,9 +155,9 @@ def test_an_estimate_of_keys_in_several_partitions_is_near(
     with world(tmp_path, view("orders", partitioner="none")) as made, asking(made) as client:
         for partition in range(4):
             made.put_all({b"%04d" % n: b"1" for n in range(600)}, partition=partition)
-        told = count(client)
-        assert told["estimate"] is True
-        assert 500 <= told["count"] <= 700
+        answer = count(client)
+        assert answer["estimate"] is True
+        assert 500 <= answer["count"] <= 700
 
 
 def test_a_count_of_keys_in_several_partitions_sends_no_values(tmp_path: Path) -> None:
@@ -173,16 +176,14 @@ def test_a_count_of_keys_in_several_partitions_sends_no_values(tmp_path: Path) -
         assert 0 < sum(sizes) < 10_000
 
 
-def test_a_question_that_takes_too_long_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_query_that_takes_too_long_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with world(tmp_path, ORDERS) as made, asking(made) as client:
 
         async def forever(*_: Any, **__: Any) -> Any:
             await asyncio.Event().wait()
 
         monkeypatch.setattr(made.peers, "forward", forever)
-        monkeypatch.setattr(raw_reads, "_PATIENCE", 0.05)
+        monkeypatch.setattr(raw_reads, "_TIMEOUT", 0.05)
         answer = client.get("/api/v1/kv/orders", query_string=STRINGS)
         assert (answer.status_code, answer.json["code"]) == (503, "took-too-long")
 
@@ -196,7 +197,7 @@ def test_a_question_that_takes_too_long_ends(
         ("bytes", {"String", "UUID", "Integer", "Long", "Double", "Short", "Float", "Boolean"}),
     ],
 )  # fmt: skip
-def test_which_serdes_fit(of: str, fit: set[str]) -> None:
+def test_serdes_that_fit_a_format(of: str, fit: set[str]) -> None:
     fitting = {name for name, formats in FITS.items() if of in formats}
     always = {"ByteArray", "Bytes", "ByteBuffer"}
     assert fitting == {f"Serdes${name}Serde" for name in fit | always}
@@ -213,7 +214,7 @@ def test_which_serdes_fit(of: str, fit: set[str]) -> None:
         ("", "json", "missing-parameter"),
     ],
 )
-def test_serdes_of_the_clients_own(tmp_path: Path, serde: str, of: str, code: str) -> None:
+def test_serdes_of_other_packages(tmp_path: Path, serde: str, of: str, code: str) -> None:
     of_view: View = view("orders", value=of)
     with world(tmp_path, of_view) as made, asking(made) as client:
         made.put(b"k", b"1")

@@ -1,4 +1,4 @@
-"""KIQR's dialect beside KIQR itself: the same statuses, and so the same exceptions in its client.
+"""KIQR's dialect compared with KIQR: the same statuses, and the same exceptions in its client.
 
 The facts are read from the sources of KIQR at commit 7165059 (0.0.2-SNAPSHOT) and of Kafka Streams
 0.10.2.0: the server's routes (`RestKiqrServerVerticle`), what its workers make of exceptions
@@ -28,7 +28,7 @@ DOCS = (Path(__file__).parents[3] / "docs" / "kiqr.md").read_text()
 
 
 def in_its_client(status: int) -> str:
-    """What KIQR's Java client makes of a status."""
+    """The result of KIQR's Java client for a status."""
     if status in (200, 404):
         return "an answer" if status == 200 else "empty"
     return "IllegalArgumentException" if status == 400 else "QueryExecutionException"
@@ -43,8 +43,8 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stores]:
 class Case(NamedTuple):
     path: str
     parameters: dict[str, str]
-    there: int  # KIQR's status
-    code: str = ""  # ours, of an error
+    status: int  # KIQR's
+    code: str = ""  # our problem code
 
 
 MISSING = f"{KAFKA}MissingSerde"
@@ -60,7 +60,7 @@ KEY = "kv/text/values/YQ=="
 WINDOW = "window/windows/YQ=="
 SESSION = "session/sessions/YQ=="
 ALIKE = [
-    # what is there, and what is not
+    # found, and not found
     Case(KEY, TEXT, 200),
     Case("kv/text/values/YQ", TEXT, 200),  # Java's decoder needs no padding
     Case("kv/text/values/eA==", TEXT, 404, "key-not-found"),
@@ -72,7 +72,7 @@ ALIKE = [
     Case("kv/text/other", TEXT, 404, "no-such-resource"),
     Case("kv/text/count", {}, 200),
     Case(SESSION, TIMED, 200),
-    # a serde that is not given, or that there is not
+    # a serde that is missing or unknown
     *[
         Case(path, without(given, name), 400, "missing-parameter")
         for path, given in ((KEY, TEXT), ("kv/text", TEXT), (WINDOW, SPAN), (SESSION, TIMED))
@@ -88,7 +88,7 @@ ALIKE = [
     Case("kv/text", serdes("String", "Long"), 500, "unfit-serde"),
     Case(WINDOW, {**SPAN, **TEXT}, 500, "unfit-serde"),
     Case(SESSION, TEXT, 500, "unfit-serde"),
-    # a key that is not base64, whatever else is wrong
+    # a key that is not base64, which is checked first
     *[
         Case(path, {}, 500, "key-undecodable")
         for path in ("kv/text/values/Y*==", "window/windows/Y", "session/sessions/YQ=",
@@ -130,10 +130,10 @@ ALIKE = [
 
 
 @pytest.mark.parametrize("case", ALIKE, ids=lambda case: f"{case.path}-{case.code}")
-def test_statuses_are_kiqrs(stores: Stores, case: Case) -> None:
+def test_statuses_are_those_of_kiqr(stores: Stores, case: Case) -> None:
     answer = stores.ask(case.path, case.parameters)
-    told = "" if answer.status_code == 200 else answer.json["code"]
-    assert (answer.status_code, told) == (case.there, case.code)
+    code = "" if answer.status_code == 200 else answer.json["code"]
+    assert (answer.status_code, code) == (case.status, case.code)
     if case.code:
         assert answer.content_type == "application/problem+json"
 
@@ -143,7 +143,7 @@ def test_statuses_are_kiqrs(stores: Stores, case: Case) -> None:
     ("path", "parameters"),
     [(KEY, TEXT), ("kv/text", TEXT), ("kv/text/count", {}), (WINDOW, SPAN), (SESSION, TIMED)],
 )
-def test_its_routes_look_at_no_method(
+def test_its_routes_ignore_the_method(
     stores: Stores, method: str, path: str, parameters: dict[str, str]
 ) -> None:
     answer = stores.ask(path, parameters, method)
@@ -151,7 +151,7 @@ def test_its_routes_look_at_no_method(
     assert answer.json == stores.ask(path, parameters).json
 
 
-def test_the_open_end_of_a_java_program(stores: Stores) -> None:
+def test_bounds_of_a_java_program_without_an_end(stores: Stores) -> None:
     for first, last, starts in (
         (0, GREATEST, {"0", "60000", "120000"}),
         (LEAST, 0, {"0"}),
@@ -165,17 +165,17 @@ def test_the_open_end_of_a_java_program(stores: Stores) -> None:
     assert len(stores.ask("kv/numbers", bounds).json["results"]) == 5
 
 
-# What docs/kiqr.md says: each row of its tables has a question here.
+# Each row of the tables in docs/kiqr.md has a query here.
 
 
 def rows(heading: str) -> list[str]:
-    """The first cells of the table that begins so."""
+    """The first column of the table with this heading."""
     at = DOCS.index(f"| {heading} |")
     lines = DOCS[at:].split("\n\n")[0].splitlines()[2:]
     return [line.split("|")[1].strip() for line in lines]
 
 
-def test_each_request_of_the_docs(stores: Stores) -> None:
+def test_each_request_in_the_docs(stores: Stores) -> None:
     a, b = b64(b"a"), b64(b"b")
     windows = {"0": b64(long(0)), "60000": b64(long(1))}
     all_ = {b64(b"%c" % n): b64(b'"%c"' % n) for n in range(97, 107)}
@@ -200,48 +200,50 @@ def test_each_request_of_the_docs(stores: Stores) -> None:
         assert stores.ask(path, parameters).json == expected
 
 
-def test_each_serde_of_the_docs() -> None:
-    told: dict[str, set[str]] = {}
+def test_each_serde_in_the_docs() -> None:
+    documented: dict[str, set[str]] = {}
     every = set().union(*FITS.values())
     table = DOCS[DOCS.index("| serde | formats |") :].split("\n\n")[0]
     for line in table.splitlines()[2:]:
         names = re.findall(r"`([^`]+)`", line.split("|")[1])
         formats = line.split("|")[2].strip().split(", ")
         for number, name in enumerate(names):
-            # several serdes have a format each
-            told[name] = {formats[number]} if len(formats) == len(names) > 1 else set(formats)
-    for name, of_serde in told.items():
+            # several serdes, each with its format
+            documented[name] = {formats[number]} if len(formats) == len(names) > 1 else set(formats)
+    for name, of_serde in documented.items():
         assert FITS[name] - {"bytes"} == (every if of_serde == {"all"} else of_serde) - {"bytes"}
         assert ("bytes" in FITS[name]) is (name != "Serdes$VoidSerde")
-    assert all(FITS[name] == {"bytes"} for name in set(FITS) - set(told))
+    assert all(FITS[name] == {"bytes"} for name in set(FITS) - set(documented))
 
 
-def test_each_status_of_the_docs(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_status_in_the_docs(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     cases = [
-        *((case.there, case.path, case.parameters) for case in ALIKE if case.code),
+        *((case.status, case.path, case.parameters) for case in ALIKE if case.code),
         (414, f"kv/text/values/{'YWFh' * 3000}", TEXT),
     ]
     down = stores.worlds["text"].peers.down
     down.add("b2")
     try:
-        told = {503: stores.ask("kv/text", TEXT).status_code}
+        statuses = {503: stores.ask("kv/text", TEXT).status_code}
     finally:
         down.clear()
     monkeypatch.setattr(raw_reads, "MOST_ENTRIES", 8)
     cases.append((400, "kv/text", TEXT))
-    told.update({there: stores.ask(path, given).status_code for there, path, given in cases})
-    assert all(there == here for there, here in told.items())
-    assert sorted(rows("status")) == [str(status) for status in sorted(told)]
-    for status in told:
+    statuses.update(
+        {expected: stores.ask(path, given).status_code for expected, path, given in cases}
+    )
+    assert all(expected == status for expected, status in statuses.items())
+    assert sorted(rows("status")) == [str(status) for status in sorted(statuses)]
+    for status in statuses:
         row = re.search(rf"^\| {status} \| ([^|]*) \|", DOCS, re.MULTILINE)
         assert row is not None
         assert row[1].strip("`") == in_its_client(status)
 
 
-def test_each_difference_of_the_docs(
+def test_each_difference_in_the_docs(
     stores: Stores, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """What KIQR answers in its place stands in the docs, with the reason."""
+    """The docs have KIQR's answer and the reason."""
 
     def status(path: str, parameters: dict[str, str], method: str = "GET") -> int:
         return int(stores.ask(path, parameters, method).status_code)

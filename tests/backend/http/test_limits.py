@@ -1,4 +1,4 @@
-"""What one request may cost: each part of it is bounded before it is parsed."""
+"""Limits on the cost of a request, which are checked before it is parsed."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ def refused(ask: Callable[[], object]) -> BadRequest:
 
 @pytest.mark.parametrize("fields", [17, 500])
 def test_a_ranking_by_a_deep_field_is_refused(orders: World, fields: int) -> None:
-    """Each field of the path is a look-up an entry: 16,000 of them stopped all instances."""
+    """Regression: each field is a look-up per entry, and 16,000 of them stopped all instances."""
     answer = orders.ask(f"top?by={'a.' * (fields - 1)}a")
     assert answer.status == 400
     assert answer.json["code"] == "bad-parameter"
     assert (answer.json["parameter"], answer.json["limit"]) == ("by", limits.MOST_PATH_FIELDS)
-    assert orders.peers.asked == [], "nobody was asked"
+    assert orders.peers.asked == [], "no instance was asked"
     assert refused(lambda: Ranking(ORDERS, "a." * fields + "a", True)).more["parameter"] == "by"
 
 
-def test_the_deepest_field_that_is_allowed_can_be_ranked_by(orders: World) -> None:
+def test_a_ranking_by_the_deepest_allowed_field_is_answered(orders: World) -> None:
     document = b"7"
     for _ in range(limits.MOST_PATH_FIELDS):
         document = b'{"a":%b}' % document
@@ -71,15 +71,15 @@ def test_the_deepest_field_that_is_allowed_can_be_ranked_by(orders: World) -> No
 
 
 @pytest.mark.parametrize("name", ["order", "limit", "stale", "by"])
-def test_each_parameter_of_a_ranking_has_a_longest_value(orders: World, name: str) -> None:
+def test_each_parameter_of_a_ranking_has_a_maximum_length(orders: World, name: str) -> None:
     most = limits.parameter_bytes(name)
     answer = orders.ask(f"top?{name}={'7' * (most + 1)}")
     assert answer.status == 400
     assert (answer.json["parameter"], answer.json["limit"]) == (name, most)
-    assert len(answer.body) < 1000, "what is too long is not repeated"
+    assert len(answer.body) < 1000, "the error does not repeat it"
 
 
-def test_every_parameter_of_every_question_has_a_longest_value() -> None:
+def test_every_parameter_of_every_query_has_a_maximum_length() -> None:
     queries = {query.name: query.parameters for query in VIEW_QUERIES}
     for names in (*PARAMETERS.values(), *queries.values()):
         for name in names:
@@ -98,7 +98,7 @@ def test_a_long_time_is_refused(times: str) -> None:
         parse_time("1" * 5000)
 
 
-def test_so_many_parameters_are_not_parsed() -> None:
+def test_too_many_parameters_are_refused() -> None:
     problem = refused(lambda: page_parameters(ORDERS, "keys", b"&" * 10_000))
     assert problem.more["limit"] == limits.MOST_PARAMETERS
     assert page_parameters(ORDERS, "keys", b"&" * (limits.MOST_PARAMETERS - 1)).limit == 100
@@ -118,15 +118,15 @@ def test_a_long_accept_is_refused() -> None:
 
 @pytest.mark.parametrize("text", ["1" * 40_000 + "x", "1." + "1" * 40_000 + "x", "." * 40_000])
 def test_a_long_number_is_refused_in_linear_time(text: str) -> None:
-    """Its pattern was quadratic: the test would not end before its time-out."""
+    """Regression: a quadratic pattern ran into the time-out of the test."""
     with pytest.raises(ValueError, match="not a decimal"):
         KEY_CODECS["float64"].from_text(text.encode())
 
 
-def test_large_values_give_way_to_others_in_time(
+def test_queries_of_large_values_yield_to_other_requests(
     orders: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A ranking of 120 values of 100 KB each: 12 MB were parsed without a turn for others."""
+    """Regression: 12 MB of values (120 of 100 KB) were parsed without yielding."""
     value = b'{"n":1,"text":"%b"}' % (b"x" * 100_000)
     orders.put_all({b"%d" % number: value for number in range(120)})
     sizes: list[int] = []
@@ -152,7 +152,7 @@ def test_large_values_give_way_to_others_in_time(
     assert turns >= sum(sizes) / (8 * 100_100) / 2
 
 
-def test_an_answer_ends_after_so_many_bytes(orders: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_ends_at_its_maximum_size(orders: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scan_budget, "MOST_BYTES", 1)
     orders.put_all({b"%d" % number: b'{"n":%d}' % number for number in range(200)})
     assert orders.ask("count?exact=true").json == {"count": 200, "exact": True}
@@ -174,13 +174,13 @@ EMPTY_LISTS = b'{"keys":[%b]}' % b",".join([b"[]"] * 2_000_000)
 def test_a_body_of_many_small_values_is_refused_before_it_is_parsed(
     parse: Callable[[bytes], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """6 MB of `[]` held the event loop for 300 ms."""
+    """Regression: 6 MB of `[]` blocked the event loop for 300 ms."""
     for module in (batch.orjson, batch.json):
         monkeypatch.setattr(module, "loads", lambda _: pytest.fail("it was parsed"))
     assert refused(lambda: parse(EMPTY_LISTS)).more["limit"] == limits.MOST_JSON_PARTS
 
 
-def test_a_batch_of_the_most_keys_with_commas_is_answered() -> None:
+def test_a_batch_of_the_maximum_number_of_keys_with_commas_is_answered() -> None:
     keys = ["a,b,c,d:[{" + "x" * 2000] * 1000
     body = orjson.dumps({"keys": keys})
     assert len(body) <= limits.MOST_BATCH_BYTES
@@ -194,7 +194,7 @@ def test_a_deep_body_is_refused() -> None:
 
 
 @given(st.lists(st.integers(0, 9)), st.integers(1, 20))
-def test_slices_are_all_of_the_rows(sizes: list[int], most: int) -> None:
+def test_slices_have_all_rows(sizes: list[int], most: int) -> None:
     rows = [(b"%d" % number, b"", b"x" * size) for number, size in enumerate(sizes)]
     found = [list(some) for some in slices(rows, most)]
     assert [row for some in found for row in some] == rows
@@ -202,8 +202,10 @@ def test_slices_are_all_of_the_rows(sizes: list[int], most: int) -> None:
         assert sum(len(row[2]) for row in some[:-1]) < most
 
 
-def test_a_ranking_is_merged_in_turns(orders: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What an owner sends has up to 4 MiB, which were parsed at once."""
+def test_merging_a_ranking_yields_to_other_requests(
+    orders: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: up to 4 MiB from an owner were parsed without yielding."""
     value = b'{"n":1,"text":"%b"}' % (b"x" * 100_000)
     orders.put_all({b"%d" % number: value for number in range(30)})
     sizes: list[int] = []

@@ -1,4 +1,4 @@
-"""A value as JSON, as its very bytes, or as Avro; and which of them Accept asks for."""
+"""Representations of a value (JSON, record bytes, Avro) and their choice by Accept."""
 
 import json
 import math
@@ -58,7 +58,7 @@ def folder(tmp_path: Path) -> Iterator[DataDirectory]:
         ("*/*;q=0", None),
     ],
 )
-def test_what_is_chosen(accept: str | None, kind: str | None) -> None:
+def test_the_chosen_representation(accept: str | None, kind: str | None) -> None:
     headers = [] if accept is None else [(b"accept", accept.encode())]
     if kind is not None:
         assert chosen(headers, ALL) == kind
@@ -78,7 +78,7 @@ def test_accept_in_two_lines() -> None:
     assert chosen(headers, ALL) == "avro"
 
 
-def test_avro_is_not_offered_by_others() -> None:
+def test_only_views_with_avro_values_offer_avro() -> None:
     with pytest.raises(NotAcceptable):
         chosen([(b"accept", b"application/avro")], ALL[:2])
 
@@ -101,15 +101,17 @@ def held(folder: DataDirectory, of: View, value: bytes, key: bytes = b"a") -> In
         ("none", b"", b""),
     ],
 )
-def test_the_very_bytes(folder: DataDirectory, value: str, raw: bytes, body: bytes) -> None:
+def test_the_record_bytes_of_a_value(
+    folder: DataDirectory, value: str, raw: bytes, body: bytes
+) -> None:
     instance = held(folder, view(value=value), raw)
     plain, answer = instance.read(b"a"), instance.read(b"a", OCTETS)
     assert (answer.status, answer.body) == (200, body)
-    headers, said = dict(answer.headers), dict(plain.headers)
+    headers, plain_headers = dict(answer.headers), dict(plain.headers)
     assert headers[b"content-type"] == b"application/octet-stream"
-    assert headers[b"vary"] == said[b"vary"] == b"accept"
-    assert headers[b"etag"] == said[b"etag"].replace(b"-json", b"-octet-stream")
-    assert headers[b"offset"] == said[b"offset"]
+    assert headers[b"vary"] == plain_headers[b"vary"] == b"accept"
+    assert headers[b"etag"] == plain_headers[b"etag"].replace(b"-json", b"-octet-stream")
+    assert headers[b"offset"] == plain_headers[b"offset"]
     assert instance.read(b"b", OCTETS).status == 404
     counts = instance.reads.counts
     assert (counts.found, counts.missed) == (2, 1)
@@ -162,10 +164,10 @@ def test_avro_keys(folder: DataDirectory) -> None:
     instance.close()
 
 
-# through the shell
+# through the router
 
 
-def test_a_request(folder: DataDirectory) -> None:
+def test_requests_with_an_accept_header(folder: DataDirectory) -> None:
     of = view(value="avro", value_schema=json.dumps(ORDER))
     raw = binary(ORDER, RECORD)
     instance = held(folder, of, raw)
@@ -182,7 +184,7 @@ def test_a_request(folder: DataDirectory) -> None:
     etag = headers[b"etag"].decode()
     known = {"accept": "application/avro", "if-none-match": etag}
     assert asked(shell, path, **known)[0] == 304
-    # another form is another representation
+    # another representation has another ETag
     assert asked(shell, path, **{"if-none-match": etag})[0] == 200
     status, _, body = asked(shell, path, accept="text/html")
     assert (status, json.loads(body)["code"]) == (406, "not-acceptable")
@@ -193,7 +195,7 @@ def test_a_request(folder: DataDirectory) -> None:
     instance.close()
 
 
-def test_a_framed_key_is_given_by_its_bytes(folder: DataDirectory) -> None:
+def test_a_framed_key_is_given_as_its_bytes(folder: DataDirectory) -> None:
     import base64
 
     of = replace(
@@ -218,7 +220,7 @@ def test_a_framed_key_is_given_by_its_bytes(folder: DataDirectory) -> None:
     instance.close()
 
 
-def test_a_schema_that_the_registry_has_lost(folder: DataDirectory) -> None:
+def test_a_schema_that_the_registry_no_longer_has(folder: DataDirectory) -> None:
     of = replace(view(value="avro", value_schema="confluent"), schemas=FakeSchemas(id7=None))
     instance = held(folder, of, framed(7, ORDER, RECORD))
     with pytest.raises(Unavailable, match="knows no schema"):

@@ -1,4 +1,4 @@
-"""/openapi.json says what there is: the routes, their parameters, the problem codes."""
+"""/openapi.json agrees with the code: routes, parameters, problem codes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ VIEWS = (
     replace(view("open"), append=True),
     view("own", store="some.module:Class"),
 )
-# whatever is below a view that does not exist is 404
+# all paths below a view that does not exist are 404
 NOTHING_THERE = "/views/{}/{}"
 
 
@@ -67,7 +67,7 @@ def shape(path: str) -> str:
 
 
 @pytest.mark.parametrize("kiqr", [True, False])
-def test_every_route_of_flask_is_in_it_and_the_reverse(kiqr: bool) -> None:
+def test_its_paths_are_the_routes_of_flask(kiqr: bool) -> None:
     served = context(VIEWS)
     pages = create_flask_app(served, RawReads(served) if kiqr else None)
     rules = {
@@ -91,7 +91,7 @@ def test_every_route_of_flask_is_in_it_and_the_reverse(kiqr: bool) -> None:
         assert answer.json["paths"] == document(kiqr=kiqr)["paths"]
 
 
-def test_every_resource_that_is_routed_by_raw_path_is_in_it_and_the_reverse() -> None:
+def test_its_paths_are_the_routes_of_the_router() -> None:
     router = Router(context(VIEWS), None)  # type: ignore[arg-type]
     below = {
         route.pattern.removeprefix("{path}/{key}")
@@ -124,7 +124,7 @@ def test_every_resource_that_is_routed_by_raw_path_is_in_it_and_the_reverse() ->
         assert not match.route.pattern.endswith("{rest}")
 
 
-def test_its_parameters_are_those_that_are_known() -> None:
+def test_its_parameters_are_those_of_the_code() -> None:
     histories = {kind.history for kind in KINDS.values() if kind.history}
     for path, method, operation in operations(document()):
         if operation["tags"][0] not in ("keys", "views") or method == "post":
@@ -142,7 +142,7 @@ def test_its_parameters_are_those_that_are_known() -> None:
             assert asked == set({**known.PARAMETERS, **of_query}[name])
 
 
-def test_its_codes_are_those_of_the_sources() -> None:
+def test_its_problem_codes_are_those_of_the_code() -> None:
     codes = problem_codes()
     sources = "".join(
         path.read_text()
@@ -161,7 +161,7 @@ def test_its_codes_are_those_of_the_sources() -> None:
     assert {code for those in codes.values() for code in those} <= quoted
 
 
-def test_references_lead_somewhere_and_ids_and_parameters_are_single() -> None:
+def test_references_resolve_and_ids_and_parameters_are_unique() -> None:
     made = document()
     text = orjson.dumps(made).decode()
     for pointer in set(re.findall(r'"\$ref":"#/([^"]+)"', text)):
@@ -178,7 +178,7 @@ def test_references_lead_somewhere_and_ids_and_parameters_are_single() -> None:
         assert in_path == set(re.findall(r"{(\w+)}", path))
 
 
-def test_what_no_view_can_answer_is_left_out() -> None:
+def test_queries_that_no_view_supports_are_left_out() -> None:
     paths = document(view("windows", store="window"))["paths"]
     assert "/views/{view}/windows" in paths
     assert "/api/v1/window/{store}/{key}" in paths
@@ -189,7 +189,7 @@ def test_what_no_view_can_answer_is_left_out() -> None:
 
 
 def nodes(node: Any) -> Iterator[Any]:
-    """The node, and all objects and texts in it."""
+    """The node and its descendants."""
     yield node
     if isinstance(node, dict):
         for name, each in node.items():
@@ -200,7 +200,7 @@ def nodes(node: Any) -> Iterator[Any]:
             yield from nodes(each)
 
 
-def test_nothing_is_left_to_fill_in() -> None:
+def test_all_placeholders_are_filled_in() -> None:
     texts = [each for each in nodes(document()) if isinstance(each, str)]
     assert [text for text in texts if text.startswith(("x-", "#/x-")) or "${" in text] == []
 
@@ -250,7 +250,7 @@ def test_its_limits_are_those_of_the_code() -> None:
     assert set(pipeline["properties"]["state"]["enum"]) == states
 
 
-def test_it_knows_all_formats_and_kinds_of_store() -> None:
+def test_it_covers_all_formats_and_kinds_of_store() -> None:
     formats = skeleton()["x-formats"]
     assert formats.keys() == KEY_CODECS.keys() | VALUE_CODECS.keys() | {"avro"}
     for name, each in formats.items():
@@ -260,7 +260,7 @@ def test_it_knows_all_formats_and_kinds_of_store() -> None:
 
 
 @pytest.mark.parametrize("of", KEY_CODECS)
-def test_kiqr_examples_are_of_the_views_formats(of: str) -> None:
+def test_kiqr_examples_have_the_formats_of_the_view(of: str) -> None:
     paths = document(view(key=of, value=of))["paths"]
     examples = {
         parameter["name"]: parameter["examples"]["200"]["value"]
@@ -271,7 +271,7 @@ def test_kiqr_examples_are_of_the_views_formats(of: str) -> None:
     KEY_CODECS[of].check(base64.b64decode(examples["key"], validate=True))
 
 
-def test_examples_of_bodies_are_of_the_key_format() -> None:
+def test_examples_of_bodies_have_the_key_format() -> None:
     def key(of: str) -> Any:
         paths = document(view(key=of))["paths"]
         [search, batch] = (
@@ -286,11 +286,11 @@ def test_examples_of_bodies_are_of_the_key_format() -> None:
         return sought["query"]
 
     assert [key(of) for of in ("string", "int64", "bytes")] == ["example", 42, "ZXhhbXBsZQ"]
-    # every byte of it counts, and programs write JSON with spaces or without
+    # every byte of a JSON key matters, and programs write JSON with or without spaces
     assert key("json") is None
 
 
-def test_a_ranking_asks_for_a_field_unless_some_values_are_numbers() -> None:
+def test_a_ranking_requires_a_field_unless_some_values_are_numbers() -> None:
     def by(*views: View) -> tuple[Any, Any, Any]:
         parameters = document(*views)["paths"]["/views/{view}/top"]["get"]["parameters"]
         [of, field] = parameters[:2]
@@ -302,7 +302,7 @@ def test_a_ranking_asks_for_a_field_unless_some_values_are_numbers() -> None:
     assert by(ORDERS, numbers) == (["numbers", "orders"], False, None)
 
 
-def test_what_only_some_views_have_is_in_their_paths() -> None:
+def test_features_of_some_views_are_in_the_paths_of_these_views() -> None:
     def value(path: str) -> Any:
         get = paths[path]["get"]
         [entry, _] = get["responses"]["200"]["content"]["application/json"]["schema"]["oneOf"]
@@ -315,7 +315,7 @@ def test_what_only_some_views_have_is_in_their_paths() -> None:
     assert value("/orders/{key}") == (False, False, False)
 
 
-def test_the_views_of_a_path_are_those_that_the_code_allows() -> None:
+def test_the_views_of_a_path_are_those_that_support_it() -> None:
     views = [view(f"{store}-{of}", store=store, value=of)
              for store in (*tuple(KINDS), "some.module:Class") for of in VALUE_CODECS]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""From a raw path to view and key: split first, each part percent-decoded once."""
+"""Parsing of raw paths: they are split first, and each segment is percent-decoded once."""
 
 from urllib.parse import quote
 
@@ -51,14 +51,14 @@ PATHS = Paths(VIEWS.values())
         (b"/orders/a/windows/b%2F", "orders", b"a", b"windows/b%2F"),
         (b"/views/orders/keys/a/windows", "orders", b"a", b"windows"),
         (b"/orders//a", "orders", b"", b"a"),
-        # each part is decoded, not the key alone
+        # all segments are decoded, not only the key
         (b"/views/%6Frders/keys/a", "orders", b"a", b""),
         (b"/%76iews/orders/%6beys/a", "orders", b"a", b""),
         (b"/%6Frders/a", "orders", b"a", b""),
         (b"/shop/%7Elog/a", "log", b"a", b""),
     ],
 )
-def test_a_key(raw_path: bytes, name: str, text: bytes, rest: bytes) -> None:
+def test_paths_with_a_key(raw_path: bytes, name: str, text: bytes, rest: bytes) -> None:
     assert PATHS.key_path(raw_path) == KeyPath(VIEWS[name], text, rest)
 
 
@@ -81,20 +81,20 @@ def test_a_key(raw_path: bytes, name: str, text: bytes, rest: bytes) -> None:
         b"/views/orders/count",
         b"/views/nothing/keys/a",
         b"/processors",
-        # an encoded slash divides nothing
+        # an encoded slash does not separate segments
         b"/shop%2Forders/a",
         b"/views%2Forders%2Fkeys/a",
         b"/orders%2Fa",
-        # nor is anything decoded twice
+        # segments are not decoded twice
         b"/views/%256Frders/keys/a",
     ],
 )
-def test_no_key(raw_path: bytes) -> None:
+def test_paths_without_a_key(raw_path: bytes) -> None:
     assert PATHS.key_path(raw_path) is None
 
 
 @pytest.mark.parametrize("key", [b"%", b"100%", b"%zz", b"%4", b"a%2Fb%4g", b"%%41", b"%\xff\xff"])
-def test_a_percent_sign_that_means_nothing(key: bytes) -> None:
+def test_an_invalid_percent_sign(key: bytes) -> None:
     with pytest.raises(BadRequest) as error:
         PATHS.key_path(b"/orders/" + key)
     assert error.value.code == "path-undecodable"
@@ -102,7 +102,7 @@ def test_a_percent_sign_that_means_nothing(key: bytes) -> None:
 
 @settings(deadline=None)
 @given(st.binary(), st.sampled_from(sorted(VIEWS)))
-def test_any_key_can_be_asked_for(key: bytes, name: str) -> None:
+def test_any_key_can_be_requested(key: bytes, name: str) -> None:
     encoded = quote(key, safe="").encode()
     asked = VIEWS[name]
     prefixes = [f"/views/{name}/keys/"] + ([f"{asked.path}/"] if asked.path else [])
@@ -126,7 +126,7 @@ def test_any_key_can_be_asked_for(key: bytes, name: str) -> None:
         (b"//views/orders/keys", None),
     ],
 )
-def test_questions_about_a_whole_view(path: bytes, resource: str | None) -> None:
+def test_queries_of_a_whole_view(path: bytes, resource: str | None) -> None:
     match = Router(context(VIEWS.values()), None)._table.match(path)  # type: ignore[arg-type]
     if resource is None:
         assert match is None or match.route.pattern.startswith("{path}/{key}")
@@ -147,7 +147,7 @@ def test_questions_about_a_whole_view(path: bytes, resource: str | None) -> None
         (b"/shop//orders", "outer", b"", b"orders"),
     ],
 )
-def test_the_longest_path_of_a_view_wins(
+def test_the_longest_path_of_a_view_takes_precedence(
     raw_path: bytes, name: str, text: bytes, rest: bytes
 ) -> None:
     nested = {"outer": view("outer", path="/shop"), "inner": view("inner", path="/shop/orders")}

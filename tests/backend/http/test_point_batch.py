@@ -1,5 +1,4 @@
-"""Point reads that travel together: each is answered as it would be alone, or left to be asked
-alone."""
+"""Coalesced point reads: each is answered as if sent separately, or has to be sent separately."""
 
 from __future__ import annotations
 
@@ -43,14 +42,14 @@ place = partition_of("murmur2")
 def holding(
     folder: Path, of: View, entries: dict[bytes, bytes], partitions: int = PARTITIONS
 ) -> Iterator[Instance]:
-    """An instance that holds all of the view's partitions, and is at their ends."""
+    """An instance with all partitions of the view, caught up."""
     data = DataDirectory(folder)
     instance = Instance(data, of)
     instance.place(*[0] * partitions)
     for number in range(partitions):
-        theirs = {k: v for k, v in entries.items() if place(k, partitions) == number}
-        store_partition = instance.hold(number, theirs)
-        store_partition.progress.end_fetched(len(theirs), time.monotonic())
+        of_partition = {k: v for k, v in entries.items() if place(k, partitions) == number}
+        store_partition = instance.hold(number, of_partition)
+        store_partition.progress.end_fetched(len(of_partition), time.monotonic())
     try:
         yield instance
     finally:
@@ -58,8 +57,8 @@ def holding(
         data.close()
 
 
-def told(shell: Router, paths: list[bytes]) -> list[Answer | None]:
-    """What is said of each; None for those that are left to be asked alone."""
+def answers_to(shell: Router, paths: list[bytes]) -> list[Answer | None]:
+    """The answer to each read; None for those that have to be sent separately."""
     answer = shell.reads_now(encode_paths(paths))
     assert answer.status == 200, answer.body
     epoch, heads, items = decode_answers(answer.body)
@@ -69,7 +68,7 @@ def told(shell: Router, paths: list[bytes]) -> list[Answer | None]:
 
 
 def _whole(head: Head, item: Item) -> Answer:
-    """As the proxy puts it together."""
+    """An answer as the proxy assembles it."""
     status, lines = head
     _, etag, body = item
     split = [line.split(b": ", 1) for line in lines.splitlines()]
@@ -87,7 +86,7 @@ def ageless(answer: Answer) -> Answer:
 
 def assert_as_alone(instance: Instance, shell: Router, paths: list[bytes]) -> list[Answer | None]:
     before = replace(instance.reads.counts)
-    answers = told(shell, paths)
+    answers = answers_to(shell, paths)
     counts = shell._reads[instance.view.name].counts
     assert counts.found - before.found == sum(a is not None and a.status == 200 for a in answers)
     assert counts.missed - before.missed == sum(a is not None and a.status == 404 for a in answers)
@@ -110,7 +109,7 @@ KEYS = st.text(max_size=8) | st.sampled_from(["a", "b", "a/b", "%41", '"', "\\",
     st.lists(KEYS, max_size=60),
     st.sampled_from(["/orders/", "/views/orders/keys/", "/%6frders/"]),
 )
-def test_each_is_answered_as_it_would_be_alone(
+def test_each_read_is_answered_as_if_sent_separately(
     tmp_path_factory: pytest.TempPathFactory,
     entries: dict[str, int],
     more: list[str],
@@ -139,7 +138,7 @@ def test_each_is_answered_as_it_would_be_alone(
         ("json", "string", {b'{"id":1}': b"?"}, ["%7B%22id%22:1%7D", '{"id":1}', "[1", "1"]),
     ],
 )
-def test_other_formats(
+def test_reads_of_other_formats(
     tmp_path: Path, key: str, value: str, entries: dict[bytes, bytes], texts: list[str]
 ) -> None:
     of = view(key=key, value=value)
@@ -149,7 +148,7 @@ def test_other_formats(
         assert any(assert_as_alone(instance, shell, paths))
 
 
-def test_large_values_travel_alone(tmp_path: Path) -> None:
+def test_large_values_are_sent_separately(tmp_path: Path) -> None:
     entries = {b"small": b'"%b"' % (b"x" * 65_000), b"large": b'"%b"' % (b"x" * 66_000)}
     with holding(tmp_path, ORDERS, entries) as instance:
         shell = Router(instance.context, None)  # type: ignore[arg-type]
@@ -158,7 +157,7 @@ def test_large_values_travel_alone(tmp_path: Path) -> None:
         assert large is None
 
 
-def test_what_is_for_others_or_not_yet_is_asked_alone(tmp_path: Path) -> None:
+def test_reads_that_have_to_wait_or_be_forwarded_are_sent_separately(tmp_path: Path) -> None:
     with holding(tmp_path, ORDERS, {b"%d" % n: b"1" for n in range(40)}) as instance:
         shell = Router(instance.context, None)  # type: ignore[arg-type]
         paths = [b"/orders/%d" % n for n in range(40)]
@@ -166,12 +165,12 @@ def test_what_is_for_others_or_not_yet_is_asked_alone(tmp_path: Path) -> None:
         instance.context.store_partitions.get("orders", 0).store.close()  # type: ignore[union-attr]
         instance.context.store_partitions.remove(instance.context.store_partitions.get("orders", 0))  # type: ignore[arg-type]
         instance.context.store_partitions.get("orders", 1).progress.answerable = False  # type: ignore[union-attr]
-        answers = told(shell, paths)
+        answers = answers_to(shell, paths)
         for n, answer in enumerate(answers):
             assert (answer is not None) == (place(b"%d" % n, PARTITIONS) == 2)
-        # a view whose keys may be anywhere
+        # a view whose keys may be in any partition
         instance.place(0, 0, 0, mispartitioned=True)
-        assert not any(told(shell, paths))
+        assert not any(answers_to(shell, paths))
 
 
 def test_a_delete_and_a_damaged_store(tmp_path: Path) -> None:
@@ -187,19 +186,19 @@ def test_a_delete_and_a_damaged_store(tmp_path: Path) -> None:
         assert deleted is not None
         assert (found.status, deleted.status) == (200, 404)
         store_partition.store.close()
-        assert told(shell, [b"/orders/a", b"/orders/b"]) == [None, None]
+        assert answers_to(shell, [b"/orders/a", b"/orders/b"]) == [None, None]
 
 
-def test_no_more_than_so_many(tmp_path: Path) -> None:
+def test_too_many_reads_are_refused(tmp_path: Path) -> None:
     with holding(tmp_path, ORDERS, {b"a": b"1"}) as instance:
         shell = Router(instance.context, None)  # type: ignore[arg-type]
-        assert len(told(shell, [b"/orders/a"] * MOST_READS)) == MOST_READS
+        assert len(answers_to(shell, [b"/orders/a"] * MOST_READS)) == MOST_READS
         refused = shell.reads_now(encode_paths([b"/orders/a"] * (MOST_READS + 1)))
         assert (refused.status, json.loads(refused.body)["code"]) == (400, "too-many-keys")
 
 
-def test_the_route_gives_the_same(tmp_path: Path) -> None:
-    """A body that did not come with its headers goes the ordinary way of all requests."""
+def test_the_route_gives_the_same_answer(tmp_path: Path) -> None:
+    """A body that arrives later than its headers is parsed as an ordinary request."""
     with holding(tmp_path, ORDERS, {b"a": b"1"}) as instance:
         shell = Router(instance.context, None)  # type: ignore[arg-type]
         body = encode_paths([b"/orders/a", b"/orders/b"])
@@ -215,7 +214,7 @@ def test_the_route_gives_the_same(tmp_path: Path) -> None:
         asyncio.run(shell(scope, receive, send))  # type: ignore[arg-type]
         now = shell.reads_now(body)
         assert sent[0]["status"] == 200
-        # its length differs by the digits of a staleness
+        # the digits of a staleness change its length
         assert [n for n, _ in sent[0]["headers"]] == [n for n, _ in now.headers]  # type: ignore[attr-defined]
         _, heads, items = decode_answers(sent[1]["body"])  # type: ignore[arg-type]
         assert [heads[head][0] for head, _, _ in items] == [200, 404]

@@ -1,4 +1,4 @@
-"""The table of routes: each path has one, and what is done around every handler is the same."""
+"""The route table, and the steps around every handler."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def asked(router: Router, method: str, path: str) -> tuple[int, dict[bytes, byte
     return sent[0]["status"], dict(sent[0]["headers"]), body
 
 
-def test_each_route_is_found_by_its_own_path(router: Router) -> None:
+def test_each_route_matches_its_path(router: Router) -> None:
     for route in router.routes:
         match = router._table.match(path_of(route.pattern).encode())
         assert match is not None
         assert match.route is route, route.pattern
 
 
-def test_other_methods_are_refused_with_those_that_are_allowed(router: Router) -> None:
+def test_other_methods_are_refused_and_allow_lists_the_allowed_ones(router: Router) -> None:
     for route in router.routes:
         for method in {"GET", "HEAD", "POST", "PUT", "DELETE"} - set(route.methods):
             status, headers, body = asked(router, method, path_of(route.pattern))
@@ -70,7 +70,7 @@ def test_other_methods_are_refused_with_those_that_are_allowed(router: Router) -
                 assert json.loads(body)["code"] == "method-not-allowed"
 
 
-def test_what_matches_no_route_is_flasks(router: Router) -> None:
+def test_flask_gets_paths_that_match_no_route(router: Router) -> None:
     for path in ("/", "/views", "/views/orders", "/views/orders/", "/views/nobody/keys",
                  "/internal", "/internal/", "/topics/a/b/records", "/metrics"):  # fmt: skip
         status, headers, _ = asked(router, "GET", path)
@@ -79,27 +79,27 @@ def test_what_matches_no_route_is_flasks(router: Router) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_refused_reads_are_counted_of_their_view(router: Router, method: str) -> None:
+def test_refused_reads_are_counted_for_their_view(router: Router, method: str) -> None:
     counts = router._context.counts
-    asked(router, method, "/orders/a")  # there is no map yet: 503; or 405
-    asked(router, method, "/views/versions/keys/a/windows")  # 404; or 405
-    asked(router, method, "/views/orders/keys")  # no read by key
+    asked(router, method, "/orders/a")  # without a topology 503, or 405
+    asked(router, method, "/views/versions/keys/a/windows")  # 404, or 405
+    asked(router, method, "/views/orders/keys")  # not a read by key
     assert counts["orders"].unavailable == (method == "GET")
     assert counts["orders"].refused == (method == "POST")
     assert (counts["versions"].unavailable, counts["versions"].refused) == (0, 1)
 
 
-def test_a_handler_that_fails_is_an_internal_error_and_its_gate_opens_again(
+def test_a_failing_handler_is_an_internal_error_and_leaves_its_gate(
     router: Router, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(router._responses["orders"].reads, "partition", lambda key: 1 // 0)
-    router._requests.most = 1
+    router._requests.limit = 1
     for _ in range(2):
         status, _, body = asked(router, "GET", "/orders/a")
         assert (status, json.loads(body)["code"]) == (500, "internal-error")
 
 
-def test_a_gate_lets_so_many_in() -> None:
+def test_a_gate_limits_concurrent_requests() -> None:
     gate = Gate("scans", 2)
     with gate:
         with gate, pytest.raises(Unavailable, match="Too many scans") as error, gate:

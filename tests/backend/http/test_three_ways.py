@@ -1,5 +1,5 @@
-"""The same request target gives the same answer on each way: recognised as its bytes arrive, read
-by gunicorn's parser, and in a batch of reads from the proxy."""
+"""A request target gets the same answer on each way: the fast path, gunicorn's parser, and
+coalesced reads of the proxy."""
 
 from __future__ import annotations
 
@@ -33,22 +33,24 @@ KEYS = [b"", b"a", b"\xc3\xa9", b"a#b", b"a?", b"a;b", b"a//b", b"%", b"a b", b"
 
 
 async def no_page(scope: Any, receive: Any, send: Any) -> None:
-    """In place of Flask."""
+    """Replaces Flask."""
     await send({"type": "http.response.start", "status": 404, "headers": []})
     await send({"type": "http.response.body", "body": b"no such page"})
 
 
 @contextmanager
 def context(folder: Path, of: View) -> Iterator[Router]:
-    """All partitions, at their ends."""
+    """An instance with all partitions, caught up."""
     data = DataDirectory(folder)
     instance = Instance(data, of)
     instance.place(0, 0)
     place = partition_of("murmur2")
     keys = [(7).to_bytes(8, "big")] if of.key == "int64" else KEYS
     for number in range(2):
-        theirs = {key: b'{"n":1}' for key in keys if place(key, 2) == number}
-        instance.hold(number, theirs).progress.end_fetched(len(theirs), time.monotonic())
+        of_partition = {key: b'{"n":1}' for key in keys if place(key, 2) == number}
+        instance.hold(number, of_partition).progress.end_fetched(
+            len(of_partition), time.monotonic()
+        )
     try:
         yield Router(instance.context, no_page)
     finally:
@@ -57,13 +59,13 @@ def context(folder: Path, of: View) -> Iterator[Router]:
 
 
 def ageless(status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> Told:
-    # the lag, too, is unknown once the end of the log has not been fetched for a while
+    # the lag becomes unknown if the end of the log is not fetched for a while
     aging = (b"staleness", b"lag")
     return status, sorted((n, b"" if n in aging else v) for n, v in headers), body
 
 
 def parsed(shell: Router, target: bytes) -> Told | int:
-    """By gunicorn's parser and ASGI; 400 where that refuses it."""
+    """The answer by gunicorn's parser and ASGI; 400 if the parser refuses it."""
     try:
         parser = H1CProtocol(limit_request_line=LIMIT)
         parser.feed(b"GET %b HTTP/1.1\r\nHost: b\r\n\r\n" % target)
@@ -80,7 +82,7 @@ def parsed(shell: Router, target: bytes) -> Told | int:
     received = iter([{"type": "http.request", "body": b"", "more_body": False}])
 
     async def receive() -> Any:
-        return next(received, {"type": "http.disconnect"})  # which ends a stream of changes
+        return next(received, {"type": "http.disconnect"})  # ends a stream of changes
 
     async def send(message: Any) -> None:
         sent.append(message)
@@ -90,13 +92,13 @@ def parsed(shell: Router, target: bytes) -> Told | int:
     return ageless(sent[0]["status"], sent[0]["headers"], body)
 
 
-def at_once(shell: Router, target: bytes) -> Told | None:
+def fast_path(shell: Router, target: bytes) -> Told | None:
     path = path_of_get(b"GET %b HTTP/1.1\r\nHost: b\r\n\r\n" % target)
     answer: Answer | None = None if path is None else shell.answer_now(path)
     return None if answer is None else ageless(answer.status, answer.headers, answer.body)
 
 
-def together(shell: Router, targets: list[bytes]) -> list[Told | None]:
+def coalesced(shell: Router, targets: list[bytes]) -> list[Told | None]:
     epoch, heads, items = decode_answers(shell.reads_now(encode_paths(targets)).body)
     found: list[Told | None] = []
     for head, etag, body in items:
@@ -112,12 +114,12 @@ def together(shell: Router, targets: list[bytes]) -> list[Told | None]:
 
 
 def assert_the_same(shell: Router, targets: list[bytes]) -> None:
-    in_batch = together(shell, targets)
+    in_batch = coalesced(shell, targets)
     assert len(in_batch) == len(targets)
     for target, of_batch in zip(targets, in_batch, strict=True):
         by_parser = parsed(shell, target)
-        for told in (at_once(shell, target), of_batch):
-            assert told is None or told == by_parser, target
+        for answer in (fast_path(shell, target), of_batch):
+            assert answer is None or answer == by_parser, target
 
 
 @pytest.fixture(scope="module", params=["string", "bytes", "int64"])
@@ -201,7 +203,7 @@ _TARGETS = st.builds(
     bytes.__add__,
     st.sampled_from([b"/orders/", b"/views/orders/keys/", b"", b"/", b"http://x/orders/"]),
     st.lists(_PIECES, max_size=5).map(b"".join) | st.binary(max_size=6),
-).map(lambda target: target.replace(b"\n", b"\r"))  # what ends a line of the batch
+).map(lambda target: target.replace(b"\n", b"\r"))  # a line feed ends a path of the batch
 
 
 @settings(max_examples=300)
@@ -211,23 +213,23 @@ def test_the_same_on_each_way(shell: Router, targets: list[bytes]) -> None:
     assert_the_same(shell, [*targets, b"/orders/a"])
 
 
-def test_plain_reads_need_no_way_of_their_own(tmp_path: Path) -> None:
-    """What is compared above is there: plain targets are answered on all three ways."""
+def test_plain_reads_are_answered_on_all_ways(tmp_path: Path) -> None:
+    """The comparisons above compare answers: plain targets are answered on all three ways."""
     with context(tmp_path, ORDERS) as shell:
         for target, status in ((b"/orders/a", 200), (b"/orders/nobody", 404)):
-            [of_batch] = together(shell, [target])
+            [of_batch] = coalesced(shell, [target])
             by_parser = parsed(shell, target)
             assert not isinstance(by_parser, int)
             assert by_parser[0] == status
-            assert at_once(shell, target) == of_batch == by_parser
+            assert fast_path(shell, target) == of_batch == by_parser
 
 
-def test_the_absolute_form_is_that_of_a_proxy(tmp_path: Path) -> None:
+def test_the_absolute_form_is_accepted(tmp_path: Path) -> None:
     """RFC 9112, 3.2.2: a server accepts it."""
     with context(tmp_path, ORDERS) as shell:
         for scheme in (b"http", b"HTTP", b"https"):
-            told = parsed(shell, scheme + b"://127.0.0.1:8081/orders/a")
-            assert told == parsed(shell, b"/orders/a")
+            answer = parsed(shell, scheme + b"://127.0.0.1:8081/orders/a")
+            assert answer == parsed(shell, b"/orders/a")
         assert parsed(shell, b"http://127.0.0.1:8081/views/orders/keys/%C3%A9") == parsed(
             shell, b"/orders/%C3%A9"
         )
@@ -253,8 +255,8 @@ def test_a_hit_or_a_miss_is_read_once(tmp_path: Path, monkeypatch: pytest.Monkey
         monkeypatch.setattr(of_store, "get", counting_get)
         monkeypatch.setattr(of_store, "get_many", counting_get_many)
         targets = [b"/orders/a", *(b"/orders/nobody-%d" % n for n in range(9))]
-        told = together(shell, targets)
-        assert [each and each[0] for each in told] == [200, *[404] * 9]
+        answer = coalesced(shell, targets)
+        assert [each and each[0] for each in answer] == [200, *[404] * 9]
         assert len(looked) == len(set(looked)) == 10
         counts = shell._context.counts["orders"]
         assert (counts.found, counts.missed) == (1, 9)

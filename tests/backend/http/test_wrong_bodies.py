@@ -1,4 +1,4 @@
-"""What instances ask one another, changed a little: an answer or 400, at once, never 500."""
+"""Slightly changed requests between instances: an answer or 400, without delay, never 500."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def orders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield made
 
 
-def told(made: World, target: str, body: bytes) -> Any:
+def posted(made: World, target: str, body: bytes) -> Any:
     async def bounded() -> Any:
         return await asyncio.wait_for(made.request("b1", "POST", target, body), 20)
 
@@ -78,29 +78,29 @@ def changed_questions(draw: st.DrawFn) -> bytes:
         of.pop(name, None)
     try:
         return orjson.dumps(fields)
-    except TypeError:  # a whole number that JSON's readers do not agree on
+    except TypeError:  # an integer that JSON parsers read differently
         return b"{}"
 
 
-def test_the_question_that_is_changed_is_answered(orders: World) -> None:
+def test_the_unchanged_request_is_answered(orders: World) -> None:
     ask = ScanRequest("orders", ORDERS.hash, 4, ROWS, Query(), 7)
-    assert told(orders, "/internal/scan", encode_request(ask, [0], None)).status == 200
+    assert posted(orders, "/internal/scan", encode_request(ask, [0], None)).status == 200
 
 
 @given(changed_questions())
 @quick
-def test_changed_questions(orders: World, body: bytes) -> None:
-    assert told(orders, "/internal/scan", body).status in (200, 400), body
+def test_malformed_scan_requests(orders: World, body: bytes) -> None:
+    assert posted(orders, "/internal/scan", body).status in (200, 400), body
 
 
 @given(st.binary(max_size=60), st.data())
 @quick
-def test_questions_with_other_bytes(orders: World, extra: bytes, data: st.DataObject) -> None:
+def test_scan_requests_with_extra_bytes(orders: World, extra: bytes, data: st.DataObject) -> None:
     ask = ScanRequest("orders", ORDERS.hash, 4, ROWS, Query(), 7)
     whole = encode_request(ask, [0], None)
     at = data.draw(st.integers(0, len(whole)))
     body = whole[:at] + extra + whole[at + len(extra) // 2 :]
-    assert told(orders, "/internal/scan", body).status in (200, 400), body
+    assert posted(orders, "/internal/scan", body).status in (200, 400), body
 
 
 keys = st.lists(st.binary(max_size=9) | st.just(b"k" * 8193), max_size=5)
@@ -110,19 +110,19 @@ hashes = st.sampled_from([ORDERS.hash.encode(), b"", b"\xff"])
 
 @given(st.tuples(views, hashes, keys) | st.binary(max_size=40))
 @quick
-def test_changed_batches(orders: World, of: Any) -> None:
+def test_malformed_batches(orders: World, of: Any) -> None:
     body = of if isinstance(of, bytes) else pack([of[0], of[1], *of[2]])
-    assert told(orders, BATCH_PATH.decode(), body).status in (200, 400, 414), body
+    assert posted(orders, BATCH_PATH.decode(), body).status in (200, 400, 414), body
 
 
 def test_a_batch_of_too_many_keys_is_refused(orders: World) -> None:
     many = pack([b"orders", ORDERS.hash.encode(), *[b"k"] * 1001])
-    assert told(orders, BATCH_PATH.decode(), many).status == 400
-    assert told(orders, BATCH_PATH.decode(), b"\xff" * 4 + bytes(4_000_000)).status == 400
+    assert posted(orders, BATCH_PATH.decode(), many).status == 400
+    assert posted(orders, BATCH_PATH.decode(), b"\xff" * 4 + bytes(4_000_000)).status == 400
 
 
 @given(json_values)
-def test_signed_texts_that_no_member_writes(text: Any) -> None:
+def test_malformed_signed_texts(text: Any) -> None:
     here = context()
     try:
         signed = sign(orjson.dumps(text), "secret")
@@ -145,7 +145,7 @@ def test_signed_texts_that_no_member_writes(text: Any) -> None:
         object.__setattr__(here.topology, "secret", secret)
 
 
-def test_a_heartbeat_with_an_infinite_time_is_none() -> None:
+def test_a_heartbeat_with_an_infinite_time_is_refused() -> None:
     assert Heartbeat.verify(sign(b'["b2","b1","running",1e999]', "s"), "s") is None
     whole = Heartbeat("b2", "b1", RUNNING, 7)
     assert Heartbeat.verify(whole.sign("s"), "s") == whole

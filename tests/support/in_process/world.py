@@ -48,7 +48,10 @@ class Peers:
         await asyncio.sleep(0)
         if member.id in self.down:
             raise Unavailable("owner-unreachable", "down")
-        return await self._world.request(member.id, method, target.decode(), body)
+        accept = next((value for name, value in headers if name == b"accept"), b"*/*")
+        return await self._world.request(
+            member.id, method, target.decode(), body, accept=accept.decode()
+        )
 
 
 class Said(Answer):

@@ -1,75 +1,75 @@
-// Keeps the page up to date while somebody looks at it.
+// Refreshes the page while it is visible.
 
 import { clock, setAttribute, setText } from "./dom.js";
 import { start } from "./lookup.js";
 import { show } from "./topology.js";
 
-const EVERY = 2000; // ms between an answer and the next question
+const INTERVAL = 2000; // ms between a response and the next request
 const TIMEOUT = 5000; // ms
-const OLD_MAPS = 10_000; // ms for which a map that is older than the one shown is left alone
+const KEEP_NEWER = 10_000; // ms for which older topologies are ignored
 
 const byId = (id) => document.getElementById(id);
 let timer = null;
-let asking = false;
+let pending = false;
 let epoch = [0, 0];
-let takenAt = 0; // when the last one was taken, ms; the page's own clock
-let madeAt = null; // as of when that was
-let failing = null; // why there is no newer one
+let receivedAt = 0; // when the shown topology was received, ms; performance.now()
+let madeAt = null; // when it was made, ms; the instance's clock
+let failure = null; // why the last request failed
 
 async function refresh() {
   clearTimeout(timer);
-  if (asking) return;
+  if (pending) return;
   if (document.hidden) {
-    say();
+    showStatus();
     return;
   }
-  asking = true;
+  pending = true;
   try {
-    const answer = await fetch("admin/topology.json", {
+    const response = await fetch("admin/topology.json", {
       cache: "no-store",
       signal: AbortSignal.timeout(TIMEOUT),
     });
-    if (!answer.ok) throw new Error(`it answered with status ${answer.status}`);
-    take(await answer.json());
-    failing = null;
+    if (!response.ok) throw new Error(`status ${response.status}`);
+    receive(await response.json());
+    failure = null;
   } catch (error) {
-    failing = error.name === "TimeoutError" ? `no answer within ${TIMEOUT / 1000} s`
-      : error instanceof TypeError ? "it cannot be reached" : error.message;
+    failure = error.name === "TimeoutError" ? `no answer within ${TIMEOUT / 1000} s`
+      : error instanceof TypeError ? "connection failed" : error.message;
   } finally {
-    asking = false;
-    say();
-    timer = setTimeout(refresh, EVERY);
+    pending = false;
+    showStatus();
+    timer = setTimeout(refresh, INTERVAL);
   }
 }
 
-/** Behind a proxy any instance answers, and one may not have the newest map yet. */
-function take(topology) {
-  const theirs = topology.epoch.split("-").map(Number);
-  const older = theirs[0] - epoch[0] || theirs[1] - epoch[1];
+/** Shows a topology. Behind a proxy any instance answers, and its topology may be an older one. */
+function receive(topology) {
+  const received = topology.epoch.split("-").map(Number);
+  const difference = received[0] - epoch[0] || received[1] - epoch[1];
   const now = performance.now();
-  if (older < 0 && now - takenAt < OLD_MAPS) return;
+  if (difference < 0 && now - receivedAt < KEEP_NEWER) return;
   show(topology);
-  epoch = theirs;
-  takenAt = now;
+  epoch = received;
+  receivedAt = now;
   madeAt = topology.made_at;
   setText(byId("epoch"), topology.known ? topology.epoch : "none yet");
   setText(byId("asked"), topology.asked);
   setText(byId("made-at"), clock(madeAt));
 }
 
-function say() {
-  const live = failing ? "lost" : document.hidden ? "paused" : "live";
+function showStatus() {
+  const live = failure ? "lost" : document.hidden ? "paused" : "live";
   setAttribute(byId("live"), "data-live", live);
   setText(byId("live-text"), { lost: "no answer", paused: "paused", live: "live, every 2 s" }[live]);
-  document.body.classList.toggle("stale", failing !== null && madeAt !== null);
+  document.body.classList.toggle("stale", failure !== null && madeAt !== null);
   const alert = byId("alert");
-  alert.hidden = failing === null;
-  if (failing === null) {
+  alert.hidden = failure === null;
+  if (failure === null) {
     setText(alert, "");
     return;
   }
-  const since = madeAt === null ? "" : ` Below is what was true at ${clock(madeAt)}.`;
-  setText(alert, `The backend does not answer (${failing}).${since} Asking again every 2 s.`);
+  const since = madeAt === null ? "" : ` The page shows the state at ${clock(madeAt)}.`;
+  setText(alert, `The backend does not answer: ${failure}.${since} Retrying every 2 s.`);
 }
 
 document.addEventListener("visibilitychange", refresh);

@@ -1,4 +1,4 @@
-// Elements and numbers. Whatever comes from keys, values and names becomes text, never markup.
+// Elements and number formats. Keys, values and names become text nodes, never markup.
 
 /** An element with attributes and children; text children are text nodes. */
 export function el(tag, attributes = {}, ...children) {
@@ -8,7 +8,7 @@ export function el(tag, attributes = {}, ...children) {
   return element;
 }
 
-/** Touches the document only if something is different, so that focus and selections survive. */
+/** Changes the document only if the text differs, to keep focus and selections. */
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
@@ -18,14 +18,14 @@ export function setAttribute(element, name, value) {
   else if (element.getAttribute(name) !== value) element.setAttribute(name, value);
 }
 
-const kept = new WeakMap();
+const elements = new WeakMap(); // parent -> its elements by key
 
 /**
- * One child of `parent` for each of `items`, in their order: made by `create(item)` when its key is
- * new, kept otherwise, and brought up to date by `update(element, item)`.
+ * Keeps one child of `parent` for each of `items`, in their order. `create(item)` makes the element
+ * of a new key, and `update(element, item)` updates it.
  */
 export function reconcile(parent, items, keyOf, create, update) {
-  const before = kept.get(parent) ?? new Map();
+  const before = elements.get(parent) ?? new Map();
   const now = new Map();
   let next = parent.firstElementChild;
   for (const item of items) {
@@ -37,10 +37,10 @@ export function reconcile(parent, items, keyOf, create, update) {
     update(element, item);
   }
   for (const [key, element] of before) if (!now.has(key)) element.remove();
-  kept.set(parent, now);
+  elements.set(parent, now);
 }
 
-/** `[[term, text], …]` as the groups of a <dl>. */
+/** Shows `[[term, text], …]` in a <dl>. */
 export function facts(list, pairs) {
   reconcile(
     list,

@@ -1,8 +1,8 @@
-// JSON as it is written: JSON.parse would round numbers beyond 2^53, which an int64 view has.
+// JSON as written. JSON.parse would round numbers above 2^53, which int64 views have.
 
 const TOKEN = /"(?:[^"\\]|\\.)*"|[[\]{}:,]|[^\s"[\]{}:,]+/gsu;
 
-/** The members of an object as `{name: its value's tokens}`; null if `text` is no JSON object. */
+/** The members of a JSON object as `{name: tokens of the value}`; null for any other text. */
 export function members(text) {
   try {
     const document = JSON.parse(text);
@@ -59,7 +59,7 @@ export function indented(tokens) {
   return text;
 }
 
-/** Strings with the characters that their writer has escaped without need. */
+/** A token without unnecessary escapes. */
 function readable(token) {
   return token.startsWith('"') ? JSON.stringify(JSON.parse(token)) : token;
 }

@@ -1,4 +1,4 @@
-// Where a key is and what it has: a point read like anybody else's.
+// The look-up of a key: an ordinary point read.
 
 import { el, facts } from "./dom.js";
 import { indented, members } from "./json.js";
@@ -6,22 +6,22 @@ import { colourOf } from "./owners.js";
 import { mark } from "./topology.js";
 
 const TIMEOUT = 5000; // ms
-const LONGEST = 200_000; // characters of a value that are shown
+const MAX_SHOWN = 200_000; // characters of a value
 
 const FORMATS = {
   string: "text",
-  bytes: "text, taken as UTF-8",
+  bytes: "text, encoded as UTF-8",
   int32: "a number",
   int64: "a number",
   float64: "a number",
   uuid: "8-4-4-4-12 hexadecimal digits",
-  json: "the very bytes of the document",
+  json: "the exact bytes of the document",
 };
-// formats whose record bytes are what was typed; the backend reads the others from text
-const AS_TYPED = new Set(["string", "bytes", "json"]);
+// formats whose record bytes are the typed text; the backend parses all others
+const TYPED_AS_BYTES = new Set(["string", "bytes", "json"]);
 
 const byId = (id) => document.getElementById(id);
-let asking = null;
+let pending = null; // the AbortController of the last request
 
 export function start() {
   const views = byId("look-up-view");
@@ -38,10 +38,10 @@ export function start() {
   });
 }
 
-/** The path of a key, relative to the page: raw bytes cannot be "." or lose a slash on the way. */
+/** The path of a key, relative to the page. In base64url, no key is "." or has a slash. */
 function pathOf(view, format, key) {
   const keys = `views/${encodeURIComponent(view)}/keys/`;
-  if (!AS_TYPED.has(format)) return keys + encodeURIComponent(key);
+  if (!TYPED_AS_BYTES.has(format)) return keys + encodeURIComponent(key);
   const bytes = new TextEncoder().encode(key);
   const base64 = btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
   const base64url = base64.replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/u, "");
@@ -49,8 +49,8 @@ function pathOf(view, format, key) {
 }
 
 async function lookUp(view, format, key) {
-  asking?.abort();
-  const mine = (asking = new AbortController());
+  pending?.abort();
+  const controller = (pending = new AbortController());
   const path = pathOf(view, format, key);
   const began = performance.now();
   let answer;
@@ -58,18 +58,18 @@ async function lookUp(view, format, key) {
   try {
     answer = await fetch(path, {
       cache: "no-store",
-      signal: AbortSignal.any([mine.signal, AbortSignal.timeout(TIMEOUT)]),
+      signal: AbortSignal.any([controller.signal, AbortSignal.timeout(TIMEOUT)]),
     });
     body = await answer.text();
   } catch (error) {
-    if (mine.signal.aborted) return; // another key was asked for
-    const why = error.name === "TimeoutError" ? `within ${TIMEOUT / 1000} s` : "at all";
-    show({ tone: "bad", title: "no answer", detail: `The backend did not answer ${why}.`, path });
+    if (controller.signal.aborted) return; // another look-up has begun
+    const within = error.name === "TimeoutError" ? ` within ${TIMEOUT / 1000} s` : "";
+    show({ tone: "bad", title: "no answer", detail: `The backend did not answer${within}.`, path });
     mark(view, null);
     return;
   }
-  if (mine.signal.aborted) return;
-  const told = members(body);
+  if (controller.signal.aborted) return;
+  const fields = members(body);
   const partition = answer.headers.get("Partition");
   const pairs = [
     ["Partition", partition],
@@ -83,7 +83,7 @@ async function lookUp(view, format, key) {
     ["Status", String(answer.status)],
     ["Took", `${Math.round(performance.now() - began)} ms`],
   ].filter(([, text]) => text !== null);
-  show({ ...outcome(answer, told), pairs, path, owner: answer.headers.get("Served-By") });
+  show({ ...outcome(answer, fields), pairs, path, owner: answer.headers.get("Served-By") });
   mark(view, partition === null ? null : Number(partition));
 }
 
@@ -91,25 +91,25 @@ function withUnit(staleness) {
   return staleness === null || staleness === "unknown" ? staleness : `${staleness} ms`;
 }
 
-function outcome(answer, told) {
-  if (answer.ok && told?.value) {
-    const text = indented(told.value);
-    const more = text.length - LONGEST;
+function outcome(answer, fields) {
+  if (answer.ok && fields?.value) {
+    const text = indented(fields.value);
+    const more = text.length - MAX_SHOWN;
     return {
       tone: "good",
       title: "found",
-      value: more > 0 ? `${text.slice(0, LONGEST)}\n… and ${more} characters more` : text,
+      value: more > 0 ? `${text.slice(0, MAX_SHOWN)}\n… and ${more} more characters` : text,
     };
   }
-  const word = (name) => (told?.[name] ? JSON.parse(told[name].join("")) : null);
-  const code = word("code");
+  const member = (name) => (fields?.[name] ? JSON.parse(fields[name].join("")) : null);
+  const code = member("code");
   const retry = answer.headers.get("Retry-After");
   return {
     tone: answer.status === 404 ? "plain" : answer.status === 503 ? "warn" : "bad",
     title: code === "key-not-found" ? "not found" : (code ?? `status ${answer.status}`),
     detail: [
-      word("detail") ?? "The answer is not what a backend says.",
-      retry === null ? "" : `Ask again in ${retry} s.`,
+      member("detail") ?? "The response is not from a backend.",
+      retry === null ? "" : `Retry after ${retry} s.`,
     ].join(" ").trim(),
   };
 }

@@ -1,15 +1,16 @@
-// A colour for each instance, beside its name: the same one for as long as the page is open.
+// Colours of instances. An instance keeps its colour while the page is open.
 
 const COLOURS = 8;
-const seen = new Map();
+const colours = new Map();
 
-/** The number of the colour (admin.css has them) of the instance named `id`. */
+/** The colour of an instance: a number in admin.css. */
 export function colourOf(id) {
   if (id === null) return "none";
-  if (!seen.has(id)) seen.set(id, seen.size % COLOURS);
-  return String(seen.get(id));
+  if (!colours.has(id)) colours.set(id, colours.size % COLOURS);
+  return String(colours.get(id));
 }
 
-export function learn(ids) {
+/** Assigns colours to new instances, in the order of their ids. */
+export function assignColours(ids) {
   for (const id of [...ids].sort()) colourOf(id);
 }

@@ -1,24 +1,24 @@
 // The instances, and the views with their partitions.
 
 import { bytes, count, duration, el, facts, reconcile, setAttribute, setText } from "./dom.js";
-import { colourOf, learn } from "./owners.js";
+import { assignColours, colourOf } from "./owners.js";
 
 const STATES = {
   "answerable": "answerable",
   "catching-up": "catching up",
   "opening": "opening",
   "unknown": "unknown",
-  "nobody": "nobody holds it",
+  "nobody": "no owner",
 };
 
-const pointed = new Map(); // view -> the partition whose numbers are shown
+const selected = new Map(); // view -> the partition whose numbers are shown
 let marked = null; // the view and partition of the key that was looked up
 
 const byId = (id) => document.getElementById(id);
 
 /** Shows a document of admin/topology.json. */
 export function show(topology) {
-  learn(topology.instances.map((instance) => instance.id));
+  assignColours(topology.instances.map((instance) => instance.id));
   showTotals(topology);
   reconcile(
     byId("instances"),
@@ -30,10 +30,10 @@ export function show(topology) {
   reconcile(byId("views"), topology.views, (view) => view.name, newView, showView);
 }
 
-/** Marks where the key that was looked up lies, and shows that partition's numbers. */
+/** Marks the partition of the key that was looked up, and shows its numbers. */
 export function mark(view, partition) {
   marked = partition === null ? null : { view, partition };
-  if (marked) pointed.set(view, partition);
+  if (marked) selected.set(view, partition);
   for (const section of byId("views").children) if (section.view) showView(section, section.view);
 }
 
@@ -73,7 +73,7 @@ function showTotals(topology) {
   );
 }
 
-/** A sum of which a part is unknown. */
+/** A sum with unknown summands. */
 function atLeast(number, format) {
   return number ? `≥ ${format(number)}` : "unknown";
 }
@@ -105,9 +105,9 @@ function showInstance(card, instance, topology) {
   if (instance.lost_at !== null && instance.state === "lost") {
     notes.push(`Lost ${duration(Math.max(0, topology.made_at - instance.lost_at))} ago.`);
   }
-  if (instance.error) notes.push(`It does not answer: ${instance.error}.`);
-  if (!instance.in_topology && instance.state !== "lost") notes.push("It is not in the group's map.");
-  if (instance.epoch && instance.epoch !== topology.epoch) notes.push(`It has epoch ${instance.epoch}.`);
+  if (instance.error) notes.push(`No answer: ${instance.error}.`);
+  if (!instance.in_topology && instance.state !== "lost") notes.push("Not in the topology.");
+  if (instance.epoch && instance.epoch !== topology.epoch) notes.push(`Epoch ${instance.epoch}.`);
   const note = card.querySelector(".note");
   setText(note, notes.join(" "));
   note.hidden = !notes.length;
@@ -124,21 +124,21 @@ function newView(view) {
     el("details", {}, el("summary", {}, "All numbers"),
       el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Numbers of ${view.name}` },
         newTable())));
-  const point = (event) => {
+  const select = (event) => {
     const tile = event.target.closest(".partition");
-    if (tile) pointed.set(view.name, Number(tile.dataset.partition));
-    else pointed.delete(view.name);
+    if (tile) selected.set(view.name, Number(tile.dataset.partition));
+    else selected.delete(view.name);
     showView(section, section.view);
   };
-  const away = () => {
+  const leave = () => {
     const focused = document.activeElement?.closest(".partition");
-    if (focused && section.contains(focused)) point({ target: focused });
-    else point({ target: section });
+    if (focused && section.contains(focused)) select({ target: focused });
+    else select({ target: section });
   };
   const partitions = section.querySelector(".partitions");
-  for (const kind of ["pointerover", "focusin", "click"]) partitions.addEventListener(kind, point);
-  partitions.addEventListener("pointerleave", away);
-  partitions.addEventListener("focusout", () => point({ target: section }));
+  for (const kind of ["pointerover", "focusin", "click"]) partitions.addEventListener(kind, select);
+  partitions.addEventListener("pointerleave", leave);
+  partitions.addEventListener("focusout", () => select({ target: section }));
   section.querySelector("details").addEventListener("toggle", () => showView(section, section.view));
   return section;
 }
@@ -164,7 +164,7 @@ function showView(section, view) {
     newPartition,
     (tile, p) => showPartition(tile, p, view),
   );
-  const shown = placement[pointed.get(view.name)];
+  const shown = placement[selected.get(view.name)];
   const numbers = section.querySelector(".pointed");
   facts(numbers, shown
     ? [["Partition", String(shown.partition)], ...describe(shown, view.replicas)]
@@ -180,20 +180,20 @@ function summary(placement, replicas) {
   const text = `${answerableOf(placement)} of ${placement.length} answerable`
     + (below ? ` · ${below} below replica target` : "");
   const left = placement.filter((p) => p.state === "catching-up").map((p) => p.seconds_left);
-  const told = left.length && left.every((seconds) => seconds !== null);
-  return told ? `${text} · about ${Math.ceil(Math.max(...left))} s left` : text;
+  const isKnown = left.length && left.every((seconds) => seconds !== null);
+  return isKnown ? `${text} · about ${Math.ceil(Math.max(...left))} s left` : text;
 }
 
 function answerableOf(placement) {
   return placement.filter((p) => p.state === "answerable").length;
 }
 
-/** How many are answered for by fewer instances than shall. */
+/** The number of partitions that are answerable on too few instances. */
 function belowOf(placement, replicas) {
   return placement.filter((p) => p.answered_by.length < replicas).length;
 }
 
-/** The view's numbers as long as nobody points at one of its partitions. */
+/** The numbers of the view, shown while no partition is selected. */
 function describeAll({ placement, pipeline, replicas }) {
   const derived = pipeline ? [["Pipeline", pipeline.state], ["Pipeline lag", count(pipeline.lag)],
     ["Pipeline staleness", duration(pipeline.staleness)]] : [];
@@ -229,9 +229,9 @@ function showPartition(tile, placement, view) {
   setAttribute(tile, "data-owner", colourOf(placement.active));
   setAttribute(tile, "data-state", placement.state);
   setAttribute(tile.querySelector(".dot"), "data-state", placement.state);
-  setAttribute(tile, "data-pointed", pointed.get(view.name) === placement.partition ? "" : null);
-  const here = marked && marked.view === view.name && marked.partition === placement.partition;
-  setAttribute(tile, "data-marked", here ? "" : null);
+  setAttribute(tile, "data-pointed", selected.get(view.name) === placement.partition ? "" : null);
+  const isMarked = marked && marked.view === view.name && marked.partition === placement.partition;
+  setAttribute(tile, "data-marked", isMarked ? "" : null);
   setAttribute(tile, "data-missing", placement.answered_by.length < view.replicas ? "" : null);
   setAttribute(tile, "data-warned", placement.mis_partitioned || placement.dead_letters ? "" : null);
   setText(tile.querySelector(".owner"), placement.active ?? "nobody");
@@ -242,7 +242,7 @@ function showPartition(tile, placement, view) {
   setAttribute(tile, "aria-label", `Partition ${placement.partition}: ${words.join(", ")}`);
 }
 
-/** How much of the log up to its goal is applied, in %; never 100 before all of it is. */
+/** How much of the log is applied, in %; at most 99 before the goal is reached. */
 function percent(placement) {
   if (placement.state !== "catching-up" || !placement.goal) return null;
   return Math.min(99, Math.floor((100 * placement.position) / placement.goal));
@@ -294,8 +294,8 @@ function showTable(body, placement, replicas) {
     (p) => el("tr", {}, el("th", { scope: "row" }, String(p.partition)),
       ...COLUMNS.slice(1).map(() => el("td"))),
     (row, p) => {
-      const said = new Map(describe(p, replicas));
-      COLUMNS.slice(1).forEach((name, i) => setText(row.children[i + 1], said.get(name) ?? "–"));
+      const numbers = new Map(describe(p, replicas));
+      COLUMNS.slice(1).forEach((name, i) => setText(row.children[i + 1], numbers.get(name) ?? "–"));
       setAttribute(row.children[1], "data-owner", colourOf(p.active));
       row.children[1].className = "owned";
     },

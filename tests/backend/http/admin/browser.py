@@ -1,4 +1,4 @@
-"""A real headless Chromium that looks at the admin page as a person would."""
+"""The admin page in a headless Chromium."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _WAIT = 20.0  # s, on a loaded machine
 
 @contextlib.contextmanager
 def chromium(profile: Path) -> Iterator[webdriver.Chrome]:
-    """Debian's browser and driver, named explicitly: Selenium would download its own."""
+    """Debian's browser and driver; Selenium would download its own."""
     found = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
     missing = [name for name, path in found.items() if path is None]
     assert not missing, f"install Debian's packages chromium and chromium-driver: {missing}"
@@ -52,7 +52,7 @@ def chromium(profile: Path) -> Iterator[webdriver.Chrome]:
 
 
 class AdminPage:
-    """The open page of one backend, in the words of its user."""
+    """The open page of one backend."""
 
     def __init__(self, driver: webdriver.Chrome, port: int) -> None:
         self.driver = driver
@@ -62,7 +62,7 @@ class AdminPage:
         return wait_until(condition, _WAIT, f"the admin page: {what}")
 
     def wait_long(self, condition: Any, what: str) -> Any:
-        """For what takes a rebalance."""
+        """Waits; long enough for a rebalance."""
         return wait_until(condition, 3 * _WAIT, f"the admin page: {what}")
 
     def run(self, script: str, *arguments: Any) -> Any:
@@ -75,7 +75,7 @@ class AdminPage:
         return str(self.run("return document.querySelector(arguments[0]).textContent", selector))
 
     def grid(self, view: str) -> dict[int, dict[str, str]]:
-        """partition -> what its tile says, all at one moment."""
+        """partition -> the contents of its tile; all are read at the same time."""
         tiles = self.run(
             """const tiles = [];
             for (const section of document.querySelectorAll(".view")) {
@@ -96,7 +96,7 @@ class AdminPage:
         return {int(number): tile for number, tile in tiles}
 
     def facts(self, selector: str) -> dict[str, str]:
-        """A list of names and numbers."""
+        """The terms and values of a list."""
         return dict(
             self.run(
                 """return [...document.querySelectorAll(arguments[0] + " > div")].map(
@@ -106,7 +106,7 @@ class AdminPage:
         )
 
     def instances(self) -> dict[str, dict[str, str]]:
-        """id -> what its card says."""
+        """id -> the contents of its card."""
         cards = self.run(
             """return [...document.querySelectorAll(".instance")].map((card) => [
               card.querySelector("h3").textContent,
@@ -120,7 +120,7 @@ class AdminPage:
         return dict(cards)
 
     def look_up(self, view: str, key: str) -> dict[str, Any]:
-        """Types a key, presses the button, and reads the answer."""
+        """Looks up a key, and returns the contents of the result."""
         self.run("document.getElementById('found').replaceChildren()")
         Select(self.one("#look-up-view")).select_by_value(view)
         field = self.one("#look-up-key")
@@ -136,7 +136,7 @@ class AdminPage:
         }
 
     def refreshes(self) -> int:
-        """How often it has asked since it was opened."""
+        """The number of requests since the page was opened."""
         return int(
             self.run(
                 "return performance.getEntriesByType('resource')"
@@ -152,7 +152,7 @@ class AdminPage:
         raise AssertionError(f"a dialog opened: {text}")
 
     def console(self) -> list[str]:
-        """Errors and warnings since the last call, without answers other than 200."""
+        """Errors and warnings since the last call, except error statuses."""
         return [
             entry["message"]
             for entry in self.driver.get_log("browser")

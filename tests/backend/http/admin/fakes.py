@@ -1,4 +1,4 @@
-"""Instances to ask that are no backends, and a InstanceContext of which nothing runs."""
+"""Fake instances, and an InstanceContext without threads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EPOCH = Epoch(1_700_000_000_000, 7)
 
 @contextlib.contextmanager
 def answering(document: Any, status: int = 200) -> Iterator[int]:
-    """A server that gives `document` (bytes, or what becomes JSON) for every path; its port."""
+    """A server that answers every path with `document` (bytes, or a JSON value); its port."""
     body = document if isinstance(document, bytes) else json.dumps(document).encode()
 
     class Handler(BaseHTTPRequestHandler):
@@ -52,7 +52,7 @@ def answering(document: Any, status: int = 200) -> Iterator[int]:
 
 @contextlib.contextmanager
 def silent() -> Iterator[int]:
-    """The port of somebody who takes connections and never says a word."""
+    """The port of a server that accepts connections and sends nothing."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(128)
@@ -61,7 +61,7 @@ def silent() -> Iterator[int]:
 
 @contextlib.contextmanager
 def nobody() -> Iterator[int]:
-    """A port that refuses connections: bound, so that nobody else gets it, not listening."""
+    """A port that refuses connections: it is bound, so no one else gets it, but not listening."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield bound.getsockname()[1]
@@ -79,7 +79,7 @@ def held(
     dead_letters: int = 0,
     mispartitioned: int = 0,
 ) -> StorePartition:
-    """An open store partition of ORDERS, of 100 bytes."""
+    """An open store partition of ORDERS with 100 bytes."""
     now = time.monotonic()
     progress = Progress(0, goal, answerable=False)
     if end is not None:

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.system
 
 ODD = "<img src=x onerror=alert(1)>"
 ODD_VALUE = {"html": "<script>alert(2)</script><b>bold</b>", "quote": '"\\', "none": None}
-BIG = 2**63 - 1  # JavaScript's own numbers are exact up to 2^53
+BIG = 2**63 - 1  # JavaScript numbers are exact up to 2^53
 PARTITIONS = 4
 
 
@@ -40,7 +40,7 @@ def backends(
     producer.produce(things, key="not JSON", value="{")
     producer.produce(numbers, key=struct.pack(">q", -7), value=struct.pack(">q", BIG))
     assert producer.flush(20) == 0
-    # what derives the numbers has stopped before it had read anything
+    # the job has stopped before it read a record
     job = f"job-{things}"
     ended = json.dumps({"state": "stopped", "at": 1_700_000_000_000, "error": "no memory"})
     commits = [TopicPartition(things, p, 0) for p in range(1, PARTITIONS)]
@@ -73,11 +73,11 @@ def page(backends: list[Backend], driver: webdriver.Chrome) -> Iterator[AdminPag
 def test_the_grid_shows_every_partition_with_its_owner(
     page: AdminPage, backends: list[Backend]
 ) -> None:
-    told = backends[0].processors()
+    topology = backends[0].processors()
     for view, count in (("things", PARTITIONS), ("numbers", 2)):
         owners = {
             partition: processor["id"]
-            for processor in told["processors"]
+            for processor in topology["processors"]
             for partition in processor["topicPartitions"][view]
         }
         grid = page.grid(view)
@@ -88,7 +88,7 @@ def test_the_grid_shows_every_partition_with_its_owner(
     grid = page.grid("things")
     assert len({(tile["owner"], tile["colour"]) for tile in grid.values()}) == 2
     assert len({tile["colour"] for tile in grid.values()}) == 2
-    assert page.text("#epoch") == told["epoch"]
+    assert page.text("#epoch") == topology["epoch"]
 
 
 def test_the_instances_and_the_numbers_of_a_partition(
@@ -98,17 +98,17 @@ def test_the_instances_and_the_numbers_of_a_partition(
 
     assert set(instances) == {backend.id for backend in backends}
     for backend in backends:
-        said = instances[backend.id]
-        assert said["state"] == "running"
-        assert said["address"] == f"127.0.0.1:{backend.port}"
+        card = instances[backend.id]
+        assert card["state"] == "running"
+        assert card["address"] == f"127.0.0.1:{backend.port}"
         assert (
-            said["Partitions"] == said["Answerable"] == str(len(backend.instance()["partitions"]))
+            card["Partitions"] == card["Answerable"] == str(len(backend.instance()["partitions"]))
         )
-        assert said["Lag"] == "0"
-    assert sum(int(said["Dead letters"]) for said in instances.values()) == 1
+        assert card["Lag"] == "0"
+    assert sum(int(card["Dead letters"]) for card in instances.values()) == 1
     assert page.text(".warnings [data-code='dead-letters']").startswith("dead-letters")
 
-    # by keyboard, as by pointer
+    # with the keyboard, as with the pointer
     page.run("document.querySelectorAll('.view .partition')[2].focus()")
     numbers = page.facts(".view .pointed")
     shown = {p["partition"]: p for backend in backends for p in backend.partitions("things")}[2]
@@ -116,8 +116,8 @@ def test_the_instances_and_the_numbers_of_a_partition(
     assert numbers["Standby"] == "none"
 
 
-def test_a_job_that_has_stopped_shows(page: AdminPage, backends: list[Backend]) -> None:
-    """Though every record of the view's own topic is applied: lag 0."""
+def test_a_stopped_job_is_shown(page: AdminPage, backends: list[Backend]) -> None:
+    """It is shown although the lag of the view is 0."""
 
     def told_there() -> str:
         return str(backends[0].get("/views/numbers").json()["pipeline"]["state"])
@@ -125,8 +125,8 @@ def test_a_job_that_has_stopped_shows(page: AdminPage, backends: list[Backend]) 
     backends[0].wait(lambda: told_there() == "stopped", "the stop")
     warning = ".warnings [data-code='pipeline-stopped']"
     page.wait(lambda: page.driver.find_elements("css selector", warning), "the warning")
-    told = page.text(warning)
-    assert "has stopped, 42 records behind its sources: no memory." in told
+    text = page.text(warning)
+    assert "has stopped, 42 records behind its sources: no memory." in text
     totals = page.run(
         """return Object.fromEntries([...document.querySelectorAll("#totals li")].map(
              (item) => [item.children[1].textContent, item.children[0].textContent]))"""
@@ -139,7 +139,7 @@ def test_a_job_that_has_stopped_shows(page: AdminPage, backends: list[Backend]) 
     assert (answer["Pipeline lag"], answer["Pipeline state"]) == ("42", "stopped")
 
 
-def test_a_key_is_found_where_it_is(page: AdminPage, backends: list[Backend]) -> None:
+def test_a_look_up_shows_the_partition_of_the_key(page: AdminPage, backends: list[Backend]) -> None:
     answers = {n: page.look_up("things", f"thing {n}/ä") for n in range(3)}
 
     for n, answer in answers.items():
@@ -168,7 +168,7 @@ def test_markup_in_keys_and_values_stays_text(page: AdminPage) -> None:
     assert page.no_dialog()
 
 
-def test_a_key_that_is_not_there(page: AdminPage) -> None:
+def test_a_missing_key(page: AdminPage) -> None:
     answer = page.look_up("things", "nothing")
 
     assert (answer["outcome"], answer["Status"], answer["value"]) == ("not found", "404", None)
@@ -176,7 +176,7 @@ def test_a_key_that_is_not_there(page: AdminPage) -> None:
     assert answer["Partition"] in {str(partition) for partition in range(PARTITIONS)}
 
 
-def test_keys_that_are_numbers(page: AdminPage) -> None:
+def test_numeric_keys(page: AdminPage) -> None:
     assert page.look_up("numbers", "-7")["value"] == str(BIG)
 
     answer = page.look_up("numbers", "seven")
@@ -185,7 +185,7 @@ def test_keys_that_are_numbers(page: AdminPage) -> None:
 
 
 @pytest.mark.parametrize("width", [400, 1280])
-def test_it_fits(page: AdminPage, width: int) -> None:
+def test_the_page_fits_the_window(page: AdminPage, width: int) -> None:
     screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
     try:
@@ -196,7 +196,7 @@ def test_it_fits(page: AdminPage, width: int) -> None:
         page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
-def test_it_rests_while_nobody_sees_it(page: AdminPage) -> None:
+def test_a_hidden_page_sends_no_requests(page: AdminPage) -> None:
     hide = """Object.defineProperty(document, "hidden", {value: arguments[0], configurable: true});
         document.dispatchEvent(new Event("visibilitychange"));"""
     page.run(hide, True)
@@ -207,7 +207,7 @@ def test_it_rests_while_nobody_sees_it(page: AdminPage) -> None:
     page.wait(lambda: page.refreshes() > asked + 1, "that it refreshes itself")
 
 
-def test_it_follows_when_an_instance_ends_and_says_when_nobody_answers(
+def test_the_page_shows_a_failover_and_a_missing_backend(
     page: AdminPage, backends: list[Backend]
 ) -> None:
     first, second = backends
@@ -219,7 +219,7 @@ def test_it_follows_when_an_instance_ends_and_says_when_nobody_answers(
         return {(tile["owner"], tile["state"]) for tile in tiles} == {(first.id, "answerable")}
 
     page.wait(taken_over, "that the other instance has all partitions")
-    # the map has forgotten it, and the page has not
+    # the topology no longer has it, but the page shows it
     page.wait(lambda: page.instances()[second.id]["state"] == "lost", "that it is lost")
     assert set(page.instances()) == {first.id, second.id}
     assert page.text("#epoch") > before

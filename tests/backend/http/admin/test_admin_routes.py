@@ -1,4 +1,4 @@
-"""What /admin sends, and how seldom it asks the other instances."""
+"""The responses of /admin, and the cache of its document."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def client() -> FlaskClient:
     return app.test_client()
 
 
-def test_the_page_may_load_nothing_from_elsewhere_and_run_nothing_inline(
+def test_the_page_loads_nothing_from_other_origins_and_runs_nothing_inline(
     client: FlaskClient,
 ) -> None:
     with client.get("/admin") as answer:
@@ -41,13 +41,13 @@ def test_the_page_may_load_nothing_from_elsewhere_and_run_nothing_inline(
         assert '<option value="orders" data-key="string">orders</option>' in answer.text
 
 
-def test_every_file_that_the_page_names_is_there(client: FlaskClient) -> None:
+def test_every_file_that_the_page_references_exists(client: FlaskClient) -> None:
     with client.get("/admin") as answer:
         named = set(re.findall(r'(?:src|href)="([^"]+)"', answer.text))
     for path in STATIC.glob("*.js"):
         imports = re.findall(r'from "\./([^"]+)"', path.read_text())
         named |= {f"admin/static/{name}" for name in imports}
-    # relative, so that the page also works below a prefix
+    # relative, because a proxy may serve the page below a prefix
     assert not [path for path in named if path.startswith(("/", "http"))]
     for path in named:
         with client.get(f"/{path}") as answer:
@@ -58,7 +58,7 @@ def test_every_file_that_the_page_names_is_there(client: FlaskClient) -> None:
     }
 
 
-def test_nothing_is_made_from_markup() -> None:
+def test_scripts_do_not_create_elements_from_markup() -> None:
     for path in STATIC.glob("*.js"):
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(",
                              path.read_text()), path  # fmt: skip
@@ -74,26 +74,26 @@ def test_the_document(client: FlaskClient) -> None:
     assert document["views"][0]["placement"][0]["active"] == "b1"
 
 
-def test_a_slash_at_the_end_leads_to_the_page(client: FlaskClient) -> None:
+def test_a_trailing_slash_redirects_to_the_page(client: FlaskClient) -> None:
     with client.get("/admin/") as answer:
         assert (answer.status_code, answer.headers["Location"]) == (302, "../admin")
 
 
-def test_it_is_made_once_while_it_is_fresh() -> None:
+def test_a_fresh_result_is_reused() -> None:
     made: list[int] = []
     recent = Recent(lambda: made.append(1) or len(made), fresh_for=60)
 
     assert [recent.get() for _ in range(5)] == [1] * 5
 
 
-def test_it_is_made_anew_when_it_is_not_fresh_any_more() -> None:
+def test_an_old_result_is_replaced() -> None:
     made: list[int] = []
     recent = Recent(lambda: made.append(1) or len(made), fresh_for=0)
 
     assert [recent.get() for _ in range(3)] == [1, 2, 3]
 
 
-def test_a_failure_is_not_kept() -> None:
+def test_a_failure_is_not_cached() -> None:
     answers = iter([ValueError("no"), 2])
 
     def make() -> int:
@@ -109,7 +109,7 @@ def test_a_failure_is_not_kept() -> None:
     assert recent.get() == 2
 
 
-def test_those_who_ask_while_it_is_made_get_the_one_before() -> None:
+def test_other_threads_get_the_previous_result_meanwhile() -> None:
     making, may_end = threading.Event(), threading.Event()
     made: list[int] = []
 
@@ -133,7 +133,7 @@ def test_those_who_ask_while_it_is_made_get_the_one_before() -> None:
     assert len(made) == 2
 
 
-def test_those_who_ask_first_wait_for_the_same_one() -> None:
+def test_the_first_callers_wait_for_one_result() -> None:
     may_end = threading.Event()
     made: list[int] = []
 

@@ -1,4 +1,4 @@
-"""The document of the admin page: the map joined with what the instances say of themselves."""
+"""The document of the admin page: the topology joined with the /instance of each instance."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.backend.http.admin.fakes import (
 
 B1, B2 = member("b1"), member("b2", 2)
 
-# what b2 says of itself
+# the /instance of b2
 B2_SAYS = {
     "id": "b2",
     "state": "draining",
@@ -50,7 +50,7 @@ B2_SAYS = {
 
 
 def says(*statements: dict[str, Any]) -> Any:
-    """Instead of asking over HTTP."""
+    """Replaces HTTP requests."""
     return lambda members: list(statements)
 
 
@@ -62,7 +62,7 @@ def codes(document: dict[str, Any]) -> list[str]:
     return [warning["code"] for warning in document["views"][0]["warnings"]]
 
 
-def test_each_partition_is_what_its_owner_says() -> None:
+def test_the_numbers_of_a_partition_are_those_of_its_active() -> None:
     served = context(B1, B2, active=(0, 1, 0), holding=(held(0, end=17),), opening=(2,))
 
     document = topology_document(served, says(B2_SAYS))
@@ -83,7 +83,7 @@ def test_each_partition_is_what_its_owner_says() -> None:
     assert [placement["standby"] for placement in view["placement"]] == [[], [], []]
 
 
-def test_an_instance_is_the_sum_of_its_partitions() -> None:
+def test_the_numbers_of_an_instance_are_the_sums_of_its_partitions() -> None:
     served = context(
         B1, B2, active=(0, 1, 0, 0), holding=(held(0, end=17), held(2, end=None)), opening=(3,)
     )
@@ -103,7 +103,7 @@ def test_an_instance_is_the_sum_of_its_partitions() -> None:
         "partitions": 3,
         "answerable": 2,
         "lag": 7,
-        "lag_unknown": 2,  # no end was fetched, and not open
+        "lag_unknown": 2,  # one has no known end, one is not open
         "size_bytes": 200,
         "dead_letters": 0,
     }
@@ -111,7 +111,7 @@ def test_an_instance_is_the_sum_of_its_partitions() -> None:
     assert (instances["b2"]["lag"], instances["b2"]["dead_letters"]) == (70, 4)
 
 
-def test_what_an_unreachable_instance_holds_is_unknown_not_lost() -> None:
+def test_the_partitions_of_an_unreachable_instance_are_unknown() -> None:
     served = context(B1, B2, active=(0, 1), holding=(held(0),))
 
     document = topology_document(
@@ -131,21 +131,21 @@ def test_what_an_unreachable_instance_holds_is_unknown_not_lost() -> None:
 
 
 def test_a_partition_is_answerable_while_a_standby_answers() -> None:
-    """What readers get, not what its active says: that one may be dead, or reading in."""
+    """The state is that for readers, also if the active is dead or recovering."""
     served = context(B1, B2, active=(1, 1), standbys=((0,), ()), holding=(held(0),))
 
     document = topology_document(served, says({"state": "unreachable", "error": "refused"}))
 
     zero, one = document["views"][0]["placement"]
     assert (zero["state"], zero["active"], zero["answered_by"]) == ("answerable", "b2", ["b1"])
-    assert zero["position"] == 10, "the numbers are of who answers"
+    assert zero["position"] == 10, "the numbers are those of the standby that answers"
     assert (one["state"], one["answered_by"]) == ("unknown", [])
     assert document["views"][0]["replicas"] == 2
     assert redundancy_of(document) == {
         "orders": {"partitions": 2, "answerable": 1, "standby_only": 1, "below_replicas": 2}
     }
     b2 = by_id(document)["b2"]
-    assert (b2["answerable"], b2["lag_unknown"]) == (0, 2), "what it says itself"
+    assert (b2["answerable"], b2["lag_unknown"]) == (0, 2), "its own report"
 
 
 def test_with_all_replicas_nothing_is_missing() -> None:
@@ -181,7 +181,7 @@ def test_a_global_view_wants_as_many_replicas_as_there_are_instances() -> None:
     assert redundancy(served) == {"wanted": 2, "below": 1, "lost": []}
 
 
-def test_a_lost_instance_is_shown_whoever_noticed_and_whatever_the_map_says() -> None:
+def test_a_lost_instance_is_shown_also_if_it_has_left_the_topology() -> None:
     served = context(B1, B2, active=(0, 1), holding=(held(0),))
     b3 = {"id": "b3", "host": "h", "port": 3, "lost_at": 1_000}
     b2_says = {**B2_SAYS, "lost": [b3]}
@@ -190,20 +190,20 @@ def test_a_lost_instance_is_shown_whoever_noticed_and_whatever_the_map_says() ->
 
     found = by_id(document)["b3"]
     assert (found["state"], found["lost_at"], found["in_topology"]) == ("lost", 1_000, False)
-    served.lost.dead(B2)  # it is in the map still, and answers again
+    served.lost.dead(B2)  # it is still in the topology, and answers again
     assert by_id(topology_document(served, says(B2_SAYS)))["b2"]["state"] == "draining"
     gone = says({"state": "unreachable", "error": "refused"})
     assert by_id(topology_document(served, gone))["b2"]["state"] == "lost"
 
 
-def test_a_partition_without_an_owner() -> None:
+def test_a_partition_without_an_active() -> None:
     document = topology_document(context(B1, active=(-1,)), says())
 
     [placement] = document["views"][0]["placement"]
     assert (placement["active"], placement["state"]) == (None, "nobody")
 
 
-def test_an_instance_that_is_not_in_the_map_yet_shows_itself() -> None:
+def test_an_instance_that_has_not_joined_yet_shows_itself() -> None:
     document = topology_document(context(), says())
 
     assert document["known"] is False
@@ -242,7 +242,7 @@ def test_standbys_come_from_the_map(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         pytest.param(
             context(B1, active=(0,), mispartitioned=True), ["mis-partitioned"],
-            id="mis-partitioned, the map says",
+            id="mis-partitioned in the topology",
         ),
         pytest.param(
             context(B1, active=(0,), holding=(held(0, dead_letters=1),)),

@@ -1,0 +1,167 @@
+"""Answers to requests that name a key: from this instance, another one or all partitions.
+
+All of them use this module, also those of KIQR's dialect. The retry rule is that of all queries
+(`queries/retry.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import TypeVar
+
+from backend.cluster.peer_client import MARK
+from backend.instance_context import InstanceContext
+from backend.queries.point import ViewReads
+from backend.queries.retry import Asker, Holder, Rounds, may_change
+from backend.queries.routing import NotOwner, PartitionUnknown, ReadOptions
+from backend.wire.answer import Answer, Header, code_of, problem_answer, unless_known
+from model.problems import NonRetryable, Unavailable
+
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True)
+class KeyQuery:
+    """A query for one key. `read` asks this instance once; NotOwner, Problem. `read_all` asks all
+    partitions, for keys that may be in any of them."""
+
+    reads: ViewReads
+    options: ReadOptions
+    read: Callable[[], Answer]
+    read_all: Callable[[], Awaitable[Answer]]
+
+
+@dataclass(slots=True)
+class ForwardableRequest:
+    """A request in the form in which another instance gets it."""
+
+    method: str
+    path: bytes
+    query: bytes
+    headers: list[Header]
+
+    @property
+    def target(self) -> bytes:
+        return self.path + b"?" + self.query if self.query else self.path
+
+    @property
+    def is_forwarded(self) -> bool:
+        """Whether it came from another instance: then it is not forwarded again."""
+        return any(name == MARK for name, _ in self.headers)
+
+
+class KeyForwarding:
+    """Answers queries for one key: here, by a forward, or from all partitions."""
+
+    def __init__(self, context: InstanceContext) -> None:
+        self._wait_timeout = context.settings.wait_timeout
+        self._asker: Asker | None = None
+
+    def start(self, asker: Asker) -> None:
+        self._asker = asker
+
+    async def answer(self, query: KeyQuery, request: ForwardableRequest) -> Answer:
+        """From this instance, from another one, or from all partitions; Problem."""
+        reads, options = query.reads, query.options
+        rounds = self._rounds(request)
+        answer: Answer | None = None
+
+        async def attempt() -> bool:
+            # each time the topology and the store partitions are looked up again
+            nonlocal answer
+            try:
+                answer = await _repeat_read(query.read, rounds, request)
+            except PartitionUnknown:
+                if options.bounded or reads.view.is_custom:
+                    raise
+                answer = await query.read_all()
+            except NotOwner as others:
+                if options.redirect:
+                    answer = _redirect(others, request)
+                    return False
+                answer = await self._forward(reads, others, rounds, request)
+                return may_change(answer)
+            return False
+
+        await rounds.repeat(attempt)
+        assert answer is not None
+        return unless_known(answer, request.headers)
+
+    async def read(self, read: Callable[[], _T], request: ForwardableRequest) -> _T:
+        """The result of `read` on this instance, retried until the wait is over; NotOwner as soon
+        as another instance can be asked, Problem."""
+        return await _repeat_read(read, self._rounds(request), request)
+
+    async def begin_stream(
+        self,
+        stack: AsyncExitStack,
+        reads: ViewReads,
+        others: NotOwner,
+        request: ForwardableRequest,
+    ) -> tuple[Answer, AsyncGenerator[bytes]]:
+        """The stream of another instance, open until `stack` ends; Unavailable."""
+        assert self._asker is not None
+        reads.counts.forwarded += 1
+        return await self._asker.begin_stream(
+            stack, others.partition, others.members, request.target, request.headers
+        )
+
+    def _rounds(self, request: ForwardableRequest) -> Rounds[Holder]:
+        return Rounds(self._wait_timeout, request.is_forwarded)
+
+    async def _forward(
+        self,
+        reads: ViewReads,
+        others: NotOwner,
+        rounds: Rounds[Holder],
+        request: ForwardableRequest,
+    ) -> Answer:
+        """The answer of the next holder; a problem answer if it sends none."""
+        assert self._asker is not None
+        reads.counts.forwarded += 1
+        member, others_left = rounds.turn(others.partition, others.members)
+        assert member is not None
+        try:
+            answer = await self._asker.ask(
+                member, others_left, request.method, request.target, request.headers
+            )
+        except Unavailable as unavailable:
+            return problem_answer(unavailable)
+        if answer.status == 503:
+            rounds.refused(code_of(answer))
+        return answer
+
+
+async def _repeat_read(
+    read: Callable[[], _T], rounds: Rounds[Holder], request: ForwardableRequest
+) -> _T:
+    result: _T
+    refused: Unavailable | None = None
+    is_forwarded = request.is_forwarded
+
+    async def attempt() -> bool:
+        nonlocal result, refused
+        try:
+            result, refused = read(), None
+            return False
+        except NotOwner as others:
+            if not is_forwarded:
+                raise
+            refused = others.why
+        except Unavailable as unavailable:
+            refused = unavailable
+        rounds.refused(refused.code)
+        return not isinstance(refused, NonRetryable)
+
+    await rounds.repeat(attempt)
+    if refused is not None:
+        raise refused
+    return result
+
+
+def _redirect(others: NotOwner, request: ForwardableRequest) -> Answer:
+    member = others.member
+    origin = f"http://{member.host}:{member.port}".encode()
+    return Answer(307, [(b"location", b"%b%b?%b" % (origin, request.path, request.query))], b"")
