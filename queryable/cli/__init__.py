@@ -1,6 +1,5 @@
 """The command-line tool `queryable`: one module per command in `commands`.
 
-A command is a function that typer turns into a command; `app` lists them. On a terminal, commands
-print tables. With `--json`, or when stdout is not a terminal, they print one JSON document per
-line. Results go to stdout, everything else to stderr.
+On a terminal, commands print tables. With `--json`, or when stdout is not a terminal, they print
+one JSON document per line. Results go to stdout, everything else to stderr.
 """

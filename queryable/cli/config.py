@@ -1,4 +1,4 @@
-"""Which deployment the commands ask: `--url`, else QUERYABLE_URL, else the configuration file.
+"""The deployment that commands use: `--url`, else QUERYABLE_URL, else the configuration file.
 
 # ~/.config/queryable/config.toml, or the file that QUERYABLE_CONFIG names
 url = "https://topics.example.org"
@@ -32,7 +32,7 @@ def config_path() -> Path:
 
 
 def read_config() -> dict[str, Any]:
-    """The settings in the file; empty if there is no file. BadUse."""
+    """The settings in the file; empty if there is no file. Raises BadUse."""
     path = config_path()
     try:
         config = tomllib.loads(path.read_text())
@@ -52,13 +52,13 @@ def read_config() -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """The options that every command has."""
+    """The connection options, which most commands have."""
 
     url: str | None = None
     timeout: float | None = None
 
     def client(self, url: str | None = None) -> Client:
-        """A client for `url`, or for the configured deployment. BadUse."""
+        """A client for `url`, or for the configured deployment. Raises BadUse."""
         config = read_config()
         chosen = url or self.url or os.environ.get("QUERYABLE_URL") or config.get("url")
         timeout = self.timeout if self.timeout is not None else config.get("timeout", 10.0)

@@ -1,4 +1,4 @@
-"""Exit codes, and errors as one line on stderr in place of a stack trace."""
+"""Exit codes. Errors are printed as one line on stderr, without a stack trace."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def reports_errors(command: Callable[P, R]) -> Callable[P, R]:
             try:
                 return command(*args, **kwargs)
             finally:
-                # here, where a closed pipe is handled
+                # inside the outer try, which handles a closed pipe
                 sys.stdout.flush()
         except QueryableError as error:
             print_stderr(f"queryable: {error}")
@@ -71,7 +71,7 @@ def reports_errors(command: Callable[P, R]) -> Callable[P, R]:
         except KeyboardInterrupt:
             raise SystemExit(INTERRUPTED) from None
         except BrokenPipeError:
-            # the reader has closed the pipe (`| head`), which is no error
+            # the reader has closed the pipe (`| head`), which is not an error
             _discard_output()
             raise SystemExit(SUCCESS) from None
 

@@ -12,7 +12,7 @@ _SERVER_PACKAGES = ("confluent_kafka", "fastavro", "numpy", "pydantic", "pydanti
 
 @contextmanager
 def server_extra(command: str) -> Iterator[None]:
-    """Around imports: BadUse, with what to install, if a package of the extra is missing."""
+    """Wraps imports. Raises BadUse, with the command to run, if a package is not installed."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -21,7 +21,7 @@ _COMPLETION_TIMEOUT = 1.0
 
 
 def complete_view(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The names of views with that prefix; empty if the deployment does not answer."""
+    """The names of views that begin with `incomplete`; empty if the deployment does not answer."""
     try:
         with Connection(ctx.params.get("url"), _COMPLETION_TIMEOUT).client() as client:
             return sorted(v.name for v in client.views() if v.name.startswith(incomplete))
@@ -81,7 +81,7 @@ KafkaFile = Annotated[
 
 
 def parse_bound(text: str | None, view: View) -> Any:
-    """The first or last key of a range; BadUse."""
+    """The first or last key of a range. Raises BadUse."""
     return None if text is None else parse_value(text, view.key)
 
 

@@ -92,7 +92,7 @@ def print_table(
         table.add_column("")
     for number, row in enumerate(rows):
         cells = flatten(row)
-        # Text, not str: rich would take a key such as [b] for markup
+        # Text, not str, because rich would interpret a key such as [b] as markup
         texts = (Text(cell_text(cells[name]) if name in cells else "") for name in columns)
         table.add_row(*texts, *bars[number : number + 1])
     Console().print(table)

@@ -58,8 +58,7 @@ def row_progress(
 ) -> Iterator[Callable[[int], None]]:
     """A function to call with the number of rows so far.
 
-    `rows_on_terminal`: the rows are printed to the terminal as they arrive, where a bar would
-    disturb them; nothing is shown.
+    `rows_on_terminal`: the rows themselves are printed to the terminal, so no bar is shown.
     """
     if rows_on_terminal or not sys.stderr.isatty():
         yield lambda _: None

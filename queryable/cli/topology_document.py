@@ -1,4 +1,4 @@
-"""The document of `GET /processors`: its replicas, and the differences of two of them."""
+"""The document of `GET /processors`: its replicas, and the differences between two documents."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def ranges(partitions: Iterable[int]) -> str:
 
 
 def replicas_of(document: Document, view: str) -> dict[int, Replicas]:
-    """The replicas of each partition, on dead instances too."""
+    """The replicas of each partition, including those on dead instances."""
     active: dict[int, str] = {}
     standbys: dict[int, list[str]] = {}
     for each in document["processors"]:

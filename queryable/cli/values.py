@@ -24,7 +24,7 @@ _CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def parse_value(text: str, format_: Format) -> Any:
-    """A value of the format, from text; bytes are typed as text. BadUse."""
+    """A value of the format, from text; bytes are typed as text. Raises BadUse."""
     try:
         return format_.python.from_typed(text)
     except ValueError:
@@ -32,7 +32,7 @@ def parse_value(text: str, format_: Format) -> Any:
 
 
 def parse_key(text: str, view: View, is_raw: bool = False) -> Any:
-    """A key of the view; with `is_raw`, from the base64url of its record bytes. BadUse."""
+    """A key of the view; with `is_raw`, from the base64url of its record bytes. Raises BadUse."""
     if is_raw:
         try:
             return Raw(from_base64url(text.encode()))

@@ -59,7 +59,7 @@ class Transport:
         self._http: aiohttp.ClientSession | None = None
 
     async def perform(self, operation: Operation) -> Any:
-        """The operation's result; TransportError."""
+        """The operation's result. Raises TransportError."""
         match operation:
             case Exchange(request):
                 try:
@@ -132,8 +132,8 @@ class AsyncClient(ApiMethods, AsyncRunner):
         direct: bool = False,
         connections: int = 100,
     ) -> None:
-        """The arguments are those of Client, except `connections`: the most to have per server at a
-        time; further calls wait for a free one.
+        """The arguments are those of Client, except `connections`: the maximum per server. Further
+        calls wait for a free connection.
         """
         self._context = ClientContext(client_settings(url, timeout, direct), time.monotonic)
         self._transport = Transport(connections)
@@ -154,7 +154,7 @@ class AsyncClient(ApiMethods, AsyncRunner):
         await self._transport.close()
 
     def session(self) -> AbstractContextManager[SessionOffsets]:
-        """As Client.session, for this task and the tasks that it starts."""
+        """Like Client.session, for this task and the tasks that it starts."""
         return self._context.session()
 
     async def _run(self, call: Call[T]) -> T:

@@ -2,8 +2,8 @@
 
 Each field of a row (`key`, `start`, …) becomes a column. A value that is an object becomes one
 column per field, named `value.<field>` where a row has a field of the same name; any other value
-becomes the column `value`. An Arrow column has one type, and UUIDs become text; values that do not
-fit are BadUse.
+becomes the column `value`. An Arrow column has one type, and UUIDs become text. Values that do not
+fit raise BadUse.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ DEFAULT_URL = "http://127.0.0.1:8080"
 
 
 def client_settings(url: str | None, timeout: float, direct: bool) -> Settings:
-    """`url` defaults to QUERYABLE_URL, else DEFAULT_URL. BadUse."""
+    """`url` defaults to QUERYABLE_URL, else DEFAULT_URL. Raises BadUse."""
     given = url or os.environ.get("QUERYABLE_URL") or DEFAULT_URL
     parts = urlsplit(given)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:

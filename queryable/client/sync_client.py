@@ -70,7 +70,7 @@ class Transport:
         self._pools: dict[str, tuple[urllib3.HTTPConnectionPool, str]] = {}
 
     def perform(self, operation: Operation) -> Any:
-        """The operation's result; TransportError."""
+        """The operation's result. Raises TransportError."""
         match operation:
             case Exchange(request):
                 response = self._send(request, preload=True)
@@ -110,7 +110,7 @@ class Transport:
 
     def _new_pool(self, base_url: str) -> tuple[urllib3.HTTPConnectionPool, str]:
         pool = urllib3.connection_from_url(base_url, maxsize=self._connections)
-        # if two threads race, one pool is kept, and the other is dropped unused
+        # if two threads race, one pool is kept and the other is discarded unused
         return self._pools.setdefault(base_url, (pool, urlsplit(base_url).path))
 
     def close(self) -> None:
@@ -137,8 +137,8 @@ class Client(ApiMethods, SyncRunner):
     ) -> None:
         """`url`: default QUERYABLE_URL, else http://127.0.0.1:8080. `timeout`: seconds for a call
         with its retries. `direct`: send reads of keys to the instances that own them, without the
-        proxy; the instances' addresses must be reachable. `connections`: idle connections kept per
-        server; more threads than that may use the client.
+        proxy; the instances' addresses must be reachable. `connections`: the maximum number of idle
+        connections per server; more threads than that may use the client.
         """
         self._context = ClientContext(client_settings(url, timeout, direct), time.monotonic)
         self._transport = Transport(connections)

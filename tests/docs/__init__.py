@@ -1,1 +1,1 @@
-"""What the documentation says is so: a setting, code or metric that it leaves out is an error."""
+"""Tests that the documentation is correct and complete: settings, codes, metrics, examples."""

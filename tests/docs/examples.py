@@ -1,4 +1,4 @@
-"""The examples of the documentation: the commands of a page, and the answers that it shows."""
+"""The examples of the documentation: the commands of a page, and the output that it shows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Example:
 
 
 def examples_of(page: Path) -> list[Example]:
-    """The examples of a page, in order: everything in its blocks of kind `console`."""
+    """The examples of a page, in order: the contents of its `console` blocks."""
     return [
         Example(page, command.replace("\\\n", ""), shown.rstrip("\n"))
         for kind, text in BLOCK.findall(page.read_text())
@@ -48,7 +48,7 @@ def _commands(block: str) -> Iterator[tuple[str, str]]:
 
 
 def session_of(page: Path) -> str:
-    """All blocks of kind `python`: one session of an interpreter."""
+    """The `python` blocks of a page, joined to one interpreter session."""
     blocks = [text for kind, text in BLOCK.findall(page.read_text()) if kind == "python"]
     return "\n".join(blocks)
 

@@ -33,7 +33,7 @@ def test_every_setting_is_documented_with_its_default_and_meaning(
 ) -> None:
     for name, field in model.model_fields.items():
         [*rows] = re.findall(rf"^\| `QUERYABLE_{name.upper()}` \| .*$", SETTINGS, re.M)
-        # in the row, or where it is too long for a row, in a paragraph
+        # in the row, or in a paragraph if it is too long for a row
         long = f"`QUERYABLE_{name.upper()}`: {field.description}" in " ".join(SETTINGS.split())
         assert long or any(field.description in row for row in rows), name
         if field.default not in ("", 0) and name != "views":
@@ -46,7 +46,7 @@ def test_no_page_names_a_setting_that_does_not_exist() -> None:
         for model in (Settings, StackSettings)
         for name in model.model_fields
     }
-    # of nginx (proxy/settings.lua), the client, and the Makefile
+    # settings of nginx (proxy/settings.lua), the client and the Makefile
     known |= {f"QUERYABLE_{name}" for name in ("BACKENDS", "URL", "CONFIG", "CACHE")}
     known |= {f"QUERYABLE_PROXY_{name}" for name in ("REFRESH", "READ_TIMEOUT", "BATCHES")}
     for page in ALL_PAGES:
@@ -120,20 +120,20 @@ def test_lines_of_markdown_fit_into_a_terminal(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_to_files(page: Path) -> None:
+def test_links_point_to_files(page: Path) -> None:
     for target in LINK.findall(page.read_text()):
         assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
-def test_each_path_that_contributing_names_is_there() -> None:
+def test_paths_in_contributing_exist() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text()
     named = set(re.findall(r"`([a-z_]+/[\w./]*|[\w.]+\.(?:conf|md|toml|yml))`", text))
-    named.discard("site/")  # `make docs` makes it
+    named.discard("site/")  # `make docs` creates it
     assert len(named) > 40
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
 
-def test_every_test_that_consistency_names_is_there() -> None:
+def test_tests_named_in_consistency_exist() -> None:
     named = set(re.findall(r"`(test_[a-z_0-9]+)`", (ROOT / "docs" / "consistency.md").read_text()))
     tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
     assert len(named) > 15
@@ -141,18 +141,18 @@ def test_every_test_that_consistency_names_is_there() -> None:
 
 
 @pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_what_looks_like_an_example_is_one_that_is_run(page: Path) -> None:
+def test_code_blocks_are_examples_that_are_run(page: Path) -> None:
     """`examples_of` finds them; tests/system/queries/test_examples.py runs them."""
     text = page.read_text()
     blocks = BLOCK.findall(text)
     assert len(re.findall(r"^ *```", text, re.M)) == 2 * len(blocks), "a block is not closed"
     for kind, block in blocks:
-        assert kind, f"a block without its kind: {block}"
+        assert kind, f"a block without a language: {block}"
         assert kind == "console" or not re.search(r"curl|^\$ queryable", block, re.M), block
         assert kind != "python" or block.startswith(">>> "), f"not run: {block}"
     for example in examples_of(page):
         assert "curl" in example.command or example.is_of_console
-        assert example.shown, f"{example.command}: its answer is not shown"
+        assert example.shown, f"{example.command}: no output is shown"
 
 
 # Commands that start the stack or inspect brokers. Other tests run them (tests/queryable/cli,

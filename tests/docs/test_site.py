@@ -19,7 +19,7 @@ from tests.docs.examples import ROOT
 CONFIG = (ROOT / "mkdocs.yml").read_text()
 HOOKS = (ROOT / "docs" / "site" / "hooks.py").read_text()
 NAV = re.findall(r"(\S+\.md)$", CONFIG.partition("\nnav:")[2], re.M)
-# of the hooks: pages from outside docs/
+# pages from outside docs/, which the hooks add
 GENERATED = set(re.findall(r'"\S+\.md": "(\S+\.md)"', HOOKS)) | {"reference/api.md"}
 
 
@@ -30,7 +30,7 @@ def test_each_page_is_in_the_navigation_once() -> None:
     assert sorted(NAV) == sorted(pages | GENERATED)
 
 
-def test_links_lead_to_pages_of_the_site() -> None:
+def test_links_point_to_pages_of_the_site() -> None:
     text = "[a](../proxy/README.md#running-it) [b](queries/top.md) [c](../Makefile) [d](#e)"
     found = site_markdown.with_links(
         text, "docs/architecture.md", "architecture.md", {"proxy/README.md": "proxy.md"}
@@ -38,7 +38,7 @@ def test_links_lead_to_pages_of_the_site() -> None:
     assert found == "[a](proxy.md#running-it) [b](queries/top.md) c [d](#e)"
 
 
-def test_links_of_a_page_that_moves_are_relative_to_its_new_place() -> None:
+def test_links_of_a_moved_page_are_relative_to_its_new_path() -> None:
     text = "![picture](docs/images/a.svg) [x](docs/reference/limits.md)\n\n[y]: docs/spark.md#a"
     assert site_markdown.with_links(text, "README.md", "index.md", {}) == (
         "![picture](images/a.svg) [x](reference/limits.md)\n\n[y]: spark.md#a"
@@ -48,7 +48,7 @@ def test_links_of_a_page_that_moves_are_relative_to_its_new_place() -> None:
     )
 
 
-def test_links_in_code_stay() -> None:
+def test_links_in_code_are_unchanged() -> None:
     text = "```sh\n[a](../Makefile)\n```\n[a](../Makefile)"
     assert site_markdown.with_links(text, "docs/a.md", "a.md", {}) == (
         "```sh\n[a](../Makefile)\n```\na"
@@ -67,11 +67,11 @@ def test_links_in_code_stay() -> None:
         ("- a\n\nb\n\n    c", "- a\n\nb\n\n    c"),
     ],
 )  # fmt: skip
-def test_lists_are_as_python_markdown_wants_them(written: str, wanted: str) -> None:
+def test_lists_are_converted_for_python_markdown(written: str, wanted: str) -> None:
     assert site_markdown.with_lists(written) == wanted
 
 
-def test_the_page_of_the_api_has_each_operation_and_each_parameter() -> None:
+def test_the_api_page_has_every_operation_and_parameter() -> None:
     views = read_views(ROOT / "docs" / "queries" / "example" / "views.toml").views
     document = openapi(views, "1", 8192, kiqr=True)
     text = page(document)
@@ -89,7 +89,7 @@ def test_the_page_of_the_api_has_each_operation_and_each_parameter() -> None:
     assert min(widths) >= 3
 
 
-def test_a_document_that_refers_to_nothing_has_no_page() -> None:
+def test_an_unresolved_reference_is_an_error() -> None:
     response = {"$ref": "#/components/responses/404"}
     operation = {"get": {"responses": {"404": response}}}
     with pytest.raises(ValueError, match="components/responses/404"):
@@ -97,7 +97,7 @@ def test_a_document_that_refers_to_nothing_has_no_page() -> None:
 
 
 class Requests(HTMLParser):
-    """The URLs that a browser fetches for a page by itself."""
+    """The URLs that a browser fetches when it loads a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ def is_external(url: str) -> bool:
     return re.match(r"(?:[a-z]+:)?//", url) is not None
 
 
-def test_what_a_page_fetches_is_found() -> None:
+def test_urls_that_a_page_fetches_are_found() -> None:
     found = Requests(
         '<link rel="preconnect" href="https://a"><link rel="canonical" href="https://b">'
         '<script src="//c/d.js"></script><img src="e.png" srcset="https://f 2x">'
@@ -139,7 +139,7 @@ def test_what_a_page_fetches_is_found() -> None:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("material", reason="`make docs` installs MkDocs, and runs this")
+    pytest.importorskip("material", reason="`make docs` installs MkDocs and runs this test")
     built = tmp_path_factory.mktemp("site")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", built],
@@ -167,7 +167,7 @@ def test_the_site_works_without_the_internet(site: Path) -> None:
         assert not {"mermaid", "language-mermaid"} & requests.classes, path.name
         for url in requests.urls:
             if not url.startswith("data:"):
-                # 404.html has absolute ones: it answers for any path
+                # 404.html has absolute links, because it is served for any path
                 folder = site if url.startswith("/") else path.parent
                 assert (folder / url.partition("?")[0].lstrip("/")).exists(), url
     for path in site.rglob("*.css"):

@@ -1,4 +1,4 @@
-"""The wheel: what is in it, and that it works where nothing else of the project is."""
+"""The wheel: its contents, and that it works without the rest of the project."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.queryable.wheel import PACKAGES, PROJECT, ROOT, build_wheel, install_wheel, run
 
-# of the packages' folders: what only a checkout needs
+# files in the packages' folders that only a checkout needs
 LEFT_OUT = {"local/install-packages"}
 
 
@@ -37,7 +37,7 @@ def test_the_wheel_has_all_files_of_its_packages_and_nothing_else(wheel: Path) -
     assert packed == files - LEFT_OUT
 
 
-def test_the_client_works_where_only_the_wheel_is(installed: Path, tmp_path: Path) -> None:
+def test_the_client_works_with_only_the_wheel_installed(installed: Path, tmp_path: Path) -> None:
     code = (
         "import importlib.metadata as m, queryable; from queryable import AsyncClient, Client;"
         "Client('http://127.0.0.1:9').close();"
@@ -50,7 +50,9 @@ def test_the_client_works_where_only_the_wheel_is(installed: Path, tmp_path: Pat
     assert version in run(installed / "queryable", "--version", cwd=tmp_path)
 
 
-def test_a_backend_can_be_imported_where_only_the_wheel_is(installed: Path, tmp_path: Path) -> None:
+def test_a_backend_can_be_imported_with_only_the_wheel_installed(
+    installed: Path, tmp_path: Path
+) -> None:
     code = "import backend.app; print(backend.__file__)"
     path = run(installed / "python", "-c", code, cwd=tmp_path).strip()
     assert Path(path).is_relative_to(installed.parent)

@@ -1,4 +1,4 @@
-"""Builds the wheel, and installs it where nothing else of the project is."""
+"""Builds the wheel, and installs it without the rest of the project."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PACKAGES = {name for pattern in _PATTERNS if (ROOT / (name := pattern.rstrip("*"
 
 
 def run(*command: str | Path, cwd: Path) -> str:
-    """What it writes to stdout; AssertionError if it fails."""
+    """The command's stdout. Raises AssertionError if it fails."""
     done = subprocess.run(
         command, cwd=cwd, capture_output=True, text=True, timeout=120, check=False, env={}
     )
@@ -25,7 +25,7 @@ def run(*command: str | Path, cwd: Path) -> str:
 
 
 def build_wheel(folder: Path) -> Path:
-    """The wheel, by way of a source distribution as `python -m build` does, without the network."""
+    """The wheel, from a source distribution as `python -m build` does, without the network."""
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, folder)
     for package in PACKAGES:
@@ -37,13 +37,13 @@ def build_wheel(folder: Path) -> Path:
 
 
 def install_wheel(wheel: Path, folder: Path) -> Path:
-    """The scripts of a new environment with the wheel, and the dependencies of the running one."""
+    """The `bin` folder of a new environment with the wheel and the current dependencies."""
     venv.create(folder, with_pip=False)
     python = folder / "bin" / "python"
     pip = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check"]
     run(*pip, "install", "--no-deps", "--no-index", "--quiet", wheel, cwd=folder)
     [packages] = folder.glob("lib/python*/site-packages")
-    # .pth files of these are not read, so no checkout comes along
+    # the .pth files of these folders are not read, so the checkout is not visible
     shared = [path for path in sys.path if path.endswith("site-packages")]
     (packages / "dependencies.pth").write_text("\n".join(shared) + "\n")
     return folder / "bin"

@@ -1,4 +1,4 @@
-"""A backend as users run it: a gunicorn process, started, stopped, killed and started again."""
+"""A backend as users run it: a gunicorn process that tests start, stop, kill and restart."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from tests.support.fork_server import fork_server
 
 COMMAND = [str(Path(sys.executable).with_name("gunicorn")), "-c", "python:backend.gunicorn_conf"]
 
-# Short time-outs: a test sees a dead instance after 2 s, not after 6.
+# Short time-outs: an instance is dead after 2 s instead of 6.
 FAST_SETTINGS = {
     "QUERYABLE_SESSION_TIMEOUT_MS": "2000",
     "QUERYABLE_METADATA_MAX_AGE_MS": "500",
     "QUERYABLE_END_OFFSET_INTERVAL": "0.2",
     "QUERYABLE_BROKER_TIMEOUT": "2",
     "QUERYABLE_FORWARD_TIMEOUT": "5",
-    # most tests are about ownership and forwarding; tests of standbys set this
+    # most tests do without standbys; tests of standbys set this
     "QUERYABLE_STANDBY_REPLICAS": "0",
 }
 START_TIMEOUT = 40.0  # s, on a loaded machine
 
 
 class Backend:
-    """One instance: its port and its data folder stay the same over any number of processes."""
+    """One instance. Its port and its data folder stay the same when its process is restarted."""
 
     def __init__(self, id_: str, folder: Path, settings: Mapping[str, str]) -> None:
         self.id = id_
@@ -42,7 +42,7 @@ class Backend:
         self.data_dir = folder / id_
         self.log_path = folder / f"{id_}.log"
         self.cwd = REPOSITORY
-        self.uses_command = False  # rather than a fork, which starts faster
+        self.uses_command = False  # True: run the command, not a fork, which starts faster
         self.settings = {
             **FAST_SETTINGS,
             "QUERYABLE_INSTANCE_ID": id_,
@@ -56,11 +56,11 @@ class Backend:
 
     @property
     def advertised_port(self) -> int:
-        """Where proxies and other instances reach it."""
+        """The port at which proxies and other instances reach it."""
         return int(self.settings.get("QUERYABLE_ADVERTISED_PORT", self.port))
 
     def launch(self, **settings: str) -> Backend:
-        """Start the process and return at once. `settings` (without prefix) apply to it alone."""
+        """Start the process and return at once. `settings` (without prefix) are for this start."""
         changed = {f"QUERYABLE_{name.upper()}": value for name, value in settings.items()}
         plain = {k: v for k, v in os.environ.items() if not k.startswith("QUERYABLE_")}
         self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
@@ -93,7 +93,7 @@ class Backend:
             raise LocalError(f"backend {self.id} ended with {status}:\n{tail(self.log(), 40)}")
 
     def wait(self, condition: Any, what: str, timeout: float = START_TIMEOUT) -> Any:
-        """Wait for the first true result of `condition()`; fail at once if this backend ends."""
+        """Wait for the first true result of `condition()`; fail at once if this backend exits."""
 
         def still() -> Any:
             self.check()
@@ -102,14 +102,14 @@ class Backend:
         try:
             return wait_until(still, timeout, f"{what} ({self.id})", 0.03)
         except LocalError as error:
-            raise AssertionError(f"{error}\nits log:\n{tail(self.log(), 40)}") from None
+            raise AssertionError(f"{error}\nLog:\n{tail(self.log(), 40)}") from None
 
     def wait_listening(self) -> None:
         self.wait(lambda: self.try_get("/health/live"), "an answer")
 
     def wait_ready(self, instances: int = 0, timeout: float = START_TIMEOUT) -> None:
-        """Wait until all its partitions are answerable and, with `instances`, until its topology
-        has that many and none of them warms up."""
+        """Wait until all its partitions are answerable. With `instances`, also wait until its
+        topology has that many instances and none of them is warming up."""
 
         def ready() -> bool:
             answer = self.try_get("/health/ready")
@@ -132,7 +132,7 @@ class Backend:
         )
 
     def wait_end(self, timeout: float = 30.0) -> int:
-        """Wait until the process has ended by itself; return its status."""
+        """Wait until the process has exited by itself; return its status."""
         return int(self._process.wait(timeout))
 
     def terminate(self) -> None:
@@ -144,13 +144,13 @@ class Backend:
         return end(self._process, grace)
 
     def kill(self) -> None:
-        """Kill arbiter and worker at once, as when the machine fails."""
+        """Kill arbiter and worker at once, like a machine failure."""
         os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Stop arbiter and worker (SIGSTOP), as when the machine is suspended, during the block."""
+        """Stop arbiter and worker (SIGSTOP) during the block, like a suspended machine."""
         os.killpg(self.pid, signal.SIGSTOP)
         try:
             yield
@@ -167,7 +167,7 @@ class Backend:
         os.kill(pid, signal.SIGKILL)
 
     def kill_arbiter(self) -> None:
-        """Kill the arbiter alone; its worker stays behind."""
+        """Kill only the arbiter; its worker keeps running."""
         self._process.kill()
         self._process.wait()
         self._arbiter_killed = True
@@ -186,7 +186,7 @@ class Backend:
         self._arbiter_killed = False
 
     def end(self) -> None:
-        """Kill what is left of it."""
+        """Kill its remaining processes."""
         if self._process is None:
             return
         # after wait() the pid may belong to another process, unless the group has a member left
@@ -196,7 +196,7 @@ class Backend:
         self._process.wait()
 
     def log(self, whole: bool = False) -> str:
-        """What this process wrote to stdout and stderr; with `whole`, all processes of it."""
+        """The output of the current process; with `whole`, of all processes of this instance."""
         if not self.log_path.exists():
             return ""
         with self.log_path.open("rb") as file:
@@ -204,12 +204,12 @@ class Backend:
             return file.read().decode(errors="replace")
 
     def get(self, path: str, **headers: str) -> Response:
-        """A GET on a connection of its own."""
+        """A GET on a new connection."""
         with Client(self.port) as client:
             return client.get(path, **headers)
 
     def try_get(self, path: str) -> Response | None:
-        """The same; None if the connection fails."""
+        """Like `get`; None if the connection fails."""
         try:
             return self.get(path)
         except OSError:
@@ -225,7 +225,7 @@ class Backend:
         document: dict[str, Any] = self.get("/instance").json()
         return document
 
-    def holds_what_the_map_says(self) -> bool:
+    def has_its_assigned_partitions(self) -> bool:
         """Whether its open partitions and their roles are exactly those of its topology."""
         [mine] = [p for p in self.processors()["processors"] if p["id"] == self.id] or [{}]
         fields = {"active": "topicPartitions", "standby": "standbyPartitions"}
@@ -239,11 +239,11 @@ class Backend:
         return wanted == {(p["view"], p["partition"], p["role"]) for p in held}
 
     def partitions(self, view: str) -> list[dict[str, Any]]:
-        """The partitions of the view that it holds, as /instance shows them."""
+        """The open partitions of the view, as /instance shows them."""
         return [p for p in self.instance()["partitions"] if p["view"] == view]
 
     def wait_positions(self, view: str, ends: Mapping[int, int]) -> None:
-        """Wait until it holds exactly the partitions of `ends`, each at that position."""
+        """Wait until it has exactly the partitions of `ends` open, each at that position."""
 
         def there() -> bool:
             answer = self.try_get("/instance")

@@ -1,4 +1,4 @@
-"""Work in threads beside a test, for as long as a block lasts."""
+"""Runs work in threads during a block of a test."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Self
 
 
 class Background:
-    """Runs `_work(number)` in threads while it is entered, until `_stop` is set.
+    """Runs `_work(number)` in threads during the `with` block, until `_stop` is set.
 
-    What fails there is raised as the block is left, unless the block itself has failed.
+    Errors of the threads are raised at the end of the block, unless the block itself has failed.
     """
 
     _patience = 30.0  # s for the threads to end
@@ -44,7 +44,7 @@ class Background:
             thread.join(self._patience)
 
     def check(self) -> None:
-        """Raises the first failure that there was so far."""
+        """Raises the first error so far."""
         if self.failures:
             raise self.failures[0]
 

@@ -1,4 +1,4 @@
-"""HTTP requests as they are written: no path is normalised, nothing is followed or tried again."""
+"""An HTTP client that sends requests unchanged: no normalised paths, no redirects, no retries."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Response:
 
     @property
     def code(self) -> str:
-        """The code of a problem document, which it has to be."""
+        """The code of the problem document. Fails if the body is not one."""
         assert self.headers["Content-Type"] == "application/problem+json", self
         problem = self.json()
         assert problem["status"] == self.status
@@ -58,8 +58,8 @@ class Client:
         headers: Mapping[str, str] | None = None,
         **named: str,
     ) -> Response:
-        """`named` are headers with `_` for `-`. A connection that fails is closed; the next request
-        opens another."""
+        """`named` are headers with `_` for `-`. A failed connection is closed; the next request
+        opens a new one."""
         given = {name.replace("_", "-"): value for name, value in named.items()} | (headers or {})
         try:
             self._connection.request(method, path, body=body, headers=given)
@@ -81,14 +81,14 @@ def key_path(view: str, key: str | bytes) -> str:
 
 
 def exchange(port: int, request: bytes) -> bytes:
-    """What comes back until the server closes the connection, byte for byte."""
+    """All bytes that the server sends until it closes the connection."""
     with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT) as connection:
         connection.sendall(request)
         return b"".join(iter(lambda: connection.recv(65536), b""))
 
 
 def raw(port: int, request: bytes) -> Response:
-    """Sends the bytes as they are, on a connection of their own."""
+    """Sends the bytes unchanged on a new connection."""
     with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT) as connection:
         connection.sendall(request)
         answer = http.client.HTTPResponse(connection)

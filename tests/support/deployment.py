@@ -1,4 +1,4 @@
-"""The backends of one application, and nginx in front of them."""
+"""The backends of one application, with nginx in front."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _running: list[Deployment] = []
 
 
 class Deployment:
-    """One application id, one views file, one folder. Everything is killed as the block is left."""
+    """One application id, one views file, one folder. All processes are killed when it closes."""
 
     def __init__(self, folder: Path, bootstrap_servers: str, views: str, **settings: str) -> None:
-        """`views`: the text of views.toml. `settings` (without prefix) of all its backends."""
+        """`views`: the text of views.toml. `settings` (without prefix) are for all its backends."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.views_path = folder / "views.toml"
@@ -46,14 +46,14 @@ class Deployment:
                 backend.end()
 
     def new(self, id_: str = "", **settings: str) -> Backend:
-        """An instance that is not started yet; `settings` are its own."""
+        """An instance that is not started yet, with additional `settings`."""
         own = {f"QUERYABLE_{name.upper()}": value for name, value in settings.items()}
         backend = Backend(id_ or f"b{len(self.all) + 1}", self.folder, {**self._settings, **own})
         self.all.append(backend)
         return backend
 
     def start(self, count: int = 1) -> list[Backend]:
-        """Start so many new instances; return when they are ready and have one topology."""
+        """Start `count` new instances; return when they are ready and have the same topology."""
         started = [self.new().launch() for _ in range(count)]
         settle(started)
         return started
@@ -63,12 +63,12 @@ class Deployment:
         *backends: Backend,
         environment: Mapping[str, str] | None = None,
         workers: int | None = None,
-        with_map: bool = True,
+        wait_for_topology: bool = True,
     ) -> Nginx:
-        """Start nginx in front of `backends` (all, by default). It ends with the deployment.
+        """Start nginx in front of `backends` (default: all). It stops with the deployment.
 
-        It returns when all workers of nginx have the topology of the first backend, unless
-        `with_map` is false.
+        With `wait_for_topology`, returns when all workers of nginx have the topology of the first
+        backend.
         """
         behind = backends or tuple(self.all)
         nginx = Nginx(
@@ -78,7 +78,7 @@ class Deployment:
             workers,
         )
         self.proxies.append(nginx)
-        if with_map:
+        if wait_for_topology:
             nginx.wait_for_map(behind[0].processors()["epoch"])
         return nginx
 
@@ -91,12 +91,12 @@ class Deployment:
 
 
 def running_deployments() -> Sequence[Deployment]:
-    """Those whose block was entered and not left, of this process."""
+    """The deployments of this process that have started and not stopped."""
     return tuple(_running)
 
 
 def settle(backends: list[Backend], count: int = 0) -> None:
-    """Wait until these are ready on one topology of `count` instances (all of them, by default)."""
+    """Wait until these are ready, with one topology of `count` instances (default: all of them)."""
     count = count or len(backends)
     for backend in backends:
         backend.wait_ready(count)
@@ -107,11 +107,11 @@ def settle(backends: list[Backend], count: int = 0) -> None:
     backends[0].wait(one_epoch, "all instances to have one topology")
     for backend in backends:
         backend.wait_ready(count)
-        backend.wait(backend.holds_what_the_map_says, "partitions of others to be closed")
+        backend.wait(backend.has_its_assigned_partitions, "partitions of others to be closed")
 
 
 def views_toml(kafka: Mapping[str, str] | None = None, **views: Mapping[str, str]) -> str:
-    """The text of a views.toml; `_` in the name of a view stands for `-`."""
+    """The text of a views.toml; write `_` for `-` in the names of views."""
     lines = []
     for name, fields in views.items():
         lines.append(f"[views.{name.replace('_', '-')}]")

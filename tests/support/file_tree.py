@@ -1,4 +1,4 @@
-"""All that can be seen of a folder from outside, to tell whether anything in it was changed."""
+"""The state of a folder, to detect changes to any file in it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def tree(root: Path) -> dict[str, Any]:
-    """Mode, time, inode and content of a folder and of everything below it."""
+    """Mode, time, inode and content of a folder and all files below it."""
     found: dict[str, Any] = {}
     for path in (root, *sorted(root.rglob("*"))):
         state = path.lstat()

@@ -1,11 +1,11 @@
-"""Starts backends as forks of a process that has imported the product already.
+"""Starts backends as forks of a process that has already imported the product.
 
-Importing it is most of what a start costs (0.65 s of CPU). Everything else is as in the command
-that users run: the fork has a session, an environment and a log of its own, and goes on in
-gunicorn's `run` as that command does. Tests of the start use the command: `Backend.uses_command`.
+The imports are most of the cost of a start (0.65 s of CPU). Everything else is as in the command
+that users run: the fork has its own session, environment and log, and calls gunicorn's `run` like
+that command. Tests of the start use the command: `Backend.uses_command`.
 
-The server is a process of this module; requests and answers are lines of JSON on a socket. It ends
-when the socket is closed, and with it, by SIGTERM, whatever it has started.
+The server is a process of this module. Requests and answers are lines of JSON on a socket. The
+server exits when the socket is closed; its children get SIGTERM then.
 """
 
 from __future__ import annotations
@@ -66,24 +66,24 @@ class ForkedProcess:
             poll = select.poll()
             poll.register(self._pidfd, select.POLLIN)
             if poll.poll(None if timeout is None else timeout * 1000):
-                # until now it was a zombie, whose pid nothing else can have
+                # until now it was a zombie, so its pid was not reused
                 self.returncode = self._server.ask({"reap": self.pid})
                 os.close(self._pidfd)
         return self.returncode
 
 
 class ForkServer:
-    """The server process, from the side of the tests; for any thread."""
+    """The client of the server process. Threads may share it."""
 
     def __init__(self) -> None:
-        ours, theirs = socket.socketpair()
-        command = [sys.executable, "-m", __name__, str(theirs.fileno())]
+        tests_end, server_end = socket.socketpair()
+        command = [sys.executable, "-m", __name__, str(server_end.fileno())]
         self._process = subprocess.Popen(
-            command, cwd=REPOSITORY, pass_fds=[theirs.fileno()], start_new_session=True
+            command, cwd=REPOSITORY, pass_fds=[server_end.fileno()], start_new_session=True
         )
-        theirs.close()
-        self._file = ours.makefile("rwb")
-        ours.close()
+        server_end.close()
+        self._file = tests_end.makefile("rwb")
+        tests_end.close()
         self._lock = threading.Lock()
 
     def start(self, env: Mapping[str, str], cwd: Path, log: Path) -> ForkedProcess:
@@ -108,15 +108,15 @@ class ForkServer:
 
 @cache
 def fork_server() -> ForkServer:
-    """The one of this process, started at the first call."""
+    """The fork server of this process. The first call starts it."""
     server = ForkServer()
     atexit.register(server.close)
     return server
 
 
 def _serve(requests: socket.socket) -> dict[str, Any]:
-    """Answers requests until the socket is closed, which ends the process. Returns in each fork,
-    with what it has to start."""
+    """Answers requests until the socket is closed, then exits. In each fork it returns the request:
+    what to start."""
     with requests, requests.makefile("rwb") as file:
         while line := file.readline():
             request = json.loads(line)
@@ -131,7 +131,7 @@ def _serve(requests: socket.socket) -> dict[str, Any]:
                     os.close(session_is_made)
                     return dict(request["start"])
                 os.close(session_is_made)
-                os.read(has_session, 1)  # until then a signal to its group would find nobody
+                os.read(has_session, 1)  # before that, its process group does not exist
                 os.close(has_session)
             file.write(b"%d\n" % answer)
             file.flush()
@@ -139,7 +139,7 @@ def _serve(requests: socket.socket) -> dict[str, Any]:
 
 
 def _become(env: Mapping[str, str], cwd: str, log: str) -> None:
-    """What `local.processes.spawn` gives a command."""
+    """Sets what `local.processes.spawn` sets for a command."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     null = os.open(os.devnull, os.O_RDONLY)
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)

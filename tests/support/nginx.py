@@ -1,4 +1,4 @@
-"""A real nginx for tests: the repository's nginx.conf in its own prefix."""
+"""A real nginx for tests: the repository's nginx.conf in a prefix of the test."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from tests.support.client import Client
 def lay_out(
     prefix: Path, port: int, workers: int | None = None, changes: Mapping[str, str] | None = None
 ) -> list[str]:
-    """`local.stack.nginx.lay_out` with `changes` of text in nginx.conf; the command to start it."""
+    """Like `local.stack.nginx.lay_out`, with `changes` of text in nginx.conf. Returns the command
+    that starts nginx."""
     command = nginx_in(prefix, port)
     changes = dict(changes or {})
     if workers is not None:
@@ -38,7 +39,7 @@ def lay_out(
 
 
 class Nginx:
-    """Runs from construction until `stop`, or the end of the `with` block."""
+    """nginx runs from construction until `stop` or the end of the `with` block."""
 
     def __init__(
         self,
@@ -48,8 +49,8 @@ class Nginx:
         workers: int | None = None,
         changes: Mapping[str, str] | None = None,
     ) -> None:
-        """`backends`: addresses, with commas. `workers`: their number, by default that of the
-        processors; `changes` replace lines of nginx.conf."""
+        """`backends`: addresses, separated by commas. `workers`: their number (default: that of the
+        processors). `changes` replace lines of nginx.conf."""
         (self.port,) = free_ports(1)
         self.prefix = prefix
         self._command = lay_out(prefix, self.port, workers, changes)
@@ -58,7 +59,7 @@ class Nginx:
         self.start()
 
     def start(self) -> None:
-        """Also restarts it: the port stays the same."""
+        """Starts or restarts nginx; the port stays the same."""
         self.process = spawn(self._command, self._log, env=self._environment)
         wait_until(self._listens, 10, "nginx to listen")
 
@@ -86,9 +87,9 @@ class Nginx:
             return json.loads(client.get("/proxy/health").body)
 
     def wait_for_map(self, epoch: str) -> None:
-        """Waits until all connections of three bursts see the epoch: by then all workers have it.
+        """Waits until all connections of three bursts see the epoch, so that all workers have it.
 
-        On an idle machine one worker may accept all connections that come one after the other.
+        On an idle machine one worker may accept all connections that are opened in sequence.
         """
 
         def all_have_it() -> bool:
@@ -97,7 +98,7 @@ class Nginx:
         wait_until(all_have_it, 10, f"the topology {epoch}")
 
     def _epochs(self, connections: int) -> list[str]:
-        """What as many connections see that are opened together."""
+        """The epochs that this number of concurrent connections see."""
         opened = [HTTPConnection("127.0.0.1", self.port, timeout=10) for _ in range(connections)]
         try:
             for connection in opened:
@@ -126,9 +127,9 @@ class Nginx:
         wait_until(lambda: self.workers() and not old & self.workers(), 20, "new workers")
 
     def access_log(self, count: int, path: str = "") -> list[dict[str, Any]]:
-        """Waits for ``count`` entries whose URI contains ``path``, without those of `health`.
+        """Waits for `count` entries whose URI contains `path`, except those of `health`.
 
-        Each worker writes its own after a while, so they are not ordered.
+        Each worker writes its entries with a delay, so they are not ordered.
         """
 
         def entries() -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Reading keys all the time, from several threads, and judging every answer."""
+"""Reads keys continuously from several threads, and checks every answer."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from local.waiting import wait_until
 from tests.support.background import Background
 from tests.support.client import Client, Response
 
-# what is wrong with an answer to this path; "" if nothing is
+# (path, answer) -> the error; "" if the answer is correct
 Judge = Callable[[str, Response], str]
 
 _ENOUGH = 20  # wrong answers to keep
 
 
 class ReadLoop(Background):
-    """GETs every path from every port, again and again, in `threads` threads, during the block.
+    """GETs every path from every port repeatedly, in `threads` threads, during the block.
 
-    `outcomes` counts the answers by status and code. A connection that fails is not judged.
+    `outcomes` counts the answers by status and code. A failed connection is not an error.
     """
 
     def __init__(
@@ -33,18 +33,18 @@ class ReadLoop(Background):
         self._lock = threading.Lock()
         self.outcomes: Counter[str] = Counter()
         self.wrong: list[str] = []
-        self._rounds = [0] * threads  # of each thread: passes over all its paths, all answered 200
+        self._rounds = [0] * threads  # per thread: passes over all paths with only 200 answers
 
     def seen(self, outcome: str) -> int:
         with self._lock:
             return self.outcomes[outcome]
 
     def rounds(self) -> int:
-        """How often every thread has read all paths without a 503."""
+        """The number of times that every thread has read all paths without a 503."""
         return min(self._rounds)
 
     def all_again(self, timeout: float = 20.0) -> None:
-        """Wait until every thread has read all paths once more from now on."""
+        """Wait until every thread has read all paths once more."""
         begun = self.rounds()
         wait_until(
             lambda: self.failures or self.wrong or self.rounds() > begun + 1,
@@ -59,7 +59,7 @@ class ReadLoop(Background):
     def _work(self, number: int) -> None:
         clients = [Client(port) for port in self._ports]
         try:
-            # every thread reads all paths, each beginning at another one
+            # every thread reads all paths, and each thread starts with a different one
             start = number * len(self._paths) // len(self._rounds)
             paths = self._paths[start:] + self._paths[:start]
             while not self._stop.is_set():

@@ -1,4 +1,4 @@
-"""What a stopped backend has on disk, read without the product's own code."""
+"""Reads the data of a stopped backend from disk, without the product's code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Stored:
 
 
 def stored(data_dir: Path, view: str, partition: int) -> Stored:
-    """Read a store partition; for formats whose stored keys are the record keys."""
+    """Reads a store partition. The stored keys must be the record keys."""
     path = str(data_dir / view / str(partition))
     db = Rdict(path, Options(raw_mode=True), access_type=AccessType.read_only())
     try:

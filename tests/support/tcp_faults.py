@@ -1,6 +1,6 @@
-"""A TCP proxy on 127.0.0.1 that can fail: cut, refuse, fall silent, delay, slow down.
+"""A TCP proxy on 127.0.0.1 that injects faults: cut, refuse, silence, delay, limit the rate.
 
-Its port is taken at once and kept; where it leads may be said later.
+It binds its port at once and keeps it; the target can be set later.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What befalls bytes of one direction. `delay` in s, `rate` in bytes/s (0: no limit); `silent`:
-    they are taken, and wait until the link is another one, as when a cable is pulled."""
+    """The faults of one direction. `delay` is in s, `rate` in bytes/s (0: no limit). `silent`:
+    bytes are accepted and wait until the link changes, as if a cable was pulled."""
 
     delay: float = 0.0
     rate: float = 0.0
@@ -36,7 +36,7 @@ SILENT = Link(silent=True)
 
 
 class TcpFaults:
-    """From `port` to `target` (a port of 127.0.0.1), in a thread and loop of its own."""
+    """Forwards `port` to `target` (ports of 127.0.0.1), in its own thread and event loop."""
 
     def __init__(self, target: int = 0) -> None:
         self.target = target
@@ -68,7 +68,7 @@ class TcpFaults:
         self._loop.close()
 
     def shape(self, up: Link = PLAIN, down: Link = PLAIN) -> None:
-        """Of all connections, those that are open too; PLAIN heals."""
+        """Sets the faults of all connections, including open ones. PLAIN heals."""
         self._call(self._shape(up, down))
 
     def cut(self) -> None:
@@ -84,13 +84,13 @@ class TcpFaults:
         self._call(self._listen())
 
     def heal(self) -> None:
-        """Everything goes through again, on new connections and open ones."""
+        """Ends all faults, for new and open connections."""
         self.shape()
         self.accept()
 
     @property
     def connections(self) -> int:
-        """Open ones, of clients."""
+        """The number of open connections of clients."""
         return len(self._writers) // 2
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
@@ -145,7 +145,7 @@ class TcpFaults:
                 for pump in both:
                     pump.cancel()
                 self._pumps.difference_update(both)
-            # both sides have ended properly
+            # both sides have closed the connection
             client.close()
             target.close()
         except (OSError, asyncio.CancelledError):
@@ -170,7 +170,7 @@ class TcpFaults:
                     await self._changed.wait()
                 if not chunk:
                     break
-                # ten pieces a second, so that a slow link is slow and not one long pause
+                # ten pieces per second, so that a slow link is slow and does not pause
                 rate = link().rate
                 piece = chunk[: max(1, int(rate / 10))] if rate else chunk
                 chunk = chunk[len(piece) :]

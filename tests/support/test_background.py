@@ -24,13 +24,13 @@ class Failing(Background):
                 raise error
 
 
-def test_what_fails_in_a_thread_is_raised_when_all_have_ended() -> None:
+def test_an_error_in_a_thread_is_raised_when_all_have_ended() -> None:
     failing = Failing()
     with pytest.raises(LookupError):
         failing.leave(None)
     assert len(failing.failures) == 2
 
 
-def test_the_failure_of_the_block_comes_first() -> None:
+def test_an_error_in_the_block_takes_precedence() -> None:
     with pytest.raises(ZeroDivisionError):
         Failing().leave(ZeroDivisionError())

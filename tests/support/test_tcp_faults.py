@@ -1,4 +1,4 @@
-"""The TCP fault proxy breaks connections as it says, and only then."""
+"""The TCP fault proxy injects exactly the faults that are set."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.tcp_faults import SILENT, Link, TcpFaults
 
 @pytest.fixture(scope="module")
 def echo() -> Iterator[int]:
-    """The port of a server that sends back what it gets, until its client has ended."""
+    """The port of a server that echoes what it receives, until the client closes."""
     server = socket.create_server(("127.0.0.1", 0))
 
     def serve(connection: socket.socket) -> None:
@@ -53,7 +53,7 @@ def connected(faults: TcpFaults) -> socket.socket:
     return socket.create_connection(("127.0.0.1", faults.port), timeout=5)
 
 
-def asked(connection: socket.socket, what: bytes) -> bytes:
+def exchange(connection: socket.socket, what: bytes) -> bytes:
     connection.sendall(what)
     got = b""
     while len(got) < len(what):
@@ -64,7 +64,7 @@ def asked(connection: socket.socket, what: bytes) -> bytes:
     return got
 
 
-def test_it_passes_on_what_comes_both_ways_and_the_end(faults: TcpFaults) -> None:
+def test_bytes_and_the_end_are_forwarded_in_both_directions(faults: TcpFaults) -> None:
     big = bytes(range(256)) * 4_000
     with connected(faults) as one, connected(faults) as two:
         sender = threading.Thread(target=lambda: one.sendall(big))
@@ -74,41 +74,39 @@ def test_it_passes_on_what_comes_both_ways_and_the_end(faults: TcpFaults) -> Non
             got += one.recv(65536)
         sender.join()
         assert got == big
-        assert asked(two, b"x") == b"x"
+        assert exchange(two, b"x") == b"x"
         assert faults.connections == 2
         one.shutdown(socket.SHUT_WR)
         assert one.recv(1) == b""
     wait_until(lambda: faults.connections == 0, 5, "no connections")
 
 
-def test_a_cut_resets_what_is_open_and_takes_new_connections(faults: TcpFaults) -> None:
+def test_cut_resets_open_connections_and_accepts_new_ones(faults: TcpFaults) -> None:
     with connected(faults) as connection:
-        asked(connection, b"x")
+        exchange(connection, b"x")
         faults.cut()
         with pytest.raises(ConnectionResetError):
             connection.recv(1)
     with connected(faults) as connection:
-        assert asked(connection, b"y") == b"y"
+        assert exchange(connection, b"y") == b"y"
 
 
-def test_it_refuses_new_connections_alone_until_it_accepts_again(faults: TcpFaults) -> None:
+def test_refuse_affects_only_new_connections_until_accept(faults: TcpFaults) -> None:
     with connected(faults) as before:
-        asked(before, b"x")
+        exchange(before, b"x")
         faults.refuse()
         with pytest.raises(ConnectionRefusedError):
             connected(faults)
-        assert asked(before, b"y") == b"y"
+        assert exchange(before, b"y") == b"y"
         faults.accept()
         with connected(faults) as after:
-            assert asked(after, b"z") == b"z"
+            assert exchange(after, b"z") == b"z"
 
 
 @pytest.mark.parametrize("direction", ["up", "down"])
-def test_a_silent_link_takes_bytes_and_gives_them_back_when_it_heals(
-    faults: TcpFaults, direction: str
-) -> None:
+def test_a_silent_link_delivers_its_bytes_when_it_heals(faults: TcpFaults, direction: str) -> None:
     with connected(faults) as before:
-        asked(before, b"x")
+        exchange(before, b"x")
         faults.shape(**{direction: SILENT})
         with connected(faults) as after:
             for connection in (before, after):
@@ -121,7 +119,7 @@ def test_a_silent_link_takes_bytes_and_gives_them_back_when_it_heals(
             assert before.recv(1) == after.recv(1) == b"y"
 
 
-def test_a_delay_is_one_of_each_direction(faults: TcpFaults) -> None:
+def test_each_direction_has_its_own_delay(faults: TcpFaults) -> None:
     with connected(faults) as connection:
         for shape, least in (
             ({"up": Link(delay=0.2)}, 0.2),
@@ -130,23 +128,23 @@ def test_a_delay_is_one_of_each_direction(faults: TcpFaults) -> None:
         ):
             faults.shape(**shape)
             began = time.monotonic()
-            assert asked(connection, b"x") == b"x"
+            assert exchange(connection, b"x") == b"x"
             assert least <= time.monotonic() - began < least + 2
 
 
-def test_a_slow_link_has_its_rate(faults: TcpFaults) -> None:
+def test_a_slow_link_limits_the_rate(faults: TcpFaults) -> None:
     with connected(faults) as connection:
-        asked(connection, b"x")
+        exchange(connection, b"x")
         faults.shape(down=Link(rate=10_000))
         began = time.monotonic()
-        assert asked(connection, b"x" * 5_000) == b"x" * 5_000
+        assert exchange(connection, b"x" * 5_000) == b"x" * 5_000
         assert 0.3 < time.monotonic() - began < 3
 
 
-def test_nobody_behind_it_is_a_reset() -> None:
+def test_an_unreachable_target_is_a_reset() -> None:
     [nobody] = free_ports(1)
     with TcpFaults(nobody) as faults:
-        # it may come before the client's own call to connect has returned
+        # the reset may arrive before the client's call to connect has returned
         with pytest.raises(ConnectionResetError), connected(faults) as connection:
             connection.recv(1)
         assert faults.connections == 0

@@ -1,4 +1,4 @@
-"""Writing to topics, and what they contain: the reference for what is stored and answered."""
+"""Writes to topics, and reads their contents: the reference for stored data and answers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def commit_offsets(admin: AdminClient, group: str, units: list[TopicPartition]) 
 
 
 class Writer:
-    """Produces with the Java clients' partitioner, and waits until the broker has every record."""
+    """Produces with the Java clients' partitioner, and waits until the broker has all records."""
 
     def __init__(self, bootstrap_servers: str, **settings: Any) -> None:
         self._producer = Producer(
@@ -56,7 +56,7 @@ class Writer:
         records: Iterable[tuple[bytes | None, bytes | None]],
         partition: int | None = None,
     ) -> None:
-        """Send (key, value) pairs; `partition` takes the place of the partitioner."""
+        """Send (key, value) pairs; `partition` overrides the partitioner."""
         failed: list[KafkaError] = []
         where = {} if partition is None else {"partition": partition}
         for key, value in records:
@@ -96,7 +96,7 @@ class Writer:
         )
 
     def transaction(self, commit: bool, topic: str, entries: Mapping[str, Any]) -> None:
-        """The same in a transaction, for a writer with a `transactional.id`."""
+        """Like `table`, in a transaction, for a writer with a `transactional.id`."""
         self._producer.begin_transaction()
         self.table(topic, entries)
         if commit:
@@ -121,12 +121,12 @@ class Log:
 
     @property
     def last_record(self) -> int:
-        """Its offset; transaction markers or compacted records may follow it."""
+        """The offset of the last record. Transaction markers or compacted records may follow it."""
         return self.records[-1][0] if self.records else -1
 
 
 def fold(log: Log, position: int | None = None) -> Entries:
-    """The table after the records below `position` (the end, by default)."""
+    """The table after the records below `position` (default: the end)."""
     entries: Entries = {}
     for offset, timestamp, key, value in log.records:
         if position is not None and offset >= position:
@@ -139,7 +139,7 @@ def fold(log: Log, position: int | None = None) -> Entries:
 
 
 def history(bootstrap_servers: str, topic: str, partitions: int) -> list[Log]:
-    """The partitions of a topic, read from the start to the present end."""
+    """The partitions of a topic, read from the start to the current end."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,

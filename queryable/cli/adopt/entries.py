@@ -1,4 +1,4 @@
-"""An entry of views.toml for a changelog, from what was inferred and answered."""
+"""Writes an entry of views.toml for a changelog, from inferred fields and the user's answers."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _inferred_fields(
         fields["same_key"] = Inference(
             PARTIAL,
             Confidence.LIKELY,
-            f"{duplicates}: each task has a result of its own, and a read of such a key is 503 "
+            f"{duplicates}: each task has its own result, and a read of such a key returns 503 "
             f'ambiguous-key; "{NEWEST}" if such keys have moved',
         )
     return fields
@@ -79,7 +79,7 @@ def _field_lines(topic: str, field: str, inferred: Inference, ask: Ask) -> list[
         inferred = Inference(None if answer == NO_VALUE else answer, Confidence.CERTAIN)
     value, is_marked = inferred.value, inferred.confidence is not Confidence.CERTAIN
     if value in FORMATS and FORMATS[value].codec is None:
-        # it needs a table [schemas], whose content only people know
+        # it needs a table [schemas], which the user must write
         return [
             f'{field} = "bytes"  # TODO? {inferred.reason}: {field} = "{value}", '
             f'{field}_schema = "confluent", and a table [schemas]'

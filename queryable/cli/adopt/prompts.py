@@ -1,4 +1,4 @@
-"""Questions to the person at the terminal about fields that could not be inferred."""
+"""Asks the user about fields that could not be inferred."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Ask = Callable[[str, str, Inference], str | None]
 """(topic, field, inferred) -> the answer; None: keep the inferred value, and mark it."""
 
 NO_VALUE = "-"
-"""The answer that leaves an optional field out."""
+"""The answer that omits an optional field."""
 
 _CHOICES: Mapping[str, Sequence[str]] = {
     "key": tuple(KEY_CODECS),
@@ -29,7 +29,7 @@ _CHOICES: Mapping[str, Sequence[str]] = {
 
 
 def no_answer(topic: str, field: str, inferred: Inference) -> None:
-    """Asks nothing."""
+    """Does not ask: keeps the inferred value."""
 
 
 def ask_on_terminal(topic: str, field: str, inferred: Inference) -> str:
@@ -38,7 +38,7 @@ def ask_on_terminal(topic: str, field: str, inferred: Inference) -> str:
     print_stderr(f"{topic}: {field}? {inferred.reason} ({', '.join(choices)})")
     default = inferred.value or NO_VALUE
     while True:
-        # not typer's prompt: it writes to stdout, which has the results
+        # typer's prompt writes to stdout, where the results go
         print(f"{field} [{default}]: ", end="", file=sys.stderr, flush=True)
         answer = sys.stdin.readline().strip() or default
         if not (error := _error(field, answer)):

@@ -1,4 +1,4 @@
-"""Checks of views whose topic is a changelog. Without I/O."""
+"""Checks views whose topic is a changelog. No I/O."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from queryable.cli.inspection.stores import infer_store
 def check_changelog(
     view: View, config: Mapping[str, str], sample: TopicSample
 ) -> Iterator[Finding]:
-    """An internal store, another kind of store, keys in several partitions."""
+    """Finds an internal store, a wrong kind of store, and keys in several partitions."""
     if not view.topic.endswith(CHANGELOG) or view.is_custom:
         return
     subject = f"view {view.name}"
@@ -43,7 +43,7 @@ def check_changelog(
     if duplicates is not None and view.same_key is None:
         yield warning(
             subject,
-            f"{duplicates}: each may be the result of one task, so reads are 503 ambiguous-key",
+            f"{duplicates}: each may be the result of one task, so reads return 503 ambiguous-key",
             f"read with partials=all; or, if such keys have moved, set same_key = "
             f'"{NEWEST}" in [views.{view.name}]',
         )

@@ -22,7 +22,7 @@ from queryable.client.protocol.errors import NoAnswer
 def check_deployment(
     views: Path, servers: str, sample_size: int, timeout: float
 ) -> Iterator[Finding]:
-    """What cannot be checked is left out; the finding about its cause is there."""
+    """A check that cannot run is skipped. Its cause has a finding."""
     deployment = None
     try:
         deployment = read_views(views)

@@ -1,4 +1,4 @@
-"""The findings of `check`: one line each, with what to do."""
+"""The findings of `check`: one line each, with the action to take."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OK, WARNING, WRONG = "ok", "warning", "wrong"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`subject`: what was checked. `action`: what to do; empty if nothing."""
+    """`subject`: what was checked. `action`: what the user should do; empty for nothing."""
 
     status: str
     subject: str

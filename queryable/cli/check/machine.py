@@ -1,6 +1,6 @@
 """Checks what an instance needs on this machine: settings, data folder, disk, port, nginx.
 
-Nothing is changed: no file is created to test whether the folder is writable.
+The checks change nothing: they create no file to test whether the folder is writable.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def check_port(settings: Settings) -> Finding:
 
 
 def _instance_at(settings: Settings) -> str | None:
-    """The id of the instance that listens there; None: another program, or none."""
+    """The id of the instance that listens there; None if no instance does."""
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     try:
         with urllib3.PoolManager(timeout=_TIMEOUT, retries=False) as pool:

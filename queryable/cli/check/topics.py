@@ -1,4 +1,4 @@
-"""Checks whether views fit their topics, from configuration and sampled records. Without I/O."""
+"""Checks whether views fit their topics, from configuration and sampled records. No I/O."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from queryable.cli.inspection.samples import SampledRecord
 
 
 def check_retention(view: View, config: Mapping[str, str]) -> Finding:
-    """Whether the topic still has what the view keeps, so that the view can be rebuilt."""
+    """Whether the topic keeps records as long as the view, so that the view can be rebuilt."""
     subject = f"view {view.name}"
     policy = config.get("cleanup.policy", "delete")
     retention = broker_retention(config)
@@ -26,7 +26,7 @@ def check_retention(view: View, config: Mapping[str, str]) -> Finding:
     if view.retention is None:
         return warning(
             subject,
-            f"{text}, the view never: after a rebuild the view has fewer entries",
+            f"{text}, but the view does not: after a rebuild the view has fewer entries",
             f"set retention in [views.{view.name}] to that of the store, which is in the "
             "application's code, not in the topic"
             if view.topic.endswith(CHANGELOG)
@@ -46,7 +46,7 @@ def check_retention(view: View, config: Mapping[str, str]) -> Finding:
 def check_records(
     view: View, partitions: int, sample: Sequence[SampledRecord]
 ) -> Iterator[Finding]:
-    """The keys, formats and partitions of the records."""
+    """Checks the keys, formats and partitions of the records."""
     subject = f"view {view.name}"
     if not sample:
         yield ok(subject, f"topic {view.topic} has no records yet: formats cannot be checked")
@@ -156,12 +156,12 @@ def _mispartitioned_empty_key(view: View) -> Finding:
         "partitioner puts it into any partition",
         set_none
         if view.topic.endswith(CHANGELOG)
-        else f"let the producers not use the empty key, or {set_none}",
+        else f"do not produce records with the empty key, or {set_none}",
     )
 
 
 def check_shared_topics(views: Sequence[View]) -> Iterator[Finding]:
-    """Whether all views of one topic have the same partitioner: only the producers decide it."""
+    """Whether all views of a topic have the same partitioner: that of the topic's producers."""
     by_topic: dict[str, list[View]] = {}
     for view in views:
         by_topic.setdefault(view.topic, []).append(view)

@@ -72,7 +72,7 @@ def adopt(
 
 
 def _connection_settings(path: Path | None) -> Mapping[str, str]:
-    """BadUse."""
+    """The table [kafka] of the file. Raises BadUse."""
     if path is None:
         return {}
     try:

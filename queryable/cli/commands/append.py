@@ -52,14 +52,14 @@ def append(
     if (value is not None) + delete + (value_file is not None) != 1:
         raise BadUse("Give exactly one of VALUE, --delete and --value-file.")
     with Connection(url, timeout).client() as client:
-        about = client.view(view)
-        record = DELETE if delete else _value(value, value_file, about)
+        view_info = client.view(view)
+        record = DELETE if delete else _value(value, value_file, view_info)
         try:
-            appended = client.append(view, parse_key(key, about, raw), record)
+            appended = client.append(view, parse_key(key, view_info, raw), record)
         except Unconfirmed as error:
             print_stderr(
-                f"queryable: not confirmed: the record may be in topic {about.topic}. Read the key "
-                f"with `queryable get {view} …` before you append the record again.\n{error}"
+                f"queryable: not confirmed: the record may be in topic {view_info.topic}. Read the "
+                f"key with `queryable get {view} …` before you append the record again.\n{error}"
             )
             raise SystemExit(UNAVAILABLE) from None
     if is_for_terminal(as_json):
@@ -69,7 +69,7 @@ def append(
 
 
 def _value(text: str | None, file: str | None, view: View) -> Any:
-    """BadUse."""
+    """The value from the argument, the file or stdin. Raises BadUse."""
     if text is None:
         text = _read(file or "-")
         if not view.value.python.is_typed_text:

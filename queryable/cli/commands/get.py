@@ -54,8 +54,8 @@ def get(
     """
     mode: Stale | None = stale  # type: ignore[assignment]  # the API validates it
     with Connection(url, timeout).client() as client:
-        about = client.view(view)
-        parsed = [parse_key(key, about, raw) for key in keys]
+        view_info = client.view(view)
+        parsed = [parse_key(key, view_info, raw) for key in keys]
         if len(parsed) > 1 and as_of is None and max_lag is None and max_staleness is None:
             answers = client.get_many(view, parsed, stale=mode)
         else:

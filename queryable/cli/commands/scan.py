@@ -65,9 +65,9 @@ def scan(
     """
     options: Any = {"order": order, "stale": stale}
     with Connection(url, timeout).client() as client:
-        about = client.view(view)
-        options |= {"from_": parse_bound(from_, about), "to": parse_bound(to, about)}
-        options |= {"prefix": parse_prefix(prefix, about)}
+        view_info = client.view(view)
+        options |= {"from_": parse_bound(from_, view_info), "to": parse_bound(to, view_info)}
+        options |= {"prefix": parse_prefix(prefix, view_info)}
         rows = client.scan(view, limit=limit, stream=stream, **options)
         is_whole_view = from_ is None and to is None and prefix is None
         rows_on_terminal = sys.stdout.isatty() and not is_for_terminal(as_json)

@@ -24,7 +24,10 @@ PASS_THROUGH = {
 
 
 def _run(module: str, arguments: list[str]) -> None:
-    """Runs a module of the checkout and exits with its exit code; BadUse without a checkout."""
+    """Runs a module of the checkout and exits with its exit code.
+
+    Raises BadUse if there is no checkout.
+    """
     if not (CHECKOUT / "Makefile").is_file():
         raise BadUse(
             f"This command requires a checkout of the project; {CHECKOUT} is not one. Clone the "
@@ -35,7 +38,7 @@ def _run(module: str, arguments: list[str]) -> None:
         try:
             raise SystemExit(process.wait())
         except KeyboardInterrupt:
-            continue  # the process got the signal, too, and stops what it started
+            continue  # the process has received the signal too, and stops its own children
 
 
 @app.command()

@@ -64,9 +64,9 @@ def windows(
       queryable windows bookings --key-from a --key-to c --limit 100
     """
     with Connection(url, timeout).client() as client:
-        about = client.view(view)
+        view_info = client.view(view)
         rows = client.windows(
-            view, **_bounds(about, key, key_from, key_to),
+            view, **_bounds(view_info, key, key_from, key_to),
             **_options(from_, to, order, limit, stale),
         )  # fmt: skip
         written = _print(rows, as_json, of_one_key=key is not None, is_descending=order == "desc")
@@ -99,9 +99,9 @@ def sessions(
       queryable sessions visits --from 2013-01-01T00:00:00Z
     """
     with Connection(url, timeout).client() as client:
-        about = client.view(view)
+        view_info = client.view(view)
         rows = client.sessions(
-            view, **_bounds(about, key, key_from, key_to),
+            view, **_bounds(view_info, key, key_from, key_to),
             **_options(from_, to, order, limit, stale),
         )  # fmt: skip
         written = _print(rows, as_json, of_one_key=key is not None, is_descending=order == "desc")
@@ -133,9 +133,9 @@ def versions(
       queryable versions prices tea --from 2013-06-01T00:00:00Z
     """
     with Connection(url, timeout).client() as client:
-        about = client.view(view)
+        view_info = client.view(view)
         rows = client.versions(
-            view, parse_key(key, about), **_options(from_, to, order, limit, stale)
+            view, parse_key(key, view_info), **_options(from_, to, order, limit, stale)
         )
         written = _print(rows, as_json, of_one_key=True, is_descending=order == "desc")
     exit_if_empty(written, f"no versions found in view {view}")

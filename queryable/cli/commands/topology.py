@@ -91,15 +91,15 @@ def _write(document: Document, client: Client, interval: float | None) -> None:
 
 
 def _write_now(document: Document) -> None:
-    """Without buffering: the reader of a pipe waits for it."""
+    """Flushes, because the reader of a pipe waits for each document."""
     write_line(document)
     sys.stdout.flush()
 
 
 def _redraw(document: Document, client: Client, interval: float) -> None:
     changes: deque[str] = deque(maxlen=_MAX_CHANGES)
-    # No auto-refresh: it would take a thread. Changes come first, because rich cuts off the end of
-    # what is longer than the screen.
+    # Auto-refresh would need a thread. Changes come first, because rich cuts off output that does
+    # not fit on the screen.
     with Live(tables(document), auto_refresh=False) as live:
         for later in _updates(client, interval):
             now = iso_time(time.time_ns() // 1_000_000_000 * 1000)
@@ -114,7 +114,7 @@ def _redraw(document: Document, client: Client, interval: float) -> None:
 
 
 def _updates(client: Client, interval: float) -> Iterator[Document | Unavailable]:
-    """Every `interval` seconds the document, or the error."""
+    """Yields the document, or the error, every `interval` seconds."""
     while True:
         time.sleep(interval)
         try:

@@ -21,7 +21,7 @@ from queryable.client.protocol.errors import BadUse
 
 app = typer.Typer()
 
-# s of failing scans after which --prefix gives up; the same as the client's `patience` for a key
+# --prefix exits after this many seconds of failing scans; like the client's `patience` for a key
 _PATIENCE = 60.0
 
 
@@ -67,11 +67,11 @@ def watch(
     if (key is None) == (prefix is None):
         raise BadUse("Give either KEY or --prefix.")
     with Connection(url, timeout).client() as client:
-        about = client.view(view)
+        view_info = client.view(view)
         if key is not None:
-            events = _key_events(client, view, parse_key(key, about, raw))
+            events = _key_events(client, view, parse_key(key, view_info, raw))
         else:
-            events = _prefix_events(client, about, prefix, interval)
+            events = _prefix_events(client, view_info, prefix, interval)
         for event in islice(events, count):
             _print(event, as_json)
 
@@ -120,7 +120,7 @@ def differences(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> Iterator
 
 
 def _text(value: Any) -> str:
-    """A text to compare values by: it tells 1 from true, and NaN equals NaN."""
+    """A text for comparing values: 1 and true differ, NaN equals NaN."""
     return json.dumps(json_value(value))
 
 

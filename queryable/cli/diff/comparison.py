@@ -25,11 +25,11 @@ from queryable.cli.output import is_for_terminal, print_table, write_line
 from queryable.client.protocol.errors import BadUse
 
 _MAX_REREAD = 1000
-"""Differences that are read a second time: records may arrive while views are read."""
+"""Differences that are read again, because records may arrive during the comparison."""
 
 
 def check_comparable(first: DiffSource, second: DiffSource) -> None:
-    """BadUse if the views have different formats or stores."""
+    """Raises BadUse if the views have different formats or stores."""
     for name in ("key", "value", "store"):
         of_first, of_second = (source.view.description.get(name) for source in (first, second))
         if of_first != of_second:
@@ -57,7 +57,7 @@ class Comparison:
         return sum(self.counts.values())
 
     def compare_all(self, on_row: Callable[[], None]) -> None:
-        """Compares all rows; BadUse if next to no key is in both."""
+        """Compares all rows. Raises BadUse if almost no key is in both."""
         first, second = self.sources
         view = first.view
         pairs = match_rows(view, _counted(first, on_row), _counted(second, on_row))
@@ -67,7 +67,7 @@ class Comparison:
             self._add(self._differences(pairs), max_reread)
         except TooFewMatches:
             raise BadUse(
-                f"View {view.name}: next to no key is in both deployments. Compare with --sample."
+                f"View {view.name}: almost no key is in both deployments. Compare with --sample."
             ) from None
 
     def compare_sample(self, size: int, on_row: Callable[[], None]) -> None:
@@ -80,13 +80,14 @@ class Comparison:
 
     def _differences(self, pairs: Iterable[Pair]) -> Iterator[Difference]:
         for pair in pairs:
-            # a key that both lack was deleted meanwhile, or is a document in another spelling
+            # a key that is missing from both was deleted meanwhile, or is a JSON document that is
+            # written differently
             self.compared += pair != (None, None)
             if (found := difference(pair)) is not None:
                 yield found
 
     def _add(self, differences: Iterator[Difference], max_reread: int) -> None:
-        """Counts the differences; the first `max_reread` are read again before."""
+        """Counts the differences, after reading the first `max_reread` again."""
         rows = [each.row for each in itertools.islice(differences, max_reread)]
         reread = (difference(pair) for pair in self._read_again(rows))
         for each in itertools.chain(reread, differences):

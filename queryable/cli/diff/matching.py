@@ -1,6 +1,6 @@
-"""Matches the rows of two sources and finds their differences. Without I/O.
+"""Matches the rows of two sources and finds their differences. No I/O.
 
-Both sources return rows in the same order, that of the keys' stored bytes (docs/queries/scans.md).
+Both sources return rows in the same order: that of the keys' stored bytes (docs/queries/scans.md).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MAX_UNMATCHED = 100_000
 
 
 class TooFewMatches(Exception):
-    """Too many rows of one source have no match to keep them all in memory."""
+    """Too many rows of one source wait for a match: memory is bounded."""
 
 
 class Difference(NamedTuple):
@@ -33,7 +33,7 @@ class Difference(NamedTuple):
     second: Any
 
     def as_row(self) -> dict[str, Any]:
-        """The row to print; a source without the row has no column."""
+        """The row to print. A source that does not have the row has no column."""
         shown = {"difference": self.kind, **_identifying_fields(self.row)}
         if self.kind != ONLY_SECOND:
             shown["first"] = self.first
@@ -53,7 +53,7 @@ def _identifying_fields(row: Row) -> dict[str, Any]:
 
 
 def canonical_text(value: Any) -> str:
-    """The same for equal values only: 1, 1.0 and true are different."""
+    """Texts are equal if and only if the values are: 1, 1.0 and true are different."""
     return json.dumps(json_value(value), sort_keys=True)
 
 
@@ -71,8 +71,8 @@ def _times(row: Row) -> tuple[int, ...]:
 def match_rows(view: View, first: Iterable[Row], second: Iterable[Row]) -> Iterator[Pair]:
     """Each row with its match in the other source, or None.
 
-    Memory: one row per source; for formats that cannot be ordered here, all rows that wait for a
-    match, or TooFewMatches.
+    Keeps one row per source in memory. For formats that cannot be ordered here, it keeps all rows
+    that wait for a match, up to a limit: then it raises TooFewMatches.
     """
     if not is_ordered(view):
         return _match_unordered(first, second)
@@ -105,7 +105,7 @@ def _match_ordered(
 
 
 def _match_unordered(first: Iterable[Row], second: Iterable[Row]) -> Iterator[Pair]:
-    """Reads one row of each source by turns. When a row has a match, all rows before either of the
+    """Reads one row of each source in turn. When a row has a match, all rows before either of the
     two have none, because both sources have the same order."""
     sources = (iter(first), iter(second))
     unmatched: tuple[dict[Any, Row], dict[Any, Row]] = ({}, {})
@@ -117,24 +117,24 @@ def _match_unordered(first: Iterable[Row], second: Iterable[Row]) -> Iterator[Pa
         if row is None:
             is_exhausted[turn] = True
             continue
-        mine, theirs = unmatched[turn], unmatched[1 - turn]
+        own_rows, other_rows = unmatched[turn], unmatched[1 - turn]
         identity = identity_of(row)
-        if identity in theirs:
-            yield from _unpaired(mine, turn)
+        if identity in other_rows:
+            yield from _unpaired(own_rows, turn)
             before = {}
-            for other in list(theirs):
-                match = theirs.pop(other)
+            for other in list(other_rows):
+                match = other_rows.pop(other)
                 if other == identity:
                     break
                 before[other] = match
             yield from _unpaired(before, 1 - turn)
             yield (row, match) if turn == 0 else (match, row)
-        elif is_exhausted[1 - turn] and not theirs:
-            yield from _unpaired({**mine, identity: row}, turn)
-            mine.clear()
+        elif is_exhausted[1 - turn] and not other_rows:
+            yield from _unpaired({**own_rows, identity: row}, turn)
+            own_rows.clear()
         else:
-            mine[identity] = row
-            if len(mine) > _MAX_UNMATCHED:
+            own_rows[identity] = row
+            if len(own_rows) > _MAX_UNMATCHED:
                 raise TooFewMatches
     yield from _unpaired(unmatched[0], 0)
     yield from _unpaired(unmatched[1], 1)

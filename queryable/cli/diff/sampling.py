@@ -1,4 +1,4 @@
-"""Random keys between two keys, from which to read a sample of a view."""
+"""Random keys between two keys. A sample of a view is read from there."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _MAX_TRIES = 100
 
 
 def random_key(first: Any, last: Any, known: Sequence[Any], random: Random) -> Any:
-    """A random key from `first` to `last`; the view need not have it.
+    """A random key from `first` to `last`, which the view may not contain.
 
-    A text or bytes key is made of the characters of the `known` keys, so that random keys are
-    spread about as evenly as real ones.
+    A text or bytes key consists of characters of the `known` keys, so that random keys are
+    distributed like real ones.
     """
     if isinstance(first, str):
         codes = [[ord(each) for each in key] for key in (first, last, *known)]
@@ -30,7 +30,7 @@ def random_key(first: Any, last: Any, known: Sequence[Any], random: Random) -> A
 
 
 def _random_codes(keys: list[list[int]], random: Random) -> list[int]:
-    """The common prefix of the first two keys, then codes that follow it in any key."""
+    """The common prefix of the first two keys, then codes that follow it in some key."""
     first, last = keys[:2]
     common = takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
     prefix = [code for code, _ in common]

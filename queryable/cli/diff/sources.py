@@ -1,4 +1,4 @@
-"""One of the two deployments that `diff` compares: its rows, a sample of them, their freshness."""
+"""A deployment that `diff` compares: its rows, a sample of them, their freshness."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from queryable.cli.diff.matching import Row, identity_of, is_ordered
 from queryable.cli.diff.sampling import random_key
 
 _SMALL = 100_000
-"""A view with up to this many entries is read as a whole to sample it, in less than a second."""
+"""A view with up to this many entries is sampled by reading all of it, in less than a second."""
 
 _RANGES = 100
-"""Places from which the sample of a larger view is read."""
+"""Number of positions from which the sample of a larger view is read."""
 
 
 class DiffSource:
-    """A view of one deployment. All methods raise QueryableError, with the deployment's URL before
-    the text."""
+    """A view of one deployment. All methods raise QueryableError; its text begins with the URL of
+    the deployment."""
 
     def __init__(self, url: str, client: Client, view: str) -> None:
         self.url = url
@@ -49,7 +49,7 @@ class DiffSource:
             raise
 
     def _note_freshness(self, source: Source | None) -> None:
-        """Keeps the worst; None (unknown) is worse than any number."""
+        """Keeps the worst values; None (unknown) is worse than any number."""
         if source is None:
             return
         lag, staleness = source.lag, source.staleness
@@ -58,7 +58,7 @@ class DiffSource:
         self._staleness = None if is_unknown else max(staleness, self._staleness)  # type: ignore[type-var]
 
     def freshness(self) -> dict[str, Any]:
-        """The URL, and the greatest lag and staleness of all rows read so far."""
+        """The URL, and the greatest lag and staleness of the rows read so far."""
         ms = None if self._staleness is None else self._staleness // timedelta(milliseconds=1)
         return {"url": self.url, "lag": self._lag, "staleness_ms": ms}
 
@@ -75,7 +75,7 @@ class DiffSource:
             self._note_freshness(rows.source)
 
     def read_again(self, rows: Sequence[Row]) -> list[Row | None]:
-        """The rows as they are now; None: deleted."""
+        """The current rows; None for a deleted row."""
         with self._naming_url():
             if not self._is_timed:
                 answers = self._client.get_many(self.view.name, [row.key for row in rows])
@@ -94,9 +94,9 @@ class DiffSource:
     def sample(self, count: int, random: Random, on_row: Callable[[], None]) -> list[Row]:
         """`count` rows, or all if there are fewer.
 
-        Of a small view, and of one whose keys cannot be ordered here, every row has the same
-        chance. Of a larger one, some consecutive rows each are read from random places between the
-        first and the last key.
+        In a small view, or one whose keys cannot be ordered here, all rows are equally likely. In a
+        larger one, a few consecutive rows are read from each of several random positions between
+        the first and the last key.
         """
         with self._naming_url():
             entries = int(self._client.count(self.view.name))

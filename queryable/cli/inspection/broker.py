@@ -1,7 +1,7 @@
 """Reads topics from Kafka: their partitions, configuration and some records.
 
-It requires confluent-kafka, so `adopt` and `check` import it only when they run. It only reads: it
-assigns partitions itself, joins no group, commits nothing, creates nothing.
+This module requires confluent-kafka, so `adopt` and `check` import it only when they run. It is
+read-only: it assigns partitions itself, joins no group, commits nothing and creates nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from queryable.client.protocol.errors import NoAnswer
 # librdkafka requires a group id, even if no group is joined
 _GROUP_ID = "queryable-cli-joins-no-group"
 _OFFSETS_PER_RECORD = 4
-"""Offsets to read for each record wanted: transactions and compaction leave gaps."""
+"""Offsets to read per sampled record: transactions and compaction leave gaps."""
 
 
 class Broker:
@@ -57,7 +57,7 @@ class Broker:
         """The number of partitions of each topic."""
         with self._translating_errors():
             try:
-                # all topics: asking for one that does not exist may create it
+                # all topics, because a request for one that does not exist may create it
                 topics = self._admin.list_topics(timeout=self._timeout).topics
             except KafkaException:
                 self._admin.poll(0)  # calls error_cb

@@ -1,8 +1,8 @@
 """Finds records that the broker deletes although the store behind the changelog still has them.
 
 A store expires records relative to its newest record. The broker deletes relative to its own clock.
-If event time stands still, or is long ago, the broker deletes what the store keeps, and the topic
-does not show which records these were. Without I/O.
+If event time stops, or is far in the past, the broker deletes records that the store keeps, and the
+topic does not show which records these were. No I/O.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NO_LIMIT = 10**14
 
 
 class DeletedRecords(NamedTuple):
-    """`text` is for people. `empty`: the partitions of which all records were deleted."""
+    """`text` is for people. `empty`: the partitions whose records were all deleted."""
 
     text: str
     empty: list[int]
@@ -35,8 +35,8 @@ def broker_retention(config: Mapping[str, str]) -> int | None:
 def find_deleted_records(
     config: Mapping[str, str], sample: TopicSample, store_retention: int | None, now: int
 ) -> DeletedRecords | None:
-    """`store_retention` (ms): None if it is not known; then that of the topic less a day is
-    assumed. `now`: ms since 1970."""
+    """`store_retention` (ms): None if it is not known; the default is the topic's less a day.
+    `now`: ms since 1970."""
     retention = broker_retention(config)
     if retention is None:
         return _compacted_versions(config, sample, now)
@@ -72,8 +72,8 @@ def find_deleted_records(
 def _compacted_versions(
     config: Mapping[str, str], sample: TopicSample, now: int
 ) -> DeletedRecords | None:
-    """Of a versioned store: its history is safe from compaction for `min.compaction.lag.ms`, which
-    is the history and a day."""
+    """For a versioned store. Compaction keeps versions for `min.compaction.lag.ms`: the history
+    plus a day."""
     lag = int(config.get("min.compaction.lag.ms") or 0)
     old = _old_partitions(sample, now - DAY)
     if lag <= DAY or not old:
@@ -88,7 +88,7 @@ def _compacted_versions(
 
 
 def _old_partitions(sample: TopicSample, before: int) -> dict[int, int]:
-    """The newest timestamp (ms) of each partition where it is before `before`."""
+    """The newest timestamp (ms) of each partition in which it is less than `before`."""
     newest: dict[int, int] = {}
     for record in sample.records:
         newest[record.partition] = max(record.timestamp, newest.get(record.partition, 0))

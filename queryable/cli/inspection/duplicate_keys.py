@@ -1,6 +1,6 @@
 """Finds keys with values in several partitions of a changelog: a partial result in each.
 
-Without I/O.
+No I/O.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from queryable.cli.inspection.samples import SampledRecord
 
 
 class DuplicateKeys(NamedTuple):
-    """The number of keys; of the first of them its partitions."""
+    """The number of such keys; the first of them and its partitions."""
 
     keys: int
     key: bytes

@@ -7,7 +7,8 @@ _UNITS = (("d", DAY), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
 
 
 def duration_text(ms: int) -> str:
-    """As in views.toml, which takes nine digits at most; rounded up if there would be more."""
+    """In the syntax of views.toml: at most nine digits. A longer number is rounded up to a larger
+    unit."""
     short = [(unit, size) for unit, size in _UNITS if -(-ms // size) < 10**9]
     unit, size = next((each for each in short if ms % each[1] == 0), short[-1])
     return f"{-(-ms // size)}{unit}"

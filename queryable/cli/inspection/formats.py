@@ -1,4 +1,4 @@
-"""Infers the format (docs/reference/formats.md) of keys or values. Without I/O."""
+"""Infers the format (docs/reference/formats.md) of keys or values. No I/O."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX_SCHEMA_ID = 1 << 24
 
 
 def infer_format(samples: Sequence[bytes], is_key: bool) -> Inference:
-    """The most likely format that fits all samples; four letters are an int32, too."""
+    """The most likely of the formats that fit all samples; several may fit."""
     if not samples:
         return Inference("bytes", Confidence.GUESS, "the sample has none")
     for infer in (_uuid, _document, _text, _framed, _number):

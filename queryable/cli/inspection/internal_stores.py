@@ -1,6 +1,6 @@
-"""Recognizes changelogs of internal stores: those of joins and of `suppress`. Without I/O.
+"""Recognizes changelogs of internal stores: those of joins and of `suppress`. No I/O.
 
-Their records are not results. Their names may be given by the application, so their records decide.
+Their records are not results. The application can choose their names, so only the records tell.
 Layouts in Kafka Streams 4.1, integers big-endian:
 
 - subscriptions of a foreign-key join. Key: length of the foreign key (4 B) · foreign key · primary
@@ -29,7 +29,7 @@ _BUFFER_VERSIONS = (b"\1", b"\2", b"\3")
 
 
 def internal_store(store: str, records: Sequence[SampledRecord]) -> str:
-    """What the changelog has in place of results; empty if it has results."""
+    """What the changelog contains instead of results; empty if it contains results."""
     for part, reason in _NAMES.items():
         if part in store:
             return reason
@@ -43,7 +43,7 @@ def internal_store(store: str, records: Sequence[SampledRecord]) -> str:
 
 
 def _all(records: Sequence[SampledRecord], fits: Callable[[bytes, bytes], bool]) -> bool:
-    """Whether all records with key and value fit, and there are some."""
+    """Whether there are records with a key and a value, and all of them fit."""
     pairs = [(r.key, r.value) for r in records if r.key is not None and r.value is not None]
     return bool(pairs) and all(fits(key, value) for key, value in pairs)
 

@@ -1,4 +1,4 @@
-"""Infers the partitioner of a topic's producers from a sample. Without I/O."""
+"""Infers the partitioner of a topic's producers from a sample. No I/O."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from model.partitioner import PARTITIONERS, partition_of
 from queryable.cli.inspection.inference import Confidence, Inference
 
-# this many keys fit a partitioner by chance in one of 2^16 topics at most
+# the chance that this many keys fit a partitioner at random is at most 2^-16
 _ENOUGH_KEYS = 16
 
 
 def count_matches(keys: Sequence[tuple[int, bytes]], partitions: int) -> dict[str, int]:
-    """For each partitioner, how many of the (partition, bare key) it puts into that partition."""
+    """For each partitioner, the number of (partition, bare key) pairs that it agrees with."""
     return {
         name: sum(partitioner(key, partitions) == partition for partition, key in keys)
         for name, partitioner in ((name, partition_of(name)) for name in PARTITIONERS)
@@ -20,7 +20,7 @@ def count_matches(keys: Sequence[tuple[int, bytes]], partitions: int) -> dict[st
 
 
 def infer_partitioner(keys: Sequence[tuple[int, bytes]], partitions: int) -> Inference:
-    """The partitioner that fits all (partition, bare key); `none` if no partitioner does.
+    """The partitioner that agrees with all (partition, bare key) pairs; `none` if there is none.
 
     Empty keys are ignored: librdkafka's default partitioner puts them into any partition.
     """

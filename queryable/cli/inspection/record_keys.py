@@ -15,7 +15,7 @@ BARE_KEY: Mapping[str, Callable[[bytes], bytes]] = {
 
 
 def window_times(key: bytes) -> tuple[int, int] | None:
-    """The start of the window, twice; None if the key does not end like that of a window."""
+    """The start of the window, twice; None if the key does not end like a window's key."""
     if len(key) < 12:
         return None
     start, sequence = struct.unpack(">qi", key[-12:])

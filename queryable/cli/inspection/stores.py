@@ -1,4 +1,4 @@
-"""Infers the kind of store behind a changelog. Without I/O.
+"""Infers the kind of store behind a changelog. No I/O.
 
 What Kafka Streams 4.1 sets on a changelog:
 
@@ -11,9 +11,9 @@ What Kafka Streams 4.1 sets on a changelog:
 
 ¹ Timestamped stores have the same changelog: the timestamps are those of the records.
 ² The day is `windowstore.changelog.additional.retention.ms`, which can be configured. The store's
-  retention can also differ from the topic's: if a supplier makes an aggregate's store, the topic
-  has that of the windows (size + grace), the store that of the supplier. So the topic does not
-  show the store's retention.
+  retention can also differ from the topic's: if a supplier creates an aggregate's store, the topic
+  has the retention of the windows (size + grace), and the store has that of the supplier. So the
+  topic does not show the store's retention.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_TIME = 1 << 43
 
 
 def infer_store(config: Mapping[str, str], records: Sequence[SampledRecord]) -> Inference:
-    """From the topic's configuration; window or session from the ends of the record keys."""
+    """Uses the topic's configuration, and the ends of record keys for window or session."""
     policy = {each.strip() for each in config.get("cleanup.policy", "compact").split(",")}
     if policy == {"compact"}:
         if int(config.get("min.compaction.lag.ms") or 0) > DAY:
@@ -66,8 +66,8 @@ def infer_store(config: Mapping[str, str], records: Sequence[SampledRecord]) -> 
 def _ends_with_times(
     record: SampledRecord, times: Callable[[bytes], tuple[int, int] | None]
 ) -> bool:
-    """Whether the record key ends with plausible times: after 1970, and starting not long after the
-    record's timestamp, since a record is written during its window or later."""
+    """Whether the record key ends with plausible times: after 1970, and not long after the record's
+    timestamp, because a record is written during its window or later."""
     found = times(record.key or b"")
     if found is None:
         return False

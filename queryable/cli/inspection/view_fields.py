@@ -1,4 +1,4 @@
-"""Infers the fields of a view (model/views_file.py) for a changelog. Without I/O."""
+"""Infers the fields of a view (model/views_file.py) for a changelog. No I/O."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def infer_view(
     records: Sequence[SampledRecord],
     store: Inference | None = None,
 ) -> dict[str, Inference]:
-    """The fields, in the order in which views.toml has them. `store`: if it is known."""
+    """The fields, in the order of views.toml. `store`: None to infer it."""
     keyed = [record for record in records if record.key is not None]
     store = store or infer_store(config, keyed)
     bare_key = BARE_KEY[store.value or ""]
@@ -56,7 +56,7 @@ _RETENTION_SOURCE = {
 
 
 def _infer_retention(store: str, config: Mapping[str, str]) -> Inference | None:
-    """Never too short: entries that a view has expired are missing from its answers."""
+    """A retention that is too short would remove entries from answers, so it is never guessed."""
     if store == "key-value":
         return None
     setting = "min.compaction.lag.ms" if store == "versioned" else "retention.ms"
@@ -80,10 +80,10 @@ def _infer_retention(store: str, config: Mapping[str, str]) -> Inference | None:
 def _infer_window_size(
     config: Mapping[str, str], records: Sequence[SampledRecord]
 ) -> Inference | None:
-    """From the starts of windows, which are multiples of the advance, and the timestamps of the
-    records, which are within their windows: the size is at least the greatest distance.
+    """Window starts are multiples of the advance, and the timestamps of records are within their
+    windows: so the size is at least the greatest distance between the two.
 
-    Its value is None for windows that are points in time.
+    The inferred value is None for windows that are points in time.
     """
     seen = [(times[0], r.timestamp) for r in records if (times := window_times(r.key or b""))]
     if config.get("cleanup.policy") == "delete":
@@ -111,7 +111,7 @@ def _infer_window_size(
         return Inference(
             duration_text(longest),
             Confidence.GUESS,
-            "the longest in the sample, it may be longer: see TimeWindows.ofSize…",
+            "the longest in the sample; it may be longer: see TimeWindows.ofSize…",
         )
     starts = len({start for start, _ in seen})
     return Inference(

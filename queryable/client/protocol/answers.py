@@ -1,4 +1,4 @@
-"""Results of calls: values, with where they come from and how fresh they are."""
+"""Results of calls: values, their source and their freshness."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class Source:
 
     @property
     def partition(self) -> int | None:
-        """None if several partitions were asked."""
+        """None if several partitions were read."""
         return self._number("partition")
 
     @property
     def position(self) -> int | None:
-        """The next offset that the instance will apply: the answer includes all before it."""
+        """The next offset that the instance will apply: the answer includes all records before."""
         return self._number("offset")
 
     @property
     def lag(self) -> int | None:
-        """Records behind the end of the log, of several partitions the greatest; None: unknown."""
+        """Records behind the end of the log; the maximum of several partitions. None: unknown."""
         return self._number("lag")
 
     @property
@@ -52,7 +52,7 @@ class Source:
 
     @property
     def pipeline_staleness(self) -> timedelta | None:
-        """Time since the pipeline was last caught up; None: as of `pipeline_lag`."""
+        """Time since the pipeline was last caught up; None: see `pipeline_lag`."""
         ms = self._number("pipeline-staleness")
         return None if ms is None else timedelta(milliseconds=ms)
 
@@ -63,19 +63,19 @@ class Source:
 
     @property
     def served_by(self) -> str | None:
-        """The instance that answered. Of several, the first: the instance that got the request, if
-        it read any partition itself."""
+        """The instance that answered; the first of several. The instance that received the request
+        is first if it read a partition."""
         return next(iter(self.instances), None)
 
     @property
     def instances(self) -> tuple[str, ...]:
-        """All instances that answered, as far as the response names them; of a stream, those that
+        """All instances that answered, as far as the response names them. For a stream: those that
         answered its beginning."""
         return tuple(dict.fromkeys(instance for instance, _ in self._instances_and_roles()))
 
     @property
     def is_standby(self) -> bool:
-        """Whether any of them answered as a standby."""
+        """Whether any instance answered as a standby."""
         return any(role == "standby" for _, role in self._instances_and_roles())
 
     def _instances_and_roles(self) -> list[tuple[str, str]]:
@@ -86,7 +86,7 @@ class Source:
 
     @property
     def epoch(self) -> str | None:
-        """Of the topology that the instance knows."""
+        """The epoch of the instance's topology."""
         return self._headers.get("topology-epoch")
 
     @property
@@ -99,7 +99,7 @@ class Source:
 
 
 class Answer(Source):
-    """The answer to a point read: `key`, `value`, and `found`. False if the key was not found.
+    """The answer to a point read: `key`, `value` and `found`. It is falsy if the key was not found.
 
     `valid_from` and `valid_to` (epoch ms) are set if the read was `as_of` a time.
     """

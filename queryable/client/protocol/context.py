@@ -1,4 +1,4 @@
-"""The state of one client, and how it sends a request: to which instance, how long, how often."""
+"""The state of one client, and how it sends requests: instances, time-outs, retries."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from queryable.client.protocol.transport import (
 )
 from queryable.client.protocol.views import View
 
-# s; doubled with each attempt whose connection failed
+# s; doubled after each failed connection
 _FIRST_BACKOFF = 0.05
 _MAX_BACKOFF = 2.0
 NOTHING_WRITTEN = frozenset(("overloaded", "draining", "no-topology", "topic-missing"))
-"""Codes of 503 that say that an appended record was not written."""
+"""Codes of a 503 which mean that the appended record was not written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`base_url`: of the proxy or a backend, without a slash at the end. `timeout`: seconds for a
-    call with all its retries; of a stream the longest silence."""
+    """`base_url`: of the proxy or a backend, without a trailing slash. `timeout`: seconds for a
+    call with all its retries; for a stream, the longest time without data."""
 
     base_url: str
     timeout: float = 10.0
@@ -63,7 +63,7 @@ class ClientContext:
 
     @property
     def offsets(self) -> SessionOffsets | None:
-        """Of the session that is open in this thread or task."""
+        """The offsets of the session that is open in this thread or task."""
         return self._session.get()
 
     @contextmanager
@@ -77,35 +77,38 @@ class ClientContext:
             self._session.reset(token)
 
     def min_offset(self, view: View) -> str | None:
-        """The parameter `min_offset` that the session requires; BadUse."""
+        """The parameter `min_offset` that the session requires. Raises BadUse."""
         return None if self.offsets is None else self.offsets.min_offset(view.topic)
 
     def note_read(self, view: View, source: Source) -> None:
-        """Notes in the session what an answer included."""
+        """Records in the session the position that an answer included."""
         if (offsets := self.offsets) is not None:
             offsets.note_position(view.topic, source.partition, source.position)
 
     def note_record(self, view: View, partition: int, offset: int) -> None:
-        """Notes in the session a record that was written or seen."""
+        """Records in the session the offset of a record that was written or read."""
         if (offsets := self.offsets) is not None:
             offsets.note_record(view.topic, partition, offset)
 
     # --- sending
 
     def deadline(self, timeout: float | None) -> float:
-        """When a call that starts now has to end, by the client's clock."""
+        """The time by the client's clock at which a call that starts now must end."""
         return self.clock() + (self.settings.timeout if timeout is None else timeout)
 
     def send(self, request: ApiRequest, deadline: float | None = None) -> Call[Response]:
-        """The response, after retries, with a status below 500; Unavailable, ServerError."""
+        """The response, after retries. Its status is below 500.
+
+        Raises Unavailable or ServerError.
+        """
         deadline = self.deadline(None) if deadline is None else deadline
         response: Response = yield from self._send_with_retries(request, deadline)
         return response
 
     def open_stream(self, request: ApiRequest, timeout: float | None = None) -> Call[Any]:
-        """A Stream with status 200, after retries; QueryableError for any other status.
+        """A Stream with status 200, after retries. Raises QueryableError for any other status.
 
-        `timeout`: seconds until it is open, and for each read.
+        `timeout`: seconds to open it, and for each read.
         """
         read_timeout = self.settings.timeout if timeout is None else timeout
         stream = yield from self._send_with_retries(request, self.deadline(timeout), read_timeout)
@@ -123,7 +126,7 @@ class ClientContext:
         reported: Unavailable | None = None
         while True:
             url = urls[min(attempt, len(urls) - 1)]
-            # an instance that hangs leaves the others their share of the time
+            # each instance gets a share of the time, so one that hangs does not use all of it
             share = max(deadline - self.clock(), 0.001) / max(len(urls) - attempt, 1)
             wire = Request(
                 url,
@@ -142,7 +145,7 @@ class ClientContext:
                 backoff = _FIRST_BACKOFF * 2.0**attempt
                 if request.instances:
                     self._topology.note_failure(url, self.clock())
-                # the next instance is not the one in trouble: no load to limit
+                # a first request to the next instance adds no load to the one that failed
                 needs_budget = attempt + 1 >= len(urls)
             else:
                 if self.settings.direct:
@@ -158,33 +161,33 @@ class ClientContext:
                 backoff = error.retry_after
                 needs_budget = True
             attempt += 1
-            # the next instance can be asked at once
+            # no backoff before a request to the next instance
             backoff = 0.0 if attempt < len(urls) else min(backoff, _MAX_BACKOFF)
             backoff *= random.uniform(0.75, 1.25)
             is_late = self.clock() + backoff >= deadline
             is_last = not can_retry or is_late or attempt >= request.max_attempts
             if is_last or (needs_budget and not self.budget.spend()):
-                # what an instance reported says more than a time-out that followed
+                # an error that an instance reported tells more than a later time-out
                 raise reported if reported is not None and request.is_idempotent else error
             if backoff:
                 yield Sleep(backoff)
 
     @staticmethod
     def _unavailable(response: Any, body: bytes) -> Unavailable:
-        """The error of a status of 500 or more, if it allows a retry; ServerError if not."""
+        """The error for a status of 500 or more. Raises it unless it is Unavailable."""
         error = error_from_response(response.status, response.headers, body)
         if not isinstance(error, Unavailable):
             raise error
         return error
 
     def get_json(self, target: str, deadline: float | None = None) -> Call[Any]:
-        """The JSON document at `target`; QueryableError unless the status is 200."""
+        """The JSON document at `target`. Raises QueryableError unless the status is 200."""
         return json_of((yield from self.send(ApiRequest(target), deadline)))
 
     # --- views and topology
 
     def view(self, name: str, deadline: float | None = None) -> Call[View]:
-        """A view's description, fetched once; NotFound."""
+        """A view's description, fetched once. Raises NotFound."""
         view = self._views.get(name)
         if view is None:
             description = yield from self.get_json(f"/views/{quote(name, safe='')}", deadline)
@@ -195,7 +198,7 @@ class ClientContext:
         return view
 
     def topology(self, deadline: float | None = None) -> Call[Topology]:
-        """The topology as it is now."""
+        """Fetches the current topology."""
         sources = self._topology.sources()
         request = ApiRequest(
             "/processors", instances=sources, max_attempts=len(sources) or MAX_ATTEMPTS
@@ -216,10 +219,11 @@ class ClientContext:
             try:
                 yield from self.topology(deadline)
             except Unavailable:
-                # an old topology is better than none: instances forward what is not theirs
+                # an old topology is better than none: instances forward requests for partitions
+                # that they do not have
                 if self._topology.current is None:
                     raise
         current = self._topology.current
-        assert current is not None  # as long as there is none, it needs to be fetched
+        assert current is not None  # needs_fetch() is true until there is one
         replicas = current.replicas(view.name, view.key.record_bytes(key))
         return self._topology.by_health(replicas, now)

@@ -3,7 +3,7 @@
     QueryableError
     ├── BadUse              an invalid argument or setting; nothing was sent
     ├── BadRequest          4xx: the API rejects the path, key, parameter or body
-    ├── NotFound            404: unknown view or path (a missing key is no error: see Answer.found)
+    ├── NotFound            404: unknown view or path (for a missing key, see Answer.found)
     ├── OutsideHistory      410: `as_of` is before the history that the view keeps
     ├── Unavailable         503: not available now; a later retry can succeed
     │   ├── NoAnswer        no instance could be reached, or none answered in time
@@ -59,7 +59,7 @@ class OutsideHistory(QueryableError):
 
 
 class Unavailable(QueryableError):
-    """Not available now (503). `retry_after` is in seconds. `is_final`: a retry does not help, the
+    """Not available now (503). `retry_after` is in seconds. `is_final`: a retry cannot help, the
     deployment needs a repair."""
 
     status = 503

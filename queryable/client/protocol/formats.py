@@ -11,8 +11,8 @@
 | avro          | the document as JSON (docs/reference/formats.md, Avro)                  |
 | none (values) | None                                                                    |
 
-`Raw(b"…")` gives a key by its record bytes, in any format. JSON and Avro keys may need it, because
-one document can be written in several ways.
+`Raw(b"…")` is a key given by its record bytes, in any format. JSON and Avro keys may need it,
+because one document can be written in several ways.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Format:
         return self.codec is not None and self.codec.has_prefixes
 
     def check(self, value: Any) -> None:
-        """BadUse unless the value has a type of this format."""
+        """Raises BadUse unless the value has a type of this format."""
         types = self.python.types
         if not types:
             return
@@ -67,7 +67,7 @@ class Format:
             raise BadUse(f"{value!r} is not a valid {self.name}: expected {expected}.")
 
     def record_bytes(self, value: Any) -> bytes | None:
-        """A key as in its Kafka record; None if that takes a schema. BadUse."""
+        """A key as in its Kafka record; None if this requires a schema. Raises BadUse."""
         if isinstance(value, Raw):
             return value.data
         text = self._convert(self.python.to_text, value)
@@ -89,16 +89,18 @@ class Format:
         return self.python.from_json(document)
 
     def parameter(self, value: Any) -> str:
-        """For a query string, percent-encoded; BadUse."""
+        """For a query string, percent-encoded. Raises BadUse."""
         return quote(self._convert(self.python.to_text, value), safe="")
 
     def json_bytes(self, value: Any) -> bytes:
-        """As a JSON document; BadUse."""
+        """As a JSON document. Raises BadUse."""
         return self._convert(self.python.to_json, value)
 
     def path_segment(self, value: Any) -> tuple[str, bool]:
         """For a URL's path, percent-encoded; and whether it is base64url of the record bytes.
-        BadUse."""
+
+        Raises BadUse.
+        """
         if isinstance(value, Raw):
             return to_base64url(value.data).decode(), True
         text = self._convert(self.python.to_text, value)

@@ -1,4 +1,4 @@
-"""JSON in which every whole number is exact, whatever its size."""
+"""Decodes JSON with exact integers of any size."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _LONG = b"0" * 19
 
 
 def decode_json(text: bytes) -> Any:
-    """What json.loads returns, five times as fast; ValueError.
+    """Returns what json.loads returns, five times as fast. Raises ValueError.
 
-    orjson turns whole numbers of more than 64 bits into floats. Texts that may have one, and those
-    that orjson rejects, are left to the slower parser.
+    orjson turns integers of more than 64 bits into floats. Texts that may contain one, and texts
+    that orjson rejects, go to the slower parser.
     """
     if _LONG not in text.translate(_DIGITS):
         try:

@@ -1,4 +1,4 @@
-"""Results in pages: by cursor, or as one stream that resumes where it broke."""
+"""Reads results page by page: by cursor, or as one stream that resumes where it broke."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from queryable.client.protocol.views import View
 T = TypeVar("T")
 
 PAGE_SIZE = 1000
-"""The default, and the largest that the API allows."""
+"""The default, and the maximum that the API allows."""
 
 _NDJSON = {"accept": "application/x-ndjson"}
 
@@ -32,11 +32,11 @@ class Pager(Protocol[T]):
     def next(self) -> Call[list[T] | None]: ...
 
     def close(self) -> Call[None]:
-        """Must be called if the caller does not read to the end."""
+        """Must be called if the caller stops before the end."""
 
 
 def check_page_size(page: int, limit: int | None) -> None:
-    """BadUse."""
+    """Raises BadUse if a number is out of range."""
     if not 1 <= page <= PAGE_SIZE:
         raise BadUse(f"page={page} is out of range: 1 to {PAGE_SIZE}.")
     if limit is not None and limit < 0:
@@ -44,7 +44,7 @@ def check_page_size(page: int, limit: int | None) -> None:
 
 
 class CursorPager(Generic[T]):
-    """Follows the cursors of the pages: no item comes twice, whichever instance answers."""
+    """Follows the cursors of the pages. No item is repeated, even if another instance answers."""
 
     def __init__(
         self,
@@ -107,8 +107,8 @@ class CursorPager(Generic[T]):
 def can_resume(view: View) -> bool:
     """Whether a stream of the view can resume at the last key received.
 
-    The key must have one textual form. JSON and Avro documents have many, so does NaN, and UUIDs
-    may be in capitals.
+    The key must have exactly one textual form. JSON and Avro documents and NaN have several, and
+    UUIDs may be in capitals.
     """
     return view.key.python.has_one_text
 
@@ -121,8 +121,8 @@ def remaining_range(order: Order, first: Any, last: Any, received: Any) -> tuple
 
 
 class StreamPager(Generic[T]):
-    """Reads an NDJSON stream. If it breaks, it is opened again at the last key received, and the
-    items that came before are skipped."""
+    """Reads an NDJSON stream. If it breaks, it is opened again at the last key received, and items
+    that were already received are skipped."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class StreamPager(Generic[T]):
                 chunk = yield ReadChunk(self._stream)
             except TransportError as e:
                 yield from self._close_stream()
-                # a stream that breaks each time without a new item ends when the budget is spent
+                # if the stream breaks each time before a new item, the retry budget ends it
                 if not self._context.budget.spend():
                     raise NoAnswer(str(e)) from None
                 continue
@@ -175,7 +175,7 @@ class StreamPager(Generic[T]):
 
     def _open(self) -> Call[None]:
         query = self._query(self._last)
-        if self._last is None:  # a resumed stream begins with items that were received already
+        if self._last is None:  # a resumed stream begins with items that were already received
             query.add("limit", self._remaining)
         request = ApiRequest(query.append_to(self._path), headers=_NDJSON)
         stream = yield from self._context.open_stream(request, self._timeout)

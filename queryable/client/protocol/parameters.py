@@ -1,4 +1,4 @@
-"""Targets of requests: paths and query strings, from Python values."""
+"""Builds targets of requests: paths and query strings, from Python values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Order = Literal["asc", "desc"]
 
 
 class Parameters:
-    """A query string. A parameter whose value is None is left out."""
+    """A query string. A parameter whose value is None is omitted."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
@@ -39,19 +39,19 @@ class Parameters:
         return self
 
     def add_time(self, name: str, moment: Time | None) -> Parameters:
-        """BadUse."""
+        """Raises BadUse for an invalid time."""
         return self.add(name, None if moment is None else _time_text(moment))
 
     def add_span(self, name: str, span: Span | None) -> Parameters:
-        """BadUse."""
+        """Raises BadUse for an invalid duration."""
         return self.add(name, None if span is None else _span_text(span))
 
     def add_key(self, name: str, view: View, key: Any) -> Parameters:
-        """A bound of a range of keys; BadUse."""
+        """Adds a bound of a range of keys. Raises BadUse."""
         return self.add_encoded(name, None if key is None else _bound_text(view, key))
 
     def add_prefix(self, view: View, prefix: str | bytes | None) -> Parameters:
-        """BadUse."""
+        """Raises BadUse unless the view's keys can have a prefix."""
         return self.add_encoded("prefix", None if prefix is None else _prefix_text(view, prefix))
 
     def append_to(self, path: str) -> str:
@@ -64,7 +64,7 @@ def freshness(
     max_lag: int | None,
     max_staleness: Span | None,
 ) -> Parameters:
-    """The parameters that say how fresh an answer must be."""
+    """The parameters that set how fresh an answer must be."""
     return (
         Parameters()
         .add("min_offset", min_offset)
@@ -75,7 +75,7 @@ def freshness(
 
 
 def key_target(view: View, key: Any, suffix: str, query: Parameters) -> str:
-    """The target of a request for one key; BadUse."""
+    """The target of a request for one key. Raises BadUse."""
     segment, is_base64 = view.key.path_segment(key)
     if is_base64:
         query.add("encoding", "base64url")

@@ -1,4 +1,4 @@
-"""One request to the API, before it is known which instance gets it."""
+"""A request to the API, before an instance is chosen."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _JSON = {"content-type": "application/json"}
 class ApiRequest:
     """`instances`: base URLs to try before the client's own URL, in this order.
 
-    `is_idempotent`: sending it twice does no harm. `max_attempts` counts the first one.
+    `is_idempotent`: it may be sent twice. `max_attempts` includes the first attempt.
     """
 
     target: str

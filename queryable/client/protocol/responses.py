@@ -1,4 +1,4 @@
-"""Reading responses: their JSON, and errors for those that are not of this API."""
+"""Reads responses, and raises errors for those that are not responses of this API."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from queryable.client.protocol.transport import (
 
 @contextmanager
 def decoding() -> Iterator[None]:
-    """Around the decoding of a response: ServerError where it is not one of this API."""
+    """Wraps the decoding of a response. Raises ServerError if it is not a response of this API."""
     try:
         yield
     except (AttributeError, LookupError, TypeError, ValueError) as e:
@@ -29,7 +29,7 @@ def decoding() -> Iterator[None]:
 
 
 def json_of(response: Response) -> Any:
-    """The JSON of a 200; QueryableError for any other status."""
+    """The JSON of a response with status 200. Raises QueryableError for any other status."""
     if response.status != 200:
         raise error_from_response(response.status, response.headers, response.body)
     with decoding():
@@ -43,6 +43,6 @@ def read_all(stream: Any) -> Call[bytes]:
         while chunk := (yield ReadChunk(stream)):
             chunks.append(chunk)
     except TransportError:
-        pass  # the status is known, and counts more than the rest of the body
+        pass  # the status is known; the rest of the body is not needed
     yield CloseStream(stream)
     return b"".join(chunks)

@@ -1,7 +1,7 @@
 """A budget of retries, so that many clients do not overload a deployment that is already slow.
 
-A retry costs one token, a response earns a tenth of one: in the long run retries add at most a
-tenth to the requests. Source: gRPC's retry throttling (proposal A6).
+A retry costs one token and a response earns a tenth of one, so retries add at most a tenth to the
+number of requests in the long run. Source: gRPC's retry throttling (proposal A6).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows of answers, decoded from JSON."""
+"""Decodes rows of answers from JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from queryable.client.protocol.answers import Entry, Session, Version, Window
 from queryable.client.protocol.views import View
 
 ALL_KEYS: Any = type("AllKeys", (), {"__repr__": lambda _: "ALL_KEYS"})()
-"""In place of a key: the windows or sessions of all keys."""
+"""Passed as the key, selects the windows or sessions of all keys."""
 
 
 def entry_from_json(view: View, item: Mapping[str, Any]) -> Entry:
@@ -17,7 +17,7 @@ def entry_from_json(view: View, item: Mapping[str, Any]) -> Entry:
 
 
 def window_from_json(view: View, item: Mapping[str, Any], key: Any = ALL_KEYS) -> Window:
-    """`key`: the key that was asked for; the items of one key do not repeat it."""
+    """`key`: the key of the request; the items of one key do not repeat it."""
     return Window(
         view.key.from_json(item["key"]) if key is ALL_KEYS else key,
         item["start"],
@@ -28,12 +28,12 @@ def window_from_json(view: View, item: Mapping[str, Any], key: Any = ALL_KEYS) -
 
 
 def window_position(window: Window) -> tuple[int, int]:
-    """Orders the windows of one key."""
+    """The sort key of windows of one key."""
     return window.start, window.sequence
 
 
 def session_from_json(view: View, item: Mapping[str, Any], key: Any = ALL_KEYS) -> Session:
-    """`key`: as of `window_from_json`."""
+    """`key`: see `window_from_json`."""
     return Session(
         view.key.from_json(item["key"]) if key is ALL_KEYS else key,
         item["start"],
@@ -43,7 +43,7 @@ def session_from_json(view: View, item: Mapping[str, Any], key: Any = ALL_KEYS) 
 
 
 def session_position(session: Session) -> tuple[int, int]:
-    """Orders the sessions of one key."""
+    """The sort key of sessions of one key."""
     return session.end, session.start
 
 
@@ -52,5 +52,5 @@ def version_from_json(view: View, item: Mapping[str, Any], key: Any) -> Version:
 
 
 def version_position(version: Version) -> tuple[int, int]:
-    """Orders the versions of one key."""
+    """The sort key of versions of one key."""
     return version.valid_from, 0

@@ -1,4 +1,4 @@
-"""The offsets that a session has seen; its later reads must include them.
+"""The offsets that a session has written or read. Its later reads must include them.
 
 If a record was appended at offset 7, the read must have applied it: `min_offset=p:7`. An answer at
 position 7 includes everything before it: `min_offset=p:6`. A session thus reads its own writes, and
@@ -17,27 +17,27 @@ _MAX_PARTITIONS = 1500
 
 
 class SessionOffsets:
-    """The greatest offset seen of each partition of each topic."""
+    """The greatest offset of each partition of each topic."""
 
     def __init__(self) -> None:
         self._seen: dict[str, dict[int, int]] = {}
 
     def note_record(self, topic: str, partition: int, offset: int) -> None:
-        """Notes that a record was written or seen."""
+        """Records that a record was written or read."""
         seen = self._seen.setdefault(topic, {})
         if seen.get(partition, -1) < offset:
             seen[partition] = offset
 
     def note_position(self, topic: str, partition: int | None, position: int | None) -> None:
-        """Notes that an answer included all records before `position`."""
+        """Records that an answer included all records before `position`."""
         if partition is not None and position:
             self.note_record(topic, partition, position - 1)
 
     def min_offset(self, topic: str) -> str | None:
-        """The parameter `min_offset` for a topic; BadUse if it has too many partitions.
+        """The parameter `min_offset` for a topic. Raises BadUse if it has too many partitions.
 
-        It has the offsets of all partitions: the API ignores those of other partitions than the
-        key's.
+        It contains the offsets of all partitions. The API ignores all but that of the key's
+        partition.
         """
         seen = self._seen.get(topic)
         if not seen:

@@ -10,7 +10,7 @@ from model.partitioner import PARTITIONERS, partition_of
 
 
 def parse_epoch(text: str) -> tuple[int, int]:
-    """An epoch, as ordered numbers; (0, 0) if the text is not one."""
+    """An epoch as a comparable pair; (0, 0) if the text is not an epoch."""
     ms, _, generation = text.partition("-")
     if not (ms.isdecimal() and generation.isdecimal()):
         return (0, 0)
@@ -38,7 +38,7 @@ class Topology:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Topology:
-        """KeyError, TypeError or ValueError if it is not a document of `GET /processors`."""
+        """Raises KeyError, TypeError or ValueError unless it is a document of `GET /processors`."""
         base_urls = {
             each["id"]: f"http://{_url_host(each['host'])}:{each['port']}"
             for each in document["processors"]

@@ -1,4 +1,4 @@
-"""What a client that asks instances directly knows of the topology, and when to fetch it again."""
+"""The topology that a direct client knows, and when to fetch it again."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from queryable.client.protocol.topology import Topology, parse_epoch
 
 # s between two fetches of a topology that may be outdated
 _REFRESH_INTERVAL = 0.1
-# s for which an instance that did not answer is tried last
+# an instance that did not answer is tried last for this many seconds
 _FAILURE_PENALTY = 1.0
 
 
 class TopologyTracker:
-    """The newest topology, the newest epoch that a response named, and the failures since.
+    """The newest topology, the newest epoch in a response, and the failures since.
 
-    Times are seconds of the client's clock. Without I/O: `ClientContext` fetches.
+    Times are seconds of the client's clock. No I/O: `ClientContext` fetches.
     """
 
     def __init__(self, base_url: str) -> None:
@@ -28,19 +28,19 @@ class TopologyTracker:
         self._fetched_at = float("-inf")
 
     def note_response(self, headers: Mapping[str, str], base_url: str) -> None:
-        """Notes the epoch that a response names."""
+        """Records the epoch in a response."""
         if text := headers.get("topology-epoch"):
             epoch = parse_epoch(text)
             if epoch > self._newest_epoch:
                 self._newest_epoch, self._newest_epoch_from = epoch, base_url
 
     def note_failure(self, base_url: str, now: float) -> None:
-        """Notes that an instance did not answer: it may be gone."""
+        """Records that an instance did not answer: it may be gone."""
         self._is_suspect = True
         self._failed_at[base_url] = now
 
     def needs_fetch(self, now: float) -> bool:
-        """Whether to fetch the topology; if so, the time is noted as that of the fetch."""
+        """Whether to fetch the topology now; if so, records the time of the fetch."""
         is_outdated = (
             self.current is None or self._is_suspect or self.current.epoch < self._newest_epoch
         )
@@ -57,8 +57,8 @@ class TopologyTracker:
         current = self.current
         if current is None:
             return ()
-        # the instance that named a newer epoch has that topology; if the client's URL is gone, the
-        # instances still have it
+        # The instance that sent a newer epoch has that topology. If the client's URL does not
+        # respond, the instances still have it.
         is_behind = current.epoch < self._newest_epoch
         first = (self._newest_epoch_from,) if is_behind else ()
         return tuple(dict.fromkeys((*first, self._base_url, *current.instances)))

@@ -48,7 +48,7 @@ class Stream(Protocol):
 
 
 class TransportError(Exception):
-    """No response, or a stream that broke. Thrown into a call at the operation that failed.
+    """No response, or a broken stream. It is thrown into a call at the operation that failed.
 
     `may_have_arrived`: a server may have received the request.
     """
@@ -67,7 +67,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class OpenStream:
-    """Send a request, read the response's head. Result: Stream, which the call must close."""
+    """Send a request and read the response's head. Result: Stream, which the call must close."""
 
     request: Request
 

@@ -25,7 +25,7 @@ class View:
 
     @classmethod
     def from_json(cls, description: dict[str, Any]) -> View:
-        """KeyError if it is not a description of a view."""
+        """Raises KeyError if it is not a description of a view."""
         return cls(
             name=description["name"],
             topic=description["topic"],

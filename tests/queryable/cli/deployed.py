@@ -32,7 +32,7 @@ MANY = 3000
 
 @dataclass(frozen=True)
 class Deployed:
-    """A deployment that starts with one backend."""
+    """The deployment, and how to run commands against it."""
 
     backends: Deployment
     url: str
@@ -40,7 +40,7 @@ class Deployed:
     @property
     def env(self) -> dict[str, str]:
         plain = {k: v for k, v in os.environ.items() if not k.startswith("QUERYABLE_")}
-        # it would change when output is written
+        # a progress bar would mix with the output
         plain.pop("PYTHONUNBUFFERED", None)
         nothing = str(self.backends.folder / "no-config")
         mine = {
@@ -51,7 +51,7 @@ class Deployed:
         return {**plain, **mine}
 
     def run(self, *arguments: str, status: int = SUCCESS, input: str | None = None) -> str:
-        """What the command writes to stdout; to stderr if `status` is another than SUCCESS."""
+        """The command's stdout, or its stderr if `status` is not SUCCESS."""
         done = CliRunner().invoke(app, arguments, env=self.env, input=input)
         assert done.exit_code == status, (done.output, done.exception)
         return done.stdout if status == SUCCESS else done.stderr

@@ -1,4 +1,4 @@
-"""Running the tool, and records of every kind of store."""
+"""Runs the tool, and has records for every kind of store."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ANOTHER = {
     "bookings": b"guest-x" + struct.pack(">qi", NOW, 0),
     "visits": b"guest-x" + struct.pack(">qq", NOW + 5, NOW),
 }
-"""The key of a record that only the second deployment has."""
+"""The key of a record that exists only in the second deployment."""
 
 
 def run(*arguments: str, **environment: str) -> Result:

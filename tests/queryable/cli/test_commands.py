@@ -133,19 +133,19 @@ def test_append(deployed: Deployed) -> None:
 
 
 class _Unconfirming(BaseHTTPRequestHandler):
-    """Answers like a backend whose broker has not confirmed in time."""
+    """Answers like a backend whose broker did not confirm in time."""
 
     def do_GET(self) -> None:
         if self.path == "/views/gone":
-            # before the response, so that the next connection is refused
+            # closed before the response, so that the next connection is refused
             self.server.server_close()
-        self._say(200, ORDERS)
+        self._respond(200, ORDERS)
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["content-length"]))
-        self._say(503, {"code": "append-unconfirmed", "detail": "Not confirmed in time."})
+        self._respond(503, {"code": "append-unconfirmed", "detail": "Not confirmed in time."})
 
-    def _say(self, status: int, document: Any) -> None:
+    def _respond(self, status: int, document: Any) -> None:
         body = json.dumps(document).encode()
         self.send_response(status)
         self.send_header("content-length", str(len(body)))
@@ -181,8 +181,8 @@ def test_views_and_completion_of_their_names(deployed: Deployed) -> None:
     assert "view-not-found" in deployed.run("views", "nothing", status=USAGE_ERROR)
 
     def completed(url: str) -> list[str]:
-        asked = {"COMP_WORDS": "queryable get b", "COMP_CWORD": "2", "QUERYABLE_URL": url}
-        env = {**deployed.env, **asked, "_QUERYABLE_COMPLETE": "complete_bash"}
+        completion = {"COMP_WORDS": "queryable get b", "COMP_CWORD": "2", "QUERYABLE_URL": url}
+        env = {**deployed.env, **completion, "_QUERYABLE_COMPLETE": "complete_bash"}
         done = CliRunner().invoke(app, [], env=env, prog_name="queryable")
         assert (done.exit_code, done.stderr) == (SUCCESS, "")
         return done.stdout.split()
@@ -217,7 +217,7 @@ def test_watch_prefix_until_ctrl_c(deployed: Deployed) -> None:
             numbers = count()
 
             def change() -> bool:
-                # watch does not report that it has started: make another change each time
+                # watch does not report that it has started, so make another change each time
                 n = next(numbers)
                 deployed.append(f"p{n}" if event == "new" else "p1", value(n))
                 return event in terminal.text
@@ -239,7 +239,7 @@ def test_watch_prefix_until_ctrl_c(deployed: Deployed) -> None:
 
 
 @pytest.mark.parametrize("reader", ["head -1", "true"])
-def test_closed_pipe_is_no_error(deployed: Deployed, reader: str) -> None:
+def test_closed_pipe_is_not_an_error(deployed: Deployed, reader: str) -> None:
     # `true` exits before anything is written
     commands = "count flights", "scan many" if reader == "true" else "scan many --stream"
     for command in commands:
@@ -280,7 +280,7 @@ def test_topology(deployed: Deployed) -> None:
         terminal.interrupt()
         assert terminal.wait() == INTERRUPTED
         assert "Traceback" not in terminal.text
-        # not "standbys": the end of a drawing that is longer than the screen is cut off
+        # not "standbys": output below the screen is cut off
         drawings = terminal.text.split("instance")
         assert max(drawing.count("b2 joined") for drawing in drawings) == 1
         assert terminal.text.endswith("\x1b[?25h")  # the cursor is visible again

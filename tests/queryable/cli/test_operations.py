@@ -39,8 +39,8 @@ pytestmark = [pytest.mark.system, pytest.mark.broker]
 def backends(
     broker: Broker, make_topic: MakeTopic, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Backend, Backend]]:
-    """Two deployments of the same views with their own topics. Each view of the second one lacks an
-    entry, has another one, and has one with another value."""
+    """Two deployments of the same views with their own topics. Each view of the second one has a
+    missing entry, an additional entry, and an entry with another value."""
     writer = Writer(broker.bootstrap_servers)
     folder = tmp_path_factory.mktemp("backends")
     deployments = []
@@ -52,7 +52,7 @@ def backends(
                 records[keys[3]] = records[keys[10]]
                 records[ANOTHER[name]] = records.pop(keys[1])
             topic = make_topic(PARTITIONS)
-            # the bare key decides the partition
+            # the bare key determines the partition
             by_key = {"bookings": 12, "visits": 16}.get(name, 0)
             partitioned = [(key, value, _partition(key, by_key)) for key, value in records.items()]
             writer.send_timed(topic, [(k, v, NOW, p) for k, v, p in partitioned])
@@ -98,7 +98,7 @@ def test_diff_finds_differences(
 def test_diff_prints_as_many_as_requested_and_counts_all(
     backends: tuple[Backend, Backend], how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # and reads only some again
+    # and reads only some of them again
     monkeypatch.setattr("queryable.cli.diff.comparison._MAX_REREAD", 1)
     done = run("diff", *map(url, backends), "orders", how, "--show", "1")
     [shown, counts] = rows(done)
@@ -227,14 +227,14 @@ def test_check_continues_after_errors(broker: Broker, tmp_path: Path) -> None:
 
 
 def test_check_and_instance_report_the_same_about_the_data_folder(tmp_path: Path) -> None:
-    theirs = tmp_path / "data"
-    (theirs / "photos" / "2013").mkdir(parents=True)
-    [refused] = machine.check_data_folder(theirs, "ours")
+    folder = tmp_path / "data"
+    (folder / "photos" / "2013").mkdir(parents=True)
+    [refused] = machine.check_data_folder(folder, "ours")
     with pytest.raises(ConfigurationError) as error:
-        DataDirectory(theirs, application="ours")
+        DataDirectory(folder, application="ours")
     assert refused.status == "wrong"
     assert str(error.value) == f"{refused.message}. {refused.action}."
-    # marked for another application
+    # the folder belongs to another application
     DataDirectory(tmp_path / "b1", application="theirs").close()
     before = sorted(tmp_path.rglob("*"))
     [refused] = machine.check_data_folder(tmp_path / "b1", "ours")
@@ -279,7 +279,7 @@ def test_adopt_and_check_report_a_changelog_that_the_broker_has_emptied(
         retention_ms=26 * HOUR,
     )  # fmt: skip
     Writer(broker.bootstrap_servers).send_timed(topic, [(b"a" + bytes(16), b"1", 0, 0)])
-    # the broker would do it within minutes: event time is long before its clock
+    # the broker would do this within minutes, because event time is far in the past
     admin = quiet_admin(broker.bootstrap_servers)
     [deleted] = admin.delete_records([TopicPartition(topic, 0, -1)]).values()
     deleted.result(10)

@@ -1,4 +1,4 @@
-"""The output of commands for given rows, documents and numbers."""
+"""The output of commands: rows, documents and numbers."""
 
 from __future__ import annotations
 

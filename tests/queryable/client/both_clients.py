@@ -1,4 +1,4 @@
-"""One interface to both clients, and the answers of plain HTTP to compare with."""
+"""One interface to both clients, and plain HTTP requests to compare the answers with."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.reference.tables import base64url
 
 
 class AnyClient:
-    """A Client or an AsyncClient, called the same way; rows are returned as a list."""
+    """A Client or an AsyncClient with the same interface. It returns rows as a list."""
 
     def __init__(self, client: Client | AsyncClient, runner: asyncio.Runner, name: str) -> None:
         self.client = client
@@ -47,7 +47,7 @@ class AnyClient:
         return self._runner.run(awaitable, context=copy_context())
 
     def first(self, rows: Any, count: int) -> list[Any]:
-        """The first rows; the iterator is then dropped."""
+        """The first rows. The iterator is dropped then."""
         if isinstance(rows, AsyncRows):
             return self._wait(_first(rows, count))
         found = []
@@ -123,7 +123,7 @@ def plain_items(port: int, path: str) -> list[dict[str, Any]]:
 
 
 def exact(value: Any) -> Any:
-    """For comparison: NaN equals NaN, 1 is not 1.0, and -0.0 is not 0.0."""
+    """A value for comparisons: NaN equals NaN, 1 is not 1.0, and -0.0 is not 0.0."""
     if isinstance(value, float):
         return ("float", struct.pack(">d", value)) if value == value else ("float", "NaN")
     if isinstance(value, Answer):
@@ -139,7 +139,7 @@ def exact(value: Any) -> Any:
 
 
 def python_value(value: Any, form: str) -> Any:
-    """The Python value of an answer's JSON, independent of the client's formats."""
+    """The Python value of an answer's JSON, without the client's own code."""
     if form == "bytes":
         import base64
 

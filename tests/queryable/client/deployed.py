@@ -1,4 +1,4 @@
-"""Two backends with a view of every format and every store, nginx before them, and all clients."""
+"""Two backends with a view of every format and every store, nginx in front, and all clients."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Deployed:
         self.clients = clients
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        """The result, after checking that it is the same for all clients."""
+        """The result, after a check that it is the same for all clients."""
         results = [getattr(client, name)(*args, **kwargs) for client in self.clients]
         for client, result in zip(self.clients, results, strict=True):
             assert exact(result) == exact(results[0]), (client, name, args, kwargs)

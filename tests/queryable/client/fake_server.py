@@ -1,5 +1,5 @@
-"""An HTTP server that has one view and otherwise does what a test wants: for responses that real
-instances give only when something is wrong."""
+"""An HTTP server with one view and a handler of the test: for responses that real instances send
+only when something is wrong."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.queryable.client.protocol.scripted_transport import ORDERS
 
 
 class RequestHandler(BaseHTTPRequestHandler):
-    """Calls `server.handle_request_with`, except for the view itself."""
+    """Calls `server.handle_request_with` for every request but the one for the view."""
 
     protocol_version = "HTTP/1.1"
     server: Server

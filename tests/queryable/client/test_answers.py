@@ -49,7 +49,7 @@ PYTHON: dict[str, st.SearchStrategy[Any]] = {
 
 
 def record_bytes(form: str, key: Any) -> bytes:
-    """As Kafka's serializers write it."""
+    """A key as Kafka's serializers write it."""
     if form == "bytes":
         return bytes(key)
     if form in ("string", "uuid"):
@@ -57,7 +57,7 @@ def record_bytes(form: str, key: Any) -> bytes:
     if form == "json":
         return json.dumps(key, ensure_ascii=False, separators=(",", ":")).encode()
     if key != key:
-        key = float("nan")  # one of its many bit patterns: that of the name NaN
+        key = float("nan")  # one of the many bit patterns: the one that "NaN" means
     return struct.pack({"int32": ">i", "int64": ">q", "float64": ">d"}[form], key)
 
 
@@ -77,7 +77,7 @@ def test_raw_keys(deployed: Deployed, form: str) -> None:
         plain_rows = plain_key(deployed.port, form, key)
         result = deployed.call("get", form, Raw(key)).value
         assert exact(result) == exact(python_value(plain_rows.json()["value"], form))
-    # a key with a Python value is also result by that
+    # a key that has a Python value can be read by that too
     rows = plain_items(deployed.port, f"/views/{form}/keys")
     for row in rows:
         key = python_value(row["key"], form)
@@ -143,7 +143,7 @@ def test_scans(deployed: Deployed, form: str) -> None:
         if form != "json" and limit is None:
             low = None if first is None else to_store(record_bytes(form, first))
             high = None if last is None else to_store(record_bytes(form, last))
-            # NaN has many bit patterns, which sort apart
+            # NaN has many bit patterns, which are not adjacent in the order
             keys = [row.key for row in result if row.key == row.key]
             stored = [to_store(record_bytes(form, key)) for key in keys]
             assert stored == sorted(stored, reverse=order == "desc")

@@ -1,4 +1,4 @@
-"""Servers that hang, hang up, or are not this API; readers that stop; many calls at once."""
+"""Servers that hang, disconnect or are not this API; readers that stop; concurrent calls."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_responses_of_another_server(runner: asyncio.Runner, kind: str, body: by
 
 
 def send_rows(request: RequestHandler, disconnected: threading.Event) -> None:
-    """Sends NDJSON or events without end; sets `disconnected` when the client disconnects."""
+    """Sends NDJSON or events forever; sets `disconnected` when the client disconnects."""
     is_changes = request.path.endswith("/changes")
     request.begin_chunked()
     number = 0

@@ -1,4 +1,4 @@
-"""Three instances with standbys behind nginx: answers of clients while one is killed."""
+"""Three instances with standbys behind nginx: what clients get while one of them is killed."""
 
 from __future__ import annotations
 
@@ -99,7 +99,9 @@ def test_errors_have_their_classes(shop: Shop, clients: list[AnyClient]) -> None
         assert raised.value.more["position"] > 0
 
 
-def test_time_before_the_history(shop: Shop, clients: list[AnyClient], writer: Writer) -> None:
+def test_as_of_before_the_history_is_an_error(
+    shop: Shop, clients: list[AnyClient], writer: Writer
+) -> None:
     writer.table(shop.topics["prices"], {"a": 1, "b": 2})
     wait_until(lambda: clients[0].get("prices", "a"), LONG, "the record")
     writer.table(shop.topics["prices"], {"a": 3})
@@ -180,7 +182,7 @@ async def read_stream_from(
 
 
 def stream_from(client: Client, victim: str) -> Iterator[str]:
-    """The keys of a stream that starts at the victim, read on demand."""
+    """The keys of a stream that starts at the victim. They are read on demand."""
     for _ in range(100):
         rows = client.scan("rows", stream=True)
         iterator = iter(rows)
@@ -243,7 +245,7 @@ def test_nothing_is_lost_or_repeated_when_an_instance_is_killed(shop: Shop) -> N
                     read_stream_from(client, victim.id, has_started, is_killed)
                 )
                 await asyncio.wait_for(has_started.wait(), LONG)
-                # immediately: the proxy may buffer the whole rest, and then needs no backend
+                # immediately, because the proxy may buffer the rest and need no backend
                 rest = stream_from(proxied, victim.id)
                 victim.kill()
                 is_killed.set()
@@ -254,7 +256,7 @@ def test_nothing_is_lost_or_repeated_when_an_instance_is_killed(shop: Shop) -> N
             written = [direct.append("notes", f"note {n}", n) for n in range(40)]
             also.take(seen.snapshot())
             streamed_by_task = asyncio.run(as_task())
-            # readable at once, whichever instance answers
+            # it can be read at once from any instance
             for client in (direct, proxied):
                 answers = [client.get("notes", f"note {n}") for n in range(40)]
                 assert [answer.value for answer in answers] == list(range(40))

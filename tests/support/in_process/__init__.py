@@ -1,6 +1,7 @@
-"""Instances without Kafka, network and processes, for tests of single requests and of many at once.
+"""Instances without Kafka, network and processes, for tests of single and concurrent requests.
 
-`instance` is one with real store partitions, `world` two that ask one another, `cluster` several
-with ingest from `logs`. `fakes` stand in for what needs a broker; `examples`, `avro_examples` are
-views, members and records. Nothing runs by itself: a test says when what happens.
+`instance` has one instance with real store partitions, `world` two instances that forward to each
+other, `cluster` several with ingest from `logs`. `fakes` replaces what needs a broker; `examples`
+and `avro_examples` have views, members and records. Nothing runs in the background: the test calls
+each step.
 """

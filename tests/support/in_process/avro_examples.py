@@ -1,4 +1,4 @@
-"""Avro schemas with values of them, framed records, and a registry to ask for schemas."""
+"""Avro schemas and values, framed records, and a fake schema registry."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ ORDER = {
 
 
 def binary(schema: Any, value: Any) -> bytes:
-    """As fastavro writes it."""
+    """The value in Avro's binary encoding, by fastavro."""
     written = io.BytesIO()
     fastavro.schemaless_writer(written, fastavro.parse_schema(schema), value)
     return written.getvalue()
 
 
 def framed(schema_id: int, schema: Any, value: Any) -> bytes:
-    """As Confluent's serializers write it."""
+    """The value as Confluent's serializers write it."""
     return b"\0" + schema_id.to_bytes(4, "big") + binary(schema, value)
 
 
 class FakeSchemas:
-    """Has what a test puts into it; an id with None is one that there is not."""
+    """Contains what a test puts into it. An id with None is not in the registry."""
 
     state = "asked for."
 
@@ -57,7 +57,7 @@ class FakeSchemas:
 
 
 class FakeRegistry:
-    """Answers paths by what a test puts into `answers`: (status, document or bytes)."""
+    """Answers each path with what a test puts into `answers`: (status, document or bytes)."""
 
     def __init__(self, port: int = 0) -> None:
         self.answers: dict[str, tuple[int, Any]] = {}

@@ -1,8 +1,8 @@
-"""Several whole instances in one process, but for Kafka and the network: ingest with real store
-partitions, the HTTP side from the shell on, and one another.
+"""Several complete instances in one process, without Kafka and the network: ingest with real store
+partitions, and the HTTP side from the router on.
 
-Nothing runs by itself: a log gets records, an instance applies some of them, a map is handed out,
-each when the test says so. `table` is what an instance has to answer from, by the reference.
+Nothing runs in the background. The test appends records to a log, lets an instance apply some of
+them, and distributes topologies. `table` is what an instance must answer from, by the reference.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from model.partitioner import partition_of
 from model.problems import Unavailable
 from model.topology import ACTIVE, NOBODY, Epoch, Member, PlacedView, Topology
 from model.views import ANY_PARTITION, View
-from tests.support.in_process.logs import Letters
+from tests.support.in_process.logs import CollectedDeadLetters
 from tests.support.in_process.node import Node
 from tests.support.reference.questions import Answer
 from tests.support.reference.tables import Partition, Record, Table, fold
 
 
 class Cluster:
-    """Instances of one view; also the PeerClient by which they reach one another."""
+    """Instances of one view. It is also the PeerClient with which they forward to each other."""
 
     def __init__(self, folder: Path, view: View, instances: int = 3, partitions: int = 3) -> None:
         self.view = view
         self.logs: list[list[Record]] = [[] for _ in range(partitions)]
-        self.letters = Letters()
+        self.letters = CollectedDeadLetters()
         self._folder = folder
         self._runner = asyncio.Runner()
         self._epochs = itertools.count(1)
@@ -45,7 +45,7 @@ class Cluster:
         self.standbys: list[list[int]] = [[] for _ in range(partitions)]
         self.mispartitioned = False
         self.hung: set[str] = set()
-        self.waits: list[float | None] = []  # s, for those that hang; None: as long as is set
+        self.waits: list[float | None] = []  # time-outs (s) of forwards to hung instances
         self._partition_of = partition_of(
             "murmur2" if view.partitioner == ANY_PARTITION else view.partitioner
         )
@@ -53,7 +53,7 @@ class Cluster:
         for member in self._members:
             self.start(member.id)
 
-    # what happens
+    # events
 
     def home(self, key: bytes) -> int:
         return self._partition_of(key, len(self.logs))
@@ -63,11 +63,11 @@ class Cluster:
         self.logs[partition].append(record)
 
     def start(self, id_: str) -> None:
-        """Start an instance on what it has on disk; it gets the topology at once."""
+        """Start an instance with its data on disk; it gets the topology at once."""
         member = next(member for member in self._members if member.id == id_)
         self.nodes[id_] = Node(self, member, self._folder / id_)
         for node in self.nodes.values():
-            # as its first heartbeat would: requests that failed while it was down do not count
+            # like its first heartbeat: requests that failed while it was down do not count
             node.context.peers.keep(self.nodes)
             node.context.peers.heard(id_, RUNNING)
         self.place(self.active, self.standbys)
@@ -76,15 +76,15 @@ class Cluster:
         self.nodes.pop(id_).stop()
 
     def crash(self, id_: str) -> None:
-        """It ends without a word: what it noted of its partitions stays as it was."""
+        """Ends an instance without a clean stop: the metadata of its partitions stays as it is."""
         node = self.nodes.pop(id_)
         for store_partition in node.store_partitions.all():
             store_partition.store.close()
         node.folder.close()
 
     def place(self, active: list[int], standbys: list[list[int]] | None = None) -> None:
-        """Hands out a map: of each partition the number of its instance, or NOBODY; and those of
-        its standbys."""
+        """Distributes a topology. `active`: the instance number of each partition, or NOBODY.
+        `standbys`: the instance numbers of each partition's standbys."""
         running = [member.id in self.nodes for member in self._members]
         moved = tuple(
             partition
@@ -120,7 +120,8 @@ class Cluster:
             node.context.take_topology(topology)
 
     def turn(self, id_: str, most: int = 10_000) -> None:
-        """One instance opens, closes and applies; the others learn of mispartitioned records."""
+        """One instance opens and closes partitions and applies records. If it finds mispartitioned
+        records, the others learn of it."""
         node = self.nodes[id_]
         node.turn(most)
         if node.store_partitions.mispartitioned_views() and not self.mispartitioned:
@@ -128,22 +129,22 @@ class Cluster:
             self.place(self.active, self.standbys)
 
     def settle(self) -> None:
-        """All that is held by one that runs is open and up to date."""
+        """Lets all running instances open their partitions and apply all records."""
         for _ in range(3):
             for id_ in self.nodes:
                 self.turn(id_)
 
-    # what is to be answered
+    # expected answers
 
     def holder(
-        self, asked: str, partition: int, whole: bool = False, stale: str = ""
+        self, id_: str, partition: int, whole: bool = False, stale: str = ""
     ) -> StorePartition | None:
-        """From which store partition an instance answers; None where nobody can.
+        """The store partition from which an instance answers; None if there is none.
 
-        What it has itself, while it has it; else the active's, else a standby's. Of the `whole`
-        view the active's is the first, unless it is global.
+        Its own if it has the partition, else that of the active, else that of a standby. For a
+        query of the `whole` view, that of the active comes first, unless the view is global.
         """
-        here = self.nodes[asked].store_partitions.get(self.view.name, partition)
+        here = self.nodes[id_].store_partitions.get(self.view.name, partition)
         if stale == "never":
             for store_partition in (None if whole else here, self._held_by_the_active(partition)):
                 if (
@@ -153,7 +154,7 @@ class Cluster:
                 ):
                     return store_partition
             return None
-        order = [number for number in self._holders(partition) if self._id(number) != asked]
+        order = [number for number in self._holders(partition) if self._id(number) != id_]
         others = [
             node.store_partitions.get(self.view.name, partition)
             for number in order
@@ -170,12 +171,12 @@ class Cluster:
                 return store_partition
         return None
 
-    def answerers(self, asked: str, stale: str = "") -> set[str]:
-        """Who has to read where all partitions are asked, as `instance; role`."""
-        wanted = [self.holder(asked, p, whole=True, stale=stale) for p in range(len(self.logs))]
+    def answerers(self, id_: str, stale: str = "") -> set[str]:
+        """The instances that must read for a query of all partitions, as `instance; role`."""
+        wanted = [self.holder(id_, p, whole=True, stale=stale) for p in range(len(self.logs))]
         return {
-            f"{id_}; {store_partition.role}"
-            for id_, node in self.nodes.items()
+            f"{node_id}; {store_partition.role}"
+            for node_id, node in self.nodes.items()
             for store_partition in node.store_partitions.all()
             if any(store_partition is each for each in wanted)
         }
@@ -193,12 +194,12 @@ class Cluster:
     def _id(self, number: int) -> str:
         return self._members[number].id
 
-    def table(self, asked: str, stale: str = "", whole: bool = False) -> Table:
-        """What this instance has to answer from; no state where it has to say 503."""
+    def table(self, id_: str, stale: str = "", whole: bool = False) -> Table:
+        """The table from which this instance must answer. A partition without state is a 503."""
         found: dict[int, Partition | None] = {}
         anywhere = self.view.partitioner == ANY_PARTITION or self.mispartitioned
         for partition, log in enumerate(self.logs):
-            store_partition = self.holder(asked, partition, whole or anywhere, stale)
+            store_partition = self.holder(id_, partition, whole or anywhere, stale)
             found[partition] = None
             if store_partition is not None:
                 found[partition] = fold(
@@ -206,10 +207,10 @@ class Cluster:
                 )
         return Table(self.view, found, anywhere)
 
-    def why_not(self, asked: str, partition: int, stale: str = "") -> set[str]:
-        """The codes that tell why a partition cannot be answered for: what one of its holders says,
-        or what is said of it."""
-        here = self.nodes[asked].store_partitions.get(self.view.name, partition)
+    def why_not(self, id_: str, partition: int, stale: str = "") -> set[str]:
+        """The possible problem codes if a partition is not available: from an instance that has it,
+        or for an instance that does not answer."""
+        here = self.nodes[id_].store_partitions.get(self.view.name, partition)
         active = self.active[partition]
         if stale == "never":
             if active == NOBODY:
@@ -228,7 +229,7 @@ class Cluster:
             code for code, is_so in (("owner-unreachable", gone), ("catching-up", waits)) if is_so
         }
 
-    # asking
+    # requests
 
     def ask(
         self,
@@ -248,22 +249,22 @@ class Cluster:
         scope = {
             "raw_path": path, "query_string": query, "method": method, "headers": headers,
         }  # fmt: skip
-        status, named, said, complete = 0, list[Header](), b"", False
+        status, named, received, complete = 0, list[Header](), b"", False
 
         async def receive() -> dict[str, Any]:
             return {"type": "http.request", "body": body, "more_body": False}
 
         async def send(message: Any) -> None:
-            nonlocal status, named, said, complete
+            nonlocal status, named, received, complete
             if message["type"] == "http.response.start":
                 status, named = message["status"], message["headers"]
             else:
-                said += message["body"]
+                received += message["body"]
                 complete = not message.get("more_body")
 
         await self.nodes[id_].shell(scope, receive, send)
-        assert complete, (id_, method, target, status, said)
-        return Answer(status, {k.decode(): v.decode() for k, v in named}, said)
+        assert complete, (id_, method, target, status, received)
+        return Answer(status, {k.decode(): v.decode() for k, v in named}, received)
 
     async def forward(
         self,
@@ -274,7 +275,7 @@ class Cluster:
         body: bytes = b"",
         timeout: float | None = None,
     ) -> Sent:
-        """As PeerClient does it, without HTTP; how long it would have waited stands in `waits`."""
+        """Like PeerClient, without HTTP. `waits` gets the time-outs of forwards that hang."""
         await asyncio.sleep(0)
         if member.id in self.hung:
             self.waits.append(timeout)

@@ -1,4 +1,4 @@
-"""Views, members and identities for tests that need some, whichever."""
+"""Views, members and store metadata for tests to which the details do not matter."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Stand-ins for what needs a broker: records, metadata that never changes, idle threads."""
+"""Fakes for objects that need a broker: records, constant metadata, idle threads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from backend.ingest.topic_metadata import TopicMetadata
 
 
 class FakeWatcher:
-    """Has the metadata that a test puts into `latest`."""
+    """Returns the metadata that a test puts into `latest`."""
 
     alive = True
 
@@ -30,7 +30,7 @@ class FakeIngestor:
         return {}
 
 
-class FakeCopier:
+class FakeSnapshotFetcher:
     def under_way(self) -> dict[tuple[str, int], Any]:
         return {}
 
@@ -41,7 +41,7 @@ class FakeMember:
 
 @dataclass(frozen=True)
 class Rec:
-    """A record as confluent_kafka's Message gives it: offset, key, value, time in ms."""
+    """A record with the interface of confluent_kafka's Message. Times are in ms."""
 
     at: int
     k: bytes | None

@@ -1,4 +1,4 @@
-"""Ingest without its thread and without a broker: the parts, composed as the application does."""
+"""Ingest without its thread and without a broker, composed like in the application."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.in_process.fakes import FakeFetcher, FakeWatcher
 
 @dataclass
 class Ingest:
-    """All of them work on one registry."""
+    """The parts of ingest, which share one registry."""
 
     lifecycle: PartitionLifecycle
     applier: RecordApplier

@@ -1,4 +1,4 @@
-"""One instance whose store partitions are real and of which nothing else runs."""
+"""One instance with real store partitions; nothing else of it runs."""
 
 from __future__ import annotations
 
@@ -22,13 +22,18 @@ from model.records import ENTRY, StoreMetadata, entry_head
 from model.topology import Epoch, Member, PlacedView, Topology
 from model.views import View
 from tests.support.in_process.examples import ORDERS, metadata
-from tests.support.in_process.fakes import FakeCopier, FakeIngestor, FakeMember, FakeWatcher
+from tests.support.in_process.fakes import (
+    FakeIngestor,
+    FakeMember,
+    FakeSnapshotFetcher,
+    FakeWatcher,
+)
 
 ME, OTHER = Member("b1", "127.0.0.1", 8081), Member("b2", "127.0.0.1", 8082)
 
 
 def context(views: Iterable[View] = (ORDERS,), **settings: Any) -> InstanceContext:
-    """An instance "b1" with nothing open and no map yet."""
+    """An instance "b1" without open partitions and without a topology."""
     views = tuple(views)
     return InstanceContext(
         settings=Settings(**{"instance_id": "b1", **settings}),
@@ -36,14 +41,14 @@ def context(views: Iterable[View] = (ORDERS,), **settings: Any) -> InstanceConte
         store_partitions=PartitionRegistry(views),
         metadata_poller=cast(Any, FakeWatcher()),
         ingest_loop=cast(Any, FakeIngestor()),
-        snapshot_fetcher=cast(Any, FakeCopier()),
+        snapshot_fetcher=cast(Any, FakeSnapshotFetcher()),
         member=cast(Any, FakeMember()),
         appender=cast(Any, None),
     )
 
 
 class Instance:
-    """Instance b1 with one view, some of whose partitions it holds."""
+    """Instance b1 with one view and some of its partitions."""
 
     def __init__(self, folder: DataDirectory, of: View, **settings: Any) -> None:
         self.folder = folder
@@ -52,7 +57,7 @@ class Instance:
         self.reads = ViewReads(of, self.context)
 
     def place(self, *active: int, **more: Any) -> None:
-        """The map: who is active, 0 for b1, 1 for b2."""
+        """Sets the topology: the active of each partition, 0 for b1, 1 for b2."""
         placed = PlacedView(self.view.description(), self.view.hash, active, **more)
         self.context.store_partitions.map_mispartitioned = frozenset(
             {self.view.name} if placed.mispartitioned else ()
@@ -68,7 +73,7 @@ class Instance:
         answerable: bool = True,
         made_from: StoreMetadata | None = None,
     ) -> StorePartition:
-        """Open a partition with these records, at offsets 0, 1, 2, …"""
+        """Opens a partition with these records, at offsets 0, 1, 2, …"""
         store, _ = self.folder.open(self.view.name, number)
         made_from = made_from or metadata(self.view)
         batch = store.new_batch()

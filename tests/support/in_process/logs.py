@@ -1,4 +1,4 @@
-"""Topics in memory, and what reads them in place of Kafka's clients."""
+"""Topics in memory, and their readers, which replace Kafka's clients."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LogFetcher:
         self._positions.pop(source, None)
 
     def fetch(self, most: int, timeout: float = 0) -> Fetched:
-        """Up to `most` records of each partition, and the ends that were reached."""
+        """Up to `most` records of each partition, and the end offsets that were reached."""
         fetched = Fetched()
         for source, position in self._positions.items():
             log = self._logs[source[1]]
@@ -46,8 +46,8 @@ class LogFetcher:
         return fetched
 
 
-class LogWatcher:
-    """A Watcher of the cluster's logs, that looks when it is told to."""
+class LogMetadata:
+    """The metadata of the cluster's logs, updated by `refresh`."""
 
     alive = True
 
@@ -74,8 +74,8 @@ class LogWatcher:
         pass
 
 
-class NoCopies:
-    """In place of a Copier: everything is read from the log."""
+class NoSnapshots:
+    """A SnapshotFetcher that fetches nothing: all records are read from the log."""
 
     def has_ended(self, view: View, partition: int, metadata: TopicMetadata) -> bool:
         return True
@@ -84,8 +84,8 @@ class NoCopies:
         pass
 
 
-class Letters(DeadLetters):
-    """The dead letters of a view: partition, offset."""
+class CollectedDeadLetters(DeadLetters):
+    """Collects the dead letters of a view as (partition, offset)."""
 
     def __init__(self) -> None:
         super().__init__({}, 0)

@@ -1,4 +1,4 @@
-"""One whole instance of a cluster, from its start to its stop."""
+"""One complete instance of a cluster, from its start to its stop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from backend.storage.data_directory import DataDirectory
 from model.topology import Member
 from tests.support.in_process.fakes import FakeMember
 from tests.support.in_process.ingest import ingest_of
-from tests.support.in_process.logs import LogFetcher, LogWatcher, NoCopies
+from tests.support.in_process.logs import LogFetcher, LogMetadata, NoSnapshots
 
 if TYPE_CHECKING:
     from tests.support.in_process.cluster import Cluster
@@ -33,7 +33,7 @@ class Node:
         self.member = member
         self.folder = DataDirectory(folder)
         self.store_partitions = PartitionRegistry((view,))
-        self.metadata_poller = LogWatcher(cluster.logs, view)
+        self.metadata_poller = LogMetadata(cluster.logs, view)
         self.fetcher = LogFetcher(cluster.logs, view)
         self.ingest = ingest_of(
             [view],
@@ -42,7 +42,7 @@ class Node:
             self.metadata_poller,
             self.fetcher,
             dead_letters=cluster.letters,
-            snapshots=NoCopies(),
+            snapshots=NoSnapshots(),
             acceptable_recovery_lag=5,
             cleanup_delay=600,
         )
@@ -52,7 +52,7 @@ class Node:
             store_partitions=self.store_partitions,
             metadata_poller=cast(Any, self.metadata_poller),
             ingest_loop=self.ingest.loop,
-            snapshot_fetcher=cast(Any, NoCopies()),
+            snapshot_fetcher=cast(Any, NoSnapshots()),
             member=cast(Any, FakeMember()),
             appender=cast(Any, None),
         )
@@ -60,7 +60,7 @@ class Node:
         self.shell.start(cast(Any, cluster))
 
     def turn(self, most: int) -> None:
-        """What the ingest thread does in one round, with up to `most` records a partition."""
+        """One round of the ingest thread, with up to `most` records per partition."""
         self.metadata_poller.refresh()
         self.ingest.loop.turn(lambda: self.fetcher.fetch(most))
 

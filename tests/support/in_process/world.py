@@ -1,4 +1,4 @@
-"""Two instances of one view that ask one another as over HTTP, with real store partitions."""
+"""Two instances of one view with real store partitions, which forward requests to each other."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NDJSON = "application/x-ndjson"
 
 
 class Peers:
-    """A PeerClient without a network: `down` are ids of those that do not answer."""
+    """A PeerClient without a network. `down`: the ids of instances that do not answer."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -55,7 +55,7 @@ class Peers:
 
 
 class Said(Answer):
-    """An answer, and whether it was sent to its end."""
+    """An answer, and whether it was sent completely."""
 
     complete = True
 
@@ -69,7 +69,7 @@ class Said(Answer):
 
 
 class World:
-    """Instances b1 and b2; partitions 0 and 2 are b1's, 1 and 3 b2's, until `place` says else."""
+    """Instances b1 and b2. Partitions 0 and 2 belong to b1, 1 and 3 to b2, until `place`."""
 
     def __init__(self, folder: Path, view: View, **settings: Any) -> None:
         self.view = view
@@ -107,7 +107,7 @@ class World:
         timestamp: int = 7,
         partition: int | None = None,
     ) -> None:
-        """As ingest does; `partition` overrules the partitioner."""
+        """Applies a record like ingest; `partition` overrides the partitioner."""
         self.put_all({record_key: value}, timestamp, partition)
 
     def put_all(
@@ -158,23 +158,23 @@ class World:
             "method": method,
             "headers": [(b"accept", accept.encode())],
         }
-        said = Said(0, [], b"")
+        answer = Said(0, [], b"")
 
         async def receive() -> dict[str, Any]:
             return {"type": "http.request", "body": body, "more_body": False}
 
         async def send(message: Any) -> None:
             if message["type"] == "http.response.start":
-                said.status, said.headers = message["status"], message["headers"]
-                said.complete = False
+                answer.status, answer.headers = message["status"], message["headers"]
+                answer.complete = False
                 return
-            said.body += message["body"]
-            said.complete = not message.get("more_body")
+            answer.body += message["body"]
+            answer.complete = not message.get("more_body")
             if on_chunk is not None:
                 on_chunk()
 
         await self.routers[instance](scope, receive, send)
-        return said
+        return answer
 
     def ask(self, target: str, instance: str = "b1", **more: Any) -> Said:
         return asyncio.run(
@@ -182,25 +182,25 @@ class World:
         )
 
     def code(self, target: str, status: int, **more: Any) -> str:
-        said = self.ask(target, **more)
-        assert said.status == status, said
-        return str(said.json["code"])
+        answer = self.ask(target, **more)
+        assert answer.status == status, answer
+        return str(answer.json["code"])
 
     def batch(self, keys: Any, instance: str = "b1", query: str = "") -> Said:
         body = keys if isinstance(keys, bytes) else json.dumps({"keys": keys}).encode()
         return self.ask(f"batch{query}", instance, method="POST", body=body)
 
     def pages(self, target: str, instance: str = "b1") -> Iterator[list[Any]]:
-        """The items of each page to the end."""
+        """The items of each page, up to the last page."""
         cursor = ""
         for _ in range(500):
-            said = self.ask(target + (f"&cursor={cursor}" if cursor else ""), instance)
-            assert said.status == 200, said
-            yield said.json["items"]
-            cursor = said.json["next"]
+            answer = self.ask(target + (f"&cursor={cursor}" if cursor else ""), instance)
+            assert answer.status == 200, answer
+            yield answer.json["items"]
+            cursor = answer.json["next"]
             if cursor is None:
                 return
-        raise AssertionError("pages without end")
+        raise AssertionError("too many pages")
 
     def close(self) -> None:
         for instance in self.instances.values():

@@ -1,4 +1,4 @@
-"""A failed test shows the logs of the backends and proxies that run at that moment."""
+"""Adds the logs of running backends and proxies to the report of a failed test."""
 
 from __future__ import annotations
 

@@ -19,20 +19,20 @@ SASL_USERS = {"queryable": "secret"}
 
 
 class MakeTopic(Protocol):
-    """``make_topic(partitions=3, cleanup_policy="compact")`` creates a topic, returns its name."""
+    """`make_topic(partitions=3, cleanup_policy="compact")` creates a topic and returns its name."""
 
     def __call__(self, partitions: int = 1, name: str | None = None, **config: object) -> str: ...
 
 
 class Deploy(Protocol):
-    """``deploy(views)`` is a deployment without backends on the shared broker, or on another."""
+    """`deploy(views)` creates a deployment without backends, on the shared broker or another."""
 
     def __call__(self, views: str, broker: Broker | None = None, **settings: str) -> Deployment: ...
 
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker on a free port. Tests that stop, kill or pause one make their own."""
+    """A broker on a free port. Tests that stop, kill or pause a broker start their own."""
     data = tmp_path_factory.mktemp("broker")
     properties = {"log.cleaner.backoff.ms": "100"}
     with Broker(data, properties=properties, sasl_users=SASL_USERS) as running:
@@ -41,7 +41,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture(scope="session")
 def make_topic(broker: Broker) -> MakeTopic:
-    """Creates topics with unique names; config in Kafka's names, ``_`` for ``.``."""
+    """Creates topics with unique names; the configuration has Kafka's names, with `_` for `.`."""
     admin = quiet_admin(broker.bootstrap_servers)
 
     def make(partitions: int = 1, name: str | None = None, **config: object) -> str:
@@ -60,14 +60,14 @@ def writer(broker: Broker) -> Writer:
 
 @pytest.fixture
 def deploy(tmp_path: Path, broker: Broker) -> Iterator[Deploy]:
-    """Deployments that end with the test."""
+    """Creates deployments that stop with the test."""
     with ExitStack() as stack:
         yield _deploy_in(tmp_path, broker, stack)
 
 
 @pytest.fixture(scope="module")
 def module_deploy(tmp_path_factory: pytest.TempPathFactory, broker: Broker) -> Iterator[Deploy]:
-    """Deployments that the tests of a module share."""
+    """Creates deployments that the tests of a module share."""
     with ExitStack() as stack:
         yield _deploy_in(tmp_path_factory.mktemp("shared"), broker, stack)
 

@@ -1,4 +1,4 @@
-"""A pytest plugin: in which order test files run, and which xdist worker runs them."""
+"""A pytest plugin: the order of test files, and their assignment to xdist workers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-# Files that take longest, by hand: they begin first, and the unit tests last, so that no worker is
-# left alone with a long one at the end.
+# The slowest files, listed by hand. They run first and the unit tests last, so that no worker has a
+# slow file at the end.
 FIRST = (
     "tests/spark/test_supervise.py",
     "tests/e2e/test_demo.py",
@@ -26,7 +26,8 @@ FIRST = (
     "tests/streams/test_odd_stores.py",
     "tests/faults/test_scenarios.py",
 )
-# They share a Spark session, which warms up for half a minute of CPU time: one worker runs them.
+# These files share a Spark session, which needs half a minute of CPU time to warm up: one worker
+# runs them.
 ONE_SESSION = (
     "tests/spark/test_supervise.py",
     "tests/spark/test_logs.py",
@@ -41,7 +42,7 @@ ONE_SESSION = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sorts the files; the order of the tests in a file stays."""
+    """Sorts the files, but not the tests in a file."""
     rank = {name: number for number, name in enumerate(FIRST)}
 
     def place(item: pytest.Item) -> tuple[int, bool]:
@@ -52,7 +53,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _work_unit(nodeid: str) -> str:
-    """What one worker runs from begin to end: a file, or the files of the Spark session."""
+    """The unit that one worker runs: a file, or all files of the Spark session."""
     file = nodeid.partition("::")[0]
     return ONE_SESSION[0] if file in ONE_SESSION else file
 
@@ -65,9 +66,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from xdist.scheduler import LoadFileScheduling
 
     class InOrder(LoadFileScheduling):
-        """Also corrects what xdist 3.8 does after a worker has died (its issues 1323, 1327, 1378):
-        it runs the test that killed the worker again and again, and it gives finished or single
-        units to the replacement, which then waits forever."""
+        """Also works around bugs of xdist 3.8 after a worker has died (its issues 1323, 1327,
+        1378): xdist runs the test that killed the worker again and again, and it gives finished or
+        single units to the replacement, which then waits forever."""
 
         def _split_scope(self, nodeid: str) -> str:
             return _work_unit(nodeid)
@@ -80,7 +81,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             )
             for name, unit in units.items():
                 if crashed in unit:
-                    unit[crashed] = True  # it counts as failed, and does not run again
+                    unit[crashed] = True  # it counts as failed and does not run again
                 if not all(unit.values()):
                     self.workqueue[name] = unit
             self._fill()
@@ -91,8 +92,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             self._fill()
 
         def _fill(self) -> None:
-            """Gives each worker so much that it never waits for a second test to begin the first;
-            an empty queue ends the workers when they have run what they have."""
+            """Gives each worker at least two tests, because a worker starts its first test only
+            when it has a second one. An empty queue ends the workers when they are done."""
             for node in self.nodes:
                 if node not in self.registered_collections:
                     continue  # it is still collecting

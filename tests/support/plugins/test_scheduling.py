@@ -6,13 +6,13 @@ from local.settings import REPOSITORY
 from tests.support.plugins import scheduling
 
 
-def test_files_that_begin_first_are_there() -> None:
+def test_first_files_exist() -> None:
     named = {*scheduling.FIRST, *scheduling.ONE_SESSION}
     assert [name for name in named if not (REPOSITORY / name).exists()] == []
 
 
 def test_all_files_that_need_the_spark_session_share_it(request: pytest.FixtureRequest) -> None:
-    """Of the files that were collected for this run."""
+    """Checks the files that were collected for this run."""
     needing = {
         item.nodeid.partition("::")[0]
         for item in request.session.items

@@ -1,4 +1,4 @@
-"""Runs of pytest in which something hangs: each ends by itself, names it, and runs the rest."""
+"""Runs of pytest in which a test hangs: each run ends, names the test, and runs the rest."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.plugins import watchdog
 
 FINE = "def test_fine():\n    pass\n"
 SLEEPS = "import time\ndef test_before(): pass\ndef test_hangs(): time.sleep(600)\n"
-# A deadlock in C, with the interpreter lock held. No handler of a signal runs, nor any thread.
+# A deadlock in C while it holds the interpreter lock. No signal handler and no thread can run.
 IN_C = """
 import ctypes
 def test_before(): pass
@@ -46,7 +46,7 @@ def run(folder: Path, files: dict[str, str], **ini: object) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_a_test_that_waits_for_ever_fails_and_the_others_run(tmp_path: Path) -> None:
+def test_a_hanging_test_fails_and_the_others_run(tmp_path: Path) -> None:
     files = {"test_one.py": SLEEPS + "def test_after(): pass\n", "test_two.py": FINE}
     status, output = run(tmp_path, files, timeout=2, timeout_method="signal")
     assert status == 1
@@ -56,7 +56,7 @@ def test_a_test_that_waits_for_ever_fails_and_the_others_run(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("after", ["def test_after(): pass\n", ""])
-def test_a_worker_that_no_signal_reaches_is_replaced(tmp_path: Path, after: str) -> None:
+def test_a_worker_that_ignores_signals_is_replaced(tmp_path: Path, after: str) -> None:
     files = {
         "test_one.py": IN_C.replace("def test_after(): pass\n", after),
         "test_two.py": FINE,
@@ -71,14 +71,14 @@ def test_a_worker_that_no_signal_reaches_is_replaced(tmp_path: Path, after: str)
     assert 'test_one.py", line 7 in test_hangs' in output  # the stack
 
 
-def test_a_run_in_which_nothing_happens_any_more_ends(tmp_path: Path) -> None:
+def test_a_run_without_events_ends(tmp_path: Path) -> None:
     silence = 5 * stretch()  # the workers take that long to start
     status, output = run(tmp_path, {"test_one.py": SLEEPS, "test_two.py": FINE}, silence=silence)
     assert status == 1
     assert "the run ends. Still running:\n  test_one.py::test_hangs, for" in output
 
 
-def test_the_run_ends_also_if_a_worker_has_just_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_run_ends_even_if_a_worker_has_just_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     with subprocess.Popen(["true"]) as gone:
         gone.wait()
     ended: list[int] = []
@@ -88,7 +88,7 @@ def test_the_run_ends_also_if_a_worker_has_just_ended(monkeypatch: pytest.Monkey
     assert ended == [1]
 
 
-def test_what_a_test_starts_can_be_interrupted_wherever_the_run_was_started(tmp_path: Path) -> None:
+def test_processes_started_by_a_test_can_be_interrupted(tmp_path: Path) -> None:
     text = (
         "import signal, subprocess, sys\n"
         "def test_it():\n"
@@ -99,7 +99,7 @@ def test_what_a_test_starts_can_be_interrupted_wherever_the_run_was_started(tmp_
         "        assert child.wait(10) == -signal.SIGINT\n"
     )
     (tmp_path / "test_one.py").write_text(text)
-    # as nohup, `&` in a script and some runners start it
+    # nohup, `&` in a script and some runners start it like this
     command = (
         f"trap '' INT; {sys.executable} -m pytest -n 1 -p tests.support.plugins.watchdog "
         f"-p no:cacheprovider --rootdir {tmp_path} -c /dev/null {tmp_path}/test_one.py"

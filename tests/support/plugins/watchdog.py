@@ -1,10 +1,11 @@
-"""A pytest plugin: the run ends by itself, whatever hangs in it, and says what failed at once.
+"""A pytest plugin: ends a run that hangs, and reports failures at once.
 
-Three bounds, the next one for what the one before cannot end (pyproject.toml sets the first two):
+There are three time-outs, each for hangs that the previous one cannot end (pyproject.toml sets the
+first two):
 
-1. pytest-timeout raises in a test that takes too long. Its worker goes on with the next test.
-2. faulthandler prints all stacks of a worker that a signal does not reach (a call into C that does
-   not return), and ends it. The test counts as failed, another worker goes on.
+1. pytest-timeout raises in a test that takes too long. Its worker continues with the next test.
+2. faulthandler prints all stacks of a worker that ignores signals (a call into C that does not
+   return), and ends it. The test counts as failed, and another worker continues.
 3. The watchdog ends a run in which no test begins or ends for SILENCE seconds.
 """
 
@@ -30,8 +31,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # Python ignores SIGINT where its parent did (nohup, `&` in a script), and so does all that it
-    # starts: tests that interrupt a process would wait for it forever.
+    # Python ignores SIGINT if its parent did (nohup, `&` in a script), and so do its children:
+    # tests that interrupt a process would wait for it forever.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
@@ -39,7 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Watchdog:
-    """Follows the whole run: in the controller, where there are workers."""
+    """Watches the whole run. With xdist it runs in the controller."""
 
     def __init__(self, silence: float) -> None:
         self._silence = silence
@@ -64,9 +65,9 @@ class Watchdog:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._last = time.monotonic()
         if report.when not in ("setup", "call", "teardown"):
-            self._running.pop(report.nodeid, None)  # a crash: no logfinish comes
+            self._running.pop(report.nodeid, None)  # after a crash there is no logfinish
         if report.failed and self._has_workers:
-            # in full now: a run that hangs and is ended shows no summary
+            # print it in full now, because a run that is ended shows no summary
             self._terminal.write_line("")
             self._terminal.write_sep("_", f"FAILED {report.nodeid} ({report.when})")
             self._terminal.write_line(report.longreprtext)
@@ -93,14 +94,14 @@ class Watchdog:
         try:
             print("", *lines, sep="\n", file=sys.__stderr__, flush=True)
             for child in _children():
-                with suppress(ProcessLookupError):  # it has ended meanwhile
+                with suppress(ProcessLookupError):  # it has exited meanwhile
                     os.kill(child, signal.SIGKILL)
         finally:
             os._exit(1)
 
 
 def _children() -> list[int]:
-    """The workers: what they have started ends with them (see local.processes.spawn)."""
+    """The pids of the workers. Their children exit with them (see local.processes.spawn)."""
     found: list[int] = []
     for task in Path("/proc/self/task").iterdir():
         with suppress(OSError):  # a thread that has ended meanwhile

@@ -1,5 +1,5 @@
-"""What the right answers are: a slow, simple model of topics, tables and queries.
+"""The correct answers: a slow, simple model of topics, tables and queries.
 
-`tables` answers from records; `records` and `questions` draw random ones. Of the product it uses
-only the definition of a view.
+`tables` answers queries from records. `records` and `questions` generate random records and
+queries. The only code of the product that it uses is the definition of a view.
 """

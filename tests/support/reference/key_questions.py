@@ -124,7 +124,7 @@ def batch(dice: Random, view: View, keys: Sequence[bytes]) -> Question:
         for key, item in zip(asked, items, strict=True):
             shown = json_of(key, view.key)
             if item["status"] == 503:
-                # whoever asks knows whether the key's partition can be told
+                # the caller checks whether the partition is available
                 assert_same(item, {"key": shown, "status": 503, "code": item["code"]})
                 continue
             entry = table.point(key)

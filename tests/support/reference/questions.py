@@ -1,7 +1,6 @@
-"""Random questions of every kind, and whether an answer is the reference's.
+"""Random questions of every kind, and checks of their answers against the reference.
 
-All randomness comes from a `random.Random`, so that hypothesis can choose, and shrink, what a
-seeded run draws.
+All randomness comes from a `random.Random`, so that hypothesis can choose and shrink it.
 """
 
 from __future__ import annotations
@@ -41,13 +40,13 @@ class Answer(NamedTuple):
 
 
 class Wrong(AssertionError):
-    """An answer is not what the reference says."""
+    """An answer differs from that of the reference."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """What to ask, and `judge`, which raises AssertionError unless the answer (200, 404 or 410) is
-    what the table says. `key`: the one that it is about, None where all partitions are needed."""
+    """A request, and `judge`, which raises AssertionError unless the answer (200, 404 or 410) is
+    that of the table. `key`: the key of the request; None if it needs all partitions."""
 
     kind: str
     target: str
@@ -56,7 +55,7 @@ class Question:
     method: str = "GET"
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
-    keys: tuple[bytes, ...] = ()  # of a batch, in which each key fails for itself
+    keys: tuple[bytes, ...] = ()  # of a batch, in which each key can fail separately
     stale: str = ""  # allow, never
 
     def __str__(self) -> str:
@@ -64,7 +63,7 @@ class Question:
 
 
 def path_of(dice: Random, view: View, key: bytes) -> tuple[str, str]:
-    """The path of a key, and the query that belongs to it."""
+    """The path of a key, and the query string that belongs to it."""
     text = key if view.key in ("string", "bytes", "uuid", "json") else b""
     if view.key in ("int32", "int64", "float64"):
         shown = json_of(key, view.key)
@@ -92,7 +91,7 @@ def target_of(path: str, *queries: str) -> str:
 
 
 def any_stale(dice: Random) -> str:
-    """Whose answers will do; not given, most often."""
+    """A value of the parameter `stale`; mostly none."""
     return dice.choice(("", "", "", "", "allow", "never"))
 
 
@@ -102,7 +101,7 @@ def stale_query(stale: str) -> str:
 
 def assert_same(found: Any, expected: Any) -> None:
     if found != expected:
-        raise Wrong(f"answered {found!r}; the reference says {expected!r}")
+        raise Wrong(f"the answer is {found!r}; the reference is {expected!r}")
 
 
 # One key
@@ -112,7 +111,7 @@ def assert_same(found: Any, expected: Any) -> None:
 
 
 def bounds_of(dice: Random, now: int) -> tuple[int | None, int | None]:
-    """Two times about `now`, or none; at times the wrong way round."""
+    """Two times around `now`, or none; sometimes in the wrong order."""
     first, last = (
         None if dice.random() < 0.4 else now - dice.choice((0, 3, 10, 25, 45, 50, 55, 80))
         for _ in range(2)

@@ -1,7 +1,6 @@
-"""Random records of every kind of view, sound ones and others.
+"""Random records of every kind of view, valid and invalid.
 
-All randomness comes from a `random.Random`, so that hypothesis can choose, and shrink, what a
-seeded run draws.
+All randomness comes from a `random.Random`, so that hypothesis can choose and shrink it.
 """
 
 from __future__ import annotations
@@ -61,8 +60,8 @@ def value_of(dice: Random, kind: str) -> bytes:
 def record(
     dice: Random, view: View, offset: int, now: int, keys: Sequence[bytes] | None = None
 ) -> Record:
-    """A record for the view: a value or a delete, now, late, or of neither format; ms around
-    `now`."""
+    """A record for the view: a value or a delete, on time or late, or in an invalid format. Its
+    time is around `now` (ms)."""
     key = dice.choice(keys or KEYS[view.key])
     value = None if dice.random() < 0.25 else value_of(dice, view.value)
     time = max(0, now - dice.choice((0, 0, 1, 5, 20, 50, 60)))

@@ -1,9 +1,9 @@
-"""What a view answers, said in plain Python: the specification that every answer is held against.
+"""The answers of a view in plain Python: the specification that every answer is compared with.
 
 A view is a fold over the records of its topic, partition by partition, in offset order. `Partition`
-is what one partition holds after so many records, as a dict; `Table` is a view as one moment shows
-it, with a method for each kind of question. Nothing here is made to be fast, and nothing is the
-product's: a view is its declaration, a key is its record bytes.
+is the content of one partition after some records, as a dict. `Table` is the state of a view at one
+moment, with a method for each kind of query. The code is simple, not fast, and independent of the
+product: a view is its declaration, a key is its record bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from model.views import View
 
 Item = dict[str, Any]
 Place = tuple[Any, ...]
-"""Where an item stands in its listing: listings are sorted by it."""
+"""The sort key of an item in its listing."""
 Listing = list[tuple[Place, Item]]
 
 FOREVER = float("inf")
@@ -32,12 +32,12 @@ def base64url(raw: bytes) -> str:
 
 
 def number_of(raw: bytes, kind: str) -> Any:
-    """Kafka's own serializers: big-endian."""
+    """The number in the format of Kafka's serializers: big-endian."""
     return struct.unpack({"int32": ">i", "int64": ">q", "float64": ">d"}[kind], raw)[0]
 
 
 def json_of(raw: bytes, kind: str) -> Any:
-    """Record bytes of a format, as they stand in answers."""
+    """Record bytes of a format, as answers show them."""
     if kind == "none":
         return None
     if kind in ("string", "uuid"):
@@ -53,7 +53,7 @@ def json_of(raw: bytes, kind: str) -> Any:
 
 
 def rank_of_key(raw: bytes, kind: str) -> Any:
-    """Keys are in the order of their type: numbers as numbers (-0.0 before 0.0), all else by its
+    """The sort key of a key. Numbers sort as numbers (-0.0 before 0.0), all others by their
     bytes."""
     if kind not in ("int32", "int64", "float64"):
         return raw
@@ -63,18 +63,18 @@ def rank_of_key(raw: bytes, kind: str) -> Any:
 
 @dataclass(frozen=True)
 class Record:
-    """A record as its producer means it; `offset` is that of its partition."""
+    """A record as its producer sees it. `offset` is that in its partition."""
 
     offset: int
     key: bytes  # without times
     at: tuple[int, ...]  # window: start, sequence; session: end, start; else nothing
     value: bytes | None  # None deletes
     timestamp: int
-    sound: bool = True  # of the view's formats; what is not is a dead letter, and changes nothing
-    raw_key: bytes | None = b""  # of a record that is not sound
+    sound: bool = True  # False: not in the view's formats, so it is a dead letter
+    raw_key: bytes | None = b""  # of a record in an invalid format
 
     def record_key(self, view: View) -> bytes | None:
-        """As in the changelogs of Kafka Streams; of `window_key = "topic"` as its `to()` writes."""
+        """As in changelogs of Kafka Streams; for `window_key = "topic"`, as `to()` writes it."""
         if not self.sound:
             return self.raw_key
         if view.store == "window":
@@ -87,21 +87,21 @@ class Record:
 
 
 class Entry(NamedTuple):
-    """What is kept of a record: no value is a delete."""
+    """The stored part of a record. A delete has no value."""
 
     timestamp: int
     offset: int
     value: bytes | None
-    time: int  # what retention goes by
+    time: int  # the time from which retention counts
 
     @property
     def age(self) -> tuple[int, int]:
-        """Of two entries in two partitions the greater one counts."""
+        """Of two entries in two partitions, the one with the greater age counts."""
         return self.timestamp, self.offset
 
 
 class Version(NamedTuple):
-    """`until` is when the next one begins, if there is one."""
+    """`until`: the start of the next version, if there is one."""
 
     since: int
     until: int | None
@@ -113,11 +113,11 @@ class Version(NamedTuple):
 
 @dataclass
 class Partition:
-    """What one partition holds after its records up to `position`.
+    """The content of one partition after its records up to `position`.
 
-    An entry is a key (key-value, global), a key and a window or session, or a key and a moment from
-    which on it has a value or none (versioned). The *clock* is the greatest time that a record has
-    had; what is older than the clock less the retention has expired, however it came.
+    An entry belongs to a key (key-value, global), to a key and a window or session, or to a key and
+    the time from which the value or delete is valid (versioned). The *clock* is the greatest time
+    of a record. Entries that are older than the clock less the retention have expired.
     """
 
     view: View
@@ -129,15 +129,15 @@ class Partition:
 
     @property
     def horizon(self) -> float:
-        """The least time that has not expired. A window or session that is exactly the retention
-        behind has expired, a record has not: as in Kafka Streams."""
+        """The least time that has not expired. A window or session at exactly the retention has
+        expired, a record has not: as in Kafka Streams."""
         if self.view.retention is None or self.clock is None:
             return -FOREVER
         return self.clock - self.view.retention + (self.view.store in ("window", "session"))
 
     def apply(self, record: Record) -> None:
-        """Takes the next record. The last one of an entry counts, in offset order whatever its
-        timestamp; a delete of a version is a version."""
+        """Applies the next record. The record with the greatest offset wins, regardless of its
+        timestamp. A delete of a version is a version."""
         self.position = record.offset + 1
         if not record.sound:
             self.dead += 1
@@ -156,15 +156,15 @@ class Partition:
         self.entries[record.key, *at] = entry
 
     def live(self) -> dict[Place, Entry]:
-        """Without what has expired; of versions all, for the one that is valid at the horizon may
-        have begun long before."""
+        """The entries that have not expired; for versions, all, because the one that is valid at
+        the horizon may have begun long before."""
         if self.view.store == "versioned":
             return self.entries
         return {at: entry for at, entry in self.entries.items() if entry.time >= self.horizon}
 
 
 def fold(view: View, number: int, records: Iterable[Record], position: int) -> Partition:
-    """A partition as its records below `position` make it."""
+    """The partition after its records below `position`."""
     partition = Partition(view, number)
     for record in records:
         if record.offset < position:
@@ -175,8 +175,8 @@ def fold(view: View, number: int, records: Iterable[Record], position: int) -> P
 
 @dataclass
 class Table:
-    """A view as one moment shows it. `partitions`: of each its state, None where nobody can tell;
-    `anywhere`: whether a key may be in any of them, and not in the one of the partitioner alone."""
+    """The state of a view at one moment. `partitions`: the state of each, None if it is unknown.
+    `anywhere`: whether a key may be in a partition other than the partitioner's."""
 
     view: View
     partitions: dict[int, Partition | None]
@@ -187,18 +187,18 @@ class Table:
         return [each for each in self.partitions.values() if each is not None]
 
     def only(self, partitions: Iterable[int]) -> Table:
-        """Some of the partitions. A question about one key is about its own partition, which
-        forgets by its own clock, whatever the clocks of the others say."""
+        """Some of the partitions. A query of one key reads only its partition, whose entries expire
+        by the clock of that partition."""
         return replace(self, partitions={number: self.partitions[number] for number in partitions})
 
     @property
     def horizon(self) -> float:
-        """From here on every partition has all that there was."""
+        """The time from which on no partition has expired anything."""
         return max((each.horizon for each in self._known), default=-FOREVER)
 
     def everything(self) -> dict[Place, Entry]:
-        """All entries of all partitions, deletes too; of one that is in several the newest, by
-        timestamp, then offset."""
+        """All entries of all partitions, with deletes. Of an entry in several partitions, the
+        newest counts, by timestamp, then offset."""
         found: dict[Place, Entry] = {}
         for partition in self._known:
             for at, entry in partition.live().items():
@@ -207,13 +207,13 @@ class Table:
         return found
 
     def present(self) -> dict[Place, Entry]:
-        """Those that are there: not the deleted ones."""
+        """All entries except deletes."""
         found = self.everything()
         return {at: entry for at, entry in found.items() if entry.value is not None}
 
     def latest(self) -> dict[bytes, Entry]:
-        """Each key's one value, of key-value, global and versioned views: the last version, if it
-        is not a delete."""
+        """The value of each key, for key-value, global and versioned views: the last version,
+        unless it is a delete."""
         if self.view.store in ("key-value", "global"):
             return {at[0]: entry for at, entry in self.present().items()}
         last = {key: entry for (key, _), entry in sorted(self.everything().items())}
@@ -226,7 +226,7 @@ class Table:
         return self.latest().get(key)
 
     def versions(self, key: bytes) -> list[Version]:
-        """All versions of a key with when each ended, deletes too."""
+        """All versions of a key with their ends, including deletes."""
         of_key = sorted((at[1], e) for at, e in self.everything().items() if at[0] == key)
         return [
             Version(one[0], None if following is None else following[0], one[1].value)
@@ -234,10 +234,9 @@ class Table:
         ]
 
     def as_of(self, key: bytes, moment: int) -> tuple[set[int], Version | None]:
-        """`GET …/keys/{key}?as_of=`: the statuses that are right, and the version that was valid.
+        """`GET …/keys/{key}?as_of=`: the correct statuses, and the version that was valid.
 
-        Before the horizon it is known of the last version alone; where that is a delete, the
-        delete may be forgotten.
+        Before the horizon only the last version is known. If it is a delete, it may have expired.
         """
         valid = next((v for v in self.versions(key) if v.was_valid(moment)), None)
         if moment < self.horizon and (valid is None or valid.until is not None):
@@ -250,7 +249,7 @@ class Table:
 
     def history(self, key: bytes, first: float, last: float) -> Listing:
         """`GET …/keys/{key}/windows|sessions|versions?from=&to=`: windows that start within the
-        bounds, sessions and versions that overlap them; in the order of their times."""
+        bounds, sessions and versions that overlap them, in the order of time."""
         if self.view.store == "versioned":
             return self._history_of_versions(key, first, last)
         if self.view.store == "window":
@@ -266,7 +265,7 @@ class Table:
     def _history_of_versions(self, key: bytes, first: float, last: float) -> Listing:
         listing: Listing = []
         for since, until, value in self.versions(key):
-            # of what ended before the horizon nothing is known
+            # versions that ended before the horizon are not known
             known_from = first if until is None else max(first, self.horizon)
             overlaps = since <= last and known_from <= last
             if overlaps and (until is None or until > known_from) and value is not None:
@@ -280,7 +279,7 @@ class Table:
     def keys(
         self, first: bytes | None = None, last: bytes | None = None, prefix: bytes = b""
     ) -> Listing:
-        """`GET …/keys?from=&to=&prefix=`: keys in their order, both bounds within."""
+        """`GET …/keys?from=&to=&prefix=`: keys in order; both bounds are included."""
         return [
             (
                 (self._rank(key), key),
@@ -300,8 +299,8 @@ class Table:
         key_first: bytes | None = None,
         key_last: bytes | None = None,
     ) -> Listing:
-        """`GET …/windows?from=&to=&key_from=&key_to=`: those that start within the bounds, by key,
-        start, sequence."""
+        """`GET …/windows?from=&to=&key_from=&key_to=`: windows that start within the bounds, by
+        key, start, sequence."""
         size = self.view.window_size
         listing: Listing = []
         for (key, start, sequence), entry in self.present().items():
@@ -323,8 +322,8 @@ class Table:
         key_first: bytes | None = None,
         key_last: bytes | None = None,
     ) -> Listing:
-        """`GET …/sessions?from=&to=&key_from=&key_to=`: those that overlap the bounds, by key, end,
-        start."""
+        """`GET …/sessions?from=&to=&key_from=&key_to=`: sessions that overlap the bounds, by key,
+        end, start."""
         listing: Listing = []
         for (key, end, start), entry in self.present().items():
             if first <= end and start <= last and self._within(key, key_first, key_last):
@@ -342,8 +341,8 @@ class Table:
         return len(self.latest() if self.view.store == "versioned" else self.present())
 
     def top(self, by: str | None, descending: bool, limit: int) -> list[Item]:
-        """`GET …/top?by=&order=&limit=`: by the number that a value has there; others are passed
-        over, equal ones stand in key order."""
+        """`GET …/top?by=&order=&limit=`: by the number in that field. Values without a number are
+        skipped; equal numbers are in key order."""
         ranked = []
         for (rank, _), item in self.keys():
             number = item["value"]
@@ -365,7 +364,7 @@ class Table:
 
 
 def behind(listing: Listing, last: Place | None, descending: bool) -> Listing:
-    """What is left of a listing for the page that follows the item at `last`."""
+    """The rest of a listing, after the item at `last`."""
     in_order = listing[::-1] if descending else listing
     if last is None:
         return in_order
@@ -373,6 +372,6 @@ def behind(listing: Listing, last: Place | None, descending: bool) -> Listing:
 
 
 def assert_in_order(places: list[Place], descending: bool) -> None:
-    """No item twice, and all in order."""
+    """Asserts that the items are in order and none is repeated."""
     for one, other in pairwise(places):
         assert one > other if descending else one < other, (one, other)

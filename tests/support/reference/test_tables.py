@@ -1,4 +1,4 @@
-"""The reference model itself, where it has been wrong."""
+"""The reference model itself: regressions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VIEW = View(
 )
 
 
-def test_a_key_forgets_by_the_clock_of_its_own_partition() -> None:
+def test_a_key_expires_by_the_clock_of_its_own_partition() -> None:
     mine = [
         Record(0, b"a", (), b"1", 94),
         Record(1, b"a", (), b"2", 125),

@@ -84,7 +84,7 @@ def aggregate(dice: Random, view: View, now: int) -> Question:
 
 @dataclass
 class Listed:
-    """A page question without its cursor: which listing of the table, in which order."""
+    """A query in pages, without its cursor: the listing of the table and its order."""
 
     path: str
     queries: list[str]
@@ -138,7 +138,7 @@ class Listed:
 
 
 def stream(dice: Random, view: View, keys: Sequence[bytes], now: int) -> Question:
-    """All of it as NDJSON, or the first so many."""
+    """All items as NDJSON, or the first ones."""
     listed = Listed.whole(dice, view, keys, now)
     limit = dice.choice((None, None, 1, 3))
 
@@ -156,14 +156,14 @@ def stream(dice: Random, view: View, keys: Sequence[bytes], now: int) -> Questio
 
 
 class Walk:
-    """A listing page by page, with other things happening between the pages.
+    """A listing page by page, while other events happen between the pages.
 
-    Each page is what follows the last item that was seen, as things stand then; so no item comes
-    twice and none is left out that was there all along, which is looked at once more in the end.
+    Each page follows the last item that was received, in the state at that moment. So no item is
+    repeated, and no item is missing that existed all the time; `check` verifies this at the end.
     """
 
     def __init__(self, listed: Listed, exact: bool = True) -> None:
-        """Not `exact`: a page may be shorter than its limit, where it takes the product long."""
+        """`exact=False`: a page may be shorter than its limit if the product needs too long."""
         self.listed = listed
         self.seen: list[Place] = []
         self.ended = False
@@ -209,7 +209,7 @@ class Walk:
 
 
 def any_question(dice: Random, view: View, keys: Sequence[bytes], now: int) -> Question:
-    """One of the kinds that the view's store has; pages are `Walk`'s."""
+    """A query of a kind that the view's store supports; for pages see `Walk`."""
     kinds: list[Callable[[], Question]] = [
         lambda: count(dice, view),
         lambda: aggregate(dice, view, now),

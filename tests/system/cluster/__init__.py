@@ -1,1 +1,1 @@
-"""Instances that come, go, take over and copy from one another."""
+"""Instances join, leave, take over partitions and fetch snapshots from each other."""

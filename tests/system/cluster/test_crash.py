@@ -1,4 +1,4 @@
-"""kill -9 in mid-ingest: what is on disk is the log up to the position, always and exactly."""
+"""kill -9 during ingest: the data on disk is always exactly the log up to the position."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SEED = 20130101
 
 
 def some_records(count: int, seed: int) -> Iterator[tuple[bytes | None, bytes | None]]:
-    """Few keys, so that most are written often; a tenth of the records are deletes."""
+    """Records with few keys, so that most are written often; a tenth are deletes."""
     chance = random.Random(seed)
     for n in range(count):
         key = b"key %d" % chance.randrange(5_000)
@@ -36,21 +36,21 @@ def some_records(count: int, seed: int) -> Iterator[tuple[bytes | None, bytes | 
 
 
 def position_of(backend: Backend) -> int:
-    """Records applied in all partitions together; 0 while nobody answers."""
+    """The number of records applied in all partitions; 0 while the backend does not answer."""
     answer = backend.try_get("/instance")
     if answer is None:
         return 0
     return sum(p.get("position", 0) for p in answer.json()["partitions"])
 
 
-def test_killed_again_and_again_nothing_is_twice_and_nothing_lost(
+def test_repeated_kills_lose_and_duplicate_nothing(
     deploy: Deploy, broker: Broker, make_topic: MakeTopic, writer: Writer
 ) -> None:
     topic = make_topic(PARTITIONS)
     writer.send(topic, some_records(BACKLOG, 1))
     backend = deploy(views_toml(v={"topic": topic})).new()
     chance = random.Random(SEED)
-    # the last one while it is being written too
+    # the last kill is while records are written, too
     points = [chance.randrange(BACKLOG // 2), chance.randrange(BACKLOG // 2, BACKLOG)]
     points.append(BACKLOG + chance.randrange(LIVE))
     late = Writer(broker.bootstrap_servers)
@@ -69,10 +69,10 @@ def test_killed_again_and_again_nothing_is_twice_and_nothing_lost(
             positions[partition] = on_disk.position
             assert on_disk.entries == fold(log[partition], on_disk.position)
         if kept:
-            assert all(positions[p] >= kept[-1][p] for p in positions), "a position went back"
+            assert all(positions[p] >= kept[-1][p] for p in positions), "a position moved back"
         kept.append(positions)
     live.join(60)
-    assert sum(kept[0].values()) < BACKLOG, "not in mid-ingest"
+    assert sum(kept[0].values()) < BACKLOG, "not during ingest"
 
     backend.launch()
     log = history(broker.bootstrap_servers, topic, PARTITIONS)
@@ -89,7 +89,7 @@ def test_killed_again_and_again_nothing_is_twice_and_nothing_lost(
         assert on_disk.metadata.answerable
 
 
-def test_a_killed_worker_is_replaced_and_goes_on_where_it_was(
+def test_a_killed_worker_is_replaced_and_resumes_at_its_position(
     deploy: Deploy, broker: Broker, make_topic: MakeTopic, writer: Writer
 ) -> None:
     topic = make_topic(2)
@@ -106,10 +106,10 @@ def test_a_killed_worker_is_replaced_and_goes_on_where_it_was(
     assert "is rebuilt" not in backend.log()
 
 
-def test_nothing_is_left_of_a_killed_arbiter(
+def test_the_worker_of_a_killed_arbiter_exits(
     deploy: Deploy, make_topic: MakeTopic, writer: Writer
 ) -> None:
-    """The worker that it leaves behind ends, and lets go of port and data folder."""
+    """The orphaned worker exits and releases the port and the data folder."""
     topic = make_topic(1)
     writer.table(topic, {"k": 1})
     [backend] = deploy(views_toml(v={"topic": topic})).start()
@@ -120,7 +120,7 @@ def test_nothing_is_left_of_a_killed_arbiter(
 
 
 @pytest.mark.parametrize("within", [True, False], ids=["within", "beyond"])
-def test_after_a_kill_it_answers_at_once_within_the_acceptable_recovery_lag(
+def test_a_restart_answers_at_once_within_the_acceptable_recovery_lag(
     deploy: Deploy, make_topic: MakeTopic, writer: Writer, within: bool
 ) -> None:
     topic = make_topic(1)
@@ -143,13 +143,13 @@ def test_after_a_kill_it_answers_at_once_within_the_acceptable_recovery_lag(
         if answer.status != 200:
             return "a false miss"
         if not within and int(answer.headers["Offset"]) != end + 9_000:
-            return "not as of the end"
+            return "not at the end of the log"
         return ""
 
     paths = [key_path("v", key) for key in keys]
-    with ReadLoop([backend.port], paths, judge, threads=1) as asking:
+    with ReadLoop([backend.port], paths, judge, threads=1) as read_loop:
         backend.launch(acceptable_recovery_lag="10000" if within else "8999")
-        backend.wait(lambda: asking.check() or asking.seen("200") > 50, "answers")
-    assert bool(half_read_in) is not within, asking.outcomes
+        backend.wait(lambda: read_loop.check() or read_loop.seen("200") > 50, "answers")
+    assert bool(half_read_in) is not within, read_loop.outcomes
     backend.wait_positions("v", {0: end + 9_000})
     assert backend.get(key_path("v", "k49")).json()["value"] == [padding, 8_999]

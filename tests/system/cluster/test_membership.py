@@ -1,4 +1,4 @@
-"""Instances come and go: the map follows, and every partition is answered again."""
+"""Instances join and leave: the topology follows, and every partition is answered again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TABLE = {f"key {n}": n for n in range(60)}
 PATHS = {key_path("v", key): value for key, value in TABLE.items()}
 
 
-def right(path: str, answer: Response) -> str:
+def check_value(path: str, answer: Response) -> str:
     if answer.status == 503:
         return ""
     return "" if answer.status == 200 and answer.json()["value"] == PATHS[path] else "wrong"
@@ -33,8 +33,8 @@ def epoch(backend: Backend) -> tuple[int, int]:
     return int(ms), int(generation)
 
 
-def held(backend: Backend) -> dict[str, list[int]]:
-    """Instance -> partitions of v, as the backend's map says."""
+def assigned(backend: Backend) -> dict[str, list[int]]:
+    """Instance -> partitions of v, in the backend's topology."""
     document = backend.processors()
     return {p["id"]: p["topicPartitions"]["v"] for p in document["processors"]}
 
@@ -42,7 +42,7 @@ def held(backend: Backend) -> dict[str, list[int]]:
 def assert_all_answered(backends: list[Backend]) -> None:
     owners = {
         partition: owner
-        for owner, partitions in held(backends[0]).items()
+        for owner, partitions in assigned(backends[0]).items()
         for partition in partitions
     }
     assert sorted(owners) == list(range(PARTITIONS))
@@ -55,28 +55,28 @@ def assert_all_answered(backends: list[Backend]) -> None:
             assert answer.headers["Served-By"] == f"{owner}; active"
 
 
-def test_the_map_follows_instances_that_come_stop_and_die(
+def test_the_topology_follows_instances_that_join_stop_and_die(
     deploy: Deploy, make_topic: MakeTopic, writer: Writer
 ) -> None:
     topic = make_topic(PARTITIONS)
     writer.table(topic, TABLE)
     deployment = deploy(views_toml(v={"topic": topic}))
     first, second = deployment.start(2)
-    assert {id_: len(p) for id_, p in held(first).items()} == {"b1": 3, "b2": 3}
+    assert {id_: len(p) for id_, p in assigned(first).items()} == {"b1": 3, "b2": 3}
     assert_all_answered([first, second])
 
-    # one more: it gets its share, and the others keep the rest of theirs
-    before, seen = held(first), epoch(first)
-    with ReadLoop([first.port, second.port], list(PATHS), right, threads=1):
+    # a third instance gets its share; the others keep the rest of their partitions
+    before, seen = assigned(first), epoch(first)
+    with ReadLoop([first.port, second.port], list(PATHS), check_value, threads=1):
         third = deployment.new().launch()
         settle([first, second, third])
-    after = held(first)
+    after = assigned(first)
     assert {id_: len(p) for id_, p in after.items()} == {"b1": 2, "b2": 2, "b3": 2}
     assert all(set(after[id_]) < set(before[id_]) for id_ in before)
     assert epoch(first) > seen
     assert_all_answered([first, second, third])
 
-    # 304 by ETag, until there is another map
+    # 304 by ETag until the topology changes
     answer = second.get("/processors")
     assert answer.json()["max_key_bytes"] == 8192
     tag = answer.headers["ETag"]
@@ -85,39 +85,39 @@ def test_the_map_follows_instances_that_come_stop_and_die(
     assert (unchanged.status, unchanged.body) == (304, b"")
     assert unchanged.headers["ETag"] == tag
 
-    # one stops: it says so, and is out of the map long before its session would be
+    # an instance stops: it leaves the group, so it is removed before its session times out
     seen = epoch(first)
     began = time.monotonic()
-    with ReadLoop([first.port, second.port], list(PATHS), right, threads=1):
+    with ReadLoop([first.port, second.port], list(PATHS), check_value, threads=1):
         assert third.stop() == 0
         settle([first, second])
-    assert "b3" not in held(first)
+    assert "b3" not in assigned(first)
     assert time.monotonic() - began < 10
     assert epoch(first) > seen
     assert second.get("/processors", If_None_Match=tag).status == 200
     assert_all_answered([first, second])
 
-    # one dies: after its session the other has all
+    # an instance dies: after its session time-out the other has all partitions
     seen = epoch(first)
     second.kill()
     settle([first])
     assert epoch(first) > seen
-    assert list(held(first)) == ["b1"]
+    assert list(assigned(first)) == ["b1"]
     assert_all_answered([first])
 
-    # and comes back with what it kept
+    # it returns with its old data
     second.start()
     settle([first, second])
     assert "is rebuilt" not in second.log()
     assert_all_answered([first, second])
 
 
-def test_an_instance_that_drains_says_so(
+def test_a_draining_instance_reports_its_state(
     deploy: Deploy, make_topic: MakeTopic, writer: Writer
 ) -> None:
     topic = make_topic(PARTITIONS)
     writer.table(topic, TABLE)
-    # it goes on answering for a while, because another instance can take over
+    # it continues to answer for a while, because another instance can take over
     deployment = deploy(views_toml(v={"topic": topic}), standby_replicas="1", drain_time="1")
     backend, _ = deployment.start(2)
     states: list[str] = []
@@ -128,8 +128,8 @@ def test_an_instance_that_drains_says_so(
             states.extend(each["state"] for each in processors if each["id"] == backend.id)
         return ""
 
-    with ReadLoop([backend.port], ["/processors"], judge, threads=2) as asking:
-        backend.wait(lambda: asking.seen("200") > 5, "maps")
+    with ReadLoop([backend.port], ["/processors"], judge, threads=2) as read_loop:
+        backend.wait(lambda: read_loop.seen("200") > 5, "maps")
         backend.terminate()
         began = time.monotonic()
         assert backend.wait_end() == 0
@@ -137,25 +137,29 @@ def test_an_instance_that_drains_says_so(
     assert states[0] == "running"
     assert set(states) <= {"running", "draining"}
     assert "draining" in states
-    # though its clients never fall silent
+    # although its clients never stop sending
     assert took < 8
 
 
-def test_a_partition_that_comes_back_is_not_answered_from_what_was_the_end_then(
+def test_a_returning_partition_is_not_answered_from_its_old_end_offset(
     deploy: Deploy, make_topic: MakeTopic, writer: Writer
 ) -> None:
     topic = make_topic(1)
     writer.table(topic, dict.fromkeys(TABLE, "old"))
-    # within the acceptable recovery lag, which is for restarts
+    # it is within the acceptable recovery lag, which applies to restarts
     deployment = deploy(views_toml(v={"topic": topic}), wait_timeout="0")
     [first] = deployment.start(1)
     second = deployment.new().start()
     settle([first, second])
     with first.paused():
-        # its session ends, and the other has all
-        second.wait(lambda: held(second) == {"b2": [0]}, "the map without the silent one")
+        # its session times out, and the other has all partitions
+        second.wait(
+            lambda: assigned(second) == {"b2": [0]}, "a topology without the paused instance"
+        )
         second.wait_ready(1)
-    first.wait(lambda: held(first) == {"b1": [], "b2": [0]}, "a map that gives it nothing")
+    first.wait(
+        lambda: assigned(first) == {"b1": [], "b2": [0]}, "a topology in which it has no partitions"
+    )
     new = TABLE | {f"later {n}": n for n in range(3_000)}
     writer.table(topic, new)
     second.wait_positions("v", {0: 2 * len(TABLE) + 3_000})
@@ -166,42 +170,42 @@ def test_a_partition_that_comes_back_is_not_answered_from_what_was_the_end_then(
         return "" if answer.status == 200 and answer.json()["value"] != "old" else "outdated"
 
     paths = [key_path("v", key) for key in list(new)[-200:]] + list(PATHS)
-    with ReadLoop([first.port], paths, judge, threads=2) as asking:
+    with ReadLoop([first.port], paths, judge, threads=2) as read_loop:
         second.stop()
         settle([first])
-        rounds = asking.rounds()
-        first.wait(lambda: asking.check() or asking.rounds() > rounds, "everything once")
+        rounds = read_loop.rounds()
+        first.wait(lambda: read_loop.check() or read_loop.rounds() > rounds, "everything once")
 
 
-def test_two_instances_with_one_id_are_told(
+def test_two_instances_with_the_same_id_are_reported(
     deploy: Deploy, make_topic: MakeTopic, writer: Writer
 ) -> None:
     topic = make_topic(PARTITIONS)
     writer.table(topic, TABLE)
     deployment = deploy(views_toml(v={"topic": topic}))
     [first] = deployment.start(1)
-    namesake = deployment.new("twin", instance_id="b1").launch()
-    namesake.wait_listening()
+    twin = deployment.new("twin", instance_id="b1").launch()
+    twin.wait_listening()
 
-    def told() -> str:
-        logs = first.log() + namesake.log()
+    def error_line() -> str:
+        logs = first.log() + twin.log()
         return next((line for line in logs.splitlines() if "QUERYABLE_INSTANCE_ID" in line), "")
 
-    line = namesake.wait(told, "a line that names the setting", 20)
+    line = twin.wait(error_line, "a line that names the setting", 20)
     assert "b1" in line
-    # the later one is the one that answers
-    namesake.wait_ready(1)
-    assert [p["port"] for p in namesake.processors()["processors"]] == [namesake.port]
-    for backend in (first, namesake):
+    # the instance that started later answers
+    twin.wait_ready(1)
+    assert [p["port"] for p in twin.processors()["processors"]] == [twin.port]
+    for backend in (first, twin):
         for path, value in PATHS.items():
             assert backend.get(path).json()["value"] == value
-    # and once that is gone, the first has its place again
-    namesake.stop()
+    # after it has stopped, the first one is back
+    twin.stop()
     first.wait_ready(1)
     assert [p["port"] for p in first.processors()["processors"]] == [first.port]
 
 
-def test_views_that_differ_are_given_to_those_who_have_them(
+def test_partitions_are_assigned_only_to_instances_that_have_the_view(
     deploy: Deploy, broker: Broker, make_topic: MakeTopic, writer: Writer
 ) -> None:
     common, extra = make_topic(4), make_topic(3)
@@ -217,27 +221,27 @@ def test_views_that_differ_are_given_to_those_who_have_them(
     new.launch()
     settle([old, new])
 
-    def placed(backend: Backend) -> dict[str, dict[str, Any]]:
+    def assignment(backend: Backend) -> dict[str, dict[str, Any]]:
         return {p["id"]: p["topicPartitions"] for p in backend.processors()["processors"]}
 
-    # a leader that has not heard of the extra topic yet places none of it at first
-    old.wait(lambda: placed(old)["b2"]["extra"] == [0, 1, 2], "the extra view to be placed")
+    # at first the leader may not know the extra topic, and does not assign it
+    old.wait(lambda: assignment(old)["b2"]["extra"] == [0, 1, 2], "the extra view to be assigned")
     settle([old, new])
-    assert len(placed(old)["b1"]["v"]) == 2
-    assert placed(old)["b1"]["extra"] == []
+    assert len(assignment(old)["b1"]["v"]) == 2
+    assert assignment(old)["b1"]["extra"] == []
     for key, value in TABLE.items():
         for backend in (old, new):
             assert backend.get(key_path("v", key)).json()["value"] == value
         assert new.get(key_path("extra", key)).json()["value"] == value
     assert old.get(key_path("extra", "key 1")).code == "view-not-found"
 
-    # one that understands the common view otherwise gets nothing of it, and says so
+    # an instance with another definition of the common view gets none of it, and logs an error
     newer.write_text(views_toml(v={"topic": common, "value": "string"}, extra={"topic": extra}))
     assert new.stop() == 0
     settle([old])
     new.launch()
     settle([old, new])
-    assert placed(old)["b2"]["v"] == []
+    assert assignment(old)["b2"]["v"] == []
     for key, value in TABLE.items():
         assert old.get(key_path("v", key)).json()["value"] == value
     logs = old.log() + new.log()

@@ -1,1 +1,1 @@
-"""From topics to answers: topics that change, brokers that fail, dead letters, appends."""
+"""Ingest: topics that change, brokers that fail, dead letters, appends."""

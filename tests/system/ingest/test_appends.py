@@ -1,4 +1,4 @@
-"""Records appended over HTTP: in the topic's formats, where readers look, and read back at once."""
+"""Records appended over HTTP: formats, partitions, and reads of one's own writes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def append(backend: Backend, topic: str, body: Any) -> Response:
         return client.request("POST", f"/topics/{topic}/records", raw)
 
 
-def test_who_appends_reads_it_back_at_once_from_any_instance(
+def test_an_appended_record_can_be_read_at_once_from_any_instance(
     backends: list[Backend], topics: dict[str, str], broker: Broker
 ) -> None:
     keys = [f"key {n}" for n in range(15)] + ["a/b", "東京"]
@@ -64,7 +64,7 @@ def test_who_appends_reads_it_back_at_once_from_any_instance(
     assert table_of(logs) == {key: {"turn": 2} for key in keys}
 
 
-def test_without_a_value_the_key_is_deleted(
+def test_an_append_without_a_value_deletes_the_key(
     backends: list[Backend], topics: dict[str, str]
 ) -> None:
     append(backends[0], topics["open"], {"key": "gone", "value": None})
@@ -77,7 +77,9 @@ def test_without_a_value_the_key_is_deleted(
     assert backends[0].get(f"{path}?{bound}").status == 404
 
 
-def test_other_formats_and_partitioners(backends: list[Backend], topics: dict[str, str]) -> None:
+def test_appends_in_other_formats_and_with_other_partitioners(
+    backends: list[Backend], topics: dict[str, str]
+) -> None:
     for value in (1.5, -0.25, "Infinity"):
         at = append(backends[0], topics["numbers"], {"key": -(2**62), "value": value}).json()
         path = f"/views/numbers/keys/{-(2**62)}?min_offset={at['partition']}:{at['offset']}"
@@ -105,7 +107,7 @@ def test_other_formats_and_partitioners(backends: list[Backend], topics: dict[st
         ("open", {"key": "a", "value": "x" * (1 << 20)}, 400, "body-too-large"),
     ],
 )
-def test_what_is_refused_is_not_appended(
+def test_rejected_records_are_not_appended(
     backends: list[Backend],
     topics: dict[str, str],
     broker: Broker,

@@ -1,4 +1,4 @@
-"""Connections wait for an instance that is busy; they are not refused."""
+"""Connections wait for a busy instance; they are not refused."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tests.support.plugins.fixtures import Deploy, MakeTopic
 pytestmark = pytest.mark.system
 
 CONNECTIONS = 400
-PATIENCE = 0.9  # s; what finds no room asks again after 1 s
+PATIENCE = 0.9  # s; a connection that does not fit in the backlog is retried after 1 s
 
 
-def test_hundreds_of_connections_can_be_opened_while_nobody_accepts(
+def test_hundreds_of_connections_can_be_opened_while_no_worker_accepts(
     deploy: Deploy, make_topic: MakeTopic
 ) -> None:
     [backend] = deploy(views_toml(v={"topic": make_topic(1, name="backlog")})).start(1)

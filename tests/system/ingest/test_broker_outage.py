@@ -1,4 +1,4 @@
-"""Without a broker: no start, but reads go on; and a broker that wants a password."""
+"""Without a broker an instance cannot start, but reads continue; brokers with a password."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ KEYS = [f"key {n}" for n in range(40)]
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker to be stopped, which also asks for passwords."""
+    """A broker that tests stop. It also has a listener with passwords."""
     with Broker(tmp_path_factory.mktemp("own"), sasl_users=USERS) as running:
         create_topics(quiet_admin(running.bootstrap_servers), [Topic("t", 3), Topic("raw", 1)])
         yield running
 
 
-def test_without_a_broker_it_says_so_and_gives_up(deploy: Deploy) -> None:
+def test_startup_without_a_broker_fails_with_an_error(deploy: Deploy) -> None:
     [port] = free_ports(1)
     address = f"127.0.0.1:{port}"
     deployment = deploy(views_toml(v={"topic": "t"}), bootstrap_servers=address, start_timeout="3")
@@ -44,13 +44,13 @@ def test_without_a_broker_it_says_so_and_gives_up(deploy: Deploy) -> None:
         assert answer.headers["Retry-After"] == "1"
     assert backend.get("/health/ready").status == 503
     assert backend.wait_end() > 0
-    said = backend.log()
-    assert f"no broker answers at {address}" in said
-    assert "QUERYABLE_BOOTSTRAP_SERVERS" in said
-    assert "Traceback" not in said
+    log = backend.log()
+    assert f"no broker answers at {address}" in log
+    assert "QUERYABLE_BOOTSTRAP_SERVERS" in log
+    assert "Traceback" not in log
 
 
-def test_it_waits_for_a_broker_that_comes_late(deploy: Deploy, own: Broker) -> None:
+def test_startup_waits_for_a_broker_that_starts_late(deploy: Deploy, own: Broker) -> None:
     Writer(own.bootstrap_servers).table("t", dict.fromkeys(KEYS, "first"))
     own.stop()
     backend = deploy(views_toml(v={"topic": "t"}), own).new().launch()
@@ -60,7 +60,7 @@ def test_it_waits_for_a_broker_that_comes_late(deploy: Deploy, own: Broker) -> N
     assert backend.get(key_path("v", KEYS[0])).json()["value"] == "first"
 
 
-def test_reads_go_on_while_the_broker_is_away_and_ingest_when_it_is_back(
+def test_reads_continue_during_a_broker_outage_and_ingest_resumes_after_it(
     deploy: Deploy, own: Broker
 ) -> None:
     writer = Writer(own.bootstrap_servers)
@@ -75,7 +75,7 @@ def test_reads_go_on_while_the_broker_is_away_and_ingest_when_it_is_back(
         return [backend.get(path) for backend in backends]
 
     assert {a.headers["Lag"] for a in answers(paths[0])} == {"0"}
-    with ReadLoop([b.port for b in backends], paths, judge, threads=1) as asking:
+    with ReadLoop([b.port for b in backends], paths, judge, threads=1) as read_loop:
         own.stop()
         backends[0].wait(
             lambda: {a.headers["Lag"] for p in paths[:9] for a in answers(p)} == {"unknown"},
@@ -94,7 +94,7 @@ def test_reads_go_on_while_the_broker_is_away_and_ingest_when_it_is_back(
                 lambda b=backend: all(b.get(p).json()["value"] == "after" for p in paths),
                 "the new values",
             )
-        asking.check()
+        read_loop.check()
     for backend in backends:
         backend.wait_ready(2)
         backend.wait(lambda b=backend: b.get(paths[0]).headers["Lag"] == "0", "no lag")
@@ -111,9 +111,7 @@ def kafka_table(password: str) -> dict[str, str]:
     }
 
 
-def test_a_broker_that_wants_a_password_gets_it_from_all_clients(
-    deploy: Deploy, own: Broker
-) -> None:
+def test_all_clients_authenticate_with_the_broker(deploy: Deploy, own: Broker) -> None:
     writer = Writer(own.bootstrap_servers)
     writer.table("t", dict.fromkeys(KEYS, "behind a password"))
     writer.send("t", [(b"bad", b"{no json")])
@@ -123,7 +121,7 @@ def test_a_broker_that_wants_a_password_gets_it_from_all_clients(
     for key in KEYS:
         for backend in backends:
             assert backend.get(key_path("v", key)).json()["value"] == "behind a password"
-    # the fourth client, of dead letters
+    # the fourth client is that of dead letters
     logs = [backend.log() for backend in backends]
     assert not any(re.search(r"could not write \d+ dead letters", log) for log in logs)
     topics = quiet_admin(own.bootstrap_servers).list_topics(timeout=10).topics
@@ -131,22 +129,20 @@ def test_a_broker_that_wants_a_password_gets_it_from_all_clients(
     assert not any(USERS["alice"] in log for log in logs)
 
 
-def test_a_wrong_password_is_told(deploy: Deploy, own: Broker) -> None:
+def test_a_wrong_password_is_reported(deploy: Deploy, own: Broker) -> None:
     views = views_toml(kafka_table("guessed"), v={"topic": "t"})
     deployment = deploy(views, bootstrap_servers=own.sasl_bootstrap_servers, start_timeout="4")
     backend = deployment.new().launch()
     assert backend.wait_end() > 0
-    said = backend.log()
-    assert own.sasl_bootstrap_servers in said
-    assert "uthentication" in said
-    assert "[kafka]" in said
-    assert "Traceback" not in said
-    assert "guessed" not in said
+    log = backend.log()
+    assert own.sasl_bootstrap_servers in log
+    assert "uthentication" in log
+    assert "[kafka]" in log
+    assert "Traceback" not in log
+    assert "guessed" not in log
 
 
-def test_how_far_a_pipeline_is_is_unknown_while_the_broker_is_away(
-    deploy: Deploy, own: Broker
-) -> None:
+def test_pipeline_lag_is_unknown_during_a_broker_outage(deploy: Deploy, own: Broker) -> None:
     writer = Writer(own.bootstrap_servers)
     writer.table("t", dict.fromkeys(KEYS, "before"))
     writer.send("raw", [(b"k", b"v")] * 3)
@@ -155,15 +151,15 @@ def test_how_far_a_pipeline_is_is_unknown_while_the_broker_is_away(
     commit_offsets(admin, "job", [TopicPartition("raw", 0, 1, metadata=ended)])
     [backend] = deploy(views_toml(v={"topic": "t", "pipeline": "job"}), own).start(1)
 
-    def told() -> tuple[str | None, ...]:
+    def lag_and_state() -> tuple[str | None, ...]:
         headers = backend.get(key_path("v", KEYS[0])).headers
         return tuple(headers.get(f"Pipeline-{name}") for name in ("Lag", "State"))
 
-    backend.wait(lambda: told() == ("2", "stopped"), "what the pipeline says")
+    backend.wait(lambda: lag_and_state() == ("2", "stopped"), "the pipeline's lag and state")
     own.stop()
-    backend.wait(lambda: told() == ("unknown", "unknown"), "that nothing is known")
+    backend.wait(lambda: lag_and_state() == ("unknown", "unknown"), "an unknown lag and state")
     own.start()
-    backend.wait(lambda: told() == ("2", "stopped"), "what the pipeline says, again")
-    said = [line for line in backend.log().splitlines() if "ingest.pipelines" in line]
-    assert len(said) < 10, "trouble is not told again and again"
+    backend.wait(lambda: lag_and_state() == ("2", "stopped"), "the pipeline's lag and state again")
+    log_lines = [line for line in backend.log().splitlines() if "ingest.pipelines" in line]
+    assert len(log_lines) < 10, "the error is logged repeatedly"
     assert "Traceback" not in backend.log()

@@ -1,4 +1,4 @@
-"""Records that are not of the view's formats: kept apart with the reason, and nothing is lost."""
+"""Records in other formats than the view's go to the dead-letter topic with the reason."""
 
 from __future__ import annotations
 
@@ -89,9 +89,9 @@ def test_undecodable_records_go_to_the_dead_letter_topic(
         assert headers["by"] == b"backend/v"
         seen.append((key, value, headers["reason"].decode()))
     for key, value, reason in bad:
-        assert any((k, v) == (key, value) and reason in said for k, v, said in seen), (key, seen)
+        assert any((k, v) == (key, value) and reason in text for k, v, text in seen), (key, seen)
 
-    # counted once: a restart goes on behind them
+    # they are counted once: a restart resumes after them
     backend.kill()
     backend.start()
     backend.wait_positions("v", ends_of(logs))

@@ -1,4 +1,4 @@
-"""Topics that we create take no records of the far future; on brokers that cannot say so, too."""
+"""Topics that the product creates reject records of the far future, if the broker supports it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NAME = "message.timestamp.after.max.ms"
 
 
 def is_set(broker: Broker, topic: str) -> bool:
-    """Whether the topic itself says how far ahead a record's time may be."""
+    """Whether the topic itself limits how far ahead a record's time may be."""
     resource = ConfigResource(ResourceType.TOPIC, topic)
     admin = quiet_admin(broker.bootstrap_servers)
     [future] = admin.describe_configs([resource]).values()
@@ -58,35 +58,35 @@ class OldBroker:
 
 
 def produce(broker: Broker, topic: str, timestamp: int) -> str:
-    """Of a record with this time: what the broker says, or nothing."""
-    said: list[str] = []
+    """Produces a record with this time. Returns the name of the broker's error, or nothing."""
+    errors: list[str] = []
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
     producer.produce(
         topic, b"v", b"k", timestamp=timestamp,
-        on_delivery=lambda error, _: said.append(error.name() if error else ""),
+        on_delivery=lambda error, _: errors.append(error.name() if error else ""),
     )  # fmt: skip
     assert producer.flush(20) == 0
-    return said[0]
+    return errors[0]
 
 
-def test_records_of_the_past_are_taken_and_of_the_far_future_refused(
+def test_past_records_are_accepted_and_far_future_records_rejected(
     broker: Broker, make_topic: MakeTopic
 ) -> None:
     name = f"{make_topic()}-by-us"
     create_topics(quiet_admin(broker.bootstrap_servers), [Topic(name, 1)])
     assert is_set(broker, name)
     now = time.time_ns() // 1_000_000
-    assert produce(broker, name, 1_357_000_000_000) == ""  # the demo's are of 2013
+    assert produce(broker, name, 1_357_000_000_000) == ""  # the demo's records are of 2013
     assert produce(broker, name, now + HOUR // 2) == ""
     assert produce(broker, name, now + 2 * HOUR) == "INVALID_TIMESTAMP"
 
 
-def test_the_demos_topics_do_not_say_otherwise() -> None:
+def test_the_demo_topics_do_not_override_the_setting() -> None:
     topics = demo_topics(deployment_of(REPOSITORY / "views.toml"))
     assert all(NAME not in topic.config for topic in topics)
 
 
-def test_a_broker_that_does_not_know_it_gets_the_topic_without(
+def test_the_setting_is_omitted_for_brokers_that_do_not_know_it(
     broker: Broker, make_topic: MakeTopic
 ) -> None:
     there = make_topic()

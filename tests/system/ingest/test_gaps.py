@@ -1,4 +1,4 @@
-"""Whether records lie behind a committed offset, asked of a real broker."""
+"""Whether there are records after a committed offset, with a real broker."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tests.support.plugins.fixtures import MakeTopic
 from tests.support.topics import Writer
 
 
-def test_a_gap_that_begins_with_deleted_records_is_not_empty_for_that(
+def test_a_gap_with_deleted_records_at_its_start_is_not_always_empty(
     broker: Broker, make_topic: MakeTopic, writer: Writer
 ) -> None:
-    """A job that was away for longer than the topic's retention has still to read the rest."""
+    """A job that was down for longer than the topic's retention must still read the rest."""
     topic = make_topic(partitions=2)
     for partition in (0, 1):
         writer.send(topic, [(b"k", b"v")] * 10, partition)
@@ -26,7 +26,7 @@ def test_a_gap_that_begins_with_deleted_records_is_not_empty_for_that(
     some_left, none_left = ("group", (topic, 0)), ("group", (topic, 1))
     gaps = LogGaps({"bootstrap.servers": broker.bootstrap_servers})
     try:
-        # they are asked about in this order
+        # they are checked in this order
         empty = wait_until(
             lambda: gaps.empty({some_left: (2, 10), none_left: (2, 10)}), 30, "an empty gap"
         )

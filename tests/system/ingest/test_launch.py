@@ -1,4 +1,4 @@
-"""From the launch on, every key is answered right or 503: a 404 always means "not there"."""
+"""From the launch on, every answer is correct or 503: a 404 always means that there is no value."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VERSIONS = 200
 
 
 def judge_of(view: str, table: Mapping[str, Any], ends: Mapping[int, int]) -> Judge:
-    """Nothing but the last values and true misses, both as of the very end of the log."""
+    """Accepts only the last values and true misses, both at the end of the log."""
     expected = {key_path(view, key): value for key, value in table.items()}
     murmur2 = partition_of("murmur2")
     assert murmur2 is not None
@@ -45,7 +45,7 @@ def judge_of(view: str, table: Mapping[str, Any], ends: Mapping[int, int]) -> Ju
     return judge
 
 
-def test_never_a_false_404_from_the_launch_on(
+def test_no_false_404_from_the_launch_on(
     deploy: Deploy, broker: Broker, make_topic: MakeTopic, writer: Writer
 ) -> None:
     topic = make_topic(PARTITIONS)
@@ -60,22 +60,24 @@ def test_never_a_false_404_from_the_launch_on(
     missing = [f"missing {n}" for n in range(100)]
     paths = [key_path("v", key) for pair in zip(keys, missing * 5, strict=True) for key in pair]
 
-    with ReadLoop([first.port, second.port], paths, judge_of("v", table, ends_of(log))) as asking:
+    with ReadLoop(
+        [first.port, second.port], paths, judge_of("v", table, ends_of(log))
+    ) as read_loop:
         first.launch()
-        first.wait(lambda: asking.seen("503 catching-up"), "an answer while it catches up")
+        first.wait(lambda: read_loop.seen("503 catching-up"), "an answer while it catches up")
         second.launch()
         settle([first, second])
-        rounds = asking.rounds()
-        first.wait(lambda: asking.check() or asking.rounds() > rounds, "everything once")
-        # the second one goes; the first reads its partitions in again
+        rounds = read_loop.rounds()
+        first.wait(lambda: read_loop.check() or read_loop.rounds() > rounds, "everything once")
+        # the second one stops; the first reads its partitions again
         second.stop()
         settle([first])
-    assert asking.seen("503 catching-up") > 20
-    assert asking.seen("200") >= 3 * KEYS
-    assert asking.seen("404") > 0
+    assert read_loop.seen("503 catching-up") > 20
+    assert read_loop.seen("200") >= 3 * KEYS
+    assert read_loop.seen("404") > 0
 
 
-def test_answerable_with_transaction_markers_at_the_end_and_a_compacted_tail(
+def test_partitions_that_end_with_transaction_markers_become_answerable(
     deploy: Deploy, broker: Broker, make_topic: MakeTopic, writer: Writer
 ) -> None:
     topic = make_topic(
@@ -96,7 +98,7 @@ def test_answerable_with_transaction_markers_at_the_end_and_a_compacted_tail(
     never = {f"never {n}": n for n in range(30)}
 
     def compacted() -> list[Log] | None:
-        # an aborted transaction rolls the segment, and leaves markers behind what is compacted
+        # an aborted transaction rolls the segment and leaves markers after the compacted records
         transactional.transaction(False, topic, never)
         log = history(broker.bootstrap_servers, topic, PARTITIONS)
         gone = all(p.end - p.last_record > 60 for p in log)
@@ -111,8 +113,10 @@ def test_answerable_with_transaction_markers_at_the_end_and_a_compacted_tail(
     deployment = deploy(views_toml(v={"topic": topic}), wait_timeout="0")
     backend = deployment.new()
     paths = [key_path("v", key) for key in [*table, *dead, *never]]
-    with ReadLoop([backend.port], paths, judge_of("v", table, ends_of(log)), threads=2) as asking:
+    with ReadLoop(
+        [backend.port], paths, judge_of("v", table, ends_of(log)), threads=2
+    ) as read_loop:
         backend.start()
-        rounds = asking.rounds()
-        backend.wait(lambda: asking.check() or asking.rounds() > rounds, "everything once")
+        rounds = read_loop.rounds()
+        backend.wait(lambda: read_loop.check() or read_loop.rounds() > rounds, "everything once")
     assert backend.get("/instance").json()["partitions"][0]["lag"] == 0

@@ -1,4 +1,4 @@
-"""Records in other partitions than the partitioner's: then all partitions are asked for a key."""
+"""Mispartitioned records: reads of all keys ask all partitions."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ PARTITIONS = 4
 
 
 def misses(backend: Backend) -> set[str]:
-    """What keys that nobody ever wrote are answered, in every partition."""
+    """The answers for keys without records, in every partition."""
     return {backend.get(key_path("v", f"nobody {n}")).code for n in range(20)}
 
 
 def asks_all(backend: Backend) -> bool:
-    """An answer of one partition names it."""
+    """Whether reads ask all partitions: an answer of one partition names it."""
     answers = [backend.get(key_path("v", f"right {n}")) for n in range(20)]
     return all(answer.status == 200 and "Partition" not in answer.headers for answer in answers)
 
 
-def test_with_a_record_in_the_wrong_partition_all_are_asked_for_every_key(
+def test_a_mispartitioned_record_makes_reads_ask_all_partitions(
     deploy: Deploy, make_topic: MakeTopic, writer: Writer
 ) -> None:
     topic = make_topic(PARTITIONS)
@@ -41,7 +41,7 @@ def test_with_a_record_in_the_wrong_partition_all_are_asked_for_every_key(
     murmur2 = partition_of("murmur2")
     assert murmur2 is not None
     wrong = (murmur2(b"wrong", PARTITIONS) + 1) % PARTITIONS
-    # the older record of the two is where it belongs
+    # the older of the two records is in the right partition
     writer.send(topic, [(b"both", b'"old"')])
     both = (murmur2(b"both", PARTITIONS) + 1) % PARTITIONS
     writer.send(topic, [(b"wrong", b'"mispartitioned"')], partition=wrong)
@@ -69,7 +69,7 @@ def test_with_a_record_in_the_wrong_partition_all_are_asked_for_every_key(
     }
     assert samples[str(wrong)] >= 1
 
-    # whoever knows of it is stopped and starts again, and the other takes over meanwhile
+    # the instance that has found it is restarted, and the other takes over meanwhile
     other = next(b for b in backends if b is not holder)
     holder.kill()
     settle([other])
@@ -86,7 +86,7 @@ def test_with_a_record_in_the_wrong_partition_all_are_asked_for_every_key(
 def test_records_of_another_partitioner_are_all_mispartitioned(
     deploy: Deploy, make_topic: MakeTopic, writer: Writer
 ) -> None:
-    """librdkafka's default (crc32) feeds a view that says murmur2: no false 404."""
+    """A view with murmur2 gets records of librdkafka's default (crc32): no false 404."""
     topic = make_topic(PARTITIONS)
     crc32 = partition_of("crc32")
     assert crc32 is not None
@@ -96,13 +96,13 @@ def test_records_of_another_partitioner_are_all_mispartitioned(
     declared = views_toml(
         wrong={"topic": topic},
         right={"topic": topic, "partitioner": "crc32"},
-        whichever={"topic": topic, "partitioner": "none"},
+        anywhere={"topic": topic, "partitioner": "none"},
     )
     [backend] = deploy(declared).start()
     for key in keys:
         assert backend.get(key_path("right", key)).status == 200
         assert backend.get(key_path("wrong", key)).json() == {"key": key, "value": 1}
-        assert backend.get(key_path("whichever", key)).json() == {"key": key, "value": 1}
+        assert backend.get(key_path("anywhere", key)).json() == {"key": key, "value": 1}
     assert backend.get(key_path("right", "nobody")).status == 404
-    for view in ("wrong", "whichever"):
+    for view in ("wrong", "anywhere"):
         assert backend.get(key_path(view, "nobody")).code == "key-not-found"

@@ -1,5 +1,5 @@
-"""The freshness of a whole pipeline, as readers and operators see it: on a real broker, with a
-pipeline that does no more than commit its offsets and heartbeats."""
+"""The freshness of a whole pipeline, as readers and operators see it: with a real broker and a
+pipeline that only commits its offsets and heartbeats."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.topics import Writer, commit_offsets
 
 pytestmark = pytest.mark.system
 
-SOON = 5.0  # s: what the issue promises
+SOON = 5.0  # s within which a stopped pipeline must be reported
 PATHS = {
     "a point read": "/derived/k",
     "a miss": "/derived/nothing",
@@ -34,7 +34,7 @@ PATHS = {
 
 
 class Pipeline:
-    """Commits what it is told to, as a job does."""
+    """Commits offsets and heartbeats like a job."""
 
     def __init__(self, servers: str, group: str, source: str) -> None:
         self._admin = AdminClient({"bootstrap.servers": servers})
@@ -72,7 +72,7 @@ def backend(deployment: Deployment) -> Iterator[Backend]:
     assert "Traceback" not in backend.log()
 
 
-def told(backend: Backend) -> dict[str, Any]:
+def pipeline_status(backend: Backend) -> dict[str, Any]:
     document: dict[str, Any] = backend.get("/views/derived").json()["pipeline"]
     return document
 
@@ -87,7 +87,7 @@ def metric(backend: Backend, name: str) -> float | None:
     return float(found[0].split()[-1]) if found else None
 
 
-def test_what_a_view_lacks_of_its_sources_is_told_with_every_answer(
+def test_every_answer_has_the_pipeline_lag(
     backend: Backend, pipeline: Pipeline, writer: Writer
 ) -> None:
     assert header(backend.get("/derived/k")) == ("unknown", "unknown")
@@ -109,7 +109,7 @@ def test_what_a_view_lacks_of_its_sources_is_told_with_every_answer(
     lines = backend.get("/views/derived/keys", Accept="application/x-ndjson")
     assert lines.headers["Pipeline-Lag"] == "6"
     assert "Pipeline-Lag" not in backend.get("/plain/k").headers, "of another view"
-    assert told(backend)["sources"] == [{"topic": pipeline.source, "lag": 6}]
+    assert pipeline_status(backend)["sources"] == [{"topic": pipeline.source, "lag": 6}]
     assert (metric(backend, "lag"), metric(backend, "running")) == (6, 1)
 
     def fresh() -> bool:
@@ -121,10 +121,10 @@ def test_what_a_view_lacks_of_its_sources_is_told_with_every_answer(
     assert metric(backend, "staleness_seconds") is not None
 
 
-def test_a_pipeline_that_falls_silent_has_stopped_within_five_seconds(
+def test_a_silent_pipeline_is_stopped_within_five_seconds(
     backend: Backend, pipeline: Pipeline
 ) -> None:
-    """Its source gets no records: nothing but the heartbeat can tell."""
+    """Its source gets no records, so only heartbeats show that it is running."""
 
     def running() -> bool:
         pipeline.commit(0, "running")
@@ -133,19 +133,21 @@ def test_a_pipeline_that_falls_silent_has_stopped_within_five_seconds(
     backend.wait(running, "it to run", SOON)
     last = time.monotonic()
     backend.wait(lambda: header(backend.get("/derived/k")) == ("0", "stopped"), "the stop", 20)
-    assert time.monotonic() - last < SOON + 1  # and a second for a loaded machine
-    assert (told(backend)["state"], metric(backend, "running")) == ("stopped", 0)
-    assert told(backend)["heard_ago"] >= 2_000
+    assert time.monotonic() - last < SOON + 1  # one second more for a loaded machine
+    assert (pipeline_status(backend)["state"], metric(backend, "running")) == ("stopped", 0)
+    assert pipeline_status(backend)["heard_ago"] >= 2_000
     pipeline.commit(0, "failed", error="Caused by: a bad record")
-    backend.wait(lambda: told(backend)["error"] == "Caused by: a bad record", "the error", SOON)
+    backend.wait(
+        lambda: pipeline_status(backend)["error"] == "Caused by: a bad record", "the error", SOON
+    )
     assert header(backend.get("/derived/k")) == ("0", "failed")
 
 
-def test_markers_of_transactions_in_the_source_are_no_lag(
+def test_transaction_markers_in_the_source_are_not_lag(
     backend: Backend, pipeline: Pipeline, broker: Broker
 ) -> None:
-    """A consumer that has read all records stands before the marker that ends the last one's
-    transaction, unless it commits its position."""
+    """A consumer that has read all records has committed the offset of the last transaction's
+    marker, unless it commits its position."""
     producer = Producer(
         {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": pipeline.group}
     )
@@ -176,10 +178,10 @@ def _second(consumer: Consumer) -> Any:
     return message if message and not message.error() and message.offset() >= 2 else None
 
 
-def test_a_group_without_heartbeats_runs_while_it_has_members(
+def test_a_group_without_heartbeats_is_running_while_it_has_members(
     backend: Backend, pipeline: Pipeline, broker: Broker, writer: Writer
 ) -> None:
-    """As of Kafka Streams, or any consumer."""
+    """Like the group of Kafka Streams or any consumer."""
     writer.send(pipeline.source, [(b"k", b"1")] * 3)
     consumer = Consumer(
         {
@@ -199,15 +201,15 @@ def test_a_group_without_heartbeats_runs_while_it_has_members(
         backend.wait(up_to_date, "it to have read all", 20)
     finally:
         consumer.close()
-    backend.wait(lambda: told(backend)["state"] == "stopped", "the stop", SOON)
+    backend.wait(lambda: pipeline_status(backend)["state"] == "stopped", "the stop", SOON)
     writer.send(pipeline.source, [(b"k", b"1")])
-    backend.wait(lambda: told(backend)["lag"] == 1, "the lag", SOON)
+    backend.wait(lambda: pipeline_status(backend)["lag"] == 1, "the lag", SOON)
 
 
-def test_the_proxy_passes_it_on_with_every_read(
+def test_the_proxy_passes_on_pipeline_headers_with_every_read(
     deployment: Deployment, backend: Backend, pipeline: Pipeline
 ) -> None:
-    """Also with those that travel together."""
+    """Also with coalesced reads."""
     pipeline.commit(0)
     nginx = deployment.proxy()
     with nginx.client() as client:
@@ -220,5 +222,5 @@ def test_the_proxy_passes_it_on_with_every_read(
             return [header(client.get("/derived/k")) for _ in range(20)]
 
     with ThreadPoolExecutor(8) as pool:
-        told = [each for of_one in pool.map(read, range(8)) for each in of_one]
-    assert set(told) == {("0", "stopped")}
+        found = [each for of_one in pool.map(read, range(8)) for each in of_one]
+    assert set(found) == {("0", "stopped")}

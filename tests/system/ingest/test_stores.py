@@ -1,4 +1,4 @@
-"""Stores that are damaged on disk are kept aside and read in again, and the answers are right."""
+"""Stores that are damaged on disk are set aside and rebuilt, and the answers are correct."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_damaged_stores_are_rebuilt(deploy: Deploy, make_topic: MakeTopic, write
     writer.table(topic, {key: f"{key} old" for key in KEYS})
     [backend] = deploy(views_toml(v={"topic": topic}), wait_timeout="0").start()
     assert backend.stop() == 0
-    # opening again makes files of what was in the write-ahead logs
+    # reopening writes the contents of the write-ahead logs to files
     backend.start()
     writer.table(topic, {key: key for key in KEYS})
     backend.wait(
@@ -51,13 +51,15 @@ def test_damaged_stores_are_rebuilt(deploy: Deploy, make_topic: MakeTopic, write
         known = answer.status == 200 and answer.json()["value"].removesuffix(" old")
         return "" if known and path == key_path("v", known) else "wrong"
 
-    with ReadLoop([backend.port], [key_path("v", key) for key in KEYS], judge, threads=2) as asking:
+    with ReadLoop(
+        [backend.port], [key_path("v", key) for key in KEYS], judge, threads=2
+    ) as read_loop:
         backend.start()
-        rounds = asking.rounds()
-        backend.wait(lambda: asking.check() or asking.rounds() > rounds, "everything once")
+        rounds = read_loop.rounds()
+        backend.wait(lambda: read_loop.check() or read_loop.rounds() > rounds, "everything once")
     for key in KEYS:
         assert backend.get(key_path("v", key)).json()["value"] == key
-    # half a write-ahead log is no damage: what is left of it is in step with its position
+    # a truncated write-ahead log is not damage: its rest matches its position
     for partition in (0, 1, 2, 3, 5):
         backend.wait_log(f"view v, partition {partition} is rebuilt: ")
         assert list(store[partition].parent.glob(f"{partition}.aside-*"))

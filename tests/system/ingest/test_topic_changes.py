@@ -1,4 +1,4 @@
-"""A topic is made anew, its log is cut, it gets partitions: never a wrong answer."""
+"""A topic is recreated, truncated or gets partitions: there is never a wrong answer."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def delete(admin: AdminClient, topic: str) -> None:
 
 
 def values(backend: Backend, view: str = "v") -> dict[str, Any]:
-    """What all keys answer now: values, or status and code."""
+    """The current answers for all keys: values, or status and code."""
     found = {}
     for key in KEYS:
         answer = backend.get(key_path(view, key))
@@ -58,15 +58,15 @@ def wait_values(backends: list[Backend], expected: dict[str, Any], view: str = "
         backend.wait(lambda backend=backend: values(backend, view) == expected, "the values", 30)
 
 
-# what the new topic holds: how often the kept keys are written
+# the new topic: how often the kept keys are written
 ANEW = {"same": 3, "more": 9, "fewer": 1, "none": 0}
 KEPT = KEYS[:20]
 
 
-def make_anew(
+def recreate(
     topics: dict[str, str], admin: AdminClient, make_topic: MakeTopic, writer: Writer
 ) -> dict[str, dict[str, Any]]:
-    """Deletes the topics, makes and fills them again; view -> what its keys shall answer."""
+    """Deletes the topics, creates and fills them again; returns view -> the expected answers."""
     expected = {}
     for view, topic in topics.items():
         delete(admin, topic)
@@ -85,7 +85,7 @@ def old_topics(make_topic: MakeTopic, writer: Writer) -> dict[str, str]:
     return topics
 
 
-def test_topics_made_anew_under_a_running_backend_are_read_anew(
+def test_topics_recreated_under_a_running_backend_are_read_again(
     deploy: Deploy, admin: AdminClient, make_topic: MakeTopic, writer: Writer
 ) -> None:
     topics = old_topics(make_topic, writer)
@@ -93,42 +93,42 @@ def test_topics_made_anew_under_a_running_backend_are_read_anew(
     [backend] = deploy(views).start()
     for view in topics:
         assert values(backend, view) == dict.fromkeys(KEYS, "old")
-    for view, expected in make_anew(topics, admin, make_topic, writer).items():
+    for view, expected in recreate(topics, admin, make_topic, writer).items():
         wait_values([backend], expected, view)
         for partition in range(PARTITIONS):
             backend.wait_log(f"view {view}, partition {partition} is rebuilt: ")
 
 
-def test_topics_made_anew_while_the_backend_was_away_are_read_anew(
+def test_topics_recreated_while_the_backend_was_down_are_read_again(
     deploy: Deploy, admin: AdminClient, make_topic: MakeTopic, writer: Writer
 ) -> None:
     topics = old_topics(make_topic, writer)
     views = views_toml(**{view: {"topic": topic} for view, topic in topics.items()})
     [backend] = deploy(views, wait_timeout="0").start()
     assert backend.stop() == 0
-    expected = make_anew(topics, admin, make_topic, writer)
+    expected = recreate(topics, admin, make_topic, writer)
     paths = {key_path(view, key): expected[view][key] for view in topics for key in KEYS}
-    with ReadLoop([backend.port], list(paths), never_old(paths), threads=2) as asking:
+    with ReadLoop([backend.port], list(paths), only_new(paths), threads=2) as read_loop:
         backend.start()
-        rounds = asking.rounds()
-        backend.wait(lambda: asking.check() or asking.rounds() > rounds, "everything once")
+        rounds = read_loop.rounds()
+        backend.wait(lambda: read_loop.check() or read_loop.rounds() > rounds, "everything once")
     for view, topic in topics.items():
         backend.wait_log(f"view {view}, partition 1 is rebuilt: topic {topic} was deleted")
 
 
-def never_old(expected: dict[str, Any]) -> Judge:
-    """Once the new topic is there in full, there are its values, its misses, and "not yet"."""
+def only_new(expected: dict[str, Any]) -> Judge:
+    """After the new topic is complete, accepts its values, its misses and 503."""
 
     def judge(path: str, answer: Response) -> str:
         if answer.status == 503:
             return ""
-        said = answer.json()["value"] if answer.status == 200 else answer.code
-        return "" if said == expected[path] else f"not {expected[path]}"
+        found = answer.json()["value"] if answer.status == 200 else answer.code
+        return "" if found == expected[path] else f"not {expected[path]}"
 
     return judge
 
 
-def test_a_topic_that_was_away_for_a_while_is_not_answered_from_what_was_kept(
+def test_a_recreated_topic_is_not_answered_from_old_data(
     deploy: Deploy, admin: AdminClient, make_topic: MakeTopic, writer: Writer
 ) -> None:
     topic = make_topic(PARTITIONS)
@@ -139,22 +139,22 @@ def test_a_topic_that_was_away_for_a_while_is_not_answered_from_what_was_kept(
     backend.wait(lambda: backend.get(path).status == 503, "the end of the topic")
     new = dict.fromkeys(KEYS[20:], "new")
     expected = {key_path("v", key): new.get(key, "key-not-found") for key in KEYS}
-    with ReadLoop([backend.port], list(expected), never_old(expected), threads=2) as asking:
-        # so that all of the new topic is there before the backend can see it
+    with ReadLoop([backend.port], list(expected), only_new(expected), threads=2) as read_loop:
+        # so that the new topic is complete before the backend can see it
         with backend.paused():
             make_topic(PARTITIONS, topic)
             writer.table(topic, new)
-        rounds = asking.rounds()
-        backend.wait(lambda: asking.check() or asking.rounds() > rounds, "everything once")
+        rounds = read_loop.rounds()
+        backend.wait(lambda: read_loop.check() or read_loop.rounds() > rounds, "everything once")
 
 
-def test_a_log_that_starts_after_the_position_is_read_anew_and_no_other(
+def test_only_a_log_that_starts_after_the_position_is_read_again(
     deploy: Deploy, broker: Broker, admin: AdminClient, make_topic: MakeTopic, writer: Writer
 ) -> None:
-    """Retention may delete what was read; what was not read must not be missed in silence."""
+    """Retention may delete records that were read. It must not hide records that were not read."""
 
     def cut(topic: str) -> None:
-        """Deletes all records that are there."""
+        """Deletes all current records."""
         ends = ends_of(history(broker.bootstrap_servers, topic, PARTITIONS))
         doomed = [TopicPartition(topic, partition, end) for partition, end in ends.items()]
         for future in admin.delete_records(doomed).values():
@@ -189,7 +189,7 @@ def mover(count: int, other: int) -> Callable[[str], bool]:
     return lambda key: murmur2(key.encode(), count) != murmur2(key.encode(), other)
 
 
-def test_added_partitions_leave_no_false_404(
+def test_added_partitions_cause_no_false_404(
     deploy: Deploy, admin: AdminClient, make_topic: MakeTopic, writer: Writer
 ) -> None:
     topic = make_topic(PARTITIONS)
@@ -207,12 +207,12 @@ def test_added_partitions_leave_no_false_404(
         return ""
 
     ports = [backend.port for backend in backends]
-    with ReadLoop(ports, list(paths), judge, threads=2) as asking:
+    with ReadLoop(ports, list(paths), judge, threads=2) as read_loop:
         [future] = admin.create_partitions([NewPartitions(topic, 4)]).values()
         future.result(20)
 
         def repartitioned() -> bool:
-            asking.check()
+            read_loop.check()
             answers = [b.try_get(key_path("v", key)) for b in backends for key in moving]
             return all(a and a.status == 503 and a.code == "repartitioned" for a in answers)
 
@@ -222,7 +222,7 @@ def test_added_partitions_leave_no_false_404(
         for key in KEYS:
             answer = backend.get(key_path("v", key))
             assert (answer.status, key in moving) in [(200, False), (503, True)], answer
-    # a restart does not make them forget
+    # a restart does not change this
     backends[0].kill()
     settle(backends[1:])
     backends[0].start()
@@ -231,7 +231,7 @@ def test_added_partitions_leave_no_false_404(
         assert backends[0].get(key_path("v", key)).code == "repartitioned"
 
 
-def test_what_the_other_holder_cannot_tell_either_is_not_asked_of_it(
+def test_the_proxy_does_not_retry_a_repartitioned_read(
     deploy: Deploy, admin: AdminClient, make_topic: MakeTopic, writer: Writer
 ) -> None:
     topic = make_topic(PARTITIONS)
@@ -262,7 +262,7 @@ def test_what_the_other_holder_cannot_tell_either_is_not_asked_of_it(
     assert {(entry["attempts"], entry["status"]) for entry in entries} == {(1, 503)}
 
 
-def test_a_leader_that_does_not_look_for_new_partitions_is_told(
+def test_the_leader_learns_of_new_partitions_from_members(
     deploy: Deploy, admin: AdminClient, make_topic: MakeTopic, writer: Writer
 ) -> None:
     topic = make_topic(PARTITIONS)
@@ -272,17 +272,19 @@ def test_a_leader_that_does_not_look_for_new_partitions_is_told(
     [future] = admin.create_partitions([NewPartitions(topic, 3)]).values()
     future.result(20)
     for backend in backends:
-        backend.wait(lambda b=backend: b.processors()["views"]["v"]["partitions"] == 3, "the map")
+        backend.wait(
+            lambda b=backend: b.processors()["views"]["v"]["partitions"] == 3, "the topology"
+        )
     settle(backends)
 
 
-def test_a_producer_that_knows_of_new_partitions_first_is_no_reason_for_doubt(
+def test_records_in_new_partitions_are_not_mispartitioned(
     deploy: Deploy, broker: Broker, admin: AdminClient, make_topic: MakeTopic, writer: Writer
 ) -> None:
-    """Its records lie where the new count puts them, and the backend has not heard of it yet."""
+    """A producer knows the new partition count before the backend does."""
     topic = make_topic(PARTITIONS)
     writer.table(topic, dict.fromkeys(KEYS, "old"))
-    # it looks at the topic when it has a reason to, and else never
+    # the backend fetches the topic's metadata only if it has a reason
     views = views_toml(v={"topic": topic})
     [backend] = deploy(views, wait_timeout="0", end_offset_interval="3600").start()
     moves = mover(2, 3)
@@ -291,12 +293,12 @@ def test_a_producer_that_knows_of_new_partitions_first_is_no_reason_for_doubt(
     wait_until(lambda: len(admin.list_topics(topic, 5).topics[topic].partitions) == 3, 20, "three")
     Writer(broker.bootstrap_servers).table(topic, dict.fromkeys(KEYS, "new"))
 
-    def as_they_are(key: str) -> bool:
+    def is_current(key: str) -> bool:
         answer = backend.get(key_path("v", key))
         if moves(key):
             return answer.status == 503 and answer.code == "repartitioned"
         return answer.status == 200 and answer.json()["value"] == "new"
 
     for key in KEYS:
-        backend.wait(lambda key=key: as_they_are(key), f"the new value of {key}, if it stayed")
+        backend.wait(lambda key=key: is_current(key), f"the new value of {key}, if it stayed")
     assert {p["mis_partitioned"] for p in backend.partitions("v")} == {0}

@@ -1,4 +1,4 @@
-"""Every kind of store on real instances, asked through each of them."""
+"""Every kind of store on real instances, read through each of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.system
 PARTITIONS = 3
 KEYS = [f"aircraft {n}" for n in range(12)] + ["a/b", "東京", "a\x00b"]
 MINUTE = 60_000
-# brokers delete by record time: a while ago, but not too long
+# brokers delete by record time, so it must not be too long ago
 NOW = int(time.time() * 1000) // MINUTE * MINUTE - 60 * MINUTE
 
 partition = partition_of("murmur2")
@@ -93,7 +93,7 @@ def backends(
 
 
 def ask(backends: list[Backend], path: str) -> Response:
-    """The one answer that all give."""
+    """The answer, which must be the same from all instances."""
     answers = [backend.get(path) for backend in backends]
     assert len({(answer.status, answer.body) for answer in answers}) == 1, path
     return answers[0]
@@ -121,7 +121,7 @@ def test_windows_of_a_key(backends: list[Backend]) -> None:
         bounds = f"windows?from={at(3)}&to={at(5)}"
         assert items(backends, "windows", key, bounds) == expected[3:6]
         assert items(backends, "windows", key, f"{bounds}&order=desc") == expected[5:2:-1]
-        # 3 minutes before the newest start, and not a ms more
+        # exactly 3 minutes before the newest start
         assert items(backends, "short", key, "windows") == expected[7:]
         assert items(backends, "series", key, "windows") == [
             {"start": at(m), "end": None, "sequence": n, "value": n} for m in (1, 2) for n in (1, 2)
@@ -136,7 +136,7 @@ def test_pages_of_the_windows_of_a_key(backends: list[Backend]) -> None:
     cursor = ""
     for turn in range(4):
         path = f"{key_path('windows', 'a/b')}/windows?limit=3{cursor}"
-        # every page by another instance
+        # each page from another instance
         page = backends[turn % 2].get(path).json()
         found += [item["value"] for item in page["items"]]
         cursor = f"&cursor={page['next']}"
@@ -174,7 +174,7 @@ def test_versions_of_a_key(backends: list[Backend]) -> None:
             assert (missing.status, missing.code) == (404, "key-not-found")
 
 
-def test_memory_and_a_store_of_ones_own(backends: list[Backend]) -> None:
+def test_memory_and_custom_stores(backends: list[Backend]) -> None:
     for key in KEYS:
         assert ask(backends, key_path("memory", key)).json() == {"key": key, "value": key}
         assert ask(backends, key_path("member", key)).json() == {"key": key, "value": True}
@@ -216,7 +216,7 @@ def search(backend: Backend, view: str, body: bytes, kind: str = "application/js
         return client.request("POST", f"/views/{view}/search", body, Content_Type=kind)
 
 
-def test_a_key_in_the_body_is_answered_as_one_in_the_path(backends: list[Backend]) -> None:
+def test_a_key_in_the_body_gets_the_same_answer_as_in_the_path(backends: list[Backend]) -> None:
     for key in [*KEYS, "missing"]:
         expected = ask(backends, key_path("memory", key))
         for backend in backends:
@@ -234,7 +234,7 @@ def test_a_key_in_the_body_is_answered_as_one_in_the_path(backends: list[Backend
     assert (asked_of_windows.status, asked_of_windows.code) == (400, "wrong-store")
 
 
-def test_bounds_of_freshness(backends: list[Backend]) -> None:
+def test_freshness_bounds(backends: list[Backend]) -> None:
     path = key_path("memory", KEYS[0])
     answer = ask(backends, path)
     at_, position = int(answer.headers["Partition"]), int(answer.headers["Offset"])
@@ -247,7 +247,7 @@ def test_bounds_of_freshness(backends: list[Backend]) -> None:
     wait_until(lambda: ask(backends, f"{path}?max_staleness=30s").status == 200, 10, "a fresh end")
 
 
-def test_what_the_asker_has_already_is_304_and_redirects_lead_to_the_owner(
+def test_a_matching_etag_is_304_and_redirects_lead_to_the_owner(
     backends: list[Backend],
 ) -> None:
     statuses = []
@@ -267,7 +267,7 @@ def test_what_the_asker_has_already_is_304_and_redirects_lead_to_the_owner(
     assert set(statuses) == {200, 307}
 
 
-def test_what_has_expired_leaves_the_disk(
+def test_expired_entries_are_deleted_from_disk(
     deploy: Deploy, make_topic: MakeTopic, broker: Broker, writer: Writer
 ) -> None:
     topic = make_topic(1)
@@ -288,7 +288,7 @@ def test_what_has_expired_leaves_the_disk(
     assert before > 100_000
     backend.start()
     writer.send_timed(topic, [(b"later", b"1", NOW + 2 * MINUTE, 0)])
-    wait_until(lambda: backend.get(key_path("v", "k7")).status == 404, 10, "the clock to go on")
+    wait_until(lambda: backend.get(key_path("v", "k7")).status == 404, 10, "the clock to advance")
     wait_until(lambda: entries() < 100, 20, "the entries to be deleted")
     backend.stop()
     settle([backend.start()])

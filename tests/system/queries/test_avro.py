@@ -1,4 +1,4 @@
-"""Avro framed as Confluent's serializers do, with a registry that is away now and then."""
+"""Avro in the frame of Confluent's serializers, with a registry that is sometimes unavailable."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def waiting(backend: Backend) -> list[str]:
 
 
 def values(backend: Backend, keys: int) -> list[object]:
-    """What is answered of each key: the value, or the code."""
+    """The answer for each key: the value or the code."""
     answers = [backend.get(key_path("v", str(i))) for i in range(keys)]
     return [a.json()["value"] if a.status == 200 else a.code for a in answers]
 
 
-def test_records_wait_for_a_registry_that_is_away(
+def test_records_wait_while_the_registry_is_unavailable(
     deploy: Deploy, broker: Broker, make_topic: MakeTopic, writer: Writer
 ) -> None:
     topic = make_topic(2)
     [port] = free_ports(1)
     writer.send(topic, [(str(i).encode(), framed(7, ORDER, order(i))) for i in range(20)])
-    # an id that the registry will not know, and bytes that are not of the schema
+    # an id that the registry does not know, and bytes that do not fit the schema
     writer.send(topic, [(b"0", framed(9, ORDER, order(0))), (b"1", framed(7, "int", 1))])
     views = views_toml(
         v={"topic": topic, "value": "avro", "value_schema": "confluent"},
@@ -49,12 +49,12 @@ def test_records_wait_for_a_registry_that_is_away(
     first, second = started = [deployment.new().launch() for _ in range(2)]
     ends = ends_of(history(broker.bootstrap_servers, topic, 2))
 
-    # the other view of the topic is read in; this one waits, and says so
+    # the other view of the topic is read; this one waits, and reports it
     for backend in started:
         backend.wait_listening()
         backend.wait(
             lambda backend=backend: any("does not answer" in w for w in waiting(backend)),
-            "a partition that waits",
+            "a waiting partition",
         )
 
     def other_is_there() -> bool:
@@ -83,7 +83,7 @@ def test_records_wait_for_a_registry_that_is_away(
             assert answer.body == framed(7, ORDER, order(3))
             assert backend.get(key_path("v", "3"), accept="text/html").code == "not-acceptable"
 
-    # away again: what is known is served, and what needs a new schema waits in its place
+    # unavailable again: known data is served, and records with a new schema wait
     changed = [(str(i).encode(), framed(7, ORDER, order(100 + i))) for i in range(10)]
     new = {"id": 1, "price": 0.5, "by": "me"}
     writer.send(topic, changed)
@@ -92,7 +92,7 @@ def test_records_wait_for_a_registry_that_is_away(
     expected = [order(100 + i) for i in range(10)] + [order(i) for i in range(10, 20)]
     for backend in started:
         backend.wait(lambda backend=backend: waiting(backend), "a partition that waits")
-    first.wait(lambda: values(first, 20) == expected, "all that came before")
+    first.wait(lambda: values(first, 20) == expected, "all earlier records")
     with registry(port) as running:
         running.add(8, NEWER)
         running.add(7, ORDER)
@@ -102,7 +102,7 @@ def test_records_wait_for_a_registry_that_is_away(
         second.stop()
         first.wait_ready(1)
 
-    # a restart without the registry: the bytes are there, what they mean is not known yet
+    # a restart without the registry: the bytes are there, but their schema is not known yet
     first.stop()
     first.start()
     assert set(values(first, 20)) == {"schema-unavailable"}

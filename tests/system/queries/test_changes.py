@@ -1,4 +1,4 @@
-"""Server-sent events of one key: what is there, then every change, across rebalances."""
+"""Server-sent events of one key: its value, then every change, across rebalances."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Stream:
             return
 
     def _take(self, seen: bytes) -> bytes:
-        """Events end with an empty line; chunk sizes stand on lines of their own."""
+        """Events end with an empty line; chunk sizes are on separate lines."""
         *events, rest = seen.replace(b"\r\n", b"\r").split(b"\n\n")
         for text in events:
             fields = dict(
@@ -84,7 +84,7 @@ class Stream:
 
     def close(self) -> None:
         with suppress(OSError):  # the server was faster
-            # closing alone would wait for the thread that reads
+            # close() alone would wait for the reading thread
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
@@ -102,7 +102,7 @@ def owner_of(backend: Backend, key: str) -> str:
     return backend.get(key_path("v", key)).headers["Served-By"].partition(";")[0]
 
 
-def test_every_change_once_and_in_order_whoever_is_asked(
+def test_every_instance_sends_every_change_once_and_in_order(
     deploy: Deploy, make_topic: MakeTopic, writer: Writer
 ) -> None:
     topic = make_topic(4)
@@ -119,7 +119,7 @@ def test_every_change_once_and_in_order_whoever_is_asked(
     for number in range(1, 30):
         writer.table(topic, {"a": number, "other": number})
     writer.table(topic, {"a": None})
-    # not of the view's format: no change
+    # an invalid value is not a change
     writer.send(topic, [(b"a", b"{broken")])
     writer.table(topic, {"a": {"last": True}})
     for each in opened:
@@ -132,7 +132,7 @@ def test_every_change_once_and_in_order_whoever_is_asked(
         each.close()
 
 
-def test_a_stream_resumes_where_it_was_on_another_instance(
+def test_a_stream_resumes_at_its_position_on_another_instance(
     deploy: Deploy, make_topic: MakeTopic, writer: Writer
 ) -> None:
     topic = make_topic(1)
@@ -149,7 +149,7 @@ def test_a_stream_resumes_where_it_was_on_another_instance(
         forwarded.wait_end()
     other.wait_ready(1)
     with stream(other.port, "a", last.id) as resumed:
-        # nothing new is no event; what comes then is
+        # there is no event without a new record, and one for the next record
         writer.table(topic, {"a": 1})
         event = resumed.next()
         assert (event.data["value"], event.offset > last.offset) == (1, True)
@@ -159,14 +159,14 @@ def test_a_stream_resumes_where_it_was_on_another_instance(
         lambda: other.get(key_path("v", "a")).json()["value"] == 2, 10, "the change to be applied"
     )
     with stream(other.port, "a", event.id) as resumed:
-        # while nobody listened
+        # a change while there was no stream
         assert resumed.next().data["value"] == 2
     with stream(other.port, "nobody") as absent:
         first = absent.next()
         assert (first.kind, first.data) == ("deleted", {"key": "nobody"})
 
 
-def test_clients_that_go_away_leave_nothing_behind(
+def test_disconnected_clients_free_their_streams(
     deploy: Deploy, make_topic: MakeTopic, writer: Writer
 ) -> None:
     topic = make_topic(1)
@@ -184,7 +184,7 @@ def test_clients_that_go_away_leave_nothing_behind(
 
 
 def open_streams(backend: Backend, count: int) -> list[Stream]:
-    """All of them, or none where one is refused."""
+    """All streams, or none if one is rejected."""
     opened = [Stream(backend.port, key_path("v", "a") + "/changes") for _ in range(count)]
     for each in opened:
         wait_until(lambda each=each: each.head, 10, "an answer")

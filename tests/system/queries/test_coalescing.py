@@ -1,5 +1,5 @@
-"""Reads that travel together from nginx to real backends: each answer is what it would be alone,
-byte for byte."""
+"""Coalesced reads from nginx to real backends: each answer has the same bytes as that of a single
+read."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def proxies(
     writer: Writer,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[Nginx, Nginx]]:
-    """One with a worker whose reads travel together, one whose reads do not."""
+    """One nginx that coalesces reads, and one that does not; each with one worker."""
     words, numbers = make_topic(PARTITIONS), make_topic(PARTITIONS)
     floats, documents, longs = (make_topic(PARTITIONS) for _ in range(3))
     writer.table(words, {key: {"is": key} for key in [f"k{n}" for n in range(40)] + ODD_KEYS})
@@ -83,8 +83,8 @@ def targets() -> list[str]:
     ]
 
 
-def said_to(port: int, requests: list[bytes]) -> list[bytes]:
-    """What comes back on one connection each, all of which ask before anybody listens."""
+def exchange_all(port: int, requests: list[bytes]) -> list[bytes]:
+    """The answers, each on its own connection. All requests are sent before any answer is read."""
     with ExitStack() as opened:
         connections = []
         for _ in requests:
@@ -97,12 +97,12 @@ def said_to(port: int, requests: list[bytes]) -> list[bytes]:
 
 def answers(port: int, paths: list[str]) -> list[bytes]:
     line = "GET {} HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n"
-    return said_to(port, [line.format(path).encode() for path in paths])
+    return exchange_all(port, [line.format(path).encode() for path in paths])
 
 
 def parts(answer: bytes) -> tuple[list[bytes], bytes]:
-    """Status line and headers, and the body. Without what differs from one moment to the next, and
-    with the two that nginx itself places, in order."""
+    """Status line and headers, and the body. The values of headers that vary with time are removed,
+    and Content-Length is last, because nginx places it."""
     head, _, body = answer.removeprefix(_CONTINUE).partition(b"\r\n\r\n")
     head = re.sub(rb"(?m)^(Date|staleness): .*$", rb"\1:", head)
     lines = head.split(b"\r\n")
@@ -110,23 +110,23 @@ def parts(answer: bytes) -> tuple[list[bytes], bytes]:
     return [line for line in lines if line not in length] + length, body
 
 
-def test_each_is_answered_as_if_it_were_alone(proxies: tuple[Nginx, Nginx]) -> None:
-    together, alone = proxies
+def test_coalesced_reads_get_the_answers_of_single_reads(proxies: tuple[Nginx, Nginx]) -> None:
+    coalescing, alone = proxies
     paths = targets()
     expected = [parts(answer) for answer in answers(alone.port, paths)]
     statuses = {lines[0] for lines, _ in expected}
     assert {line.split()[1] for line in statuses} == {b"200", b"404", b"400"}
     for _ in range(ROUNDS):
-        for path, said, alone_said in zip(
-            paths, answers(together.port, paths), expected, strict=True
+        for path, coalesced, single in zip(
+            paths, answers(coalescing.port, paths), expected, strict=True
         ):
-            assert parts(said) == alone_said, path
-    entries = together.access_log(ROUNDS * len(paths))
-    travelled = [entry for entry in entries if entry["batch"] is not None]
-    # but for two leads, the large value, and what is no key
-    assert len(travelled) > 0.8 * len(entries)
-    assert max(entry["batch"] for entry in travelled) > 1
-    assert {entry["status"] for entry in travelled} == {200, 404}
+            assert parts(coalesced) == single, path
+    entries = coalescing.access_log(ROUNDS * len(paths))
+    in_batches = [entry for entry in entries if entry["batch"] is not None]
+    # except two leaders, the large value, and paths that are not keys
+    assert len(in_batches) > 0.8 * len(entries)
+    assert max(entry["batch"] for entry in in_batches) > 1
+    assert {entry["status"] for entry in in_batches} == {200, 404}
     assert all(entry["batch"] is None for entry in alone.access_log(len(paths)))
 
 
@@ -135,7 +135,7 @@ _CLOSE = "Host: t\r\nConnection: close\r\n"
 
 
 def odd_requests() -> list[bytes]:
-    """Of keys that are there; a parser may have something against the request, or read another."""
+    """Requests for existing keys that a parser may reject or read differently."""
     targets = [
         "/messages/Z\xc3\xbcrich", "/messages/Z\xfcrich", "/messages/k1\xff", "/messages/k1#",
         "/messages/k1#x", "/messages/k1?",
@@ -180,36 +180,36 @@ def odd_requests() -> list[bytes]:
     return [request.encode("latin-1") for request in requests]
 
 
-def test_odd_requests_are_answered_alike_alone_and_in_a_crowd(
+def test_odd_requests_get_the_same_answers_alone_and_coalesced(
     proxies: tuple[Nginx, Nginx],
 ) -> None:
-    """A read's answer must not depend on what else is under way."""
-    together, alone = proxies
+    """The answer of a read must not depend on concurrent reads."""
+    coalescing, alone = proxies
     odd = odd_requests()
     crowd = [f"GET /messages/k{n} HTTP/1.1\r\n{_CLOSE}\r\n".encode() for n in range(20)]
-    expected = said_to(alone.port, odd)
+    expected = exchange_all(alone.port, odd)
     assert {parts(answer)[0][0].split()[1] for answer in expected} >= {b"200", b"400", b"404"}
-    before = len(together.access_log(0))
+    before = len(coalescing.access_log(0))
     for _ in range(2):
-        # each of them several times, so that some wait for others
+        # each of them several times, so that some wait for the leader
         mixed = [request for request in odd for _ in range(3)] + crowd * 2
-        said = said_to(together.port, mixed)
+        coalesced = exchange_all(coalescing.port, mixed)
         wrong = [
             (request[:120], answer[:300], expected[place][:300])
             for place, request in enumerate(odd)
-            for answer in said[3 * place : 3 * place + 3]
+            for answer in coalesced[3 * place : 3 * place + 3]
             if parts(answer) != parts(expected[place])
         ]
         assert wrong == []
-    entries = together.access_log(before + 2 * len(mixed) - 2 * len(odd))[before:]
+    entries = coalescing.access_log(before + 2 * len(mixed) - 2 * len(odd))[before:]
     assert sum(entry["batch"] is not None for entry in entries) >= len(crowd)
 
 
-def test_values_are_right(proxies: tuple[Nginx, Nginx]) -> None:
-    together, _ = proxies
+def test_values_are_correct(proxies: tuple[Nginx, Nginx]) -> None:
+    coalescing, _ = proxies
     names = [f"k{n}" for n in range(40)] + ODD_KEYS
-    said = answers(together.port, [key_path("v", name) for name in names])
-    bodies = [json.loads(answer.partition(b"\r\n\r\n")[2]) for answer in said]
+    coalesced = answers(coalescing.port, [key_path("v", name) for name in names])
+    bodies = [json.loads(answer.partition(b"\r\n\r\n")[2]) for answer in coalesced]
     assert bodies == [{"key": name, "value": {"is": name}} for name in names]
 
 
@@ -236,26 +236,26 @@ def test_keys_of_all_formats_are_routed_to_the_partition_that_has_them(
     assert computed() == partitions
 
 
-def test_backends_keep_the_route_from_clients(proxies: tuple[Nginx, Nginx]) -> None:
+def test_clients_cannot_use_the_coalesced_route(proxies: tuple[Nginx, Nginx]) -> None:
     for nginx in proxies:
         with nginx.client() as client:
             assert client.request("POST", "/internal/reads", b"/messages/k1").status == 404
 
 
-def test_many_readers_for_long_leave_nothing_behind(proxies: tuple[Nginx, Nginx]) -> None:
-    """nginx's memory after many batches is what it was after some."""
-    together, _ = proxies
+def test_memory_of_nginx_does_not_grow_with_batches(proxies: tuple[Nginx, Nginx]) -> None:
+    """nginx's memory is the same after many batches as after some."""
+    coalescing, _ = proxies
 
     def resident() -> int:
-        [worker] = together.workers()
+        [worker] = coalescing.workers()
         status = Path(f"/proc/{worker}/status").read_text()
         [kilobytes] = re.findall(r"VmRSS:\s+(\d+) kB", status)
         return int(kilobytes)
 
     paths = [key_path("v", f"k{n}") for n in range(40)] * 2
     for _ in range(10):
-        answers(together.port, paths)
+        answers(coalescing.port, paths)
     before = resident()
     for _ in range(60):
-        answers(together.port, paths)
+        answers(coalescing.port, paths)
     assert resident() - before < 8_000

@@ -1,9 +1,9 @@
-"""Every kind of question, to real instances and through a real nginx, while records come in and
-instances are killed, stopped, started and join: every answer is the reference's.
+"""Every kind of query, to real instances and through a real nginx, while records are written and
+instances are killed, stopped, started and join: every answer is that of the reference.
 
-A seeded random run. Answers that state their position are judged as of that position, whatever
-goes on; answers about whole views while no record is under way, unless they say that they lag. A
-503 is right only while instances come and go.
+This is a seeded random run. Answers with a position are always compared with the reference at that
+position. Answers about whole views are compared while no record is being written, unless they
+report a lag. A 503 is correct only while instances join or leave.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.system
 PARTITIONS = 3
 SECONDS = float(os.environ.get("MACHINE_SECONDS", "12"))
 SEED = int(os.environ.get("MACHINE_SEED", time.time_ns() % 10**6))
-# nobody has to wait longer once all is calm
+# no read has to wait longer when nothing else happens
 PATIENCE = 15.0
 VIEWS = {
     "plain": {"path": "/plain"},
@@ -53,7 +53,7 @@ VIEWS = {
 
 
 class Log:
-    """A view's topic as it was written: nobody else writes there, so offsets count from 0."""
+    """The records of a view's topic. There is no other producer, so offsets count from 0."""
 
     def __init__(self, view: View) -> None:
         self.view = view
@@ -71,7 +71,7 @@ class Log:
         batch = []
         for _ in range(count):
             key = dice.choice(KEYS[self.view.key])
-            # a key's records stay in one partition, also where that is not the partitioner's
+            # a key's records stay in one partition, even if it is not the partitioner's
             partition = self.home(key)
             offset = len(self.records[partition])
             made = record(dice, self.view, offset, self.now, [key])
@@ -85,15 +85,15 @@ class Log:
         return fold(self.view, number, self.records[number], position)
 
     def table(self, key: bytes | None = None) -> Table:
-        """As of the end. `key`: of the partitions that it may be in."""
+        """The table at the end of the log. `key`: only the partitions in which it may be."""
         of = {n: self.partition(n, len(log)) for n, log in enumerate(self.records)}
         whole = Table(self.view, dict(of), self.view.partitioner == ANY_PARTITION)
         return whole if key is None or whole.anywhere else whole.only([self.home(key)])
 
 
 def knows_all(answer: Answer, log: Log, asked_at: float) -> bool:
-    """Whether it was at the end of the log after the last record was written: `Lag` is of an end
-    that was fetched `Staleness` ms ago."""
+    """Whether the answer includes the last record that was written: `Lag` is relative to an end
+    offset that was fetched `Staleness` ms ago."""
     staleness = answer.headers.get("staleness", "unknown")
     if answer.headers.get("lag") != "0" or staleness == "unknown":
         return False
@@ -101,7 +101,7 @@ def knows_all(answer: Answer, log: Log, asked_at: float) -> bool:
 
 
 class Run:
-    """The instances, nginx before them, and what they are asked."""
+    """The instances, nginx in front, and their requests."""
 
     def __init__(self, dice: Random, backends: list[Backend], nginx: Nginx, logs: list[Log]):
         self.dice = dice
@@ -111,19 +111,19 @@ class Run:
         self.logs = logs
         self.outcomes: Counter[str] = Counter()
 
-    # asking
+    # requests
 
     def ask(self, port: int, question: Question) -> Answer | None:
-        """None where nobody answers, or the answer breaks off."""
+        """The answer; None if there is none, or if it is incomplete."""
         try:
             with Client(port) as client:
-                said = client.request(
+                response = client.request(
                     question.method, question.target, question.body, question.headers
                 )
         except OSError:
             return None
-        named = {name.lower(): value for name, value in said.headers.items()}
-        return Answer(said.status, named, said.body)
+        named = {name.lower(): value for name, value in response.headers.items()}
+        return Answer(response.status, named, response.body)
 
     def question(self, log: Log) -> tuple[Question, Walk | None]:
         dice, view, keys = self.dice, log.view, KEYS[log.view.key]
@@ -139,15 +139,15 @@ class Run:
         return any_question(dice, view, keys, log.now), None
 
     def put(self, log: Log, calm: bool, settled: bool = True) -> bool:
-        """One question to one of them. `settled`: no record is under way; `calm`: nor any
-        instance. False: there was no answer but 503."""
+        """Sends one request to one instance. `settled`: no record is being written. `calm`: also no
+        instance joins or leaves. Returns False if all answers are 503."""
         question, walk = self.question(log)
         by_position = question.key is not None and walk is None and question.stale != "allow"
         if not settled and (not by_position or log.view.partitioner == ANY_PARTITION):
             return True
         ports = [self.nginx.port, *(backend.port for backend in self.running)]
         if "%00" in question.target.partition("?")[0]:
-            ports = ports[1:]  # nginx itself refuses a path with it
+            ports = ports[1:]  # nginx rejects paths with it
         port = self.dice.choice(ports)
         deadline = time.monotonic() + PATIENCE
         while True:
@@ -161,7 +161,7 @@ class Run:
             time.sleep(0.05)
         try:
             if answer is None or answer.status == 503:
-                assert not calm, "unavailable though nothing happens"
+                assert not calm, "unavailable without a reason"
                 if answer is not None:
                     assert answer.headers["retry-after"], answer
                 self.outcomes["503" if answer else "nobody"] += 1
@@ -171,7 +171,7 @@ class Run:
             elif calm or (question.stale != "allow" and knows_all(answer, log, asked_at)):
                 question.judge(log.table(question.key), answer)
             else:
-                # an instance that was killed goes on where it was, and says by how much it is late
+                # a restarted instance resumes at its position, and reports its lag
                 self.outcomes["behind"] += 1
                 return False
             if walk is not None and walk.ended:
@@ -183,8 +183,8 @@ class Run:
         return True
 
     def judge_as_of_offset(self, log: Log, question: Question, answer: Answer) -> None:
-        """What is applied while the answer is made may be in it, but nothing that Offset counts
-        may be missing."""
+        """The answer may include records that were applied meanwhile, but it must include all
+        records before Offset."""
         assert question.key is not None
         number, position = int(answer.headers["partition"]), int(answer.headers["offset"])
         assert number == log.home(question.key)
@@ -200,10 +200,10 @@ class Run:
                     stated = Table(log.view, {number: log.partition(number, position)})
                     question.judge(stated, answer)
 
-    # what happens
+    # events
 
     def is_applied(self) -> bool:
-        # while a partition moves it may have two holders, and either may answer
+        # while a partition moves, two instances may have it, and either may answer
         positions = defaultdict[tuple[str, int], set[int]](set)
         for backend in self.running:
             for held in backend.instance()["partitions"]:
@@ -229,7 +229,7 @@ class Run:
         return len(epochs) == 1
 
     def event(self) -> str:
-        """An instance comes or goes; what it needs to end is left to it."""
+        """An instance joins or leaves. A stopping instance gets the time that it needs."""
         down = [backend for backend in self.all if backend not in self.running]
         kinds = ["nothing"]
         if len(self.running) > 1:
@@ -265,7 +265,7 @@ class Run:
         self.outcomes[f"event: {kind}"] += 1
         deadline = time.monotonic() + 60
         while not self.is_settled():
-            assert time.monotonic() < deadline, f"after {kind} they do not settle"
+            assert time.monotonic() < deadline, f"the instances do not settle after {kind}"
             self.put(self.dice.choice(self.logs), calm=False)
         for backend in self.all:
             if backend not in self.running and backend.is_running:
@@ -282,26 +282,26 @@ def run(deploy: Deploy, make_topic: MakeTopic, writer: Writer, tmp_path: Path) -
     views = parse_views(declared, "views.toml", lambda name: "").views
     deployment = deploy(declared)
     backends = [deployment.new() for _ in range(3)]
-    nginx = deployment.proxy(with_map=False)
+    nginx = deployment.proxy(wait_for_topology=False)
     made = Run(dice, backends, nginx, [Log(view) for view in views])
     for backend in made.running:
         backend.launch()
     wait_until(lambda: all(b.try_get("/health/live") for b in made.running), 40, "an answer")
     wait_until(made.is_settled, 40, "the instances to settle")
-    wait_until(lambda: nginx.health()["status"] == "ok", 10, "the proxy to have a map")
+    wait_until(lambda: nginx.health()["status"] == "ok", 10, "the proxy to have a topology")
     yield made
     for backend in backends:
         assert "Traceback" not in backend.log(whole=True)
 
 
 @pytest.mark.timeout(SECONDS + 150)
-def test_every_answer_is_the_references(run: Run, writer: Writer, broker: object) -> None:
+def test_every_answer_matches_the_reference(run: Run, writer: Writer, broker: object) -> None:
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
         run.round(writer)
     print(dict(run.outcomes))
     for log in run.logs:
-        # the offsets that were counted are the broker's
+        # the counted offsets are those of the broker
         stored = history(broker.bootstrap_servers, log.view.topic, PARTITIONS)  # type: ignore[attr-defined]
         assert [[r.offset for r in of] for of in log.records] == [
             [offset for offset, _, _, _ in of.records] for of in stored

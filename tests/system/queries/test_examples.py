@@ -1,8 +1,7 @@
-"""Every example of README.md and docs/: its command is run, and its answer is as it is shown.
+"""Runs every example of README.md and docs/, and compares its output with the page.
 
-Those of curl write into a pipe, those of the console to a terminal of 100 columns.
-
-What a reader may rely on stands in docs/queries/README.md, "The examples".
+Examples with curl write to a pipe, examples of the console to a terminal of 100 columns. See
+docs/queries/README.md, "The examples".
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ pytestmark = pytest.mark.system
 
 EXAMPLE = ROOT / "docs" / "queries" / "example"
 PROXY_PORT, BACKEND_PORT = 8080, 8081
-# what differs from run to run; an ETag or a cursor is asked for again in examples that follow
+# values that vary from run to run; later examples use the ETags and cursors of earlier ones
 VOLATILE = re.compile(
     r'(?<=^etag: ")[a-z-]+-[0-9a-f]{8}-[0-9]+-[0-9]+-'
     r'|(?<="next":")[\w-]+'
@@ -46,7 +45,7 @@ VOLATILE = re.compile(
     r"|(?<=^lag: )\w+|(?<=^staleness: )\w+"
     r"|(?<=^topology-epoch: )[0-9]+-[0-9]+"
     r"|(?<=^served-by: )b[0-9](?:; active, b[0-9])*"
-    # of the command-line tool
+    # output of the command-line tool
     r"|^[0-9-]{10}T[0-9:.]+Z(?= value )"
     r"|(?<=, position )[0-9]+(?=, )|(?<=, lag )(?:unknown|[0-9]+)(?=, from )"
     r"|(?<=, from )b[0-9]"
@@ -57,11 +56,11 @@ VOLATILE = re.compile(
 
 @dataclass
 class Console:
-    """Runs command lines; its `ports` are those of nginx and the backends by what pages say."""
+    """Runs command lines. `ports`: the port in the pages -> that of nginx or a backend."""
 
     ports: dict[int, int]
     home: Path
-    # what a page shows -> what came in its place, of this run
+    # a value in the page -> the value in this run
     differing: dict[str, str] = field(default_factory=dict)
 
     def run(self, example: Example) -> str:
@@ -83,7 +82,7 @@ class Console:
         )
         assert process.stdout is not None
         try:
-            # of a stream without an end so much as is shown
+            # of an endless stream only as much as is shown
             most = len(example.shown.splitlines()) if endless else None
             written = "".join(islice(process.stdout, most))
         finally:
@@ -98,7 +97,7 @@ class Console:
 
     @property
     def env(self) -> dict[str, str]:
-        """With which `queryable` is the console script of this checkout, as people run it."""
+        """The environment, in which `queryable` is the console script of this checkout."""
         scripts = Path(sys.executable).parent
         return {
             **os.environ,
@@ -115,17 +114,17 @@ class Console:
 
     def check(self, example: Example) -> None:
         shown, actual = Answer.of(example.shown), Answer.of(self.run(example))
-        # of the headers a page shows those that matter
+        # a page shows only the relevant headers
         actual.headers = {n: v for n, v in actual.headers.items() if n in shown.headers}
-        told = f"{example.page.name}: $ {example.command}\n{actual}"
-        assert VOLATILE.sub("…", str(actual)) == VOLATILE.sub("…", str(shown)), told
+        message = f"{example.page.name}: $ {example.command}\n{actual}"
+        assert VOLATILE.sub("…", str(actual)) == VOLATILE.sub("…", str(shown)), message
         found = (VOLATILE.findall(str(answer)) for answer in (shown, actual))
         self.differing |= {s: a for s, a in zip(*found, strict=True) if len(s) > 8}
 
 
 @dataclass
 class Answer:
-    """What a command has written, without what a page may add to it."""
+    """The output of a command, without the additions of a page."""
 
     status: str
     headers: dict[str, str]
@@ -151,13 +150,13 @@ class Answer:
 def console(
     module_deploy: Deploy, broker: Broker, tmp_path_factory: pytest.TempPathFactory
 ) -> Console:
-    """What the examples speak of, loaded as a reader would, and nginx before two backends."""
+    """The data of the examples, loaded like by a reader, and nginx in front of two backends."""
     run_path(str(EXAMPLE / "load.py"))["load"](broker.bootstrap_servers)
     deployment = module_deploy((EXAMPLE / "views.toml").read_text())
     (deployment.folder / "order.avsc").symlink_to(EXAMPLE / "order.avsc")
     backends = deployment.start(2)
     settle(backends)
-    # one that has to ask another for the key of the examples of redirects
+    # a backend without the key of the redirect examples
     elsewhere = "/messages/N10156?route=redirect"
     backends.sort(key=lambda backend: backend.get(elsewhere).status, reverse=True)
     home = tmp_path_factory.mktemp("home")
@@ -168,7 +167,7 @@ def console(
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_example_answers_as_it_is_shown(console: Console, page: Path) -> None:
+def test_every_example_has_the_output_shown(console: Console, page: Path) -> None:
     console.differing.clear()
     for example in examples_of(page):
         console.check(example)
@@ -177,18 +176,18 @@ def test_every_example_answers_as_it_is_shown(console: Console, page: Path) -> N
 @pytest.mark.parametrize(
     "page", list(filter(session_of, ALL_PAGES)), ids=lambda page: str(page.relative_to(ROOT))
 )
-def test_every_session_in_python_goes_as_it_is_shown(console: Console, page: Path) -> None:
+def test_every_python_session_has_the_output_shown(console: Console, page: Path) -> None:
     text = session_of(page)
     for shown_port, port in console.ports.items():
         text = text.replace(f"127.0.0.1:{shown_port}", f"127.0.0.1:{port}")
     session = doctest.DocTestParser().get_doctest(text, {}, page.name, str(page), 0)
-    told: list[str] = []
-    result = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(session, out=told.append)
+    output: list[str] = []
+    result = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(session, out=output.append)
     assert result.attempted > 0
-    assert result.failed == 0, "".join(told)
+    assert result.failed == 0, "".join(output)
 
 
-def test_the_clients_page_goes_as_it_is_shown_where_only_the_wheel_is(
+def test_the_client_page_works_with_only_the_wheel_installed(
     console: Console, tmp_path: Path
 ) -> None:
     source, installed = tmp_path / "source", tmp_path / "installed"
@@ -201,7 +200,7 @@ def test_the_clients_page_goes_as_it_is_shown_where_only_the_wheel_is(
     run(scripts / "python", "-m", "doctest", "-o", "ELLIPSIS", "client.txt", cwd=tmp_path)
 
 
-# what these start is started by tests of their own: in tests/e2e, and in test_stack.py
+# other tests run these: tests/e2e and test_stack.py
 STARTING = ("up", "down", "demo", "bench")
 
 
@@ -216,8 +215,8 @@ def examples_of_help() -> Iterator[str]:
 
 
 @dataclass
-class Typed:
-    """An example of a command's help, as somebody types it in a folder with what it speaks of."""
+class HelpExample:
+    """An example of a command's help, run in a folder with the files that it names."""
 
     command: str
     folder: Path
@@ -237,7 +236,7 @@ class Typed:
 
 
 @pytest.fixture
-def typed(console: Console, broker: Broker, tmp_path: Path) -> Callable[[str], Typed]:
+def help_example(console: Console, broker: Broker, tmp_path: Path) -> Callable[[str], HelpExample]:
     for name in ("views.toml", "order.avsc"):
         shutil.copy(EXAMPLE / name, tmp_path)
     (tmp_path / "note.json").write_text('{"note": "washed"}')
@@ -249,10 +248,10 @@ def typed(console: Console, broker: Broker, tmp_path: Path) -> Callable[[str], T
         "broker:9092": broker.bootstrap_servers,
     }
 
-    def of(line: str) -> Typed:
+    def of(line: str) -> HelpExample:
         for shown, actual in own.items():
             line = line.replace(shown, actual)
-        return Typed(line, tmp_path, env)
+        return HelpExample(line, tmp_path, env)
 
     return of
 
@@ -262,21 +261,21 @@ def is_endless(line: str) -> bool:
 
 
 def needs_a_shell(line: str) -> bool:
-    """Pipes, redirections; and what is interrupted or waits for changes."""
+    """Whether it has a pipe or redirection, is interrupted, or waits for changes."""
     return "watch" in line or bool({"|", ">"} & set(shlex.split(line)))
 
 
 @pytest.mark.parametrize("line", [line for line in examples_of_help() if not needs_a_shell(line)])
 def test_every_example_of_the_help_runs(
-    typed: Callable[[str], Typed], line: str, monkeypatch: pytest.MonkeyPatch
+    help_example: Callable[[str], HelpExample], line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In this process: to start Python for each costs more than what it does."""
-    example = typed(line)
+    """Runs in this process, because starting Python costs more than most examples."""
+    example = help_example(line)
     monkeypatch.chdir(example.folder)
     program, *arguments = shlex.split(example.command)
     assert program == "queryable"
     done = CliRunner().invoke(app, arguments, env=example.env)
-    # 1: not there, different, or something is wrong: so it may be; never wrong use
+    # exit code 1 (not found, a difference, a failed check) is possible, a usage error is not
     assert done.exit_code in (0, 1), done.output
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
 
@@ -286,11 +285,11 @@ def test_every_example_of_the_help_runs(
     [line for line in examples_of_help() if needs_a_shell(line) and not is_endless(line)],
 )
 def test_every_example_of_the_help_runs_in_a_shell(
-    typed: Callable[[str], Typed], line: str
+    help_example: Callable[[str], HelpExample], line: str
 ) -> None:
-    example = typed(line)
+    example = help_example(line)
     with example.start() as process:
-        if "watch" in line:  # it ends when it has seen so many changes
+        if "watch" in line:  # it exits after a number of changes
             with Client(example.env["QUERYABLE_URL"]) as client:
                 for number in count():
                     for key in range(10):
@@ -304,9 +303,9 @@ def test_every_example_of_the_help_runs_in_a_shell(
 
 @pytest.mark.parametrize("line", [line for line in examples_of_help() if is_endless(line)])
 def test_endless_examples_of_the_help_run_until_ctrl_c(
-    typed: Callable[[str], Typed], line: str
+    help_example: Callable[[str], HelpExample], line: str
 ) -> None:
-    with typed(line).start() as process:
+    with help_example(line).start() as process:
         assert process.stdout is not None
         first = process.stdout.readline()
         os.killpg(process.pid, signal.SIGINT)

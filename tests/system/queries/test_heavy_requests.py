@@ -1,4 +1,4 @@
-"""No single request, and no client with many, keeps an instance from answering others."""
+"""No single request, and no client with many requests, keeps an instance from answering others."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ HEAVY = {
 
 
 @pytest.mark.parametrize("name", HEAVY)
-def test_what_would_be_heavy_is_refused(backends: list[Backend], name: str) -> None:
+def test_heavy_requests_are_rejected(backends: list[Backend], name: str) -> None:
     method, path, body = HEAVY[name]
     [backend, _] = backends
     with Client(backend.port) as client:
@@ -66,25 +66,25 @@ def test_what_would_be_heavy_is_refused(backends: list[Backend], name: str) -> N
         assert client.get(key_path("v", "k7")).status == 200
 
 
-def test_streams_for_keys_of_others_leave_room_for_forwards(backends: list[Backend]) -> None:
-    asked, other = backends
+def test_forwarded_streams_leave_connections_for_other_forwards(backends: list[Backend]) -> None:
+    first, other = backends
     with Client(other.port) as client:
-        theirs = [key for key in KEYS[:20] if is_of(client.get(key_path("v", key)), other)]
-    assert theirs
+        forwarded_keys = [key for key in KEYS[:20] if is_of(client.get(key_path("v", key)), other)]
+    assert forwarded_keys
     with ExitStack() as stack:
         for number in range(STREAMS):
             connection = stack.enter_context(
-                socket.create_connection(("127.0.0.1", asked.port), timeout=TIMEOUT)
+                socket.create_connection(("127.0.0.1", first.port), timeout=TIMEOUT)
             )
-            path = key_path("v", theirs[number % len(theirs)])
+            path = key_path("v", forwarded_keys[number % len(forwarded_keys)])
             connection.sendall(f"GET {path}/changes HTTP/1.1\r\nHost: t\r\n\r\n".encode())
             seen = b""
             while b"event: value" not in seen:
                 part = connection.recv(65536)
                 assert part, seen
                 seen += part
-        with Client(asked.port) as client:
-            for key in theirs:
+        with Client(first.port) as client:
+            for key in forwarded_keys:
                 answer = client.get(key_path("v", key))
                 assert (answer.status, is_of(answer, other)) == (200, True)
 

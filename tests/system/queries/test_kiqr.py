@@ -85,21 +85,21 @@ def backends(
 
 
 def ask(backends: list[Backend], path: str, **parameters: Any) -> Response:
-    """The one answer that all give."""
+    """The answer, which must be the same from all instances."""
     query = f"?{urlencode(parameters)}" if parameters else ""
     answers = [backend.get(f"/api/v1/{path}{query}") for backend in backends]
     assert len({(answer.status, answer.body) for answer in answers}) == 1, path
     return answers[0]
 
 
-def test_the_value_of_a_key_of_any_instance(backends: list[Backend]) -> None:
+def test_every_instance_returns_the_value_of_a_key(backends: list[Backend]) -> None:
     assert {place(key.encode()) for key in KEYS} == {0, 1, 2}
     encoded = [b64(key) for key in KEYS]
     assert any("/" in key for key in encoded)
     assert any("+" in key for key in encoded)
     assert b64(long(-1)).startswith("//")
     for key, text in zip(KEYS, encoded, strict=True):
-        # Java's client leaves slashes as they are, others encode them
+        # Java's client does not encode slashes, others do
         for path in {quote(text, safe="/+="), quote(text, safe=""), text.rstrip("=")}:
             answer = ask(backends, f"kv/text/values/{path}", **STRINGS)
             assert answer.json() == {"value": b64(json.dumps(key))}, (key, path)
@@ -118,7 +118,7 @@ def test_the_value_of_a_key_of_any_instance(backends: list[Backend]) -> None:
     assert ask(backends, f"kv/text/values/{b64('gone')}", **STRINGS).status == 404
 
 
-def test_all_values_and_those_of_a_range(backends: list[Backend]) -> None:
+def test_all_values_and_ranges(backends: list[Backend]) -> None:
     results = ask(backends, "kv/text", **STRINGS).json()["results"]
     assert results == {b64(key): b64(json.dumps(key)) for key in KEYS}
     some = {b64(key): b64(json.dumps(key)) for key in KEYS if "10" <= key <= "19"}
@@ -209,14 +209,14 @@ REFUSED: list[tuple[str, dict[str, str], int, str]] = [
 
 
 @pytest.mark.parametrize(("path", "parameters", "status", "code"), REFUSED)
-def test_what_is_refused(
+def test_rejected_requests(
     backends: list[Backend], path: str, parameters: dict[str, str], status: int, code: str
 ) -> None:
     answer = ask(backends, path, **parameters)
     assert (answer.status, answer.code) == (status, code)
 
 
-def test_nobody_can_answer_too_much_is_asked_or_it_is_left_off(
+def test_too_many_entries_unavailable_views_and_disabled_dialect(
     deploy: Deploy, make_topic: MakeTopic, writer: Writer, broker: Broker
 ) -> None:
     many = make_topic(PARTITIONS)
@@ -236,7 +236,7 @@ def test_nobody_can_answer_too_much_is_asked_or_it_is_left_off(
         nobody = ask([first, second], path, **STRINGS)
         assert (nobody.status, nobody.code) == (503, "topic-missing")
         assert nobody.headers["Retry-After"] == "1"
-    # its partitions are still its own on the map
+    # in the topology it still has its partitions
     with second.paused():
         codes: list[tuple[int, str]] = []
 
@@ -247,7 +247,7 @@ def test_nobody_can_answer_too_much_is_asked_or_it_is_left_off(
         threads = [threading.Thread(target=one, args=(n,)) for n in range(24)]
         for thread in threads:
             thread.start()
-        # those who wait for another instance hold nobody else up
+        # requests that wait for another instance do not block others
         begun = time.monotonic()
         assert first.get("/health/live").status == 200
         assert time.monotonic() - begun < 1

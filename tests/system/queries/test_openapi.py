@@ -1,5 +1,5 @@
-"""/openapi.json against real instances: its examples lead to what they say, and of thousands of
-requests made from it by schemathesis none has an answer that it does not tell of."""
+"""/openapi.json against real instances: its examples have the documented status, and thousands of
+requests that schemathesis generates from it get only documented answers."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ NOW = int(time.time() * 1000) - 60_000
 STREAMS = "/changes"
 STATED = ("Partition", "Offset", "Lag", "Staleness", "Served-By", "Topology-Epoch", "Location",
           "Retry-After", "Allow", "ETag", "Schema-Fingerprint", "Schema-Id")  # fmt: skip
-# which are about the resource, not about who answers when
+# headers of the resource, not of the instance or the time
 COMPARED = ("Content-Type", "Partition", "Offset", "Lag", "Topology-Epoch", "Retry-After", "Allow",
             "ETag", "Vary", "Cache-Control", "Schema-Fingerprint", "Schema-Id")  # fmt: skip
-# what an instance says of itself, or of this moment: alike in what it tells of
+# routes about the instance or the moment: only the names of their fields are compared
 OF_THE_MOMENT = ("/instance", "/metrics", "/health/live", "/health/ready", "/admin/topology.json",
                  "/topics/{topic}/records")  # fmt: skip
 MODES = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
-# as many requests an operation and mode as there is time for
+# the number of requests per operation and mode depends on the time
 EXAMPLES = int(os.environ.get("OPENAPI_EXAMPLES", "5"))
 ROUND = 5
 SECONDS = float(os.environ.get("OPENAPI_SECONDS", "6"))
@@ -110,7 +110,7 @@ def document(backends: list[Backend]) -> Any:
 
 
 def examples(document: Any) -> Iterator[tuple[str, str, str, bytes | None, int]]:
-    """Operation, method, target, body and status: with what has to be given, then also with each
+    """Operation, method, target, body and status: with the required parameters, then also with each
     of the other examples."""
     for path, item in document["paths"].items():
         for method, operation in item.items():
@@ -147,16 +147,14 @@ def ask(backend: Backend | Nginx, method: str, target: str, body: bytes | None) 
     try:
         connection.request(method.upper(), target.rstrip("?"), body)
         answer = connection.getresponse()
-        size = 4 if answer.status == 200 else None  # of a stream without end
+        size = 4 if answer.status == 200 else None  # of an endless stream
         return Response(answer.status, answer.headers, answer.read(size))
     finally:
         connection.close()
 
 
-def test_every_example_leads_to_the_status_that_it_says(
-    backends: list[Backend], document: Any
-) -> None:
-    asked = set()
+def test_every_example_has_its_documented_status(backends: list[Backend], document: Any) -> None:
+    covered = set()
     wrong: list[str] = []
     for path, method, target, body, status in examples(document):
         stated = document["paths"][path][method]["responses"][str(status)]
@@ -172,9 +170,9 @@ def test_every_example_leads_to_the_status_that_it_says(
                 or not unsaid <= stated["headers"].keys()
             ):
                 wrong.append(f"{method} {target}: {status} {answer} {answer.headers.items()}")
-        asked.add((path, method))
+        covered.add((path, method))
     assert not wrong, "\n".join(wrong)
-    assert asked == {(path, m) for path, item in document["paths"].items() for m in item}
+    assert covered == {(path, m) for path, item in document["paths"].items() for m in item}
 
 
 @pytest.fixture(scope="module")
@@ -185,8 +183,8 @@ def nginx(backends: list[Backend], tmp_path_factory: pytest.TempPathFactory) -> 
         yield nginx
 
 
-def told(path: str, method: str, answer: Response) -> tuple[Any, ...]:
-    """What an answer says of the resource; of what belongs to a moment, the names in it."""
+def comparable_parts(path: str, method: str, answer: Response) -> tuple[Any, ...]:
+    """The parts of an answer to compare: for routes about the moment, only the names of fields."""
     body: Any = answer.body
     if answer.status == 200 and path in OF_THE_MOMENT and method != "head":
         if answer.headers["Content-Type"] == "application/json":
@@ -196,22 +194,25 @@ def told(path: str, method: str, answer: Response) -> tuple[Any, ...]:
     return answer.status, *(answer.headers[name] for name in COMPARED), body
 
 
-def test_every_route_answers_through_nginx_as_it_does_directly(
+def test_every_route_answers_the_same_through_nginx(
     backends: list[Backend], nginx: Nginx, document: Any
 ) -> None:
     different: list[str] = []
-    asked = set()
+    covered = set()
     for path, method, target, body, _ in examples(document):
-        direct = [told(path, method, ask(backend, method, target, body)) for backend in backends]
-        proxied = told(path, method, ask(nginx, method, target, body))
+        direct = [
+            comparable_parts(path, method, ask(backend, method, target, body))
+            for backend in backends
+        ]
+        proxied = comparable_parts(path, method, ask(nginx, method, target, body))
         if proxied not in direct:
             different.append(f"{method} {target}: {proxied}, directly {direct}")
-        asked.add((path, method))
+        covered.add((path, method))
     assert not different, "\n".join(different)
-    assert asked == {(path, m) for path, item in document["paths"].items() for m in item}
+    assert covered == {(path, m) for path, item in document["paths"].items() for m in item}
 
 
-def test_what_is_not_for_clients_nginx_refuses(backends: list[Backend], nginx: Nginx) -> None:
+def test_nginx_rejects_internal_routes(backends: list[Backend], nginx: Nginx) -> None:
     [backend, _] = backends
     for path in ("/internal/scan", "/internal/batch"):
         refused = ask(nginx, "post", path, b"{}")
@@ -234,9 +235,9 @@ def only_503_of_the_server_errors(
     if response.status_code == 503:
         assert response.headers["retry-after"]
     else:
-        # KIQR's own
-        told = response.status_code == 500 and case.path.startswith("/api/v1/")
-        assert told, (response.status_code, response.text)
+        # KIQR's own code
+        is_documented = response.status_code == 500 and case.path.startswith("/api/v1/")
+        assert is_documented, (response.status_code, response.text)
         kiqrs = ("wrong-store", "unfit-serde", "key-undecodable", "bad-parameter")
         assert response.json()["code"] in kiqrs, response.text
 
@@ -251,8 +252,8 @@ CHECKS = [
 
 
 class Requester:
-    """Makes requests of an operation, as many as there is time for but one at least, and checks
-    their answers; asks the instances in turn."""
+    """Sends generated requests of an operation, at least one and as many as there is time for, to
+    the instances in turn. Checks their answers."""
 
     def __init__(self, ports: list[int]) -> None:
         self.session = requests.Session()
@@ -261,7 +262,7 @@ class Requester:
         self._bases = itertools.cycle(f"http://127.0.0.1:{port}" for port in ports)
 
     def ask(self, operation: Any, mode: GenerationMode, seconds: float) -> None:
-        """In rounds: to make the requests costs more than their answers, and may be cut short."""
+        """Works in rounds, because generating the requests takes longer than their answers."""
         deadline = time.monotonic() + seconds
         for number in range(0, EXAMPLES, ROUND):
             if number and time.monotonic() > deadline:
@@ -282,7 +283,7 @@ class Requester:
         @given(case=operation.as_strategy(generation_mode=mode))
         def run(case: schemathesis.Case) -> None:
             nonlocal failed
-            # what has failed is asked again, however late it is
+            # a failed request is repeated, even after the time is over
             if self.seen[operation.label] and time.monotonic() > deadline and not failed:
                 return
             answer = case.call(base_url=next(self._bases), session=self.session)
@@ -295,13 +296,11 @@ class Requester:
         run()
 
 
-def test_no_answer_is_another_than_the_document_says(
-    backends: list[Backend], document: Any
-) -> None:
+def test_every_answer_conforms_to_the_document(backends: list[Backend], document: Any) -> None:
     operations = [
         result.ok()
         for result in schemathesis.openapi.from_dict(document).get_all_operations()
-        if not result.ok().path.endswith(STREAMS)  # these answers have no end
+        if not result.ok().path.endswith(STREAMS)  # these answers are endless
     ]
     requester = Requester([backend.port for backend in backends])
     failures: list[str] = []
@@ -310,20 +309,20 @@ def test_no_answer_is_another_than_the_document_says(
         try:
             requester.ask(operation, mode, SECONDS / len(turns))
         except Unsatisfiable:
-            pass  # what has no parameters, nobody can ask wrongly
+            pass  # without parameters there is no invalid request
         except Exception as e:
             failures.append(f"{operation.label}, {mode}: {e} {getattr(e, 'exceptions', '')}")
     requester.session.close()
     statuses = requester.statuses
     assert not failures, "\n\n".join(failures)
     print(dict(statuses))
-    # on a machine that has time for no more: one each
+    # on a slow machine: one each
     assert sum(statuses.values()) >= len(operations), statuses
     assert statuses.keys() >= {200, 400, 404}, statuses
     assert len(requester.seen) == len(operations)
 
 
-def test_methods_that_it_does_not_name_are_405(backends: list[Backend], document: Any) -> None:
+def test_undocumented_methods_are_405(backends: list[Backend], document: Any) -> None:
     known = {path: set(item) for path, item in document["paths"].items()}
     for path, _, target, _, status in examples(document):
         if status >= 300:

@@ -1,4 +1,4 @@
-"""Questions about whole views, to three real instances: whichever is asked, nothing is missing."""
+"""Queries of whole views, to three real instances: each of them returns complete answers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def running(
     writer.table(words, {key: {"n": number} for number, key in enumerate(KEYS)})
     writer.table(words, {"deleted": 1})
     writer.table(words, {"deleted": None})
-    # Kafka Streams' changelogs: the partition is that of the bare key; here all is in one
+    # in changelogs of Kafka Streams, the bare key determines the partition
     for key, start in WINDOWS:
         record_key = key.encode() + struct.pack(">qi", start, 0)
         writer.send(windows, [(record_key, b"%d" % start)], partition=_partition(key))
@@ -90,7 +90,7 @@ def pages(port: int, target: str) -> Iterator[list[Any]]:
             return
 
 
-def test_all_keys_through_each(running: Running) -> None:
+def test_every_instance_lists_all_keys(running: Running) -> None:
     owners = running.backends[0].processors()["processors"]
     assert sorted(len(owner["topicPartitions"]["v"]) for owner in owners) == [2, 2, 3]
     for port in running.ports:
@@ -102,7 +102,7 @@ def test_all_keys_through_each(running: Running) -> None:
             assert items == (expected if order == "asc" else expected[::-1])
 
 
-def test_headers_and_bounds_through_each(running: Running) -> None:
+def test_every_instance_sets_headers_and_applies_bounds(running: Running) -> None:
     for port in running.ports:
         answer = ask(port, "v/keys?prefix=key%20&from=key%200100&to=key%200102")
         assert [item["key"] for item in answer.json()["items"]] == [
@@ -116,7 +116,7 @@ def test_headers_and_bounds_through_each(running: Running) -> None:
         assert ask(port, "v/keys?cursor=AAAA").code == "cursor-invalid"
 
 
-def test_a_stream_through_each(running: Running) -> None:
+def test_every_instance_streams_all_entries(running: Running) -> None:
     for port in running.ports:
         answer = ask(port, "v/keys", Accept="application/x-ndjson")
         assert answer.headers["Content-Type"] == "application/x-ndjson"
@@ -125,7 +125,7 @@ def test_a_stream_through_each(running: Running) -> None:
         assert found == [{"key": key, "value": {"n": n}} for n, key in enumerate(KEYS)]
 
 
-def test_windows_through_each(running: Running) -> None:
+def test_every_instance_lists_windows(running: Running) -> None:
     for port in running.ports:
         found = [
             i for page in pages(port, "w/windows?from=100000&to=299000&limit=77") for i in page
@@ -140,7 +140,7 @@ def test_windows_through_each(running: Running) -> None:
         assert ask(port, "w/keys").code == "wrong-store"
 
 
-def test_counts_and_the_greatest_through_each(running: Running) -> None:
+def test_every_instance_answers_count_and_top(running: Running) -> None:
     for port in running.ports:
         assert ask(port, "v/count?exact=true").json() == {"count": len(KEYS), "exact": True}
         assert ask(port, "w/count?exact=true").json() == {"count": len(WINDOWS), "exact": True}
@@ -149,35 +149,35 @@ def test_counts_and_the_greatest_through_each(running: Running) -> None:
         assert top == [{"key": KEYS[n], "value": {"n": n}} for n in (1204, 1203, 1202)]
 
 
-def test_batches_through_each(running: Running) -> None:
-    asked = [*KEYS[::2], "deleted", "missing"]
+def test_every_instance_answers_batches(running: Running) -> None:
+    keys = [*KEYS[::2], "deleted", "missing"]
     for port in running.ports:
-        answer = batch(port, asked)
+        answer = batch(port, keys)
         assert answer.status == 200
         assert answer.json()["items"] == [
             {"key": key, "status": 200, "value": {"n": 2 * n}} for n, key in enumerate(KEYS[::2])
         ] + [{"key": key, "status": 404} for key in ("deleted", "missing")]
 
 
-def test_the_proxy_keeps_to_itself_what_instances_ask(running: Running) -> None:
+def test_the_proxy_does_not_expose_internal_routes(running: Running) -> None:
     with Client(running.nginx.port) as client:
         assert client.request("POST", "/internal/scan", b"{}").status == 404
     with Client(running.backends[0].port) as client:
         assert client.request("POST", "/internal/scan", b"{}").status == 400
 
 
-def test_a_page_after_another_while_an_instance_comes_and_goes(
+def test_pages_are_complete_while_an_instance_joins_and_leaves(
     deploy: Deploy, make_topic: MakeTopic, writer: Writer
 ) -> None:
-    """No key twice, and none left out that was there all along."""
+    """No key is repeated, and no key is missing that existed all the time."""
     topic = make_topic(6)
     keys = [f"{n:05}" for n in range(3000)]
     writer.table(topic, {key: 1 for key in keys if key[-1] != "7"})
     first, second, third = backends = deploy(views_toml(v={"topic": topic})).start(3)
-    asked = [first, third]
+    available = [first, third]
     cursor, seen, refused, page = "", [], 0, 0
     while cursor is not None:
-        backend = asked[page % len(asked)]
+        backend = available[page % len(available)]
         answer = ask(backend.port, f"v/keys?limit=40{f'&cursor={cursor}' if cursor else ''}")
         if answer.status == 503:
             assert answer.headers["Retry-After"] == "1"
@@ -197,16 +197,18 @@ def test_a_page_after_another_while_an_instance_comes_and_goes(
         if page == 30:
             second.wait_end()
             second.start()
-            asked = backends
+            available = backends
         if page == 50:
             third.kill()
-            asked = [first, second]
+            available = [first, second]
     assert seen == sorted(seen)
     assert len(set(seen)) == len(seen)
     assert {key for key in keys if key[-1] != "7"} <= set(seen) <= set(keys)
 
 
-def test_with_an_instance_that_died(deploy: Deploy, make_topic: MakeTopic, writer: Writer) -> None:
+def test_scans_after_an_instance_has_died(
+    deploy: Deploy, make_topic: MakeTopic, writer: Writer
+) -> None:
     topic = make_topic(PARTITIONS)
     keys = [f"k{n}" for n in range(300)]
     writer.table(topic, dict.fromkeys(keys, 1))
@@ -227,20 +229,20 @@ def test_with_an_instance_that_died(deploy: Deploy, make_topic: MakeTopic, write
             else:
                 assert item == {"key": key, "status": 200, "value": 1}
 
-    def of_all(asked: tuple[Backend, str]) -> Response:
-        return ask(asked[0].port, f"v/{asked[1]}", Accept="application/x-ndjson")
+    def send(request: tuple[Backend, str]) -> Response:
+        return ask(request[0].port, f"v/{request[1]}", Accept="application/x-ndjson")
 
-    # all at once: each waits for the lost partitions as long as it may
-    asked = list(product(alive, ("keys", "count", "count?exact=true", "top?by=n")))
-    with ThreadPoolExecutor(len(asked)) as pool:
-        for (_, target), answer in zip(asked, pool.map(of_all, asked), strict=True):
+    # concurrently: each waits for the lost partitions until its time-out
+    requests = list(product(alive, ("keys", "count", "count?exact=true", "top?by=n")))
+    with ThreadPoolExecutor(len(requests)) as pool:
+        for (_, target), answer in zip(requests, pool.map(send, requests), strict=True):
             assert (answer.status, answer.code) == (503, "owner-unreachable"), target
             assert answer.headers["Retry-After"] == "1"
             assert answer.json()["partition"] in lost
 
 
 class Stream:
-    """All entries of v, of which the first were read."""
+    """A stream of all entries of v, of which the first were read."""
 
     def __init__(self, port: int) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
@@ -250,17 +252,17 @@ class Stream:
         self._begin = self._answer.read(100_000)
 
     def broken_off(self) -> bytes:
-        """What came, before there was no more and no end."""
+        """The bytes before the stream was aborted."""
         with pytest.raises(http.client.IncompleteRead) as broken:
             self._answer.read()
         self._connection.close()
         return self._begin + broken.value.partial
 
 
-def test_a_stream_that_loses_an_owner_breaks_off(
+def test_a_stream_that_loses_an_owner_is_aborted(
     deploy: Deploy, make_topic: MakeTopic, writer: Writer
 ) -> None:
-    """Its end would say that this is all: directly and through the proxy."""
+    """A regular end would mean that the stream is complete. Directly and through the proxy."""
     topic = make_topic(3)
     writer.table(topic, {f"{n:06}": "x" * 1500 for n in range(30_000)})
     deployment = deploy(views_toml(v={"topic": topic}), session_timeout_ms="30000")
@@ -276,7 +278,7 @@ def test_a_stream_that_loses_an_owner_breaks_off(
     first.wait_log("a stream of keys of v ends early")
 
 
-def test_a_slow_reader_costs_no_memory_and_gets_all(
+def test_a_slow_reader_uses_little_memory_and_gets_everything(
     deploy: Deploy, make_topic: MakeTopic, writer: Writer
 ) -> None:
     topic = make_topic(3)
@@ -300,5 +302,5 @@ def test_a_slow_reader_costs_no_memory_and_gets_all(
         lines += chunk.count(b"\n")
         greatest = max(greatest, resident())
     assert lines == 40_000
-    assert greatest - before < 20_000, "kB; all of it are 60,000"
+    assert greatest - before < 20_000, "kB; the whole answer has 60,000"
     connection.close()

@@ -1,4 +1,4 @@
-"""Point reads through three instances: whichever is asked, the answer is the same."""
+"""Point reads through three instances: each of them gives the same answer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ODD_KEYS = [
     "a/b", "/", "100%", "%61", "a", "%2F", "a b", " ", "a+b", "a?b", "a#b", "a&b=c", "a;b",
     "Zürich", "東京", "🛩", "processors", "views", "keys", "'\"\\", "a\nb", "\x00", "x" * 8192,
 ]  # fmt: skip
-# what a URL's path cannot carry, or clients and proxies would resolve
+# keys that a URL's path cannot contain, or that clients and proxies would resolve
 ONLY_ENCODED = ["", ".", ".."]
 STRINGS = [*(f"key {n}" for n in range(150)), *ODD_KEYS]
 
@@ -87,7 +87,7 @@ def clients(running: Running) -> Iterator[list[Client]]:
 
 
 def ask_all(clients: list[Client], path: str, method: str = "GET") -> Response:
-    """The one answer that all give, whoever holds the key."""
+    """The answer, which must be the same from all instances."""
     answers = [client.request(method, path) for client in clients]
     compared = [
         (a.status, a.body, *(a.headers[n] for n in ("ETag", "Partition", "Offset", "Served-By")))
@@ -100,7 +100,7 @@ def ask_all(clients: list[Client], path: str, method: str = "GET") -> Response:
     return answers[0]
 
 
-def test_every_key_is_answered_alike_by_every_instance(
+def test_every_instance_gives_the_same_answer_for_every_key(
     running: Running, clients: list[Client]
 ) -> None:
     owners = {
@@ -127,7 +127,7 @@ def shown(answer: Response) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("accept", ["*/*", "application/octet-stream", "text/html"])
-def test_a_search_and_a_point_read_are_answered_alike_by_every_instance(
+def test_every_instance_gives_the_same_answer_to_a_search_and_a_point_read(
     clients: list[Client], accept: str
 ) -> None:
     for key in [*STRINGS[:12], "nobody", "x" * 8192]:
@@ -150,7 +150,7 @@ def test_a_search_and_a_point_read_are_answered_alike_by_every_instance(
             assert {answer.headers["ETag"] for answer in known} == {etag}
 
 
-def test_all_ways_to_write_a_key_are_the_same(clients: list[Client]) -> None:
+def test_all_encodings_of_a_key_are_equivalent(clients: list[Client]) -> None:
     for key in ODD_KEYS[:-1]:
         raw = key.encode()
         everything_escaped = "".join(f"%{byte:02x}" for byte in raw)
@@ -166,16 +166,14 @@ def test_all_ways_to_write_a_key_are_the_same(clients: list[Client]) -> None:
     for key in ONLY_ENCODED:
         answer = ask_all(clients, f"/messages/{encoded(key.encode())}?encoding=base64url")
         assert (answer.status, answer.json()["value"]) == (200, {"is": key})
-    # decoded once: %2561 is the key "%61", %61 is the key "a"; + is a plus
+    # paths are decoded once: %2561 is the key "%61", %61 is the key "a"; + is a plus
     assert ask_all(clients, "/messages/%2561").json()["key"] == "%61"
     assert ask_all(clients, "/messages/%61").json()["key"] == "a"
     assert ask_all(clients, "/messages/a+b").json()["key"] == "a+b"
     assert ask_all(clients, "/messages/%E6%9D%B1%e4%ba%ac").json()["key"] == "東京"
 
 
-def test_a_miss_is_404_with_the_offset_as_of_which_it_is_one(
-    running: Running, clients: list[Client]
-) -> None:
+def test_a_miss_is_404_with_its_offset(running: Running, clients: list[Client]) -> None:
     for key in ["deleted", *(f"missing {n}" for n in range(30))]:
         answer = ask_all(clients, key_path("v", key))
         assert (answer.status, answer.code) == (404, "key-not-found")
@@ -183,7 +181,7 @@ def test_a_miss_is_404_with_the_offset_as_of_which_it_is_one(
         assert answer.headers["ETag"] is None
 
 
-def test_head_tells_what_get_would(clients: list[Client]) -> None:
+def test_head_returns_the_headers_of_get(clients: list[Client]) -> None:
     for key, status in (("key 1", 200), ("key 2", 200), ("key 3", 200), ("nobody", 404)):
         got = ask_all(clients, key_path("v", key))
         for client in clients:
@@ -193,7 +191,7 @@ def test_head_tells_what_get_would(clients: list[Client]) -> None:
                 assert head.headers[name] == got.headers[name], name
 
 
-def test_an_etag_changes_with_the_record_alone(clients: list[Client]) -> None:
+def test_an_etag_changes_only_with_the_record(clients: list[Client]) -> None:
     tags = [ask_all(clients, key_path("v", f"key {n}")).headers["ETag"] for n in range(50)]
     assert len(set(tags)) == 50
     assert tags == [ask_all(clients, key_path("v", f"key {n}")).headers["ETag"] for n in range(50)]
@@ -257,7 +255,7 @@ REFUSED = [
 @pytest.mark.parametrize(
     ("method", "path", "status", "code"), REFUSED, ids=[f"{r[0]} {r[1][:48]}" for r in REFUSED]
 )
-def test_what_cannot_be_answered_is_a_problem_with_a_code(
+def test_errors_are_problem_documents_with_a_code(
     clients: list[Client], method: str, path: str, status: int, code: str
 ) -> None:
     for client in clients:
@@ -270,16 +268,16 @@ def test_what_cannot_be_answered_is_a_problem_with_a_code(
 
 
 def wire(port: int, path: str, *headers: str) -> bytes:
-    """The response byte for byte, but for what differs between any two: Date and Staleness."""
+    """The bytes of the response, without the headers that vary with time: Date and Staleness."""
     lines = [f"GET {path} HTTP/1.1", "Host: t", *headers]
     answer = exchange(port, "\r\n".join([*lines, "", ""]).encode())
     return re.sub(rb"(?i)(date|staleness): [^\r]+", rb"\1", answer)
 
 
-def test_the_short_way_of_point_reads_gives_the_very_bytes_of_the_ordinary_one(
+def test_the_fast_path_returns_the_bytes_of_the_ordinary_path(
     running: Running,
 ) -> None:
-    # what ends the connection, has a body or a condition goes the ordinary way
+    # requests that end the connection, have a body or a condition take the ordinary path
     ordinary = "Accept: text/html, */*;q=0.1"
     for backend in running.backends:
         for key in ("key 1", "key 2", "key 3", "missing 1", "東京", "a/b"):
@@ -290,7 +288,7 @@ def test_the_short_way_of_point_reads_gives_the_very_bytes_of_the_ordinary_one(
             assert short == wire(backend.port, path, ordinary, "\r\n" + last[:-4])
 
 
-def test_requests_sent_at_once_are_answered_in_their_order(running: Running) -> None:
+def test_pipelined_requests_are_answered_in_order(running: Running) -> None:
     keys = [f"key {n}" for n in range(40)]
     requests = [f"GET {key_path('v', key)} HTTP/1.1\r\nHost: t\r\n" for key in keys]
     requests[-1] += "Connection: close\r\n"
@@ -312,7 +310,7 @@ def test_requests_sent_at_once_are_answered_in_their_order(running: Running) -> 
         (b"POST / HTTP/1.1\r\nTransfer-Encoding: x\r\n\r\n", 400, "bad-request"),
     ],
 )
-def test_what_is_no_valid_request_is_a_problem_too(
+def test_invalid_http_requests_get_problem_documents(
     running: Running, request_bytes: bytes, status: int, code: str
 ) -> None:
     [backend, *_] = running.backends
@@ -323,7 +321,7 @@ def test_what_is_no_valid_request_is_a_problem_too(
 
 
 def samples_of(backend: Backend, name: str) -> dict[tuple[str, ...], float]:
-    """Label values, in the order of the labels' names -> value; the whole text has to parse."""
+    """Label values, in the order of the labels' names -> value. The whole text must be valid."""
     families = list(text_string_to_metric_families(backend.get("/metrics").body.decode()))
     return {
         tuple(value for _, value in sorted(sample.labels.items())): sample.value
@@ -351,7 +349,7 @@ def test_a_forwarded_request_is_never_forwarded_again(running: Running) -> None:
         assert after["forwarded", "v"] == before["forwarded", "v"]
 
 
-def test_metrics_tell_position_lag_and_size_of_each_partition(running: Running) -> None:
+def test_metrics_have_position_lag_and_size_of_each_partition(running: Running) -> None:
     positions: dict[tuple[str, ...], float] = {}
     for backend in running.backends:
         assert backend.get("/metrics").headers["Content-Type"].startswith("text/plain")

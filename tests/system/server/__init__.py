@@ -1,1 +1,1 @@
-"""Connections, slow clients, start and shutdown."""
+"""Connections, slow clients, startup and shutdown."""

@@ -1,5 +1,5 @@
-"""A connection's requests, however they are cut into pieces, in whichever order, are answered one
-after the other; what is answered round gunicorn keeps its connection alive, as all else does."""
+"""Requests of a connection are answered in order, however they are fragmented. Requests on the fast
+path, which bypasses gunicorn, keep the connection alive like all others."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def post(path: str, body: bytes) -> bytes:
 
 
 def requests() -> list[tuple[bytes, int, bytes]]:
-    """Some that go round gunicorn and some that do not, with status and what the body holds."""
+    """Requests with and without the fast path, with their status and a part of their body."""
     paths = [key_path("v", key) for key in KEYS]
     plain = [
         (get(path), 200, b'"is": "%b"' % key.encode())
@@ -64,13 +64,13 @@ def requests() -> list[tuple[bytes, int, bytes]]:
     ]
 
 
-def told(port: int, pieces: list[bytes], count: int) -> list[tuple[int, bytes]]:
-    """The answers on one connection that gets these pieces, one after the other."""
+def answers_to(port: int, pieces: list[bytes], count: int) -> list[tuple[int, bytes]]:
+    """The answers on one connection to which these pieces are sent one by one."""
     with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for piece in pieces:
             connection.sendall(piece)
-            time.sleep(0.003)  # mostly read apart, then; either way must do
+            time.sleep(0.003)  # so that pieces are mostly read separately; both must work
         stream = connection.makefile("rb")
         return [answer_of(stream) for _ in range(count)]
 
@@ -88,46 +88,47 @@ def cut(data: bytes, at: list[int]) -> list[bytes]:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_requests_in_pieces_are_answered_one_after_the_other(backend: Backend, seed: int) -> None:
+def test_fragmented_requests_are_answered_in_order(backend: Backend, seed: int) -> None:
     rng = random.Random(seed)
-    asked = [rng.choice(requests()) for _ in range(30)]
-    data = b"".join(request for request, _, _ in asked)
-    if seed % 3 == 0:  # whole ones, some of them together
-        sizes = [sum(len(request) for request, _, _ in asked[:n]) for n in range(len(asked))]
+    sent = [rng.choice(requests()) for _ in range(30)]
+    data = b"".join(request for request, _, _ in sent)
+    if seed % 3 == 0:  # complete requests, some of them together
+        sizes = [sum(len(request) for request, _, _ in sent[:n]) for n in range(len(sent))]
         at = sizes if seed == 0 else rng.sample(sizes, len(sizes) // 2)
     else:
         at = rng.sample(range(len(data)), 40)
-    answers = told(backend.port, cut(data, at), len(asked))
-    for (request, status, holds), answer in zip(asked, answers, strict=True):
+    answers = answers_to(backend.port, cut(data, at), len(sent))
+    for (request, status, holds), answer in zip(sent, answers, strict=True):
         assert answer[0] == status, (request, answer)
         assert holds in answer[1], request
 
 
-def test_each_byte_for_itself(backend: Backend) -> None:
+def test_requests_can_arrive_byte_by_byte(backend: Backend) -> None:
     path = key_path("v", "k3")
     data = get(path) + get(path, "Accept: application/json") + get(path)
-    answers = told(backend.port, [data[n : n + 1] for n in range(len(data))], 3)
+    answers = answers_to(backend.port, [data[n : n + 1] for n in range(len(data))], 3)
     assert [status for status, _ in answers] == [200] * 3
     assert all(b'"is": "k3"' in body for _, body in answers)
 
 
-def test_what_looks_like_a_request_may_be_part_of_another(backend: Backend) -> None:
+def test_a_body_that_looks_like_a_request_is_not_one(backend: Backend) -> None:
     other = get(key_path("v", "k7"))
     in_a_header = [f"GET {key_path('v', 'k6')} HTTP/1.1\r\nX: ".encode(), other]
     in_a_body = [post("/views/v/batch", other)[: -len(other)], other]
-    answers = told(backend.port, [*in_a_header, *in_a_body, other], 3)
+    answers = answers_to(backend.port, [*in_a_header, *in_a_body, other], 3)
     assert [status for status, _ in answers] == [200, 400, 200]
     assert b'"k6"' in answers[0][1]
     assert b'"k7"' in answers[2][1]
 
 
-def test_point_reads_keep_a_connection_and_idleness_ends_it(backend: Backend) -> None:
+def test_point_reads_keep_a_connection_alive_and_idleness_ends_it(backend: Backend) -> None:
     with Client(backend.port) as client:
         used: list[Response] = []
         until = time.monotonic() + 2.5 * KEEPALIVE
         client.connect()
         connection = client._connection.sock
-        with Client(backend.port) as another:  # the first is set up now: all goes round gunicorn
+        # when this is answered, the first connection is set up: its requests take the fast path
+        with Client(backend.port) as another:
             assert another.get("/health/live").status == 200
         while time.monotonic() < until:
             used.append(client.get(key_path("v", "k5")))

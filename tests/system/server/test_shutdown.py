@@ -1,4 +1,4 @@
-"""SIGTERM: whatever clients do, it ends soon, with status 0 and closed stores."""
+"""SIGTERM: a backend exits soon with status 0 and closed stores, whatever its clients do."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tests.support.topics import Writer, ends_of, fold, history
 
 pytestmark = pytest.mark.system
 
-SOON = 8.0  # s; idle connections left alone would take 30
+SOON = 8.0  # s; with idle connections it could take 30
 
 
-def test_idle_connections_do_not_hold_it_up_and_stores_are_closed(
+def test_shutdown_does_not_wait_for_idle_connections_and_closes_stores(
     deploy: Deploy, broker: Broker, make_topic: MakeTopic, writer: Writer
 ) -> None:
     topic = make_topic(2)
@@ -30,7 +30,7 @@ def test_idle_connections_do_not_hold_it_up_and_stores_are_closed(
     log = history(broker.bootstrap_servers, topic, 2)
     clients = [Client(backend.port) for _ in range(8)]
     for number, client in enumerate(clients):
-        # forwarded ones leave connections between the instances, too
+        # forwarded requests leave connections between the instances, too
         assert client.get(key_path("v", f"k{number}")).status == 200
         assert client.get("/views").status == 200
     silent = Client(backend.port)
@@ -55,7 +55,7 @@ def test_idle_connections_do_not_hold_it_up_and_stores_are_closed(
     settle([backends[1]])
 
 
-def test_it_ends_as_soon_while_it_waits_for_a_broker(deploy: Deploy) -> None:
+def test_shutdown_is_fast_while_a_backend_waits_for_a_broker(deploy: Deploy) -> None:
     [port] = free_ports(1)
     views = views_toml(v={"topic": "t"})
     backend = deploy(views, bootstrap_servers=f"127.0.0.1:{port}").new().launch()

@@ -1,4 +1,4 @@
-"""Who sends no request, or half of one, or one byte after the other, is let go in time."""
+"""Connections without a request, with half a request or with slow bytes are closed in time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def backend(module_deploy: Deploy, make_topic: MakeTopic, writer: Writer) -> Ite
 
 
 def answered(port: int, first: bytes, trickle: bytes = b"") -> bytes:
-    """All that comes back until the connection is closed, while it is sent a byte now and then."""
+    """The bytes received until the connection is closed, while `trickle` is sent repeatedly."""
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.settimeout(PATIENCE / 10)
@@ -50,7 +50,7 @@ def answered(port: int, first: bytes, trickle: bytes = b"") -> bytes:
             try:
                 part = connection.recv(65536)
             except TimeoutError:
-                with suppress(OSError):  # closed: the next `recv` says so
+                with suppress(OSError):  # closed: the next `recv` shows it
                     connection.sendall(trickle)
                 continue
             except ConnectionError:
@@ -61,13 +61,15 @@ def answered(port: int, first: bytes, trickle: bytes = b"") -> bytes:
     raise AssertionError(f"it is still open after {TIMEOUT} s: {seen!r}")
 
 
-def test_who_sends_nothing_is_let_go(backend: Backend) -> None:
+def test_a_connection_without_a_request_is_closed(backend: Backend) -> None:
     assert answered(backend.port, b"") == b""
 
 
 @pytest.mark.parametrize("before", [b"", PLAIN], ids=["first", "later"])
 @pytest.mark.parametrize("trickle", [b"", b"x"], ids=["silent", "byte-by-byte"])
-def test_half_a_head_is_refused_in_time(backend: Backend, before: bytes, trickle: bytes) -> None:
+def test_an_incomplete_head_is_rejected_in_time(
+    backend: Backend, before: bytes, trickle: bytes
+) -> None:
     answer = answered(backend.port, before + HEAD, trickle)
     assert answer.count(b'"is": "k"') == bool(before)
     assert b"HTTP/1.1 408 Request Timeout" in answer
@@ -76,20 +78,22 @@ def test_half_a_head_is_refused_in_time(backend: Backend, before: bytes, trickle
 
 @pytest.mark.parametrize("trickle", [b"", b"x"], ids=["silent", "byte-by-byte"])
 @pytest.mark.parametrize("head", [BATCH, BATCH + b'{"keys":["k"]', CHUNKED + b"fff\r\n{"])
-def test_half_a_body_is_refused_in_time(backend: Backend, head: bytes, trickle: bytes) -> None:
+def test_an_incomplete_body_is_rejected_in_time(
+    backend: Backend, head: bytes, trickle: bytes
+) -> None:
     answer = answered(backend.port, head, trickle)
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert b"is incomplete" in answer
 
 
 @pytest.mark.parametrize("request_", [UNREAD, CHANGES], ids=["a page", "a stream"])
-def test_a_body_that_nobody_reads_is_not_waited_for(backend: Backend, request_: bytes) -> None:
+def test_an_unused_body_is_not_awaited(backend: Backend, request_: bytes) -> None:
     answer = answered(backend.port, request_)
     assert answer.startswith(b"HTTP/1.1 200 ")
 
 
-def test_what_comes_in_time_is_answered_whatever_was_before(backend: Backend) -> None:
-    """Between requests a connection may be idle for longer: for gunicorn's keep-alive."""
+def test_each_request_has_its_own_time_limit(backend: Backend) -> None:
+    """Between requests a connection may be idle for longer: gunicorn's keep-alive."""
     with socket.create_connection(("127.0.0.1", backend.port), timeout=TIMEOUT) as connection:
         for pause in (0, 2 * PATIENCE, 0):
             time.sleep(pause)
@@ -106,8 +110,8 @@ def test_what_comes_in_time_is_answered_whatever_was_before(backend: Backend) ->
                 assert answer.startswith(b"HTTP/1.1 200 ")
 
 
-def test_an_upgrade_is_refused(backend: Backend) -> None:
-    """A connection that became something else would know none of these bounds."""
+def test_an_upgrade_is_rejected(backend: Backend) -> None:
+    """After an upgrade, these time limits would not apply."""
     upgrade = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
     key = b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
     answer = answered(backend.port, b"GET /views HTTP/1.1\r\nHost: t\r\n" + upgrade + key)

@@ -1,4 +1,4 @@
-"""What keeps a backend from starting is told at once: what, where, and what to do."""
+"""Errors at startup say what is wrong, where, and what to do."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ GOOD = views_toml(v={"topic": "t", "path": "/messages"})
 
 
 def refusal(backend: Backend, **settings: str) -> str:
-    """Everything that a backend says that does not start."""
+    """The log of a backend that fails to start."""
     began = time.monotonic()
     backend.uses_command = True
     status = backend.launch(**settings).wait_end(40)
-    said = backend.log()
-    assert status > 0, said
-    assert "Traceback" not in said
+    log = backend.log()
+    assert status > 0, log
+    assert "Traceback" not in log
     assert time.monotonic() - began < 20
-    return said
+    return log
 
 
 @pytest.fixture
-def nowhere(tmp_path: Path) -> Deployment:
-    """A deployment whose broker is not there: what is wrong is told before it is missed."""
+def no_broker(tmp_path: Path) -> Deployment:
+    """A deployment without a broker: these errors are reported before it is needed."""
     [port] = free_ports(1)
     return Deployment(tmp_path / "deployment", f"127.0.0.1:{port}", GOOD)
 
@@ -54,51 +54,51 @@ BROKEN_VIEWS = {
 
 
 @pytest.mark.parametrize("case", BROKEN_VIEWS)
-def test_a_broken_views_toml(nowhere: Deployment, case: str) -> None:
-    text, told = BROKEN_VIEWS[case]
-    nowhere.views_path.write_text(text)
-    with nowhere:
-        said = refusal(nowhere.new())
-    assert str(nowhere.views_path) in said
-    for part in told:
-        assert part in said
+def test_an_invalid_views_file_is_reported(no_broker: Deployment, case: str) -> None:
+    text, error_fragments = BROKEN_VIEWS[case]
+    no_broker.views_path.write_text(text)
+    with no_broker:
+        log = refusal(no_broker.new())
+    assert str(no_broker.views_path) in log
+    for part in error_fragments:
+        assert part in log
 
 
-def test_no_views_toml(nowhere: Deployment) -> None:
-    with nowhere:
-        said = refusal(nowhere.new(), views=str(nowhere.folder / "missing.toml"))
-    assert "missing.toml" in said
-    assert "QUERYABLE_VIEWS" in said
+def test_a_missing_views_file_is_reported(no_broker: Deployment) -> None:
+    with no_broker:
+        log = refusal(no_broker.new(), views=str(no_broker.folder / "missing.toml"))
+    assert "missing.toml" in log
+    assert "QUERYABLE_VIEWS" in log
 
 
-def test_a_bad_setting(nowhere: Deployment) -> None:
-    with nowhere:
-        said = refusal(nowhere.new(), port="eighty", session_timeout_ms="5")
+def test_an_invalid_setting_is_reported(no_broker: Deployment) -> None:
+    with no_broker:
+        log = refusal(no_broker.new(), port="eighty", session_timeout_ms="5")
     for part in ("QUERYABLE_PORT", "eighty", "QUERYABLE_SESSION_TIMEOUT_MS"):
-        assert part in said
+        assert part in log
 
 
-def test_a_taken_port(nowhere: Deployment) -> None:
-    with nowhere, socket.create_server(("127.0.0.1", 0)) as taken:
+def test_a_port_in_use_is_reported(no_broker: Deployment) -> None:
+    with no_broker, socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        said = refusal(nowhere.new(), port=str(port))
-    assert f"cannot listen on 127.0.0.1:{port}" in said
-    assert "QUERYABLE_PORT" in said
+        log = refusal(no_broker.new(), port=str(port))
+    assert f"cannot listen on 127.0.0.1:{port}" in log
+    assert "QUERYABLE_PORT" in log
 
 
-def test_a_data_folder_that_cannot_be_written(nowhere: Deployment) -> None:
-    (nowhere.folder / "file").write_text("in the way")
-    with nowhere:
-        said = refusal(nowhere.new(), data_dir=str(nowhere.folder / "file" / "data"))
-    assert f"cannot write to the data folder {nowhere.folder}/file/data: " in said
-    assert "QUERYABLE_DATA_DIR" in said
+def test_an_unwritable_data_folder_is_reported(no_broker: Deployment) -> None:
+    (no_broker.folder / "file").write_text("in the way")
+    with no_broker:
+        log = refusal(no_broker.new(), data_dir=str(no_broker.folder / "file" / "data"))
+    assert f"cannot write to the data folder {no_broker.folder}/file/data: " in log
+    assert "QUERYABLE_DATA_DIR" in log
 
 
-def test_a_data_folder_in_use(nowhere: Deployment) -> None:
-    with nowhere:
-        first = nowhere.new().launch()
+def test_a_data_folder_in_use_is_reported(no_broker: Deployment) -> None:
+    with no_broker:
+        first = no_broker.new().launch()
         first.wait_listening()
-        said = refusal(nowhere.new(), data_dir=str(first.data_dir))
-        assert f"{first.data_dir} is in use by another instance" in said
-        assert "QUERYABLE_DATA_DIR" in said
+        log = refusal(no_broker.new(), data_dir=str(first.data_dir))
+        assert f"{first.data_dir} is in use by another instance" in log
+        assert "QUERYABLE_DATA_DIR" in log
         assert first.is_running

@@ -1,4 +1,4 @@
-"""A client that never reads its answer loses it, and its place; one that reads slowly does not."""
+"""A client that never reads its answer loses it and its slot; a slow reader does not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.topics import Writer
 pytestmark = pytest.mark.system
 
 KEYS = [f"k{number}" for number in range(12)]
-VALUE = "x" * 900_000  # with all keys more than the kernel takes on both sides
+VALUE = "x" * 900_000  # all values together are more than the kernel buffers on both sides
 PATIENCE = 1.0  # s
 
 
@@ -38,10 +38,10 @@ def backends(
 
 
 @contextmanager
-def asking(
+def unread_connection(
     port: int, request: str, body: bytes = b"", accept: str = "*/*"
 ) -> Iterator[socket.socket]:
-    """A connection on which a request was sent, and nothing read."""
+    """A connection on which a request was sent and nothing was read."""
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         connection.settimeout(TIMEOUT)
@@ -52,52 +52,50 @@ def asking(
 
 
 def has_begun(connection: socket.socket) -> bool:
-    """Whether the answer is a stream; else there was no room."""
+    """Whether the answer is a stream; if not, there was no free slot."""
     status = connection.recv(12)
     assert status in (b"HTTP/1.1 200", b"HTTP/1.1 503")
     return status.endswith(b"200")
 
 
 def can_stream(backend: Backend, path: str) -> bool:
-    with asking(backend.port, f"GET {path}") as connection:
+    with unread_connection(backend.port, f"GET {path}") as connection:
         return has_begun(connection)
 
 
 @contextmanager
 def unread_stream(backend: Backend, path: str) -> Iterator[None]:
-    """One of which only the beginning is read; as soon as there is room for it."""
+    """A stream of which only the beginning is read. Waits for a free slot."""
     with ExitStack() as stack:
 
         def opened() -> bool:
-            connection = stack.enter_context(asking(backend.port, f"GET {path}"))
+            connection = stack.enter_context(unread_connection(backend.port, f"GET {path}"))
             return has_begun(connection)
 
-        wait_until(opened, TIMEOUT, "room for a stream")
+        wait_until(opened, TIMEOUT, "a free slot for a stream")
         yield
 
 
 def wait_for_the_end(backend: Backend, ended: int) -> None:
-    """Until the instance has closed one more than `ended` connections."""
+    """Waits until the instance has closed more than `ended` connections."""
 
-    def said() -> bool:
+    def is_logged() -> bool:
         return backend.log().count("a client has read nothing") > ended
 
-    backend.wait(said, "the connection's end", 20)
+    backend.wait(is_logged, "the connection's end", 20)
 
 
-def test_streams_of_changes_that_nobody_reads_give_up_their_places(
-    backends: list[Backend], writer: Writer
-) -> None:
+def test_unread_change_streams_free_their_slots(backends: list[Backend], writer: Writer) -> None:
     path = f"{key_path('v', KEYS[0])}/changes"
     first = backends[0].get(key_path("v", KEYS[0]))
     [owner] = [b for b in backends if first.headers["Served-By"].startswith(f"{b.id};")]
     [other] = [b for b in backends if b is not owner]
-    # one instance passes on what the owner streams: both have a place for one stream each
+    # one instance forwards the owner's stream: each has a slot for one stream
     for backend in (owner, other):
         with unread_stream(backend, path):
             assert not can_stream(backend, path)
             writer.send("unread", [(KEYS[0].encode(), json.dumps(VALUE).encode())] * len(KEYS))
-            wait_until(lambda b=backend: can_stream(b, path), 20, "the place to be given up")
+            wait_until(lambda b=backend: can_stream(b, path), 20, "the slot to be freed")
     assert owner.get(key_path("v", KEYS[0])).status == 200
 
 
@@ -106,12 +104,12 @@ def test_streams_of_changes_that_nobody_reads_give_up_their_places(
     [("GET /views/v/keys", b""), ("POST /views/v/batch", json.dumps({"keys": KEYS}).encode())],
     ids=["a stream of lines", "one long answer"],
 )
-def test_other_answers_that_nobody_reads_end_without_their_end(
+def test_other_unread_answers_are_aborted(
     backends: list[Backend], request_line: str, body: bytes
 ) -> None:
     [backend, _] = backends
     ended = backend.log().count("a client has read nothing")
-    with asking(backend.port, request_line, body, "application/x-ndjson") as unread:
+    with unread_connection(backend.port, request_line, body, "application/x-ndjson") as unread:
         wait_for_the_end(backend, ended)
         received = len(b"".join(iter(lambda: _received(unread), b"")))
     assert 0 < received < len(KEYS) * len(VALUE)
@@ -125,18 +123,18 @@ def _received(connection: socket.socket) -> bytes:
         return b""
 
 
-def test_who_reads_slowly_gets_all_of_it(backends: list[Backend]) -> None:
+def test_a_slow_reader_gets_the_whole_answer(backends: list[Backend]) -> None:
     [backend, _] = backends
     ended = backend.log().count("a client has read nothing")
     whole = len(KEYS) * len(VALUE)
     body = json.dumps({"keys": KEYS}).encode()
     began, received = time.monotonic(), 0
-    with asking(backend.port, "POST /views/v/batch", body) as slow:
+    with unread_connection(backend.port, "POST /views/v/batch", body) as slow:
         while received < whole:
             part = slow.recv(200_000)
             assert part, received
             received += len(part)
-            # far from the time that would end it, and in all more than twice as much
+            # each pause is far below the time-out; all together are more than twice as long
             time.sleep(PATIENCE / 20)
     assert time.monotonic() - began > 2 * PATIENCE
     assert backend.log().count("a client has read nothing") == ended

@@ -12,7 +12,7 @@ from queryable.client.protocol.responses import decoding, json_of
 from queryable.client.protocol.transport import Call
 
 DELETE: Any = type("Delete", (), {"__repr__": lambda _: "DELETE"})()
-"""In place of a value: deletes the key."""
+"""Passed as the value, deletes the key."""
 
 
 def append(
@@ -29,11 +29,11 @@ def append(
     been written; if it may have been, the error is Unconfirmed.
     """
     deadline = context.deadline(timeout)
-    about = yield from context.view(view, deadline)
-    body = b'{"key":%b' % about.key.json_bytes(key)
+    view_info = yield from context.view(view, deadline)
+    body = b'{"key":%b' % view_info.key.json_bytes(key)
     if value is not DELETE:
-        body += b',"value":%b' % about.value.json_bytes(value)
-    request = json_post(f"/topics/{about.topic}/records", body + b"}", is_idempotent=False)
+        body += b',"value":%b' % view_info.value.json_bytes(value)
+    request = json_post(f"/topics/{view_info.topic}/records", body + b"}", is_idempotent=False)
     try:
         document = json_of((yield from context.send(request, deadline)))
     except Unavailable as e:
@@ -42,7 +42,7 @@ def append(
         raise
     with decoding():
         appended = Appended(document["partition"], document["offset"])
-    context.note_record(about, appended.partition, appended.offset)
+    context.note_record(view_info, appended.partition, appended.offset)
     return appended
 
 

@@ -33,15 +33,15 @@ def get_many(
     A request has up to 1,000 keys, fewer if they are large; `timeout` is for each request. In a
     session the keys are read one by one: the API's batches have no `min_offset`.
     """
-    about = yield from context.view(view, context.deadline(timeout))
+    view_info = yield from context.view(view, context.deadline(timeout))
     wanted = list(keys)
     answers = []
-    if _needs_point_reads(context, about, wanted):
+    if _needs_point_reads(context, view_info, wanted):
         for key in wanted:
             answers.append((yield from get(context, view, key, stale=stale, timeout=timeout)))
         return answers
-    target = Parameters().add("stale", stale).append_to(f"/views/{about.name}/batch")
-    encoded = [about.key.json_bytes(key) for key in wanted]
+    target = Parameters().add("stale", stale).append_to(f"/views/{view_info.name}/batch")
+    encoded = [view_info.key.json_bytes(key) for key in wanted]
     for start, end, body in split_into_batches(encoded):
         request = json_post(target, body, is_idempotent=True)
         response = yield from context.send(request, context.deadline(timeout))
@@ -51,7 +51,7 @@ def get_many(
             for key, item in zip(wanted[start:end], document["items"], strict=True):
                 status = item["status"]
                 if status == 200:
-                    value = about.value.from_json(item["value"])
+                    value = view_info.value.from_json(item["value"])
                     answers.append(Answer(response.headers, key, True, value))
                     continue
                 answers.append(Answer(response.headers, key, False))
@@ -61,7 +61,7 @@ def get_many(
             key = wanted[index]
             if status != 503:
                 raise error_with_status(status, code, f"View {view} rejects key {key!r}.")
-            # a point read waits for this key's partition, and says why if it is not available
+            # a point read waits for this key's partition, and its error has the cause
             answers[index] = yield from get(context, view, key, stale=stale, timeout=timeout)
     return answers
 
@@ -74,9 +74,9 @@ def _needs_point_reads(context: ClientContext, view: View, keys: list[Any]) -> b
 
 
 def split_into_batches(encoded: list[bytes]) -> Iterator[tuple[int, int, bytes]]:
-    """The bodies of batches that the API accepts, from JSON keys.
+    """Splits JSON keys into batches that the API accepts.
 
-    With each body the index of its first key, and that after its last key.
+    Yields the index of the first key, the index after the last key, and the body.
     """
     for start in range(0, len(encoded), MAX_KEYS):
         yield from _halve_until_small(encoded, start, min(start + MAX_KEYS, len(encoded)))

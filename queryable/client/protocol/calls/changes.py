@@ -35,18 +35,18 @@ def changes(
     after: tuple[int, int] | None = None,
     patience: float = 60.0,
 ) -> Call[Pager[Change]]:
-    """The current value of a key, then each change; endless.
+    """The current value of a key, then each change. The rows have no end.
 
-    `after`: partition and offset of the last change already seen; older changes are left out.
-    `patience`: seconds without an available instance after which Unavailable is raised.
+    `after`: partition and offset of the last change already seen; older changes are omitted.
+    `patience`: Unavailable is raised after this many seconds without an available instance.
     """
-    about = yield from context.view(view, context.deadline(patience))
-    about.key.path_segment(key)  # an invalid key is an error now, not at the first page
-    return ChangePager(context, about, key, after, patience)
+    view_info = yield from context.view(view, context.deadline(patience))
+    view_info.key.path_segment(key)  # raises an error for an invalid key now, not at the first page
+    return ChangePager(context, view_info, key, after, patience)
 
 
 class ChangePager:
-    """A Pager whose pages are the changes that have arrived. It never ends by itself."""
+    """A Pager whose pages are the changes that have arrived. It has no last page."""
 
     def __init__(
         self,
@@ -64,8 +64,8 @@ class ChangePager:
         self._patience = patience
         self._stream: Any = None
         self._events = EventDecoder()
-        # the event of an absent key has the offset of the partition's last record, not of the
-        # delete: each stream repeats it under another id
+        # The event of an absent key has the offset of the partition's last record, not that of the
+        # delete, so each stream repeats it under another id.
         self._was_deleted = False
         self._is_first_after_resume = False
 

@@ -19,7 +19,7 @@ def views(context: ClientContext) -> Call[list[View]]:
 
 
 def view(context: ClientContext, name: str) -> Call[View]:
-    """One view; NotFound."""
+    """One view. Raises NotFound."""
     return (yield from context.view(name))
 
 

@@ -31,10 +31,10 @@ def get(
     a partition that is still being restored; `"never"` accepts only one from the active.
     """
     deadline = context.deadline(timeout)
-    about = yield from context.view(view, deadline)
-    query = freshness(context.min_offset(about), stale, max_lag, max_staleness)
-    target = key_target(about, key, "", query.add_time("as_of", as_of))
-    replicas = yield from context.replicas(about, key, deadline)
+    view_info = yield from context.view(view, deadline)
+    query = freshness(context.min_offset(view_info), stale, max_lag, max_staleness)
+    target = key_target(view_info, key, "", query.add_time("as_of", as_of))
+    replicas = yield from context.replicas(view_info, key, deadline)
     response = yield from context.send(ApiRequest(target, instances=replicas), deadline)
     if response.status == 404:
         error = error_from_response(404, response.headers, response.body)
@@ -48,9 +48,9 @@ def get(
                 response.headers,
                 key,
                 True,
-                about.value.from_json(document["value"]),
+                view_info.value.from_json(document["value"]),
                 document.get("valid_from"),
                 document.get("valid_to"),
             )
-    context.note_read(about, answer)
+    context.note_read(view_info, answer)
     return answer

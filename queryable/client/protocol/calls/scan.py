@@ -37,27 +37,27 @@ def scan(
 ) -> Call[Pager[Entry]]:
     """The entries from one key to another, both included, in the order of the keys.
 
-    `limit`: the number of entries in all. `page`: entries per request. `stream` uses one stream in
-    place of pages, which costs the instances less; it has no effect unless keys are strings, bytes
-    or integers. `timeout` is for each page, or for each read of a stream.
+    `limit`: the total number of entries. `page`: entries per request. `stream` uses one stream
+    instead of pages, which costs the instances less; it has no effect unless keys are strings,
+    bytes or integers. `timeout` is for each page, or for each read of a stream.
     """
-    about = yield from context.view(view, context.deadline(timeout))
+    view_info = yield from context.view(view, context.deadline(timeout))
     check_page_size(page, limit)
 
     def query(received: Entry | None = None) -> Parameters:
         first, last = remaining_range(order, from_, to, received)
         return (
             Parameters()
-            .add_key("from", about, first)
-            .add_key("to", about, last)
-            .add_prefix(about, prefix)
+            .add_key("from", view_info, first)
+            .add_key("to", view_info, last)
+            .add_prefix(view_info, prefix)
             .add("order", order)
             .add("stale", stale)
         )
 
-    decode = partial(entry_from_json, about)
-    path = f"/views/{about.name}/keys"
-    if stream and can_resume(about):
+    decode = partial(entry_from_json, view_info)
+    path = f"/views/{view_info.name}/keys"
+    if stream and can_resume(view_info):
         return StreamPager(
             context, path, query, decode, _has_same_key, limit=limit, timeout=timeout
         )

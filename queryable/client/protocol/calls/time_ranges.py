@@ -60,8 +60,8 @@ def windows(
 ) -> Call[Pager[Window]]:
     """The windows that start from `from_` to `to`, of a key or of all keys from `key_from` to
     `key_to`; ordered by key, start, sequence. All bounds are included."""
-    about = yield from context.view(view, context.deadline(timeout))
-    query = _Query(context, about, _WINDOWS, (from_, to), order, limit, page, timeout)
+    view_info = yield from context.view(view, context.deadline(timeout))
+    query = _Query(context, view_info, _WINDOWS, (from_, to), order, limit, page, timeout)
     pager: Pager[Window] = query.pager(
         key, (key_from, key_to), stream, stale, max_lag, max_staleness
     )
@@ -88,8 +88,8 @@ def sessions(
 ) -> Call[Pager[Session]]:
     """The sessions that overlap the time from `from_` to `to`, of a key or of all keys from
     `key_from` to `key_to`; ordered by key, end, start. All bounds are included."""
-    about = yield from context.view(view, context.deadline(timeout))
-    query = _Query(context, about, _SESSIONS, (from_, to), order, limit, page, timeout)
+    view_info = yield from context.view(view, context.deadline(timeout))
+    query = _Query(context, view_info, _SESSIONS, (from_, to), order, limit, page, timeout)
     pager: Pager[Session] = query.pager(
         key, (key_from, key_to), stream, stale, max_lag, max_staleness
     )
@@ -112,15 +112,15 @@ def versions(
     timeout: float | None = None,
 ) -> Call[Pager[Version]]:
     """The versions of a key that were valid at some time from `from_` to `to`, both included."""
-    about = yield from context.view(view, context.deadline(timeout))
-    query = _Query(context, about, _VERSIONS, (from_, to), order, limit, page, timeout)
+    view_info = yield from context.view(view, context.deadline(timeout))
+    query = _Query(context, view_info, _VERSIONS, (from_, to), order, limit, page, timeout)
     pager: Pager[Version] = query.pager(key, (None, None), False, stale, max_lag, max_staleness)
     return pager
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A kind of row: its name in paths, its decoder, and what orders the rows of one key."""
+    """A kind of row: its name in paths, its decoder, and the sort key of one key's rows."""
 
     path: str
     decode: Callable[..., Any]
@@ -154,7 +154,7 @@ class _Query:
         max_lag: int | None,
         max_staleness: Span | None,
     ) -> Any:
-        """BadUse."""
+        """The rows of one key or of all keys. Raises BadUse."""
         check_page_size(self.page, self.limit)
         if key is ALL_KEYS:
             if max_lag is not None or max_staleness is not None:
@@ -171,7 +171,7 @@ class _Query:
         segment, is_base64 = view.key.path_segment(key)
 
         def query() -> Parameters:
-            # the session may have seen more by the next page
+            # the session may have a greater offset by the next page
             parameters = freshness(context.min_offset(view), stale, max_lag, max_staleness)
             if is_base64:
                 parameters.add("encoding", "base64url")

@@ -24,11 +24,11 @@ def top(
     """The entries with the greatest (`desc`) or smallest (`asc`) numbers in the field `by` of their
     values; without `by`, the values themselves are the numbers."""
     deadline = context.deadline(timeout)
-    about = yield from context.view(view, deadline)
+    view_info = yield from context.view(view, deadline)
     query = Parameters().add("by", by).add("order", order).add("limit", limit).add("stale", stale)
-    request = ApiRequest(query.append_to(f"/views/{about.name}/top"))
+    request = ApiRequest(query.append_to(f"/views/{view_info.name}/top"))
     response = yield from context.send(request, deadline)
     document = json_of(response)
     with decoding():
-        entries = [entry_from_json(about, item) for item in document["items"]]
+        entries = [entry_from_json(view_info, item) for item in document["items"]]
     return Ranking(entries, Source(response.headers))

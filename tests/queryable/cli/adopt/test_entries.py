@@ -45,7 +45,7 @@ def test_entry_is_valid_views_toml(
     text = view_entry(store, f"app-{store}-changelog", 3, config, records, no_answer)
     [view] = parse_views(text).views
     assert (view.name, view.topic) == (store, f"app-{store}-changelog")
-    # what is not certain is marked, on its line or in its place
+    # uncertain fields are marked
     assert "TODO?" in text
 
 
@@ -71,7 +71,7 @@ def test_key_in_several_partitions_gives_same_key_partial() -> None:
     [view] = parse_views(text).views
     assert (view.partitioner, view.same_key) == ("none", "partial")
     assert "ambiguous-key" in text
-    # a key that was deleted elsewhere is in one partition only
+    # a key that was deleted from the other partitions is in one partition
     once = [
         *(record_in(b"a", p) for p in range(3)),
         record_in(b"a", 0, None),

@@ -41,7 +41,7 @@ def view(key: str, store: str = "key-value") -> View:
 
 
 def in_order(of: View, rows: list[Any]) -> list[Any]:
-    """In the order of a deployment; for documents, an order that both have."""
+    """The rows in the order of a deployment; for documents, in any consistent order."""
     codec = of.key.codec
     assert codec is not None
     return sorted(rows, key=lambda r: (codec.to_store(of.key.record_bytes(r.key) or b""), *r[1:-1]))

@@ -1,4 +1,4 @@
-"""Records of changelogs, laid out as by Kafka Streams."""
+"""Records of changelogs, in the layouts of Kafka Streams."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from queryable.cli.inspection.samples import SampledRecord, TopicSample
 
 NOW = 1_700_000_000_000
 HOUR, MINUTE = 3_600_000, 60_000
-KEYS = ["a", "N14228", "", "ä", "日本語", "a\0b", "key 17", "an altogether longer key"]
+KEYS = ["a", "N14228", "", "ä", "日本語", "a\0b", "key 17", "a much longer key"]
 COMPACT = {"cleanup.policy": "compact", "min.compaction.lag.ms": "0"}
 BOTH = {"cleanup.policy": "compact,delete", "retention.ms": str(2 * HOUR + DAY)}
 

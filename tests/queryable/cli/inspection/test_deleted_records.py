@@ -16,7 +16,7 @@ from tests.queryable.cli.inspection.records import (
 def test_records_that_the_broker_deletes_and_the_store_keeps() -> None:
     kept = sample_of([NOW, NOW - HOUR], [(5, 9), (0, 2)])
     assert find_deleted_records(BOTH, kept, 2 * HOUR, NOW + HOUR) is None
-    # event time is long ago: the broker has deleted some records and will delete the others
+    # event time is far in the past: the broker has deleted some records and will delete the others
     result = find_deleted_records(
         BOTH, sample_of([NOW, NOW - 3 * DAY], [(0, 9), (5, 9)]), 2 * HOUR, NOW
     )
@@ -27,7 +27,7 @@ def test_records_that_the_broker_deletes_and_the_store_keeps() -> None:
     # if the store's retention is unknown, it is assumed to be a day less than the topic's
     assert find_deleted_records(BOTH, kept, None, NOW + 20 * HOUR) is None
     assert find_deleted_records(BOTH, kept, None, NOW + 25 * HOUR) is not None
-    # one partition has become empty
+    # one partition is empty now
     result = find_deleted_records(BOTH, sample_of([NOW], [(0, 1), (7, 7), (0, 0)]), None, NOW)
     assert result is not None
     assert (result.empty, result.is_topic_empty) == ([1], False)

@@ -1,4 +1,4 @@
-"""Durations as views.toml has them."""
+"""Durations in the syntax of views.toml."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tests.queryable.cli.inspection.records import (
 
 
 def numbers(kind: str) -> list[bytes]:
-    """As Java's serializers write them."""
+    """Numbers as Java's serializers write them."""
     texts = [b"%d" % n for n in range(-10, 30)]
     return [KEY_CODECS[kind].from_text(text) for text in texts]
 

@@ -1,4 +1,4 @@
-"""The partitioner, from keys that Java and librdkafka placed."""
+"""The partitioner, inferred from keys that Java and librdkafka have partitioned."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ BARE = {
 
 
 @pytest.mark.parametrize("keys", BARE.values(), ids=BARE)
-def test_window_and_session_stores_are_told_apart(keys: list[bytes]) -> None:
+def test_window_and_session_stores_are_distinguished(keys: list[bytes]) -> None:
     assert infer_store(BOTH, windows(HOUR, HOUR, keys)) == Inference(
         "window", Confidence.CERTAIN, "200 of 200 keys end like those of a window store"
     )

@@ -22,7 +22,7 @@ from tests.queryable.cli.inspection.records import (
 )
 
 
-def test_empty_topic_shows_nothing_for_certain() -> None:
+def test_fields_of_an_empty_topic_are_uncertain() -> None:
     for config in (COMPACT, BOTH):
         result = infer_view(3, config, [])
         unsure = {
@@ -42,7 +42,7 @@ def test_window_size(size: int, advance: int, expected: str) -> None:
 
 
 def sliding(difference: int, count: int = 200) -> list[SampledRecord]:
-    """As of a real application: each record ends a window, and is in those that others start."""
+    """As in a real application: each record ends a window, and is in windows of later records."""
     random = Random(7)
     times = sorted(NOW + random.randrange(30 * difference) for _ in range(count))
     result = []

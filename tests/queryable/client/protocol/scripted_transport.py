@@ -40,7 +40,7 @@ Reply = Response | TransportError | ScriptedStream
 
 
 def problem(status: int, code: str, **headers: str) -> Response:
-    body = {"code": code, "detail": "It is so.", "status": status}
+    body = {"code": code, "detail": "A detail.", "status": status}
     return Response(status, named(headers), json.dumps(body).encode())
 
 

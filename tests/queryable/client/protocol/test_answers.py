@@ -56,7 +56,7 @@ def test_answer_without_served_by_has_no_instance() -> None:
     assert (answer.served_by, answer.instances, answer.is_standby) == (None, (), False)
 
 
-def test_missing_key_is_no_error_but_missing_view_is() -> None:
+def test_missing_key_is_not_an_error_but_missing_view_is() -> None:
     driver = orders(problem(404, "key-not-found", partition="1", offset="3"))
     answer = driver.call(point.get, "orders", "a")
     assert not answer

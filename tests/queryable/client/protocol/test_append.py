@@ -1,4 +1,4 @@
-"""Appends are repeated only if that is safe."""
+"""Appends are retried only if that is safe."""
 
 from __future__ import annotations
 

@@ -53,13 +53,13 @@ large = st.sampled_from([b'"%b"' % (b"x" * 300_000), b"[%b]" % b",".join([b"[]"]
 
 
 @given(st.lists(small | large, max_size=30), st.integers(0, 2100))
-def test_batches_fit_and_have_every_key_once(keys: list[bytes], more: int) -> None:
+def test_batches_fit_the_limits_and_contain_every_key_once(keys: list[bytes], more: int) -> None:
     keys += [b'"k"'] * more
-    asked: list[object] = []
+    batched: list[object] = []
     for start, end, body in split_into_batches(keys):
-        assert start == len(asked)
+        assert start == len(batched)
         assert len(body) <= MOST_BATCH_BYTES
         found = parse_batch(body)
         assert 0 < len(found) == end - start <= MAX_KEYS
-        asked += [key for key, _ in found]
-    assert asked == [orjson.loads(key) for key in keys]
+        batched += [key for key, _ in found]
+    assert batched == [orjson.loads(key) for key in keys]

@@ -1,4 +1,4 @@
-"""JSON is decoded as by Python's own parser."""
+"""JSON is decoded like by Python's own parser."""
 
 from __future__ import annotations
 

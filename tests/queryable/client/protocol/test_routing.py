@@ -73,7 +73,7 @@ def test_failed_instance_is_tried_last_for_a_second() -> None:
     for _ in range(3):
         driver.call(point.get, "orders", "a")
         driver.now += 0.4
-    # the topology is fetched again in between
+    # the topology is fetched again between the reads
     assert base_urls(driver) == [BASE, ACTIVE, STANDBY, BASE, STANDBY, STANDBY]
     driver.now += 1
     driver.replies = [VALUE]

@@ -1,4 +1,4 @@
-"""Sessions: reads include what was read and written before."""
+"""Sessions: reads include all records that were read or written before."""
 
 from __future__ import annotations
 

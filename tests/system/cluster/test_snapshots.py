@@ -1,4 +1,4 @@
-"""Copies of store partitions that break off on their way: the next holder's, or the log."""
+"""Interrupted snapshot transfers: the next source is used, or the log is read."""
 
 from __future__ import annotations
 
@@ -26,37 +26,37 @@ SLOW = Link(rate=40_000)
 
 
 @pytest.fixture
-def ways() -> Iterator[list[TcpFaults]]:
-    """The ways to three instances."""
+def fault_proxies() -> Iterator[list[TcpFaults]]:
+    """Fault proxies in front of three instances."""
     with ExitStack() as stack:
         yield [stack.enter_context(TcpFaults()) for _ in range(3)]
 
 
-def copied_from(backend: Backend) -> str:
-    """Whose copy is coming now, once some of it has come."""
+def snapshot_source(backend: Backend) -> str:
+    """The instance from which a snapshot is being received; empty before the first bytes."""
     answer = backend.try_get("/instance")
     found = [] if answer is None else answer.json()["partitions"]
     return next((p["source"] for p in found if p.get("copied_bytes")), "")
 
 
-def test_a_copy_that_breaks_off(
-    deploy: Deploy, make_topic: MakeTopic, writer: Writer, ways: list[TcpFaults]
+def test_an_interrupted_snapshot_is_fetched_from_the_next_source(
+    deploy: Deploy, make_topic: MakeTopic, writer: Writer, fault_proxies: list[TcpFaults]
 ) -> None:
     topic = make_topic(1)
     writer.table(topic, TABLE)
     deployment = deploy(views_toml(v={"topic": topic}), standby_replicas="2", copy_threshold="1000")
-    backends = [deployment.new(advertised_port=str(way.port)) for way in ways]
-    for backend, way in zip(backends, ways, strict=True):
-        way.target = backend.port
+    backends = [deployment.new(advertised_port=str(proxy.port)) for proxy in fault_proxies]
+    for backend, proxy in zip(backends, fault_proxies, strict=True):
+        proxy.target = backend.port
     first, second, third = backends
     settle([first.launch(), second.launch()])
     some = {key_path("v", key): value for key, value in TABLE.items() if key.endswith("7")}
-    by_id = dict(zip(("b1", "b2", "b3"), ways, strict=True))
+    by_id = dict(zip(("b1", "b2", "b3"), fault_proxies, strict=True))
 
-    def break_off(giver: str) -> None:
-        """Once some of that one's copy has come."""
-        third.wait(lambda: copied_from(third) == giver, f"a copy of {giver}'s")
-        by_id[giver].cut()
+    def interrupt_transfer(source: str) -> None:
+        """Cuts the connections of the source after the first bytes of its snapshot."""
+        third.wait(lambda: snapshot_source(third) == source, f"a snapshot from {source}")
+        by_id[source].cut()
 
     def check_third() -> None:
         assert [path.name for path in (third.data_dir / "v").iterdir()] == ["0"]
@@ -65,17 +65,17 @@ def test_a_copy_that_breaks_off(
             assert (answer.status, answer.json()["value"]) == (200, value)
             assert answer.headers["Served-By"] == "b3; standby"
 
-    # the standby's breaks off: the active is asked. The roles of the first two may change until
-    # the third one joins
+    # The transfer from the standby is interrupted, and the active is the next source. The roles of
+    # the first two may change until the third one joins.
     for id_ in ("b1", "b2"):
         by_id[id_].shape(down=SLOW)
     third.launch()
-    third.wait(lambda: copied_from(third), "a copy")
-    standby = copied_from(third)
+    third.wait(lambda: snapshot_source(third), "a snapshot")
+    standby = snapshot_source(third)
     [active] = {"b1", "b2"} - {standby}
     assert roles(third, "topicPartitions")[active] == [0]
     by_id[active].heal()
-    break_off(standby)
+    interrupt_transfer(standby)
     settle(backends)
     assert f"no snapshot from {standby}" in third.log()
     assert f"bytes from {active}" in third.log()
@@ -83,16 +83,16 @@ def test_a_copy_that_breaks_off(
     assert partition["started"] == len(TABLE)
     check_third()
 
-    # both break off: the log is read
+    # both transfers are interrupted: the log is read
     third.kill()
     shutil.rmtree(third.data_dir)
     settle([first, second])
     by_id[active].shape(down=SLOW)
     third.launch()
-    break_off(standby)
-    break_off(active)
-    for way in ways:
-        way.heal()
+    interrupt_transfer(standby)
+    interrupt_transfer(active)
+    for proxy in fault_proxies:
+        proxy.heal()
     settle(backends)
     assert "received a snapshot" not in third.log()
     [partition] = third.partitions("v")
