@@ -1,9 +1,9 @@
-# Everything that people and CI run: `make help`. Overridable: VENV, PYTHON, MINUTES, QUERYABLE_CACHE.
+# All commands for people and CI: `make help`. Overridable: VENV, PYTHON, MINUTES, QUERYABLE_CACHE.
 
 VENV ?= .venv
 PYTHON ?= python3
 MINUTES ?= 10
-# the interpreter by its absolute path: what it starts runs in other folders
+# an absolute path, because the interpreter starts processes in other folders
 override BIN := $(abspath $(VENV))/bin
 INSTALLED := $(VENV)/.installed
 DOCS_INSTALLED := $(VENV)/.installed-docs
@@ -20,7 +20,7 @@ endif
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: packages-test $(INSTALLED) $(SPARK_ARCHIVE) jars ## install what is missing: Debian packages, Python packages, jars
+setup: packages-test $(INSTALLED) $(SPARK_ARCHIVE) jars ## install missing Debian packages, Python packages and jars
 
 setup-run: packages $(INSTALLED) $(SPARK_ARCHIVE)
 
@@ -30,7 +30,7 @@ packages:
 packages-test:
 	@PYTHON=$(PYTHON) local/install-packages test
 
-# Debian's pip shows its bars on a terminal only if it is not told to be quiet.
+# With --quiet, Debian's pip shows no progress on a terminal.
 $(INSTALLED): pyproject.toml | packages
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo 'installing Python packages into $(VENV) (some minutes the first time)' >&2
@@ -38,18 +38,18 @@ $(INSTALLED): pyproject.toml | packages
 	$(BIN)/python -m pip install --disable-pip-version-check $$quiet -e '.[dev]'
 	@touch $@
 
-# Everything works without it, slower; an empty one is passed over.
+# Optional: without it, or with an empty one, Spark starts more slowly.
 $(SPARK_ARCHIVE): $(INSTALLED)
-	@echo "making an archive of Spark's classes (half a minute)" >&2
+	@echo "creating an archive of Spark's classes (half a minute)" >&2
 	@$(BIN)/python -m spark.archive 2>/dev/null || touch $@
 
 jars: $(INSTALLED)
 	@$(BIN)/python -m local.kafka.jars
 
-demo: setup-run ## run everything on http://127.0.0.1:8080 until Ctrl-C; DEMO_ONCE=1: verify and end
+demo: setup-run ## run everything on http://127.0.0.1:8080 until Ctrl-C; DEMO_ONCE=1: verify and exit
 	@$(BIN)/python -m local demo
 
-test: setup lint types ## all checks and tests, ending with pytest's closing line
+test: setup lint types ## run all checks and tests
 	@$(BIN)/python -m pytest -n 3 --dist loadfile
 
 lint: setup ## check formatting, style and the direction of imports
@@ -61,29 +61,29 @@ lint: setup ## check formatting, style and the direction of imports
 types: setup ## check types
 	@$(BIN)/mypy
 
-unit: setup ## lint, types, and the tests that need no Kafka broker, Spark or other processes
+unit: setup ## run lint, types, and the tests that need no Kafka broker, Spark or other processes
 unit: lint types
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not broker and not spark and not system'
 
 up: setup-run ## start everything in the background; ready when the command returns
 	@$(BIN)/python -m local up
 
-down: $(INSTALLED) ## end what `make up` started
+down: $(INSTALLED) ## stop the stack of `make up`
 	@$(BIN)/python -m local down
 
 packages-bench:
 	@PYTHON=$(PYTHON) local/install-packages bench
 
-bench: packages-bench setup-run ## measure reads, ingest and launch beside references, in under 10 minutes
+bench: packages-bench setup-run ## measure reads, ingest and launch with references, in under 10 minutes
 	@$(BIN)/python -m bench
 
-faults: setup ## break processes, networks, disks and clocks under load, and check every answer
+faults: setup ## inject faults into processes, networks, disks and clocks under load; check every answer
 	@$(BIN)/python -m tests.faults
 
-soak: setup ## random faults for MINUTES (10), and whether memory, handles and threads stay flat
+soak: setup ## inject random faults for MINUTES (10); check that memory, handles and threads stay flat
 	@$(BIN)/python -m tests.faults.soak --minutes $(MINUTES)
 
-# Only this needs MkDocs, so the other targets do not install it.
+# Only `docs` needs MkDocs, so the other targets do not install it.
 $(DOCS_INSTALLED): pyproject.toml | $(INSTALLED)
 	@echo 'installing MkDocs into $(VENV)' >&2
 	@$(BIN)/python -m pip install --disable-pip-version-check --quiet -e '.[docs]'
@@ -91,15 +91,15 @@ $(DOCS_INSTALLED): pyproject.toml | $(INSTALLED)
 
 docs: export NO_MKDOCS_2_WARNING = 1
 docs: $(INSTALLED) $(DOCS_INSTALLED) ## build the documentation as a site with search, in site/
-	@$(BIN)/python -m mkdocs build --strict  # with --quiet it counts no warnings
+	@$(BIN)/python -m mkdocs build --strict  # not --quiet, which does not count warnings
 	@$(BIN)/python -m pytest -q tests/docs/test_site.py
-	@echo 'to read it: $(BIN)/python -m http.server --bind 127.0.0.1 --directory site'
+	@echo 'To read it: $(BIN)/python -m http.server --bind 127.0.0.1 --directory site'
 
-format: $(INSTALLED) ## put Python files into the project's format
+format: $(INSTALLED) ## format the Python files
 	@$(BIN)/ruff check --quiet --fix .
 	@$(BIN)/ruff format --quiet .
 
-clean: ## delete what the stack, tests and tools made; not the environment and the jars
+clean: ## delete files of the stack, tests and tools; keep the environment and the jars
 	@if [ -x $(BIN)/python ] && [ -d .run ]; then QUERYABLE_RUN_DIR=.run $(BIN)/python -m local down; fi
 	@rm -rf .run site .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	@find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

@@ -1,5 +1,5 @@
-"""Measures side by side: each number of ours beside a reference that ran in turn with it.
+"""Benchmarks: each measures ours and a reference, alternately.
 
-Ratios are what a run tells: both sides had the same machine, noise and all. Only servers' CPU
-counts, never the load generator's. What is measured, and what came out: docs/performance.md.
+Compare the ratios of a run: both sides had the same machine and the same noise. CPU time is that of
+the servers, without the load generator's. docs/performance.md has the rows and the results.
 """

@@ -1,4 +1,4 @@
-"""`python -m bench`: starts all that it needs on this machine, measures, prints one table."""
+"""`python -m bench`: starts the servers that it needs on this machine, measures, prints a table."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from local.stack.ownership import claim
 
 
 class RowName(StrEnum):
-    """What can be measured alone."""
+    """The groups of rows that `--only` selects."""
 
     ingest = "ingest"
     launch = "launch"
@@ -47,7 +47,7 @@ class RowName(StrEnum):
     latency = "latency"
 
 
-# latency last: it writes to the topic, which the others read as it was
+# latency is last because it writes to the topic that the others read
 _ROWS: dict[RowName, ModuleType] = {
     RowName.ingest: ingest,
     RowName.launch: launch,
@@ -60,31 +60,33 @@ _ROWS: dict[RowName, ModuleType] = {
     RowName.latency: latency,
 }
 
-_HELP = """Measure reads, scans, ingest and launch, each beside a reference run in turn with it.
+_HELP = """Measure reads, scans, ingest and launch, each alternately with a reference.
 
-Takes under 10 minutes; load on the machine from elsewhere spoils it, and is reported. With
-BENCH_FULL=1 reads of 10,000,000 keys are measured, too, and it takes longer.
+Takes under 10 minutes. Other load on the machine distorts the numbers, and is reported.
+BENCH_FULL=1 also measures reads of 10,000,000 keys, which takes longer.
 
 \b
 Examples:
-  python -m bench                     all of it
-  python -m bench --only reads        what a point read costs beside its limits, nothing else
+  python -m bench                     everything
+  python -m bench --only reads        only the cost of a point read
   python -m bench --only reads --only factors
-                                      that, and how it grows with keys, partitions and backends
+                                      also how it grows with keys, partitions and backends
   python -m bench --only ingest --only launch --rounds 5
   python -m bench --only ndjson --rounds 1 --entries 10000000
-                                      a stream of 10 million entries, and the memory it takes
-  python -m bench --quick             two minutes: shows that it works, measures nothing well
-  python -m bench --publish           the last run's table and plots, into docs/
+                                      a stream of 10 million entries, and its memory
+  python -m bench --quick             two minutes: shows that it works; the numbers are inexact
+  python -m bench --publish           write the last run's table and plots into docs/
 """
 
 
 @friendly
 def main(
-    only: Annotated[list[RowName] | None, typer.Option(help="Only this; may be repeated.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Small and short.")] = False,
+    only: Annotated[
+        list[RowName] | None, typer.Option(help="Only these rows; can be repeated.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Few records, short loads.")] = False,
     rounds: Annotated[
-        int | None, typer.Option(min=1, help="How often each is measured (3).")
+        int | None, typer.Option(min=1, help="How often each row is measured (3).")
     ] = None,
     entries: Annotated[
         int | None, typer.Option(min=1000, max=10_000_000, help="Records of the topic (1,000,000).")
@@ -93,16 +95,16 @@ def main(
         ".run/bench"
     ),
     publish: Annotated[
-        bool, typer.Option("--publish", help="Put the last run into docs/; measure nothing.")
+        bool, typer.Option("--publish", help="Write the last run into docs/; do not measure.")
     ] = False,
 ) -> None:
-    # a table that goes into a file or a log is as wide as it needs to be
+    # a file or a log has no width: use the table's
     console = Console(width=None if sys.stdout.isatty() else 170)
-    # SIGTERM as Ctrl-C: whatever was started is ended
+    # SIGTERM acts like Ctrl-C, so that the servers are stopped
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if publish:
         for path in publishing.publish(run_dir / "results.json", REPOSITORY / "docs"):
-            console.print(f"{path.relative_to(REPOSITORY)} is written.", highlight=False)
+            console.print(f"Wrote {path.relative_to(REPOSITORY)}.", highlight=False)
         return
     size = QUICK if quick else FULL
     plan = replace(
@@ -117,14 +119,14 @@ def main(
         try:
             report = _run(plan, chosen, run_dir.absolute())
         except KeyboardInterrupt:
-            raise LocalError("interrupted; nothing is left running.") from None
+            raise LocalError("interrupted; all servers are stopped.") from None
     report.write(run_dir / "results.json")
     console.print(report.table())
-    with contextlib.suppress(ValueError):  # it takes reads and factors
+    with contextlib.suppress(ValueError):  # the model needs the rows of reads and factors
         console.print(f"A read by proxy: {model.describe(report.document())}\n", highlight=False)
     if report.machine["others"] > 0.05:
         console.print(
-            f"Others used {report.machine['others']:.0%} of this machine's cores meanwhile: trust "
+            f"Other processes used {report.machine['others']:.0%} of this machine's cores: trust "
             "the ratios, not the numbers.",
             style="yellow",
         )
@@ -150,9 +152,9 @@ def _run(plan: Plan, chosen: list[RowName], folder: Path) -> Report:
                     update(done)
 
                 rows = row.measure(stack, plan, step)
-            # so small a run is no judgement
-            judged = plan.records >= FULL.records
-            report.rows += rows if judged else [each.without_targets() for each in rows]
+            # a small run cannot show whether a target is met
+            has_targets = plan.records >= FULL.records
+            report.rows += rows if has_targets else [each.without_targets() for each in rows]
     seconds = time.monotonic() - began
     foreign = busy_seconds() - busy - (_own_cpu() - mine)
     report.machine["others"] = round(max(0.0, foreign) / seconds / report.machine["cores"], 3)
@@ -165,14 +167,14 @@ def _fields(plan: Plan) -> dict[str, Any]:
 
 
 def _own_cpu() -> float:
-    """CPU seconds of this process and of all that it started and that has ended."""
+    """CPU seconds of this process and of its children that have ended."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 @contextlib.contextmanager
 def _alone(run_dir: Path) -> Iterator[None]:
-    """Two runs at once would measure each other."""
+    """Locks the folder: two simultaneous runs would slow each other down."""
     try:
         claim(run_dir, "--run-dir")
         lock = (run_dir / "lock").open("w")
@@ -182,7 +184,7 @@ def _alone(run_dir: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise LocalError(f"another run is using {run_dir}; wait for its end.") from None
+            raise LocalError(f"another run uses {run_dir}; wait until it ends.") from None
         yield
 
 

@@ -1,39 +1,39 @@
-"""How many point reads travel in a request from our nginx to backends, from its own metrics."""
+"""How many point reads our nginx sends to a backend in one request, from its own metrics."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-from bench import asking
+from bench import http_client
 from local.errors import LocalError
 
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """How many there were since nginx started, and the reads in them."""
+    """The number of batches since nginx started, and of reads in them."""
 
     count: float
     reads: float
 
 
 def parse(metrics: str) -> Batches:
-    """From the text for Prometheus; ValueError if it is not there."""
+    """Parses the text of /proxy/metrics; ValueError if it has no such metric."""
     found = dict(re.findall(r"^queryable_proxy_batch_reads_(count|sum) (\S+)$", metrics, re.M))
     if len(found) != 2:
         raise ValueError("no queryable_proxy_batch_reads")
     return Batches(float(found["count"]), float(found["sum"]))
 
 
-def seen(port: int) -> Batches:
-    """Those of the nginx at this port by now."""
-    answer = asking.get(port, "/proxy/metrics")
+def read_counts(port: int) -> Batches:
+    """The current counts of the nginx at this port."""
+    answer = http_client.get(port, "/proxy/metrics")
     if answer is None or answer.status != 200:
-        raise LocalError(f"nginx at port {port} tells no metrics: {answer}")
+        raise LocalError(f"nginx at port {port} does not return its metrics: {answer}")
     return parse(answer.body.decode())
 
 
-def reads_a_request(reads: int, before: Batches, after: Batches) -> float:
-    """Of so many reads between two looks; those that were in no batch had a request each."""
+def reads_per_request(reads: int, before: Batches, after: Batches) -> float:
+    """The average for `reads` between two counts; a read that was not coalesced has one request."""
     batches, batched = after.count - before.count, after.reads - before.reads
     return reads / (batches + max(0.0, reads - batched))

@@ -1,4 +1,4 @@
-"""Writes records: all of a topic once, or updates of its keys at a steady rate until SIGTERM.
+"""Writes the records of a topic: each one once, or updates at a steady rate until SIGTERM.
 
 python -m bench.feeder SERVERS COUNT RATE
 """
@@ -11,24 +11,24 @@ from collections.abc import Callable
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from bench.records import Table, customers, in_log_order, key
+from bench.records import Table, customers, key, number_at
 from local.errors import LocalError
 
-_STEP = 0.005
-_MANY = 5000
+_STEP = 0.005  # s between two bursts of updates
+_UPDATE_INTERVAL = 5000  # records between two calls of `update`
 
 
 class Feeder:
-    """An ordinary producer of a table's records; LocalError when a record was refused."""
+    """A producer of a table's records; raises LocalError when the broker rejects a record."""
 
     def __init__(self, servers: str, table: Table) -> None:
         self._table = table
-        self._refused: list[str] = []
-        refused = self._refused  # a callback that knew this object would keep the client alive
+        self._errors: list[str] = []
+        errors = self._errors  # a callback with a reference to `self` would keep the client alive
 
         def on_delivery(error: KafkaError | None, _: Message) -> None:
             if error is not None:
-                refused.append(error.str())
+                errors.append(error.str())
 
         self._producer = Producer(
             {
@@ -46,7 +46,7 @@ class Feeder:
             try:
                 self._producer.produce(self._table.topic, self._table.value(number), key(number))
                 return
-            except BufferError:  # its queue is full
+            except BufferError:  # the queue is full
                 self.serve(0.1)
 
     def serve(self, timeout: float = 0.0) -> None:
@@ -57,21 +57,21 @@ class Feeder:
         left = self._producer.flush(60.0)
         self._check()
         if left:
-            raise LocalError(f"{left} records could not be written within a minute.")
+            raise LocalError(f"{left} records were not written within a minute.")
 
     def _check(self) -> None:
-        if self._refused:
+        if self._errors:
             raise LocalError(
-                f"the broker refused records of {self._table.topic}: {self._refused[0]}."
+                f"the broker rejected records of {self._table.topic}: {self._errors[0]}."
             )
 
 
 def fill(servers: str, table: Table, update: Callable[[int], None]) -> None:
-    """Write all records of a table, every key once; tells how many were written by now."""
+    """Writes all records of a table, every key once; `update` gets the number written so far."""
     feeder = Feeder(servers, table)
     for position in range(table.count):
-        feeder.produce(in_log_order(position, table.count))
-        if position % _MANY == 0:
+        feeder.produce(number_at(position, table.count))
+        if position % _UPDATE_INTERVAL == 0:
             feeder.serve()
             update(position)
     feeder.flush()
@@ -79,13 +79,13 @@ def fill(servers: str, table: Table, update: Callable[[int], None]) -> None:
 
 
 def feed(servers: str, table: Table, rate: int) -> None:
-    """Write records again and again, `rate` a second, for ever."""
+    """Writes the records repeatedly, `rate` per second, without end."""
     feeder = Feeder(servers, table)
     began, written = time.monotonic(), 0
     while True:
         due = int((time.monotonic() - began) * rate)
         for position in range(written, due):
-            feeder.produce(in_log_order(position % table.count, table.count))
+            feeder.produce(number_at(position % table.count, table.count))
         written = max(written, due)
         feeder.serve(_STEP)
 

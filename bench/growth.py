@@ -1,4 +1,4 @@
-"""What a run says of how the cost of reads grows: series, their plot, and the same as text."""
+"""How the cost of reads grows: series of a run, as a plot and as text."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ _FACTORS = {
     "keys": "keys",
     "partitions": "partitions",
     "backends": "backends",
-    "value_bytes": "bytes a value",
-    "zipf": "keys asked for alike (0) or by Zipf's law (1)",
+    "value_bytes": "bytes per value",
+    "zipf": "keys read uniformly (0) or by Zipf's law (1)",
 }
 _NAMES = {"value_bytes": "values"}
 _WIDTH = 48
-TITLE = "CPU of all servers a read, µs"
+TITLE = "CPU of all servers per read, µs"
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Costs (µs) by what was varied, ascending."""
+    """Points of the varied value and the cost (µs), in ascending order."""
 
     name: str
     points: tuple[tuple[float, float], ...]
 
 
 def by_connections(document: Document) -> list[Series]:
-    """One of each subject."""
+    """One series per subject."""
     return [
         Series(name, tuple(points))
         for name in _SUBJECTS
@@ -42,7 +42,7 @@ def by_connections(document: Document) -> list[Series]:
 
 
 def by_factor(document: Document) -> dict[str, Series]:
-    """Of reads by proxy: the base row and those that differ from it in this alone, by title."""
+    """Series of reads by proxy, by title: the base row, and the rows that vary only this factor."""
     found = {}
     for factor, title in _FACTORS.items():
         prefix = f"proxy-{_NAMES.get(factor, factor)}"
@@ -62,7 +62,7 @@ def _rows(document: Document, name: str) -> list[Any]:
 
 
 def text(document: Document) -> str:
-    """The series as bars of characters, all on one scale."""
+    """The series as bars of characters, all with the same scale."""
     factors = by_factor(document)
     groups = [(f"by connections: {each.name}", each) for each in by_connections(document)]
     groups += [(f"by proxy: {title}", series) for title, series in factors.items()]
@@ -81,8 +81,8 @@ def _bars(points: Sequence[tuple[float, float]], greatest: float) -> list[str]:
 
 
 def plot(document: Document, path: Path) -> None:
-    """A PNG with a panel for connections and one for each factor."""
-    # for this alone; a run does not need it
+    """Writes a PNG with a panel for connections and one for each factor."""
+    # imported here because only plots need it
     from matplotlib.figure import Figure
 
     factors = by_factor(document)
@@ -108,7 +108,7 @@ def plot(document: Document, path: Path) -> None:
 
 
 def _scale(panel: Any, values: Sequence[float]) -> None:
-    """Ticks at the values; a logarithmic scale where it can be."""
+    """Sets ticks at the values, and a logarithmic scale if all are positive."""
     panel.grid(alpha=0.3)
     distinct = sorted(set(values))
     if distinct and distinct[0] > 0:

@@ -1,4 +1,4 @@
-"""Facts about the machine and the versions of what takes part; no names of hosts or people."""
+"""Facts about the machine, and versions of the software; no names of hosts or users."""
 
 from __future__ import annotations
 

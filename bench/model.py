@@ -1,8 +1,8 @@
-"""What a read by proxy costs, as a formula fitted to a run, and what it says of many machines.
+"""The cost of a read by proxy: a formula fitted to a run, and an extrapolation to many machines.
 
     CPU = fixed + request / batch + keys · log10(keys / 100,000)      µs
 
-`batch` is how many reads nginx sends to a backend in one request, as it has counted them.
+`batch` is the average number of reads that nginx sends to a backend in one request.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BATCH = 8
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A measured cost (µs of all servers a read), and what it depends on."""
+    """A measured cost (µs of all servers per read), and the values that it depends on."""
 
     batch: float
     keys: float
@@ -31,27 +31,27 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """The coefficients (µs), and the greatest error at a point, relative to what was measured."""
+    """The coefficients (µs), and the largest error of a point, relative to its measured cost."""
 
     fixed: float
     request: float
     keys: float
-    worst: float = 0.0
+    max_error: float = 0.0
 
     def cpu_us(self, batch: float, keys: float = KEYS) -> float:
         return self.fixed + self.request / batch + self.keys * log10(keys / KEYS)
 
 
 def fit(points: Sequence[Point]) -> Model:
-    """Least squares of the relative errors, no coefficient below 0.
+    """Minimizes the squares of the relative errors; no coefficient is below 0.
 
-    ValueError where the points do not tell the coefficients apart.
+    ValueError if the points do not determine the coefficients.
     """
     measured = np.array([point.cpu_us for point in points])
     terms = np.array([[1.0, 1 / point.batch, log10(point.keys / KEYS)] for point in points])
     if not points or np.linalg.matrix_rank(terms) < 3:
         raise ValueError("too few different points: measure reads and factors in one run")
-    # the columns that count: noise may say that something costs less than nothing
+    # columns in use: one whose coefficient is negative, because of noise, is dropped
     kept = [0, 1, 2]
     while True:
         scaled = terms[:, kept] / measured[:, None]
@@ -59,13 +59,13 @@ def fit(points: Sequence[Point]) -> Model:
         if found.min() >= 0:
             break
         del kept[int(found.argmin())]
-    worst = float(np.abs(scaled @ found - 1).max())
+    max_error = float(np.abs(scaled @ found - 1).max())
     costs = dict(zip(kept, map(float, found), strict=True))
-    return Model(costs.get(0, 0.0), costs.get(1, 0.0), costs.get(2, 0.0), worst)
+    return Model(costs.get(0, 0.0), costs.get(1, 0.0), costs.get(2, 0.0), max_error)
 
 
 def points_of(document: Mapping[str, Any]) -> list[Point]:
-    """From results.json: reads by proxy with more and fewer readers, backends and keys."""
+    """The points of results.json: reads by proxy with different readers, backends and keys."""
     records = document["options"]["records"]
     return [
         Point(row["more"]["batch"], row["more"].get("keys", records), row["cpu_us"])
@@ -73,9 +73,9 @@ def points_of(document: Mapping[str, Any]) -> list[Point]:
     ]
 
 
-def shared(document: Mapping[str, Any]) -> float:
-    """Which part of the readers for each pair of an nginx worker and a backend have their reads in
-    one batch: the median of the rows where there are several."""
+def batch_share(document: Mapping[str, Any]) -> float:
+    """The share of the readers of each pair of an nginx worker and a backend whose reads are in one
+    batch: the median of the rows with several such readers."""
     workers = document["machine"]["cores"]
     parts = []
     for row in _fitted(document):
@@ -95,33 +95,35 @@ def _fitted(document: Mapping[str, Any]) -> list[Any]:
 
 
 def describe(document: Mapping[str, Any]) -> str:
-    """The formula that fits a run, and what follows; ValueError if the run cannot tell."""
+    """The formula that fits a run, and the extrapolation; ValueError if rows are missing."""
     found = fit(points_of(document))
     cores, keys = document["machine"]["cores"], document["options"]["records"]
-    part = shared(document)
+    share = batch_share(document)
     return (
         f"CPU = {found.fixed:.1f} + {found.request:.1f} / batch + {found.keys:.1f} · "
         f"log10(keys / {KEYS:,}) µs, fitted to the rows proxy, proxy-base, proxy-backends-… and "
-        f"proxy-keys-…. The largest error of a row is {found.worst:.0%}. batch is how many reads "
-        f"nginx sent at a time: {part:.0%} of connections / (nginx workers × backends), and at "
-        f"least 1.\n{of_many_machines(found, part, cores, keys)}"
+        f"proxy-keys-…. The largest error of a row is {found.max_error:.0%}. batch is the number "
+        f"of reads in a request to a backend: {share:.0%} of connections / (nginx workers × "
+        f"backends), and at least 1.\n{extrapolate(found, share, cores, keys)}"
     )
 
 
-def of_many_machines(model: Model, part: float, cores: int, keys: float) -> str:
-    """What the formula says of `MACHINES` such machines, an nginx worker and a backend a core."""
+def extrapolate(model: Model, share: float, cores: int, keys: float) -> str:
+    """The result of the formula for `MACHINES` such machines, with an nginx worker and a backend
+    per core."""
     backends = MACHINES * cores
     alone, together = model.cpu_us(1, keys), model.cpu_us(BATCH, keys)
-    everywhere, here = cores * backends / part, cores * cores / part
+    all_backends, local_backends = cores * backends / share, cores * cores / share
     return (
-        f"Of {MACHINES} such machines, each with an nginx worker and a backend per core "
-        f"({backends} backends, {keys:,.0f} keys on each): where every nginx asks every backend, "
-        f"reads travel together only from {everywhere:,.0f} connections a machine on; with fewer a "
-        f"read costs {alone:.0f} µs, so {_millions(cores, alone)} reads/s in all. With "
-        f"{BATCH * everywhere:,.0f} connections a machine, or {BATCH * here:,.0f} where clients go "
-        f"to the nginx of the machine that has the key, {BATCH} travel together and a read costs "
-        f"{together:.0f} µs: {_millions(cores, together)} reads/s. The network between machines "
-        f"costs more than the loopback device, and is not in it."
+        f"For {MACHINES} such machines, each with an nginx worker and a backend per core "
+        f"({backends} backends, {keys:,.0f} keys on each): if every nginx sends reads to every "
+        f"backend, reads are coalesced only from {all_backends:,.0f} connections per machine on; "
+        f"with fewer connections a read costs {alone:.0f} µs, which gives "
+        f"{_millions(cores, alone)} reads/s in total. With {BATCH * all_backends:,.0f} connections "
+        f"per machine, or {BATCH * local_backends:,.0f} if clients connect to the nginx on the "
+        f"machine that has the key, {BATCH} reads are in a batch and a read costs {together:.0f} "
+        f"µs: {_millions(cores, together)} reads/s. This does not include the network between "
+        f"machines, which costs more than the loopback device."
     )
 
 

@@ -1,4 +1,4 @@
-"""How much is measured: the full run, and the quick one that only shows that all of it works."""
+"""The size of a run: the full one, and the quick one, which only shows that the benchmark works."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ class Plan:
     """Sizes of a run."""
 
     records: int
-    rounds: int  # ours and the reference, in turn, so many times
+    rounds: int  # how often ours and the reference alternate
     seconds: int  # of each load
     sample: int  # keys that are read back after a launch
-    gets: int  # of bare RocksDB, a round
+    gets: int  # of bare RocksDB, per round
     rate: int  # records a second, written while reads are timed
-    varied: int  # records of each topic that differs from the others in one factor
-    huge: int = 0  # records of one more topic, for how cost grows
+    varied: int  # records of each topic that varies one factor
+    huge: int = 0  # records of one more topic; 0: none
     connections: tuple[int, ...] = (1, 16, 64, 256)
 
 

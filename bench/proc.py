@@ -1,7 +1,7 @@
-"""What a server uses, from /proc: all processes and threads of its session, no other.
+"""The resources of a server, from /proc: those of all processes and threads of its session.
 
-Servers are started in a session of their own (`local.processes.spawn`), whose id is the first
-process's pid. Source: proc(5).
+Each server has a session of its own (`local.processes.spawn`), whose id is the pid of the server's
+first process. Source: proc(5).
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ _TICK = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """What /proc/<pid>/stat tells: the session, and CPU ticks with those of ended children."""
+    """From /proc/<pid>/stat: the session, and CPU ticks including those of ended children."""
 
     session: int
     ticks: int
 
 
 def parse_stat(text: str) -> Stat:
-    """A line of /proc/<pid>/stat; the command's name, in parentheses, may hold anything."""
-    # from field 3 on: fields[i] is field i + 3; session 6, utime stime cutime cstime 14 to 17
+    """Parses /proc/<pid>/stat; the command's name, in parentheses, may have any characters."""
+    # fields[i] is field i + 3; the session is field 6, utime stime cutime cstime are 14 to 17
     fields = text.rpartition(")")[2].split()
     return Stat(int(fields[3]), sum(map(int, fields[11:15])))
 
@@ -38,8 +38,8 @@ def parse_kb(text: str, name: str) -> int:
 
 
 def parse_busy(text: str) -> int:
-    """Ticks that all cores of the machine were busy, from /proc/stat."""
-    # user nice system idle iowait irq softirq steal; guest time is in user already
+    """Busy ticks of all cores of the machine, from /proc/stat."""
+    # user nice system idle iowait irq softirq steal; user includes guest time
     user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, text.split()[1:9])
     return user + nice + system + irq + softirq + steal
 
@@ -49,48 +49,48 @@ def _session(leader: int) -> Iterator[tuple[Path, Stat]]:
         if path.name.isdecimal():
             try:
                 stat = parse_stat((path / "stat").read_text())
-            except OSError:  # has just ended
+            except OSError:  # the process has just ended
                 continue
             if stat.session == leader:
                 yield path, stat
 
 
 def cpu_seconds(*leaders: int) -> float:
-    """CPU time so far, user and system, of the sessions of these processes."""
+    """Total CPU time, user and system, of the sessions of these processes."""
     return sum(stat.ticks for leader in leaders for _, stat in _session(leader)) / _TICK
 
 
 def peak_rss_mb(leader: int) -> float:
     """Peak resident memory in MB (10⁶) of the largest process of a session.
 
-    The largest, not the sum: gunicorn's arbiter shares most of its few pages with the worker.
+    It is not the sum, because gunicorn's arbiter shares most of its few pages with the worker.
     """
     return max(_kb(path / "status", "VmHWM") for path, _ in _session(leader)) * 1024 / 1e6
 
 
-def forget_peak_rss(leader: int) -> None:
-    """The peaks of a session's processes begin anew with what they have now."""
+def reset_peak_rss(leader: int) -> None:
+    """Resets the peaks of a session's processes to their current memory."""
     for path, _ in _session(leader):
         (path / "clear_refs").write_text("5")
 
 
 def pss_mb(leader: int) -> float:
-    """Resident memory in MB of all processes of a session now, shared pages counted once."""
+    """Resident memory in MB of all processes of a session; shared pages count once."""
     return sum(_kb(path / "smaps_rollup", "Pss") for path, _ in _session(leader)) * 1024 / 1e6
 
 
 def threads(leader: int) -> int:
-    """Of all processes of a session now."""
+    """The number of threads of all processes of a session."""
     return sum(_entries(path / "task") for path, _ in _session(leader))
 
 
-def handles(leader: int) -> int:
-    """Open file descriptors of all processes of a session now."""
+def open_files(leader: int) -> int:
+    """The number of open file descriptors of all processes of a session."""
     return sum(_entries(path / "fd") for path, _ in _session(leader))
 
 
 def busy_seconds() -> float:
-    """CPU time that the whole machine has spent so far."""
+    """Total CPU time of the whole machine."""
     return parse_busy(Path("/proc/stat").read_text().splitlines()[0]) / _TICK
 
 

@@ -1,4 +1,4 @@
-"""Puts a run into the docs: one section of performance.md, made anew, and the plot of it."""
+"""Writes a run into the docs: replaces one section of performance.md, and its plots."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.report import number
 from local.errors import LocalError
 
 HEADING = "## Reads side by side, and how their cost grows"
-LINE = 120  # of Markdown
+LINE = 120  # characters of a line of Markdown
 _HEADER = ["/s", "p50 ms", "p99 ms", "p99.9 ms", "CPU µs", "MB", "batch"]
 _COLUMNS = ("rps", "p50_ms", "p99_ms", "p99_9_ms", "cpu_us", "rss_mb")
 _READS = (
@@ -25,11 +25,11 @@ Document = Mapping[str, Any]
 
 
 def publish(results: Path, docs: Path) -> list[Path]:
-    """Writes what results.json says; the files that were written. LocalError."""
+    """Writes the run of results.json; returns the written files. Raises LocalError."""
     try:
         document = json.loads(results.read_text())
     except OSError as error:
-        raise LocalError(f"there is no run to publish: {results}: {error.strerror}.") from error
+        raise LocalError(f"no run to publish: {results}: {error.strerror}.") from error
     page, plot, bars = docs / "performance.md", docs / "reads.png", docs / "reads.txt"
     try:
         section = section_of(document)
@@ -42,7 +42,7 @@ def publish(results: Path, docs: Path) -> list[Path]:
 
 
 def with_section(page: str, section: str) -> str:
-    """The page with this in place of the section of the same heading; LocalError."""
+    """The page, with its section of the same heading replaced; LocalError if it has none."""
     heading = section.partition("\n")[0]
     before, found, rest = page.partition(f"{heading}\n")
     if not found:
@@ -52,20 +52,21 @@ def with_section(page: str, section: str) -> str:
 
 
 def section_of(document: Document) -> str:
-    """The whole of it as Markdown; ValueError if the run has not measured all that it needs."""
+    """The section as Markdown; ValueError if the run lacks rows."""
     return "\n\n".join(
         [
             f"{HEADING}\n{_about(document)}",
-            _table(_header("row", "conn."), _of_reads(document)),
+            _table(_header("row", "conn."), _read_rows(document)),
             "\n".join(["Targets:", "", *(f"- {target}" for target in _targets(document))]),
             "![CPU of a read by connections, keys, partitions, backends, values](reads.png)",
             _paragraph(
-                "The same as text: [reads.txt](reads.txt). Each of the following rows differs from "
-                "the base row in one thing (64 connections, by proxy; large values: a tenth of the "
-                "keys)."
+                "The same as text: [reads.txt](reads.txt). Each of the following rows varies one "
+                "factor of the base row (64 connections, by proxy; the row with large values has a "
+                "tenth of the keys)."
             ),
             _table(
-                _header("row", "backends", "keys", "partitions", "B a value"), _of_factors(document)
+                _header("row", "backends", "keys", "partitions", "B per value"),
+                _factor_rows(document),
             ),
             _paragraph(f"**Cost of a read by proxy.** {model.describe(document)}"),
         ]
@@ -79,15 +80,15 @@ def _about(document: Document) -> str:
         f"`python -m bench --publish` writes this section from the last run: {machine['cores']} "
         f"cores ({machine['cpu']}), {machine['memory_gb']} GB, {system}, Python "
         f"{machine['python']}; {options['records']:,} keys, medians of {options['rounds']} rounds "
-        f"of {options['seconds']} s, all rows in turn, loopback only. Others used "
-        f"{machine['others']:.0%} of the cores meanwhile. CPU is that of all servers of the row, "
-        f"MB their resident memory with shared pages counted once (`rocksdict`: at its peak); "
-        f"batch is how many reads nginx sent to a backend at a time."
+        f"of {options['seconds']} s, all rows alternately, loopback only. Other processes used "
+        f"{machine['others']:.0%} of the cores. CPU is that of all servers of the row, MB their "
+        f"resident memory with shared pages counted once (`rocksdict`: its peak); batch is the "
+        f"average number of reads that nginx sent to a backend in one request."
     )
 
 
 def _paragraph(text: str) -> str:
-    """In lines of the length that Markdown has in this project; line breaks in it stay."""
+    """Wraps the text to lines of at most ``LINE`` characters; keeps its line breaks."""
     lines = (
         textwrap.wrap(line, LINE, break_long_words=False, break_on_hyphens=False)
         for line in text.split("\n")
@@ -109,7 +110,7 @@ def _numbers(row: Document) -> list[str]:
     return ["" if value is None else number(value) for value in values]
 
 
-def _of_reads(document: Document) -> list[list[str]]:
+def _read_rows(document: Document) -> list[list[str]]:
     return [
         [f"`{row['name']}`", str(row["connections"] or ""), *_numbers(row)]
         for row in document["rows"]
@@ -117,7 +118,7 @@ def _of_reads(document: Document) -> list[list[str]]:
     ]
 
 
-def _of_factors(document: Document) -> list[list[str]]:
+def _factor_rows(document: Document) -> list[list[str]]:
     return [
         [f"`{row['name']}`"]
         + [f"{row['more'][name]:,}" for name in ("backends", "keys", "partitions", "value_bytes")]
@@ -128,7 +129,7 @@ def _of_factors(document: Document) -> list[list[str]]:
 
 
 def _targets(document: Document) -> list[str]:
-    """Each target of the run's rows, and whether it was met."""
+    """One line per target of the run's rows, with the result."""
     found = []
     for row in document["rows"]:
         at = "" if row["connections"] is None else f" at {row['connections']}"
@@ -142,4 +143,4 @@ def _targets(document: Document) -> list[str]:
                 f"{number(target['bound'])} {unit}: "
                 f"{'met' if each['met'] else 'missed'} ({number(value)})"
             )
-    return found or ["none, the run was too small"]
+    return found or ["none, because the run was too small"]

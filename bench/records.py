@@ -1,6 +1,6 @@
-"""The records of the measured topics: as many different keys as records, known by number.
+"""The numbered records of the measured topics. Each record has a different key.
 
-A record is a pure function of its number, so that whoever reads one back can tell if it is right.
+A record is a pure function of its number, so that a reader can check it.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from functools import cache
 from math import gcd
 
 SIZE = 100
-"""Bytes of key and value together, where a table does not say otherwise."""
+"""Bytes of key and value together, unless a table has another size of values."""
 
 _KEY_SIZE = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A topic of `count` records and the view of it; values of `value_size` bytes, 0: `value`."""
+    """A topic of `count` records, and its view. `value_size`: bytes of a value; 0: `value`."""
 
     view: str
     count: int
@@ -35,7 +35,7 @@ class Table:
         return f"/{self.view}"
 
     def value(self, number: int) -> bytes:
-        return sized(number, self.value_size) if self.value_size else value(number)
+        return value_of_size(number, self.value_size) if self.value_size else value(number)
 
 
 VIEW = "customers"
@@ -43,7 +43,7 @@ PARTITIONS = 6
 
 
 def customers(count: int) -> Table:
-    """What most rows measure."""
+    """The table that most rows measure."""
     return Table(VIEW, count, PARTITIONS)
 
 
@@ -52,7 +52,7 @@ PATH = customers(0).path
 
 
 def views_toml(tables: Iterable[Table]) -> str:
-    """What declares the views of these tables."""
+    """A views.toml with the views of these tables."""
     return "\n".join(
         f'[views.{table.view}]\ntopic = "{table.topic}"\npath = "{table.path}"\n'
         'key = "string"\nvalue = "json"\n'
@@ -61,25 +61,25 @@ def views_toml(tables: Iterable[Table]) -> str:
 
 
 def key(number: int) -> bytes:
-    """16 bytes; bench/requests.lua makes the same ones."""
+    """The record's key: 16 bytes. bench/requests.lua makes the same keys."""
     return b"customer-%07d" % number
 
 
 def value(number: int) -> bytes:
-    """84 bytes of JSON, most of which do not compress."""
+    """The record's value: 84 bytes of JSON, most of which do not compress."""
     document = b'{"id":%d,"balance":%d,"note":"' % (number, balance(number))
     noise = _digest(number).hex().encode()
     return document + noise[: SIZE - _KEY_SIZE - len(document) - 2] + b'"}'
 
 
-def sized(number: int, size: int) -> bytes:
+def value_of_size(number: int, size: int) -> bytes:
     """A JSON text of `size` bytes, half of which do not compress."""
     noise = hashlib.shake_256(b"%d" % number).hexdigest(size // 2)
     return b'"%b"' % noise[: size - 2].encode()
 
 
 def balance(number: int) -> int:
-    """What the record's value says there: one of 256 numbers."""
+    """The field `balance` of the record's value: one of 256 numbers."""
     return _digest(number)[0] * 1000
 
 
@@ -87,18 +87,18 @@ def _digest(number: int) -> bytes:
     return hashlib.blake2b(b"%d" % number, digest_size=32).digest()
 
 
-def in_log_order(position: int, count: int) -> int:
-    """The number of the record at `position` (0 to count - 1): each number once, scattered.
+def number_at(position: int, count: int) -> int:
+    """The number of the record at `position` (0 to count - 1) of the log; each number occurs once.
 
-    Neighbours in the log are far apart in key order, as in life; records in key order would spare
-    RocksDB its work.
+    Neighbours in the log are far apart in key order, as in real topics: RocksDB would have little
+    to sort if records were written in key order.
     """
     return position * step_of(count) % count
 
 
 @cache
 def step_of(count: int) -> int:
-    """Near the golden section of `count`, without a common divisor."""
+    """A number near the golden section of `count`, and coprime to it."""
     step = round(count * 0.618034)
     while gcd(step, count) != 1:
         step += 1

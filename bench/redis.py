@@ -1,4 +1,4 @@
-"""Redis beside which we are measured: Debian's server, in memory alone, with a table's records."""
+"""Redis as a reference: Debian's server, in memory only, with a table's records."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from bench.records import Table, key
 from local.errors import LocalError
 
-_MANY = 10_000
+_RECORDS_PER_SEND = 10_000
 _OK = b"+OK\r\n"
 
 
 def find_redis() -> str:
-    """The path of redis-server; LocalError if it is not there."""
+    """The path of redis-server; LocalError if it is not installed."""
     if found := shutil.which("redis-server"):
         return found
     raise LocalError(
@@ -24,7 +24,7 @@ def find_redis() -> str:
 
 
 def command(folder: Path, port: int) -> list[str]:
-    """What starts it on 127.0.0.1, writing nothing to disk."""
+    """The command that starts it on 127.0.0.1, without persistence."""
     return [
         *(find_redis(), "--bind", "127.0.0.1", "--port", str(port), "--dir", str(folder)),
         *("--save", "", "--appendonly", "no", "--daemonize", "no"),
@@ -32,7 +32,7 @@ def command(folder: Path, port: int) -> list[str]:
 
 
 def answers(port: int) -> bool:
-    """Whether it is there and can be asked."""
+    """Whether it answers a PING."""
     try:
         with socket.create_connection(("127.0.0.1", port), 2.0) as connection:
             connection.sendall(b"PING\r\n")
@@ -42,17 +42,17 @@ def answers(port: int) -> bool:
 
 
 def fill(port: int, table: Table) -> None:
-    """Sets all records of a table; LocalError."""
+    """Writes all records of a table; LocalError if Redis rejects one."""
     with socket.create_connection(("127.0.0.1", port), 30.0) as connection:
         for count, lines in _sets(table):
             connection.sendall(lines)
-            _take(connection, count)
+            _check_replies(connection, count)
 
 
 def _sets(table: Table) -> Iterator[tuple[int, bytes]]:
-    """Commands for some records at a time, and how many these are."""
-    for begin in range(0, table.count, _MANY):
-        numbers = range(begin, min(begin + _MANY, table.count))
+    """Pairs of a number of records, and their SET commands."""
+    for begin in range(0, table.count, _RECORDS_PER_SEND):
+        numbers = range(begin, min(begin + _RECORDS_PER_SEND, table.count))
         yield len(numbers), b"".join(_set(key(n), table.value(n)) for n in numbers)
 
 
@@ -60,12 +60,12 @@ def _set(name: bytes, value: bytes) -> bytes:
     return b"*3\r\n$3\r\nSET\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(name), name, len(value), value)
 
 
-def _take(connection: socket.socket, count: int) -> None:
+def _check_replies(connection: socket.socket, count: int) -> None:
     expected = _OK * count
-    said = b""
-    while len(said) < len(expected):
+    replies = b""
+    while len(replies) < len(expected):
         if not (more := connection.recv(1 << 16)):
             break
-        said += more
-    if said != expected:
-        raise LocalError(f"Redis did not take the records: {said[:200]!r}")
+        replies += more
+    if replies != expected:
+        raise LocalError(f"Redis did not store the records: {replies[:200]!r}")

@@ -1,4 +1,4 @@
-"""What a run says: measured rows with what stands beside them, the table and results.json."""
+"""The report of a run: measured rows with their comparisons, as a table and as results.json."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bench.spread import Spread, paired_ratio
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A bound that issue and docs name, of our quantity or its ratio: at most it, or at least."""
+    """A bound of our quantity, or of its ratio to the reference: the most or the least."""
 
     bound: float
     at_least: bool = False
@@ -32,7 +32,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A quantity of ours and of the reference beside it."""
+    """A quantity of ours and of the reference. `beside` is the reference's name."""
 
     what: str
     unit: str
@@ -52,13 +52,13 @@ class Comparison:
         reference: Sequence[float],
         target: Target | None = None,
     ) -> Comparison:
-        """From the rounds of both, in the same order."""
+        """Compares the rounds of both, given in the same order."""
         ratio = paired_ratio(ours, reference)
         return cls(what, unit, Spread.of(ours), beside, Spread.of(reference), ratio, target)
 
     @property
     def met(self) -> bool | None:
-        """None where there is no target."""
+        """Whether the target is met; None if there is none."""
         if self.target is None:
             return None
         return self.target.met((self.ratio if self.target.of_ratio else self.ours).median)
@@ -76,11 +76,12 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What was measured on one subject, the median of the rounds; None where it does not apply.
+    """The measurements of one subject, medians of the rounds; None: does not apply.
 
-    `rps` is requests (or records, keys, entries) a second, `cpu_us` CPU time (user + system, all
-    threads and processes of the servers) of one of them in µs, `rss_mb` their resident memory in
-    MB (10⁶): shared pages counted once, or the peak of the largest process where that is said.
+    `rps`: requests (or records, keys, entries) per second. `cpu_us`: CPU time of one of them in µs
+    (user + system, all threads and processes of the servers). `rss_mb`: the servers' resident
+    memory in MB (10⁶); shared pages count once. For ingest, references and streams it is the peak
+    of the largest process. `beside`: comparisons with references.
     """
 
     name: str
@@ -95,11 +96,11 @@ class Row:
     beside: list[Comparison] = field(default_factory=list)
 
     def without_targets(self) -> Row:
-        """The same, judged by nothing."""
+        """The same row without targets."""
         return replace(self, beside=[replace(each, target=None) for each in self.beside])
 
     def document(self) -> dict[str, Any]:
-        """What stands in results.json."""
+        """The row in results.json."""
         document = asdict(self)
         for comparison, written in zip(self.beside, document["beside"], strict=True):
             written["met"] = comparison.met
@@ -108,16 +109,16 @@ class Row:
 
 @dataclass
 class Report:
-    """All of a run, filled row by row."""
+    """All rows of a run; they are added one by one."""
 
     machine: dict[str, Any]
     options: dict[str, Any]
     rows: list[Row] = field(default_factory=list)
 
     def table(self) -> Table:
-        """A row a line; beside it the ratios, ours ÷ reference: median (least–greatest)."""
+        """One line per row or comparison; ratios are ours ÷ reference: median (least–greatest)."""
         table = Table(
-            title="Measured in turn; ratios: ours ÷ reference, median (least–greatest) of rounds",
+            title="Measured alternately; ratios: ours ÷ reference, median (least–greatest)",
             title_justify="left",
             box=box.SIMPLE_HEAD,
         )
@@ -136,7 +137,7 @@ class Report:
         return table
 
     def document(self) -> dict[str, Any]:
-        """What stands in results.json."""
+        """The content of results.json."""
         return {
             "machine": self.machine,
             "options": self.options,
@@ -150,14 +151,14 @@ class Report:
 
 
 def cells(row: Row) -> list[str]:
-    """The columns of a row from connections to memory; empty where it has none."""
+    """The columns of a row from connections to memory; empty if it has no value."""
     values = (row.rps, row.p50_ms, row.p99_ms, row.p99_9_ms, row.cpu_us, row.rss_mb)
     connections = "" if row.connections is None else str(row.connections)
     return [connections, *("" if value is None else number(value) for value in values)]
 
 
 def number(value: float) -> str:
-    """Three digits that matter: 0.0123, 1.23, 12.3, 123, 1,234."""
+    """Three significant digits: 0.0123, 1.23, 12.3, 123, 1,234."""
     if value == 0:
         return "0"
     digits = 0
@@ -167,7 +168,7 @@ def number(value: float) -> str:
 
 
 def spread_text(spread: Spread) -> str:
-    """`12.3 (12.0–13.1)`, and only the median when there was one round."""
+    """`12.3 (12.0–13.1)`; only the median if there was one round."""
     if spread.low == spread.high:
         return number(spread.median)
     return f"{number(spread.median)} ({number(spread.low)}–{number(spread.high)})"

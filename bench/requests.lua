@@ -1,23 +1,23 @@
--- wrk's script: point reads or batches of random keys, and one line of JSON at the end (bench/load.py).
--- Arguments: path, number of keys, seed, keys a batch (0: point reads), think time in ms (0: none),
--- step (0: all keys alike; else Zipf, the k-th most popular key being number k * step modulo the keys).
+-- A script for wrk: point reads or batches of random keys, then one line of JSON (bench/load.py).
+-- Arguments: path, number of keys, seed, keys per batch (0: point reads), think time in ms (0: none),
+-- step (0: uniform; otherwise Zipf: the k-th most popular key is number k * step modulo the keys).
 
 local random, floor, format = math.random, math.floor, string.format
 
 local path, count, size, step
 
-local function alike()
+local function uniform()
     return random(0, count - 1)
 end
 
--- log(1 + 1/k) / log(count + 1) of all requests ask for the k-th: Zipf's law with exponent 1
+-- The k-th key has the share log(1 + 1/k) / log(count + 1) of all requests: Zipf's law, exponent 1
 local function zipf()
     return (floor((count + 1) ^ random()) - 1) * step % count
 end
 
-local number = alike
+local number = uniform
 
--- wrk.format would build a table of headers for each request
+-- formats the request itself, because wrk.format builds a table of headers for each request
 local function read()
     return format("GET %s/customer-%07d HTTP/1.1\r\nHost: bench\r\n\r\n", path, number())
 end
@@ -36,10 +36,10 @@ function init(args)
     path, count = args[1], tonumber(args[2])
     math.randomseed(tonumber(args[3]))
     size, step = tonumber(args[4]), tonumber(args[6])
-    number = step > 0 and zipf or alike
+    number = step > 0 and zipf or uniform
     request = size > 0 and batch or read
     local think = tonumber(args[5])
-    -- without the function there is no delay, and none of its cost
+    -- define the function only if needed: wrk calls it before each request
     if think > 0 then
         delay = function()
             return random(0, 2 * think)

@@ -1,4 +1,4 @@
-"""Median and spread of a few measurements, and ratios of measurements made in turn."""
+"""Median and spread of a few measurements, and ratios of alternating measurements."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The middle, the least and the greatest of some measurements, in their own unit."""
+    """The median, the least and the greatest of some measurements, in their unit."""
 
     median: float
     low: float
@@ -17,17 +17,17 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
-        """ValueError when there is none."""
+        """Raises ValueError if there is no measurement."""
         if not values:
             raise ValueError("no measurement, no median")
         return cls(statistics.median(values), min(values), max(values))
 
 
 def paired_ratio(ours: Sequence[float], reference: Sequence[float]) -> Spread:
-    """Ratio by ratio, each of two measurements of the same round.
+    """The spread of the ratios of both measurements of each round.
 
-    What slowed the machine down in one round slowed both sides: the median of such ratios is
-    steadier than the ratio of the medians.
+    Noise in one round slows both sides, so the median of these ratios varies less than the ratio of
+    the medians.
     """
     if len(ours) != len(reference):
         raise ValueError(f"{len(ours)} measurements cannot be paired with {len(reference)}")

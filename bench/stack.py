@@ -1,4 +1,4 @@
-"""What is measured, running: a broker with the filled topic, backends, nginx, the references."""
+"""The servers of a run: a broker with the filled topic, backends, nginx and references."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from bench import asking, feeder, redis
+from bench import feeder, http_client, redis
 from bench.proc import cpu_seconds
 from bench.records import Table, customers, views_toml
 from local.errors import LocalError, tail
@@ -24,15 +24,15 @@ from local.settings import REPOSITORY
 from local.stack.nginx import find_nginx, lay_out
 from local.stack.supervisor import Child, Supervisor
 
-_START = 60.0  # s until whatever was started must answer
-_SLOWEST = 15_000  # records/s of a backend that reads them in, on a machine that has other work
-_IDLE = 0.1  # CPU seconds a second of a backend that has only its own housekeeping to do
+_START_TIMEOUT = 60.0  # s
+_MIN_INGEST_RATE = 15_000  # records/s of a backend that recovers on a busy machine
+_IDLE_CPU = 0.1  # CPU seconds per second of a backend without requests and compactions
 _GUNICORN = str(Path(sys.executable).with_name("gunicorn"))
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A running server: its supervisor's name, the pid of its first process and its port."""
+    """A running server: its name at the supervisor, the pid of its first process, and its port."""
 
     name: str
     pid: int
@@ -40,11 +40,11 @@ class Server:
 
 
 class Stack:
-    """Starts and ends all processes of a run. Data and logs lie in `folder`; logs stay, and data
-    stay until the next run where something went wrong."""
+    """Starts and stops all processes of a run. `folder` has their data and logs. Logs are kept; if
+    the run failed, the data are kept until the next run."""
 
     def __init__(self, folder: Path, count: int) -> None:
-        """A topic of `count` records, and an empty folder."""
+        """`count`: records of the topic. Deletes the data of the last run."""
         self.table = customers(count)
         self.count = count
         self._data = folder / "data"
@@ -69,7 +69,7 @@ class Stack:
     def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
         self._supervisor.stop(list(self._supervisor.children))
         self._broker.stop()
-        # what nginx has logged lies there, too
+        # the folder also has the logs of nginx
         if kind is None or not issubclass(kind, LocalError):
             shutil.rmtree(self._data, ignore_errors=True)
 
@@ -78,7 +78,7 @@ class Stack:
         return self._broker.bootstrap_servers
 
     def fill(self, tables: Sequence[Table], update: Callable[[int], None] = lambda _: None) -> None:
-        """Creates the topics of these tables, and writes all of their records."""
+        """Creates the topics of these tables, and writes all their records."""
         topics = [Topic(table.topic, table.partitions) for table in tables]
         create_topics(quiet_admin(self.servers), topics)
         for table in tables:
@@ -86,18 +86,18 @@ class Stack:
             self._written += table.count
 
     def new_name(self, kind: str) -> str:
-        """A name that no process, folder or consumer group of this run has yet."""
+        """A new name for a process, a folder or a consumer group of this run."""
         self._started += 1
         return f"{kind}-{self._started}"
 
     def folder_of(self, name: str) -> Path:
-        """The data folder of a backend, or what else is kept under a name."""
+        """The data folder of the server with this name."""
         return self._data / name
 
     def launch_backend(self, name: str, group: str, tables: Sequence[Table] = ()) -> Server:
-        """A backend of the deployment `group`, on the folder of its name; does not wait.
+        """Starts a backend of the deployment `group`; does not wait until it is ready.
 
-        It has views of `tables`, or of the one table that there is from the start.
+        It has views of `tables`, by default of the table of this stack.
         """
         views = self._data / f"{group}.toml"
         views.write_text(views_toml(tables or [self.table]))
@@ -114,22 +114,23 @@ class Stack:
         return self._server(self._supervisor.start(name, command, env=env, cwd=REPOSITORY), port)
 
     def wait_ready(self, *backends: Server) -> None:
-        """Until all are ready, on one map with all of them."""
+        """Waits until all are ready, and have the topology with all of them."""
 
         def ready() -> bool:
             for backend in backends:
-                answer = asking.get(backend.port, "/health/ready")
+                answer = http_client.get(backend.port, "/health/ready")
                 if answer is None or answer.status != 200:
                     return False
-                known = asking.get(backend.port, "/processors")
+                known = http_client.get(backend.port, "/processors")
                 if known is None or len(known.json()["processors"]) != len(backends):
                     return False
             return True
 
-        self.wait(ready, "the backends to be ready", max(_START, self._written / _SLOWEST))
+        timeout = max(_START_TIMEOUT, self._written / _MIN_INGEST_RATE)
+        self.wait(ready, "the backends to be ready", timeout)
 
     def filled_backend(self) -> Server:
-        """The backend that holds all records and has nothing left to do for them: one a run."""
+        """The backend that has all records, and is idle. A run has one."""
         if self._filled is None:
             name = self.new_name("backend")
             backend = self.launch_backend(name, name)
@@ -143,11 +144,11 @@ class Stack:
         return self._filled
 
     def copy_of(self, backend: Server) -> Path:
-        """A copy of a filled backend's data, for others to open."""
+        """A copy of the filled backend's data, which references open."""
         return self.folder_of(f"{backend.name}-copy")
 
-    def launch_constant(self, answer: asking.Answer) -> Server:
-        """gunicorn, as a backend has it, with an application that always gives this answer."""
+    def launch_constant(self, answer: http_client.Answer) -> Server:
+        """gunicorn with a backend's settings, and an application that always sends this answer."""
         recorded = self._data / "answer.json"
         of_server = ("date", "server", "connection")
         headers = [(name, text) for name, text in answer.headers if name not in of_server]
@@ -166,11 +167,12 @@ class Stack:
         return self._server(child, port)
 
     def launch_redis_asgi(self, behind: Server, path: str) -> Server:
-        """gunicorn, as a backend has it, with an application that asks Redis; `path` is a read."""
+        """gunicorn with a backend's settings, and an application that reads from Redis. It has
+        started when it answers a read of `path`."""
         return self._launch_application("redis_asgi", {"BENCH_REDIS": str(behind.port)}, path)
 
     def _launch_application(self, module: str, env: dict[str, str], path: str) -> Server:
-        views = self._data / "unused.toml"  # a backend's settings are read, too
+        views = self._data / "unused.toml"  # needed, because gunicorn reads a backend's settings
         views.write_text(views_toml([self.table]))
         [port] = free_ports(1)
         env = {
@@ -185,9 +187,9 @@ class Stack:
         return self._answering(self._server(child, port), path)
 
     def launch_proxy(self, backend: Server, batches: bool = True) -> Server:
-        """nginx with the project's own configuration, in front of a backend and those it knows.
+        """nginx with the project's configuration, in front of the backends of a topology.
 
-        Without `batches` it asks for one read at a time.
+        `backend`: one of them. Without `batches`, nginx coalesces no reads.
         """
         name = self.new_name("proxy")
         [port] = free_ports(1)
@@ -200,7 +202,7 @@ class Stack:
         return self._answering(self._server(child, port), "/proxy/health")
 
     def launch_nginx(self, location: str, upstream: str = "", workers: str = "auto") -> Server:
-        """A plain nginx whose one location holds the directives `location`; no log, no Lua."""
+        """nginx with one location, which has the directives `location`; no access log, no Lua."""
         name = self.new_name("nginx")
         [port] = free_ports(1)
         prefix = self.folder_of(name)
@@ -222,24 +224,24 @@ class Stack:
         return self._answering(self._server(self._supervisor.start(name, command), port), "/")
 
     def launch_feeder(self, rate: int) -> Server:
-        """Updates of the topic's keys, `rate` records a second, until it is stopped."""
+        """A producer that updates the topic's keys, `rate` records per second, until stopped."""
         command = [sys.executable, "-m", "bench.feeder", self.servers, str(self.count), str(rate)]
         name = self.new_name("feeder")
         return self._server(self._supervisor.start(name, command, cwd=REPOSITORY), 0)
 
     def wait_idle(self, server: Server) -> None:
-        """Until it uses less than a tenth of a core for half a second: no compaction any more."""
+        """Waits until it uses less than a tenth of a core for half a second (no compaction)."""
         last = (time.monotonic(), cpu_seconds(server.pid))
 
         def idle() -> bool:
             nonlocal last
             before, last = last, (time.monotonic(), cpu_seconds(server.pid))
-            return last[1] - before[1] < _IDLE * (last[0] - before[0]) - 0.01  # a tick
+            return last[1] - before[1] < _IDLE_CPU * (last[0] - before[0]) - 0.01  # a tick
 
-        self._supervisor.wait_until(idle, _START, f"{server.name} to be idle", 0.5)
+        self._supervisor.wait_until(idle, _START_TIMEOUT, f"{server.name} to be idle", 0.5)
 
-    def wait(self, condition: Any, what: str, timeout: float = _START) -> None:
-        """Until `condition()`; LocalError when a process has died, or time is up."""
+    def wait(self, condition: Any, what: str, timeout: float = _START_TIMEOUT) -> None:
+        """Waits until `condition()`; LocalError if a process has died, or after `timeout` s."""
         self._supervisor.wait_until(condition, timeout, what, 0.02)
 
     def stop(self, *servers: Server) -> None:
@@ -247,10 +249,10 @@ class Stack:
 
     def _answering(self, server: Server, path: str) -> Server:
         def answers() -> bool:
-            answer = asking.get(server.port, path)
+            answer = http_client.get(server.port, path)
             return answer is not None and answer.status == 200
 
-        self._supervisor.wait_until(answers, _START, f"{server.name} to answer", 0.05)
+        self._supervisor.wait_until(answers, _START_TIMEOUT, f"{server.name} to answer", 0.05)
         return server
 
     def _server(self, child: Child, port: int) -> Server:
@@ -258,13 +260,13 @@ class Stack:
 
 
 def run_reference(module: str, *arguments: str) -> dict[str, float]:
-    """Runs a module of `bench.references` to its end; the JSON that it printed."""
-    [said] = run_references([(module, *arguments)])
-    return said
+    """Runs a module of `bench.references`; returns the JSON that it printed. LocalError."""
+    [result] = run_references([(module, *arguments)])
+    return result
 
 
 def run_references(commands: Sequence[tuple[str, ...]]) -> list[dict[str, float]]:
-    """The same, all at once."""
+    """Runs several at the same time; returns their JSON."""
     running = [
         subprocess.Popen(
             [sys.executable, "-m", f"bench.references.{module}", *arguments],
@@ -276,13 +278,13 @@ def run_references(commands: Sequence[tuple[str, ...]]) -> list[dict[str, float]
         for module, *arguments in commands
     ]
     try:
-        said = [process.communicate(timeout=150)[0] for process in running]
+        outputs = [process.communicate(timeout=150)[0] for process in running]
     except BaseException:
         for process in running:
             process.kill()
             process.wait()
         raise
-    for process, output in zip(running, said, strict=True):
+    for process, output in zip(running, outputs, strict=True):
         if process.returncode:
             raise LocalError(f"a reference failed:\n{tail(output)}")
-    return [json.loads(output.splitlines()[-1]) for output in said]
+    return [json.loads(output.splitlines()[-1]) for output in outputs]

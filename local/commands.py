@@ -1,4 +1,4 @@
-"""``demo`` and ``up``: start the stack, show example answers, and stay or verify."""
+"""``demo`` and ``up``: start the stack, show example answers, and keep running or verify."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ HEADERS = ("partition", "offset", "lag", "served-by")
 
 
 def demo(settings: StackSettings, *, once: bool) -> None:
-    """``LocalError`` if something cannot start, ends by itself, or (``once``) an answer is wrong.
+    """Raises ``LocalError`` if a process cannot start or ends, or (``once``) an answer is wrong.
 
     Without ``once`` it runs until KeyboardInterrupt. ``once`` derives and verifies only the first
-    views: the others would take as long again.
+    views, because all of them would take twice as long.
     """
     if not settings.has_demo:
         raise LocalError(
             f"the demo would create topics in your Kafka, {settings.bootstrap_servers}, and load "
             "336,776 flights. To allow that, set QUERYABLE_DEMO_DATA=yes. `make up` serves your "
-            "own views and creates nothing. Without QUERYABLE_BOOTSTRAP_SERVERS the demo starts "
-            "a Kafka of its own."
+            "own views and creates no topics. Without QUERYABLE_BOOTSTRAP_SERVERS the demo starts "
+            "its own Kafka."
         )
     with Stack(settings, spark_views=FIRST_VIEWS if once else ()) as stack:
-        stack.start(say)
+        stack.start(report)
         stack.wait_for_spark(FIRST_VIEWS)
         print(f"\nrunning:\n{stack.describe()}")
         show(stack, TRY)
@@ -55,8 +55,8 @@ def demo(settings: StackSettings, *, once: bool) -> None:
             check_answers(settings)
         else:
             show_more(stack)
-            stay(stack)
-        say("stopping everything")
+            run_until_interrupted(stack)
+        report("stopping everything")
     if once:
         print("demo ok", flush=True)
 
@@ -67,12 +67,12 @@ def show(stack: Stack, paths: Iterable[str]) -> None:
     print("\ntry:")
     for path in paths:
         print(f"  curl -i '{url}{path}'" if "?" in path else f"  curl -i {url}{path}")
-        print(f"    {shown_answer(settled(stack, url + path))}")
+        print(f"    {format_answer(answer_without_lag(stack, url + path))}")
     print(f"\nadmin page: {url}/admin\ntopology: {url}/processors\n", flush=True)
 
 
 def show_more(stack: Stack) -> None:
-    """Shows the other views; those of the access log need a request in it."""
+    """Shows the other views. Those derived from the access log need a request in it."""
     others = [view for view in stack.spark_views.values() if view.name not in FIRST_VIEWS]
     stack.wait_for_spark(view.name for view in others if view.source != ACCESS_LOG)
     servers = stack.settings.kafka
@@ -85,23 +85,23 @@ def show_more(stack: Stack) -> None:
     )
 
 
-def settled(stack: Stack, url: str) -> http.Answer:
-    """An answer with lag 0, or after a while the last answer."""
+def answer_without_lag(stack: Stack, url: str) -> http.Answer:
+    """Repeats the request until the answer has lag 0; after 20 s returns the last answer."""
     answer = http.get(url)
 
-    def is_settled() -> bool:
+    def has_no_lag() -> bool:
         nonlocal answer
         answer = http.get(url)
         return answer.headers.get("lag") == "0"
 
     try:
-        stack.wait_until(is_settled, 20, f"the answer of {url}")
+        stack.wait_until(has_no_lag, 20, f"the answer of {url}")
     except LocalError as error:
-        say(str(error))
+        report(str(error))
     return answer
 
 
-def shown_answer(answer: http.Answer) -> str:
+def format_answer(answer: http.Answer) -> str:
     """Status, some headers and the body, on two lines."""
     headers = ", ".join(f"{n}: {answer.headers[n]}" for n in HEADERS if n in answer.headers)
     try:
@@ -112,36 +112,36 @@ def shown_answer(answer: http.Answer) -> str:
 
 
 def check_answers(settings: StackSettings) -> None:
-    """``LocalError`` with the first differences from the raw data, if there are any."""
+    """Raises ``LocalError`` with the first differences from the raw data, if any."""
     findings = verify(settings.proxy_url, settings.kafka)
     if findings.differences:
         raise LocalError(
             f"{len(findings.differences):,} of {findings.checked:,} answers are wrong:\n"
             f"{findings.summary()}"
         )
-    say(f"{findings.checked:,} answers through the proxy agree with the raw data")
+    report(f"{findings.checked:,} answers through the proxy agree with the raw data")
 
 
-def stay(stack: Stack) -> None:
-    """Runs until Ctrl-C. A backend that ends is reported; the last one is an error."""
-    say("Ctrl-C ends everything")
+def run_until_interrupted(stack: Stack) -> None:
+    """Runs until Ctrl-C. Reports a backend that ends; if it is the last one, ``LocalError``."""
+    report("Ctrl-C stops everything")
     backends = stack.settings.instances
     while True:
         for name, message in stack.wait_for_exit().items():
             backends -= name.startswith("backend-")
             if not name.startswith("backend-") or not backends:
                 raise LocalError(message)
-            say(f"{message}\nthe other backends continue")
+            report(f"{message}\nthe other backends continue")
 
 
 def up(settings: StackSettings) -> None:
     """Starts the stack in the background; returns when it is ready and the demo's views are
     derived. Does nothing if it is already running."""
     if running := running_in_background(settings.run_dir.absolute()):
-        say(f"already running: {', '.join(running)}")
+        report(f"already running: {', '.join(running)}")
         return
     stack = Stack(settings, background=True)
-    stack.start(say)
+    stack.start(report)
     try:
         if settings.has_demo:
             stack.wait_for_spark(FIRST_VIEWS)
@@ -158,7 +158,7 @@ def up(settings: StackSettings) -> None:
     stack.detach()
 
 
-def say(text: str) -> None:
+def report(text: str) -> None:
     """Prints a line on stderr, above the progress bars."""
     console.print(text, highlight=False, markup=False, soft_wrap=True)
     sys.stderr.flush()

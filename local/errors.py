@@ -1,4 +1,4 @@
-"""Errors of the local stack, written for the user."""
+"""Errors of the local stack, for its users."""
 
 from __future__ import annotations
 

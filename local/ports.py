@@ -1,4 +1,4 @@
-"""TCP ports on 127.0.0.1: finds free ones, and names one that is in use."""
+"""TCP ports on 127.0.0.1: finds free ones, and checks that a port is free."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _MOST_TRIED = 1_000
 
 
 def free_ports(count: int, host: str = LOOPBACK) -> list[int]:
-    """``count`` different ports that nothing listens on now.
+    """``count`` different ports that are not in use.
 
-    They are below the range of outgoing connections: such a connection could take the port before
-    the server does. They are random, so that concurrent callers get different ones.
+    They are below the range of outgoing connections, because such a connection could use the port
+    before the server does. They are random, so that concurrent callers get different ones.
     """
     found: list[int] = []
     for port in random.sample(range(_LOWEST, _first_ephemeral()), _MOST_TRIED):
@@ -42,7 +42,7 @@ def _first_ephemeral() -> int:
 def is_free(port: int, host: str = LOOPBACK) -> bool:
     """Whether a server could listen on the port."""
     with socket.socket() as probe:
-        # As servers do: connections of an earlier server in TIME_WAIT do not matter.
+        # Servers also set this: connections of an earlier server in TIME_WAIT do not matter.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
@@ -52,9 +52,10 @@ def is_free(port: int, host: str = LOOPBACK) -> bool:
 
 
 def require_free(port: int, what: str, setting: str, host: str = LOOPBACK) -> None:
-    """``LocalError`` if the port is in use: names the port, what needs it, and the setting."""
+    """Raises ``LocalError`` if the port is in use; it names the port, the server (``what``) and the
+    setting."""
     if not is_free(port, host):
         raise LocalError(
-            f"port {port} on {host} is taken by another program, and {what} needs it. "
+            f"port {port} on {host} is used by another program, and {what} needs it. "
             f"Stop that program, or choose another port with {setting}."
         )

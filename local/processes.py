@@ -1,7 +1,7 @@
-"""Single processes: starts them in sessions of their own, ends them with SIGTERM, then SIGKILL.
+"""Starts each process in its own session, and ends it with SIGTERM, then SIGKILL.
 
-A process of an earlier run is identified by its pid *and* its start time, and is waited for and
-signalled through a pidfd: never another process that got the same pid later.
+The pid *and* the start time identify a process of an earlier run. A pidfd is used to signal it and
+to wait for it, so another process that gets the same pid later is never affected.
 """
 
 from __future__ import annotations
@@ -27,16 +27,15 @@ def spawn(
     cwd: Path | None = None,
     die_with_parent: bool = True,
 ) -> subprocess.Popen[bytes]:
-    """Starts a command in a session of its own and appends its output to ``log``.
+    """Starts a command in its own session, and appends its output to ``log``. ``LocalError``.
 
-    Because of the session, Ctrl-C reaches only this process, which then chooses the order in which
-    children end. With ``die_with_parent`` the kernel sends the child SIGTERM when the *thread* that
-    called this function ends (prctl(2), PR_SET_PDEATHSIG): call it in a thread that lives as long
-    as the child should. ``setpriv`` of util-linux sets this. If it is missing, orphans are found by
-    their pid files.
+    Because of the session, Ctrl-C reaches only this process, which then ends its children in order.
+    With ``die_with_parent`` the kernel sends the child SIGTERM when the *thread* that called this
+    function ends (prctl(2), PR_SET_PDEATHSIG): call it in a thread that lives as long as the child
+    should. ``setpriv`` of util-linux sets this. If it is missing, pid files identify orphans.
 
     The command starts with the default action for each signal. Otherwise it would inherit ignored
-    signals: SIGINT if a script started us with ``&``, SIGHUP after ``nohup``.
+    signals: SIGINT if a script started this process with ``&``, SIGHUP after ``nohup``.
     """
     words = ["env", "--default-signal", *command]
     if die_with_parent and (setpriv := shutil.which("setpriv")):
@@ -58,7 +57,7 @@ def spawn(
 
 
 def end(process: subprocess.Popen[bytes], grace: float) -> int:
-    """Ends a child of ``spawn`` as ``end_pidfd`` does; its exit status."""
+    """Ends a child of ``spawn`` like ``end_pidfd``; returns its exit status."""
     if process.poll() is None:
         pidfd = os.pidfd_open(process.pid)
         try:
@@ -69,7 +68,7 @@ def end(process: subprocess.Popen[bytes], grace: float) -> int:
 
 
 def end_pidfd(pidfd: int, pid: int, grace: float) -> None:
-    """SIGTERM, after ``grace`` seconds SIGKILL; then SIGKILL to what remains of its process group.
+    """Sends SIGTERM, and SIGKILL after ``grace`` s; then SIGKILL to the rest of its process group.
 
     ``pid`` must be the leader of its process group, as after ``spawn``.
     """
@@ -81,7 +80,7 @@ def end_pidfd(pidfd: int, pid: int, grace: float) -> None:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(pidfd, signal.SIGKILL)
         _has_ended(pidfd, None)
-    # The pid is not reused yet: by a zombie itself, or by the rest of its process group.
+    # The pid is not reused yet: the zombie, or the rest of its process group, still has it.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 
@@ -93,12 +92,12 @@ def _has_ended(pidfd: int, timeout: float | None) -> bool:
 
 
 def open_if_same(pid: int, started: str) -> int | None:
-    """A pidfd of process ``pid``, if its ``start_time`` is still ``started``; else None."""
+    """A pidfd of process ``pid`` if its ``start_time`` is ``started``; otherwise None."""
     try:
         pidfd = os.pidfd_open(pid)
     except (ProcessLookupError, PermissionError, OSError):
         return None
-    # Checked after the pidfd was opened: if it matches now, the pidfd is of that process.
+    # Check after opening the pidfd: if the start time matches now, the pidfd is that process's.
     if start_time(pid) != started or _has_ended(pidfd, 0):
         os.close(pidfd)
         return None
@@ -106,7 +105,7 @@ def open_if_same(pid: int, started: str) -> int | None:
 
 
 def start_time(pid: int) -> str | None:
-    """When a process started, unique together with its pid; None if it does not exist."""
+    """The start time of a process, unique together with its pid; None if it does not exist."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -18,7 +18,7 @@ console = Console(stderr=True)
 @contextmanager
 def bar(description: str, total: int) -> Iterator[Update]:
     """A progress bar of ``total`` steps while the block runs."""
-    begun = time.monotonic()
+    began = time.monotonic()
     done = 0
 
     def remember(count: int) -> None:
@@ -27,7 +27,7 @@ def bar(description: str, total: int) -> Iterator[Update]:
 
     if not console.is_terminal:
         yield remember
-        seconds = time.monotonic() - begun
+        seconds = time.monotonic() - began
         console.print(f"{description}: {done:,} of {total:,} in {seconds:.1f} s", highlight=False)
         return
     columns = (

@@ -26,7 +26,7 @@ class StackSettings(BaseSettings):
     broker_port: int = Field(9092, ge=1, le=65535, description="port of the embedded broker")
     proxy_port: int = Field(8080, ge=1, le=65535, description="port of nginx")
     backend_port: int = Field(
-        8081, ge=1, le=65535, description="port of the first backend; the others count up from it"
+        8081, ge=1, le=65535, description="port of the first backend; the others use the next ports"
     )
     instances: int = Field(3, ge=1, le=50, description="how many backends")
     application_id: str = Field("queryable-topics", description="the deployment's name")
@@ -39,20 +39,19 @@ class StackSettings(BaseSettings):
 
     spark_views: str = Field(
         "",
-        description="the views that Spark derives: names, files or folders, with commas between; "
-        "empty: all that the file of views declares, but none in your own Kafka without the demo's "
-        "data",
+        description="the views that Spark derives: names, files or folders, separated by commas; "
+        "empty: all views in the file of views, but none in your own Kafka without the demo's data",
     )
 
     @property
     def servers(self) -> str:
-        """Kafka's address, embedded or not."""
+        """The address of Kafka, embedded or the user's."""
         return self.bootstrap_servers or f"127.0.0.1:{self.broker_port}"
 
     @property
     def has_demo(self) -> bool:
-        """Whether the demo's topics are created and loaded: in the user's own Kafka only with
-        QUERYABLE_DEMO_DATA."""
+        """Whether the demo's topics are created and loaded: always in the embedded Kafka, in the
+        user's own only with QUERYABLE_DEMO_DATA."""
         return not self.bootstrap_servers or self.demo_data
 
     @property
@@ -62,7 +61,8 @@ class StackSettings(BaseSettings):
 
     @property
     def state_dir(self) -> Path:
-        """Checkpoints and stores, a folder for each Kafka: they are useless with another one."""
+        """The folder of checkpoints and stores. Each Kafka has its own, because they match only
+        one."""
         slug = re.sub(r"[^A-Za-z0-9.]+", "-", self.bootstrap_servers) or "embedded"
         return self.run_dir.absolute() / "state" / slug
 
@@ -76,7 +76,7 @@ class StackSettings(BaseSettings):
 
 
 def load_settings() -> StackSettings:
-    """From the environment; ``LocalError`` names the variable and the problem."""
+    """Reads the environment; ``LocalError`` names the variable and the problem."""
     try:
         return StackSettings()
     except ValidationError as error:

@@ -1,6 +1,6 @@
-"""The views that Spark derives in a stack, and how far they are.
+"""The views that Spark derives in a stack, and their progress.
 
-``spark`` is imported when it is needed: a stack without Spark's views runs without pyspark.
+``spark`` is imported only when needed, so a stack without Spark's views runs without pyspark.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from local.settings import StackSettings
 from model.views import Deployment
 
 RESTARTS = 3
-"""A failed view that was restarted so often is an error for those who wait for it."""
+"""Number of restarts after which a failed view is an error."""
 
 
 class DerivedView(NamedTuple):
-    """``argument`` names the view to ``spark.run``; ``partitions``: of its topic."""
+    """``argument``: the view's name or path for ``spark.run``; ``partitions``: of its topic."""
 
     name: str
     source: str
@@ -29,8 +29,8 @@ class DerivedView(NamedTuple):
 
 
 def derived_views(settings: StackSettings) -> dict[str, DerivedView]:
-    """The views that the settings name; by default, if the stack has the demo's data, all that are
-    declared. In the order in which they start. ``LocalError`` if one is unknown."""
+    """The views that the settings name; by default all declared views, if the stack has the demo's
+    data. They are in the order of their start. ``LocalError`` if one is unknown."""
     if settings.spark_views:
         return select(settings.spark_views.split(","))
     return declared_views(deployment_of(settings.views)) if settings.has_demo else {}
@@ -54,7 +54,7 @@ def select(names: Iterable[str]) -> dict[str, DerivedView]:
 
     found: dict[str, DerivedView] = {}
     for each in (text.strip() for text in names):
-        # Spark runs in another folder.
+        # absolute, because Spark runs in another folder
         argument = str(Path(each).absolute()) if is_path(each) else each
         try:
             chosen = select_views([argument], VIEWS)
@@ -68,7 +68,7 @@ def select(names: Iterable[str]) -> dict[str, DerivedView]:
 
 
 def source_offsets(progress: Mapping[str, Any]) -> dict[str, dict[int, int]]:
-    """View ► partition of its raw topic ► next offset, in Spark's progress file."""
+    """From Spark's progress file: view ► partition of its raw topic ► next offset."""
     return {
         view: {
             int(partition): int(offset)
@@ -80,7 +80,7 @@ def source_offsets(progress: Mapping[str, Any]) -> dict[str, dict[int, int]]:
 
 
 def spark_failure(progress: Mapping[str, Any], views: Iterable[str]) -> str | None:
-    """An error message if one of these views fails again and again; the job itself keeps trying."""
+    """An error message if one of these views fails repeatedly. The job itself goes on retrying."""
     for view in views:
         status = progress.get(view, {})
         if status.get("state") == "failed" and status["restarts"] >= RESTARTS:

@@ -1,4 +1,4 @@
-"""Runs a command in a pseudo-terminal: its stdin, stdout and stderr."""
+"""Runs a command with a pseudo-terminal as its stdin, stdout and stderr."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LINES = 50
 
 
 class Terminal:
-    """The command runs during the block; its session is killed at the end."""
+    """Runs the command during the block; kills its session at the end."""
 
     def __init__(
         self, command: Sequence[str], env: Mapping[str, str], columns: int = 100, term: str = "dumb"
@@ -45,11 +45,11 @@ class Terminal:
             while chunk := os.read(self._screen, 65536):
                 self._written += chunk
         except OSError:
-            pass  # Linux: nothing has the other side open any more
+            pass  # Linux: no process has the other side open any more
 
     @property
     def text(self) -> str:
-        """What the command has written so far."""
+        """The output so far."""
         return self._written.decode(errors="replace").replace("\r\n", "\n")
 
     def wait_for(self, condition: Callable[[str], object], timeout: float = 30.0) -> str:
@@ -60,7 +60,7 @@ class Terminal:
         return self.text
 
     def interrupt(self) -> None:
-        """Ctrl-C."""
+        """Sends SIGINT, like Ctrl-C."""
         os.killpg(self._process.pid, signal.SIGINT)
 
     def wait(self, timeout: float = 30.0) -> int:
@@ -88,6 +88,6 @@ class Terminal:
 def run_in_terminal(
     command: Sequence[str], env: Mapping[str, str], columns: int = 100, term: str = "dumb"
 ) -> tuple[int, str]:
-    """The exit status and the output."""
+    """Runs the command to its end; returns the exit status and the output."""
     with Terminal(command, env, columns, term) as terminal:
         return terminal.wait(), terminal.text

@@ -1,5 +1,5 @@
---- Balancer phase: for each attempt the next candidate and its time-outs. Also what the attempts
--- say about the backends: this worker's passive health and retry budget are kept here.
+--- Balancer phase: selects the backend and the time-outs of each attempt. Keeps this worker's
+-- passive health and retry budget, and updates them with the outcome of each attempt.
 -- Hot path: see route.
 
 local balancer = require "ngx.balancer"
@@ -30,21 +30,21 @@ local unhealthy = passive_health.new()
 local budget = retry_budget.new()
 _M.unhealthy, _M.budget = unhealthy, budget
 
---- The backend has answered, with this topology epoch.
+--- Call when the backend has answered; `epoch` is that of its topology.
 function _M.answered(backend, epoch)
     passive_health.succeeded(unhealthy, backend.name)
     discovery.observe_epoch(epoch, backend)
 end
 
---- The backend has failed a request that was started at `started_at`.
+--- The backend has failed a request that began at `started_at` (s).
 local function failed(backend, started_at)
     passive_health.failed(unhealthy, backend.name, started_at, ngx.now())
 end
 
 coalescer.init(_M.answered, failed)
 
---- Sets the backends to try, in order. Of the first `healthy`, all but the last have the short
--- read time-out of a point read. earlier_attempts: those made before @fallback.
+--- Sets the backends to try, in order. A point read has the short read time-out for all of the
+-- first `healthy` but the last. earlier_attempts: those made before @fallback.
 function _M.set_candidates(candidates, healthy, is_point, earlier_attempts)
     local ctx = ngx.ctx
     ctx.candidates = candidates
@@ -78,8 +78,8 @@ function _M.run()
         ngx.var.queryable_attempts = ctx.earlier_attempts + ctx.attempt
         return ngx.exit(NO_FURTHER_ATTEMPT)
     end
-    -- A backend that had the short time-out is tried again if the others cannot answer. nginx also
-    -- makes one more attempt if a kept connection turns out to be dead: start over with the first.
+    -- A backend that exceeded the short time-out is tried again if the others cannot answer. nginx
+    -- also makes one more attempt if a kept connection was closed: it starts again with the first.
     local slow = ctx.slow
     local backend = candidates[attempt] or slow or candidates[(attempt - 1) % #candidates + 1]
     ctx.attempt, ctx.backend, ctx.started_at = attempt, backend, now
@@ -101,9 +101,10 @@ function _M.run()
     end
 end
 
--- What follows reads nginx's variables: nginx clears ngx.ctx when it redirects a request.
+-- The functions below read nginx's variables, because nginx clears ngx.ctx when it redirects a
+-- request.
 
---- How many attempts nginx lists: separated by commas, and by colons after a redirect.
+--- The number of attempts that nginx lists: commas separate them, and colons after a redirect.
 function _M.count_attempts(var)
     local upstream_addr = var.upstream_addr
     if not upstream_addr or upstream_addr == "" then
@@ -118,18 +119,18 @@ function _M.was_denied(var)
     return var.queryable_attempts ~= ""
 end
 
---- Whether no backend has received any of the request, so that none can have acted on it.
+--- Whether no backend has received any byte of the request, so that none can have processed it.
 function _M.nothing_was_sent(var)
     -- bytes of each attempt: "0", or "0, 0"
     return not (var.upstream_bytes_sent or "1"):find("[1-9]")
 end
 
---- The last item of one of nginx's lists, which have an item per attempt.
+--- The last item of a variable that lists one item per attempt.
 local function last(list)
     return list and (list:match("^.* (.*)$") or list)
 end
 
---- Records the failure after which nginx gave up; nothing if a backend answered.
+--- Records the failure after which nginx gave up. Does nothing if a backend answered.
 function _M.record_last_failure(var)
     if _M.was_denied(var) then
         return

@@ -1,14 +1,14 @@
---- Coalesces point reads for the same backend, as databases do with group commit: reads that arrive
--- during a call to the backend wait for its end, and are then sent in one request. There is no
--- timer, and no wait while the backend is idle.
+--- Coalesces point reads for the same backend, like group commit in databases. Reads that arrive
+-- during a call to the backend wait until it ends, and are then sent in one request. No timer
+-- delays a read, and a read for an idle backend does not wait.
 --
--- Each worker has a queue per backend. On an idle queue a read is sent by itself, as the leader,
--- and others wait for its answer. If the last batch had several reads, the leader is skipped: the
--- next read waits for those that arrive in the same turn of the event loop, and goes in a batch.
--- Light threads that belong to no client send the batches, so a client that disconnects delays
--- nobody. A read that a batch cannot answer is sent by itself.
--- The threads of a queue share one timer: nginx limits running timers (lua_max_running_timers) and
--- drops those above the limit.
+-- Each worker has a queue per backend. If the queue is idle, a read is sent by itself as the
+-- leader, and later reads wait for its answer. If the last batch had several reads, there is no
+-- leader: the next read waits for those that arrive in the same turn of the event loop, and is sent
+-- with them. Light threads that belong to no client send the batches, so a client that disconnects
+-- does not delay others. A read that a batch cannot answer is sent by itself. The threads of a
+-- queue share one timer: nginx limits running timers (lua_max_running_timers) and drops those above
+-- the limit.
 --
 -- Hot path: see route.
 
@@ -31,21 +31,21 @@ local MAX_READS, MAX_BYTES = 512, 128 * 1024
 -- a backend whose queue gets none are sent by themselves. A queue has at least one call, so this
 -- also limits queues and timers.
 _M.MAX_CALLS = 512
--- a timer that has not started by then was dropped
+-- nginx has dropped a timer that does not start within this time
 local START_TIMEOUT_S = 0.5
--- longer than any call takes: a read must not wait for ever if the end of a call is lost
+-- longer than any call: bounds the wait of a read if the end of a call is never reported
 local MAX_WAIT_S = 2.5 * settings.read_timeout
--- how long no batches are sent: to a backend of a version without the route, or after a lost timer
+-- pause in coalescing: for a backend of a version without the route, or after a lost timer
 local PAUSE_S = 5
 local IDLE_CHECK_S = 1
 -- an unused queue ends after this time, with its threads and connections
 local IDLE_TIMEOUT_S = 30
 
 local queues, reserved_calls = {}, 0
--- after nginx dropped a queue's timer: no new queues before
+-- no queue is created before this time; set when nginx has dropped a queue's timer
 local paused_until = 0
--- queues with a leader, by its token
-local led, last_token = {}, 0
+-- by the token of the leader
+local queues_with_leader, last_token = {}, 0
 local on_answer, on_failure
 
 local function new_batch()
@@ -73,7 +73,7 @@ local function wake_readers(batch)
     end
 end
 
---- Makes the waiting reads go by themselves.
+--- Wakes the waiting reads; each is then sent by itself.
 local function flush(queue)
     local batch = queue.pending
     queue.pending = new_batch()
@@ -103,7 +103,7 @@ local function send_batch(queue, connection, batch)
     flush(queue)
 end
 
---- The loop of one light thread: sends batches until the queue has been idle for long.
+--- The loop of one light thread: sends batches until the queue has been idle for IDLE_TIMEOUT_S.
 local function send_batches(queue)
     local connection = point_batch_client.new(queue.backend)
     while not ngx.worker.exiting() and now() < queue.used_at + IDLE_TIMEOUT_S do
@@ -127,7 +127,7 @@ local function send_batches(queue)
     point_batch_client.close(connection)
 end
 
---- Ends the queue. Its waiting reads go by themselves; the next read makes a new queue.
+--- Ends the queue. Its waiting reads are sent by themselves; the next read creates a new queue.
 local function remove(queue)
     if queues[queue.backend.name] == queue then
         queues[queue.backend.name] = nil
@@ -136,7 +136,7 @@ local function remove(queue)
     flush(queue)
 end
 
---- The queue's timer: runs all its threads.
+--- The queue's timer: runs the queue's threads.
 local function run(premature, queue)
     if premature or queues[queue.backend.name] ~= queue then
         return remove(queue)
@@ -160,7 +160,7 @@ local function run(premature, queue)
     remove(queue)
 end
 
---- A new queue for the backend; nil if the worker has no call left for it.
+--- Creates a queue for the backend; nil if the worker has no call left for it.
 local function new_queue(backend)
     local max_calls = math.min(settings.batches, _M.MAX_CALLS - reserved_calls)
     if max_calls < 1 then
@@ -201,18 +201,18 @@ end
 
 local function start_leader(queue)
     last_token = last_token + 1
-    led[last_token] = queue
+    queues_with_leader[last_token] = queue
     queue.leader = last_token
     queue.in_flight = queue.in_flight + 1
     return last_token
 end
 
 local function finish(token, has_failed)
-    local queue = led[token]
+    local queue = queues_with_leader[token]
     if not queue then
         return
     end
-    led[token] = nil
+    queues_with_leader[token] = nil
     queue.leader = nil
     queue.in_flight = queue.in_flight - 1
     if has_failed then
@@ -222,7 +222,7 @@ local function finish(token, has_failed)
     end
 end
 
---- Ends the leader's call, if the request is a leader: its backend has answered or failed. May be
+--- Call when the backend has answered or failed a request: if it is a leader, its call ends. May be
 -- called repeatedly. The token is in a variable because nginx clears ngx.ctx in redirects.
 function _M.finish_leader(var, has_failed)
     local token = var.queryable_leader
@@ -233,10 +233,10 @@ function _M.finish_leader(var, has_failed)
 end
 
 --- Enqueues a point read of `path` at `backend`; may wait. Returns one of
---   LEADER, token           send it by itself; call `finish_leader` when the headers are there
---   ANSWERED, batch, index  `send` answers it
+--   LEADER, token           send it by itself; call `finish_leader` when the headers arrive
+--   ANSWERED, batch, index  call `send` to answer it
 --   ALONE                   send it by itself
---   REROUTE                 the same, after a wait: choose the backend again
+--   REROUTE                 choose the backend again and send it by itself: it has waited
 function _M.enqueue(backend, path)
     local queue = queue_for(backend)
     if not queue then

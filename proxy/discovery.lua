@@ -1,6 +1,7 @@
---- Keeps the topology: a timer of each worker reads /processors, and the last good one is kept.
--- Two verbs: `init_worker()`, and `observe_epoch()` for the epoch of each response. The topology is
--- also in a shared dict, which outlives the workers: after a reload the new ones have it at once.
+--- Keeps the topology up to date. A timer in each worker reads /processors; if that fails, the last
+-- valid topology stays in use. `observe_epoch()` takes the epoch of each response.
+-- The topology is also in a shared dict, which outlives the workers: after a reload the new ones
+-- have it at once.
 
 local cjson = require "cjson.safe"
 local http_client = require "proxy.http_client"
@@ -17,7 +18,7 @@ local RETRY_INTERVAL_S = 0.2
 local MIN_FOLLOW_INTERVAL_S = 0.1
 local MAX_SOURCES = 4
 local MAX_ADDRESSES = 4
--- how often a worker checks whether a refresh is due
+-- interval at which a worker checks whether a refresh is due
 local TICK_S = 0.1
 local MAX_LOGGED_BYTES = 64
 
@@ -25,14 +26,14 @@ local MAX_LOGGED_BYTES = 64
 -- running, and one that follows an epoch. See lua_max_running_timers in nginx.conf.
 _M.MAX_TIMERS = 3
 
--- this worker's topology, and the document and addresses from which it was built
+-- this worker's topology, and the document and addresses that it was built from
 local current, source
 local confirmed_at
--- what failed, by the name of the backend
+-- error message by the backend's name
 local failures = {}
 local next_refresh, is_refreshing, is_following = 0, false, false
--- the backend that gave the last topology: asked first, because instances differ in the states that
--- they report
+-- the backend that sent the last topology. It is asked first, because instances can report
+-- different states
 local last_source
 -- the document's ETag, and the address that sent it: revisions are per instance
 local etag, etag_sender
@@ -90,7 +91,7 @@ local function store_shared()
     end
 end
 
---- Reads the topology from the backend at one address. Returns whether it answered; if not, why.
+--- Reads the topology from the backend at one address. Returns true; or false and an error.
 local function read_from(backend, address)
     local headers = { Accept = "application/json" }
     local server = address .. ":" .. backend.port
@@ -136,7 +137,7 @@ local function read(backend)
         if i > MAX_ADDRESSES then
             break
         end
-        -- whatever one backend sends, the others must still be asked
+        -- an invalid response must not prevent requests to the other backends
         local ok
         ok, answered, err = pcall(read_from, backend, address)
         if not ok then
@@ -156,8 +157,8 @@ local function read(backend)
     return answered
 end
 
---- The backends to read from: the last source, then the configured ones and those of the topology,
--- each list from a random index on and around.
+--- The backends to read from: the last source, then the configured backends and those of the
+-- topology. Each list is traversed from a random index and wraps around.
 local function choose_sources()
     local sources, seen = {}, {}
     local function add(backends, only)
@@ -192,7 +193,7 @@ local function update_addresses()
     end
 end
 
---- Forgets the failures of backends that will not be asked again.
+--- Removes the failures of backends that are no longer known.
 local function prune_failures()
     local known = {}
     for _, backends in ipairs { settings.seeds, current and current.backends or {} } do
@@ -245,7 +246,7 @@ function _M.init_worker()
     if not ok then
         ngx.log(ngx.ERR, "cannot start the timer that reads the topology: ", err)
     end
-    -- at once; the timer above does it if this one cannot run
+    -- the first refresh, at once; if nginx drops this timer, the one above does it
     ngx.timer.at(0, tick)
 end
 
@@ -261,8 +262,8 @@ local function follow(premature, backend)
     end
 end
 
---- Handles the epoch of a response. If it is newer than ours, the topology is read from the backend
--- that sent it: at most ten times a second, counted over all workers.
+--- Handles the epoch of a response. If it is newer than the current one, the topology is read from
+-- the backend that sent it: at most ten times a second for all workers together.
 -- Hot path: one comparison of interned strings if the epoch has not changed.
 function _M.observe_epoch(epoch, backend)
     if not current or epoch == current.epoch or not topology.is_newer(epoch, current.epoch) then
@@ -280,17 +281,17 @@ function _M.observe_epoch(epoch, backend)
     end
 end
 
---- The current topology; nil if there has not been one yet.
+--- The current topology; nil if none has been read yet.
 function _M.topology()
     if not current then
-        -- another worker may have been quicker
+        -- another worker may have read it
         load_shared()
     end
     return current
 end
 
---- For the health page: seconds since a backend last confirmed the topology (nil: never), and what
--- failed by backend.
+--- For the health page: seconds since a backend last confirmed the topology (nil: never), and error
+-- messages by backend.
 function _M.status()
     return confirmed_at and ngx.now() - confirmed_at, failures
 end

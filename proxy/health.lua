@@ -7,7 +7,8 @@ local retry_budget = require "proxy.retry_budget"
 
 local _M = {}
 
---- null, or how often the backend failed and until when (ms since 1970) it is tried last.
+--- null, or the number of failures and the time (ms since 1970) until which the backend is tried
+-- last.
 local function left_out(entry)
     return entry and {
         failures = entry.failures,
@@ -32,7 +33,7 @@ local function describe_backends(topology, unhealthy)
 end
 
 --- Ends the request with the report.
--- unhealthy, budget: balance's, of `passive_health` and `retry_budget`.
+-- unhealthy: a table of passive_health; budget: of retry_budget.
 function _M.answer(unhealthy, budget)
     local topology = discovery.topology()
     local age, failures = discovery.status()

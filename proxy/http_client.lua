@@ -1,16 +1,16 @@
 --- One GET over a cosocket: the part of HTTP/1.1 that discovery needs.
--- Responses are limited in bytes and in time, whatever the server sends.
+-- The size and the duration of a response are limited.
 
 local _M = {}
 
 local CONNECT_MS, SEND_MS, READ_MS = 500, 500, 1000
--- for the whole response: also ends one that arrives a byte at a time
+-- for the whole response, because a server may send one byte at a time
 local MAX_RESPONSE_S = 5
 local MAX_LINE_BYTES, MAX_HEADERS = 8192, 100
 local MAX_BODY_BYTES = 16 * 1024 * 1024
 local RECEIVE_BYTES = 65536
 
---- A buffered reader of a socket; `buffer` from `at` on has been received but not consumed.
+--- A buffered reader of a socket: bytes of `buffer` from index `at` are not consumed yet.
 local function new_reader(socket)
     return { socket = socket, buffer = "", at = 1, deadline = ngx.now() + MAX_RESPONSE_S }
 end
@@ -166,7 +166,7 @@ local function exchange(socket, request)
 end
 
 --- GET `path` from the server at `address`:`port`.
--- Returns {status, headers (names in lower case), body}; or nil and what failed.
+-- Returns {status, headers (names in lower case), body}; or nil and an error.
 function _M.get(address, port, path, request_headers)
     local socket = ngx.socket.tcp()
     socket:settimeouts(CONNECT_MS, SEND_MS, READ_MS)

@@ -1,6 +1,6 @@
---- Encodes a key's text, percent-decoded from a URL, as the bytes of the record key: as Kafka's own
--- serializers and Avro's binary encoding do. A codec returns nil for invalid text and for text that
--- it leaves to the backends: any backend is then asked. Pure; pinned by tests/vectors/.
+--- Encodes a key's text, percent-decoded from a URL, as the bytes of the record key, like Kafka's
+-- own serializers and Avro's binary encoding. A codec returns nil for invalid text and for text
+-- that only backends parse: the request then goes to any backend. Pure; tests/vectors/ pins it.
 
 local bit = require "bit"
 local ffi = require "ffi"
@@ -11,12 +11,12 @@ local char = string.char
 
 local _M = {}
 
--- magnitudes as text without leading zeros: texts of equal length compare as the numbers do
+-- magnitudes as text without leading zeros: texts of equal length compare like numbers
 local INT64_MAX, INT64_MIN = "9223372036854775807", "9223372036854775808"
 
 -- digits that backends accept in an integer
 local MAX_DIGITS = 20
--- longer numbers, and exponents of more digits, are left to the backends
+-- only backends parse longer numbers, and exponents with more digits
 local MAX_FLOAT_BYTES, MAX_EXPONENT_DIGITS = 64, 5
 
 local function as_is(text)
@@ -25,7 +25,7 @@ end
 
 --- "" or "-", and the digits without leading zeros; nil if the text is not an integer.
 local function parse_integer(text)
-    -- the size first: patterns may take quadratic time
+    -- check the size first: patterns may take quadratic time
     if #text > MAX_DIGITS + 1 then
         return nil
     end
@@ -121,7 +121,7 @@ local function float64(text)
     end
     as_double.number = number
     local b = as_double.bytes
-    -- the sign as a bit: there is a negative zero
+    -- set the sign bit, because zero can be negative
     return char(bor(b[7], sign == "-" and 0x80 or 0), b[6], b[5], b[4], b[3], b[2], b[1], b[0])
 end
 
@@ -146,7 +146,7 @@ local CODECS = {
     json = as_is,
 }
 
--- Avro: the text is JSON. JSON with escapes, or with spaces around it, is left to the backends.
+-- Avro: the text is JSON. Only backends parse JSON with escapes, or with spaces around it.
 
 --- A zigzag varint, as Avro writes int and long. value: int64_t.
 local function varint(value)
@@ -199,7 +199,7 @@ local function avro_float(text)
         return nil
     end
     as_float.number = number
-    -- out of the range of float
+    -- the number is out of float's range
     if math.abs(as_float.number) == math.huge then
         return nil
     end

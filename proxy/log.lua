@@ -1,17 +1,17 @@
---- Header filter and log phases: what an answer says about its backend, and the variables of the
--- access log. Hot path: see route.
+--- Header filter and log phases: update the state of the backend that answered, and set the
+-- variables of the access log. Hot path: see route.
 
 local balance = require "proxy.balance"
 local coalescer = require "proxy.coalescer"
 
 local _M = {}
 
--- A backend's 503 that no other backend can better arrives as 530: see Queryable-Final-Status in
+-- A 503 that a retry at another backend cannot change arrives as 530: see Queryable-Final-Status in
 -- nginx.conf
 local NON_RETRYABLE, UNAVAILABLE = 530, 503
 
---- Header filter phase of every response. The next point read can be sent now, however slowly the
--- client reads this answer.
+--- Header filter phase of every response. The next point read can be sent now, even if the client
+-- reads this answer slowly.
 function _M.header_filter()
     if ngx.status == NON_RETRYABLE then
         ngx.status = UNAVAILABLE
@@ -25,7 +25,7 @@ function _M.log()
     if var.queryable_batch and var.queryable_batch ~= "" then
         return
     end
-    -- the client may have disconnected before the answer came
+    -- the client may have disconnected before the answer arrived
     coalescer.finish_leader(var, false)
     local ctx = ngx.ctx
     local backend = ctx.backend

@@ -20,7 +20,7 @@ for i, size in ipairs(SIZES) do
     BUCKETS[i] = "size:" .. size
 end
 
---- A batch of `count` reads was answered; the first of them had waited for `waited` s.
+--- A batch of `count` reads was answered; its first read had waited for `waited` s.
 function _M.count_batch(count, waited)
     add("batches", 1)
     add("reads", count)

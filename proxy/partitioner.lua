@@ -1,6 +1,6 @@
 --- The partition of a record key, as Kafka's clients compute it.
 -- Each function takes the key's bytes (a Lua string) and the partition count, and returns a
--- partition from 0 on. Pure. tests/vectors/ defines the semantics and pins them.
+-- partition from 0 to count - 1. Pure; tests/vectors/ pins it.
 
 local bit = require "bit"
 

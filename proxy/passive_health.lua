@@ -1,18 +1,19 @@
---- Which backends failed recently, so that others are tried before them. Pure: the caller passes
--- the time (s). Each worker keeps its own table, so there is no lock; noticing a backend that hangs
--- costs one point read 0.4 s.
+--- Remembers which backends failed recently, so that others are tried before them. Pure: the caller
+-- passes the time (s). Each worker keeps its own table and needs no lock; detecting a backend that
+-- hangs costs one point read 0.4 s.
 --
 -- A backend that fails is tried last for 0.25 s, and for twice as long after each further failure,
--- up to 10 s. Then one point read probes it, while other requests still go elsewhere; one success
--- ends it. Such a backend is tried last rather than never: it may be the only one.
+-- up to 10 s. Then one point read probes it, while other requests still go to other backends. One
+-- success removes the entry. Such a backend is tried last rather than never, because it may be the
+-- only one.
 --   by_name  "address:port" ► {failures, retry_at, probed_until}
---   count    how many entries: 0 nearly always, and then the caller need not look further
+--   count    number of entries; it is usually 0, and then the caller skips `order`
 
 local MIN_BACKOFF_S, MAX_BACKOFF_S = 0.25, 10
--- how long a probe keeps other probes away if its outcome is never known (the client disconnected)
+-- a probe whose outcome is never reported (the client disconnected) prevents others for this time
 local PROBE_S = 1
--- an entry is dropped when its backend has not been probed for so long: a standby is tried only if
--- the active fails, and only point reads probe
+-- an entry that has not been probed for this time is removed: a standby is tried only if the active
+-- fails, and only point reads probe
 local EXPIRY_S = 10
 local SWEEP_INTERVAL_S = 1
 
@@ -22,8 +23,8 @@ function _M.new()
     return { by_name = {}, count = 0, swept_at = 0 }
 end
 
---- The backend refused, broke off or did not answer an attempt that began at `started_at`.
--- An attempt that began before `retry_at` adds nothing: many may have run at the same time.
+--- Call when an attempt that began at `started_at` was refused, reset or not answered. Attempts
+-- that began before `retry_at` do not count: many may have run at the same time.
 function _M.failed(health, name, started_at, now)
     local entry = health.by_name[name]
     if not entry then
@@ -38,7 +39,7 @@ function _M.failed(health, name, started_at, now)
     entry.probed_until = 0
 end
 
---- The backend has answered, whatever the answer.
+--- Call when the backend has answered, with any status.
 function _M.succeeded(health, name)
     if health.by_name[name] then
         health.by_name[name] = nil
@@ -58,7 +59,8 @@ local function sweep(health, now)
     end
 end
 
---- Whether other backends come first. If not, and there is an entry, this request is the probe.
+--- Whether the backend is tried after others. If there is an entry and it is not, the request is
+-- the probe.
 local function is_avoided(entry, may_probe, now)
     if not entry then
         return false
@@ -70,9 +72,9 @@ local function is_avoided(entry, may_probe, now)
     return false
 end
 
---- Backends, given by rank, as a new list: the healthy, those that failed recently, the dead.
--- may_probe: whether the request may probe the backend that it tries first. Also returns how many
--- of the first are healthy: all, if none is better than the others.
+--- Sorts backends, given by rank, into a new list: healthy ones, recently failed ones, dead ones.
+-- may_probe: whether the request may probe the backend that it tries first. Also returns the number
+-- of healthy backends; all, if none is healthy.
 function _M.order(health, backends, may_probe, now)
     sweep(health, now)
     local ordered, avoided, dead = {}, {}, {}

@@ -8,7 +8,7 @@ local NUMBERS = ffi.typeof("const uint32_t *")
 
 local MAGIC = "QTR1"
 local FIXED_BYTES = 16
--- in place of a head: the read was not answered, and must be sent by itself
+-- instead of a head: the read was not answered and must be sent by itself
 local ALONE = 0xFFFFFFFF
 
 local _M = {}
@@ -21,7 +21,7 @@ local function parse_head(status, lines)
     local names, values = {}, {}
     local from = 1
     while true do
-        -- line by line: a pattern would search for the colon from every position
+        -- `find` per line, because a pattern would search for the colon from every position
         local feed = find(lines, "\n", from, true)
         if not feed then
             break

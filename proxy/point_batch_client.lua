@@ -1,4 +1,4 @@
---- Sends batches of point reads to a backend, on a connection that is kept open.
+--- Sends batches of point reads to a backend on a persistent connection.
 
 local settings = require "proxy.settings"
 
@@ -6,14 +6,14 @@ local _M = {}
 
 -- as for the first attempt of a point read: see balance
 local CONNECT_MS, SEND_MS, READ_MS = 250, 1000, settings.read_timeout * 1000
--- shorter than the backends' own keep-alive, so that they never close first
+-- shorter than the backends' keep-alive, so that backends do not close a connection first
 local KEEPALIVE_S = 15
 local MAX_HEAD_BYTES = 16 * 1024
 -- 512 values of less than 64 KiB each, with their heads: see coalescer, and the backend's answer to
 -- POST /internal/reads
 local MAX_ANSWER_BYTES = 48 * 1024 * 1024
 
---- A connection to one backend; it is opened when needed.
+--- A connection to one backend; it opens with the first request.
 function _M.new(backend)
     return { backend = backend, socket = nil, read_head = nil, used_at = 0 }
 end
@@ -44,7 +44,7 @@ local function open(connection)
     return true
 end
 
---- Status and body; or nil and what failed.
+--- Returns the status and the body; or nil and an error.
 local function exchange(connection, request)
     local socket = connection.socket
     local sent, err = socket:send(request)
@@ -56,7 +56,7 @@ local function exchange(connection, request)
     if not head then
         return nil, "read: " .. (err or "closed")
     end
-    -- only the next call of a bounded read says whether that was all
+    -- after a bounded read, only the next call shows whether the head is complete
     rest, err = connection.read_head(MAX_HEAD_BYTES)
     if rest or err then
         return nil, "read: " .. (err or "response head too long")
@@ -80,7 +80,7 @@ local function exchange(connection, request)
     return status, body
 end
 
---- POST /internal/reads with `body`. Returns status (text) and body; or nil and what failed.
+--- POST /internal/reads with `body`. Returns the status (text) and the body; or nil and an error.
 function _M.post(connection, body)
     local request = {
         "POST /internal/reads HTTP/1.1\r\nHost: ", connection.backend.name,
@@ -100,7 +100,7 @@ function _M.post(connection, body)
             return status, answer
         end
         _M.close(connection)
-        -- an idle connection that was closed is no failure of the backend, and reads are idempotent
+        -- A backend may close an idle connection: this is not a failure, and reads are idempotent.
         if not is_reused or answer:find("timeout", 1, true) then
             return nil, answer
         end

@@ -28,7 +28,7 @@ local PROBLEMS = {
     ["internal"] = { 500, "Internal error", "The proxy failed; see its error log." },
 }
 
--- by code; the members are in the backends' order
+-- by code; the members have the same order as in the backends' problems
 local BODIES = {}
 for code, problem in pairs(PROBLEMS) do
     local form = '{"type":"urn:queryable:%s","title":%s,"status":%d,"code":"%s","detail":%s}'
@@ -62,9 +62,9 @@ function _M.send(code)
     return ngx.exit(ngx.HTTP_OK)
 end
 
---- Content phase of requests that nginx itself refuses, by nginx's status.
+--- Content phase of requests that nginx itself rejects; the problem depends on nginx's status.
 function _M.content()
-    -- a client that requests the internal path sends a bad request
+    -- a client may not request the internal path
     local status = ngx.req.is_internal() and ngx.status or 400
     return _M.send(BY_STATUS[status] or "internal")
 end

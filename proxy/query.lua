@@ -1,11 +1,11 @@
---- What a request asks for: its view, the bytes of its record key, and whether it is a plain read,
+--- Parses requests: the view, the bytes of the record key, and whether a request is a plain read,
 -- which may be coalesced. The raw path is split first, then each part is percent-decoded once, as
--- the backends do it: `a%2Fb` is one key, `a%252Fb` is the key `a%2Fb`, and `+` is a plus. Pure.
+-- in the backends: `a%2Fb` is one key, `a%252Fb` is the key `a%2Fb`, and `+` is a plus. Pure.
 --
--- A key is returned only if every backend reads the same one. Otherwise any backend decides: it
--- refuses the request, or forwards it. tests/vectors/uris.jsonl pins both sides.
--- Sizes are checked before anything is decoded, and nothing here takes more than linear time: a
--- pattern such as "=+$" starts at every position, which takes quadratic time.
+-- `parse` returns a key only if every backend would parse the same one. Otherwise the request goes
+-- to any backend, which rejects or forwards it. tests/vectors/uris.jsonl pins both sides.
+-- Sizes are checked before text is decoded, and every function takes linear time. A pattern such as
+-- "=+$" would take quadratic time, because it starts at every position.
 
 local bit = require "bit"
 local ffi = require "ffi"
@@ -26,8 +26,8 @@ for value = 0, 15 do
     HEX[byte(digit)], HEX[byte(digit:upper())] = value, value
 end
 
---- The text with its escapes decoded, and whether every per cent sign begins one. A loop over bytes
--- because LuaJIT compiles it: gsub takes several times as long for thousands of escapes.
+--- Returns the text with its escapes decoded, and whether every per cent sign begins an escape.
+-- This loops over bytes because LuaJIT compiles it: gsub takes several times as long.
 local function percent_decode(part)
     if not find(part, "%", 1, true) then
         return part, true
@@ -87,8 +87,8 @@ local function base64url_decode(text)
     return ffi.string(bytes, size)
 end
 
---- The index of the last byte of the path part that begins at `from`, and where the next part
--- begins, if any.
+--- Returns the index of the last byte of the path part that begins at `from`, and the index of the
+-- next part; nil if there is none.
 local function part_end(path, from)
     local slash = find(path, "/", from, true)
     if slash then
@@ -97,8 +97,8 @@ local function part_end(path, from)
     return #path, nil
 end
 
---- The path part that begins at `from`, decoded, and where the next part begins, if any; nil if it
--- cannot be a name: names have no slash, and at most `max_bytes` bytes.
+--- Returns the decoded path part that begins at `from`, and the index of the next part, if any. Nil
+-- if the part cannot be a name: names have no slash, and at most `max_bytes` bytes.
 local function name_at(path, from, max_bytes)
     local to, next_at = part_end(path, from)
     if to - from >= 3 * max_bytes then
@@ -111,7 +111,7 @@ local function name_at(path, from, max_bytes)
     return name, next_at
 end
 
---- The view, and where the key begins in the path; nil if the path has no key.
+--- Returns the view and the index of the key in the path; nil if the path has no key.
 local function find_view(path, views)
     local max_bytes = views.longest_name
     local first, next_at = name_at(path, 2, max_bytes)
@@ -147,11 +147,11 @@ local function find_view(path, views)
     return view, key_at
 end
 
--- "encoding" and its longest value with each letter escaped, the name with an equals sign
+-- the sizes of "encoding=" and of its longest value if each letter is escaped
 local MAX_NAME_BYTES, MAX_VALUE_BYTES = 3 * #"encoding" + 1, 3 * #"base64url"
 
---- The encoding of the key: "text" or "base64url"; nil if the arguments are ambiguous or invalid,
--- which backends refuse.
+--- The encoding of the key: "text" or "base64url". Nil if the arguments are ambiguous or invalid:
+-- backends reject them.
 local function parse_encoding(arguments)
     local encoding
     local from, size = 1, #arguments
@@ -178,10 +178,10 @@ local function parse_encoding(arguments)
     return encoding or "text"
 end
 
---- The record key of a path part, of at most `max_bytes` bytes; nil if the proxy cannot tell it.
+--- The record key of a path part, at most `max_bytes` bytes; nil if the proxy cannot compute it.
 local function parse_key(view, path, from, to, arguments, max_bytes)
     local encoding = parse_encoding(arguments)
-    -- as base64url, with two bytes of padding
+    -- base64url needs four characters for three bytes, and may have two of padding
     local max_text = encoding == "base64url" and math.ceil(max_bytes * 4 / 3) + 2 or max_bytes
     if not encoding or to - from >= 3 * max_text then
         return nil
@@ -197,12 +197,12 @@ local function parse_key(view, path, from, to, arguments, max_bytes)
     return text ~= "" and view.encode_key and view.encode_key(text) or nil
 end
 
---- Whether a raw URI is printable ASCII without `#`: HTTP parsers differ in how they read others.
+--- Whether a raw URI is printable ASCII without `#`: HTTP parsers treat other URIs differently.
 local function is_unambiguous(uri)
     return byte(uri, 1) == SLASH and not find(uri, '[^!-"$-~]')
 end
 
---- Whether the raw URI is that of a plain read: a path without arguments, unambiguous.
+--- Whether the raw URI is that of a plain read: unambiguous, and without arguments.
 function _M.is_plain(uri)
     return is_unambiguous(uri) and not find(uri, "?", 1, true)
 end
@@ -211,7 +211,7 @@ end
 -- views: `by_name` and `by_path` (tables of views), `path_depth` (parts of the longest short path),
 -- `longest_name` (bytes of the longest part of a path), `max_key_bytes`.
 -- Returns the view, the key bytes, and whether it is a point read (nothing follows the key). View
--- and key are nil if the path has no key; the key alone is nil if the proxy cannot tell it.
+-- and key are nil if the path has no key; the key alone is nil if the proxy cannot compute it.
 function _M.parse(uri, views)
     if not is_unambiguous(uri) then
         return nil, nil, false
@@ -230,20 +230,21 @@ function _M.parse(uri, views)
     return view, key, rest_at == nil
 end
 
--- Backends refuse some requests for their headers: too many, too long, control characters, or a
--- header twice that is allowed once. The headers of coalesced reads do not reach the backend, so a
--- read with such headers is sent by itself: its answer must not depend on other requests.
+-- Backends reject some requests because of their headers: too many or too long, with control
+-- characters, or with a repeated header that is allowed once. The headers of coalesced reads do not
+-- reach the backend, so a read with such headers is sent by itself: its answer must not depend on
+-- other requests.
 
---- nginx returns this many; a read with more is not plain. Backends accept 100.
+--- A read with more headers is not plain. Backends accept 100.
 _M.MAX_PLAIN_HEADERS = 64
 
 -- bytes of a header; backends accept 8,190
 local MAX_PLAIN_HEADER_BYTES = 8000
 
--- backends refuse requests in which these contradict each other
+-- backends reject requests in which these contradict each other
 local MAY_CONTRADICT = { ["x-forwarded-ssl"] = true, ["x-forwarded-protocol"] = true }
 
---- Whether the headers are those of a plain read: every backend answers as if there were none.
+--- Whether the headers are those of a plain read: they do not change any backend's answer.
 -- headers: values by name in lower case, as ngx.req.get_headers returns them.
 function _M.has_plain_headers(headers)
     for name, value in pairs(headers) do

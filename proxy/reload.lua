@@ -1,16 +1,16 @@
---- Whether newer workers are about to replace this one. It then keeps no client connection open.
+--- Detects that newer workers will replace this one, which then keeps no client connection open.
 --
--- On a reload nginx starts the new workers, and tells the old ones to quit 0.1 s later. These close
--- idle connections at once, even while a request arrives on them: the client sees a reset. So the
--- old workers answer with `Connection: close` from the moment in which the new configuration is
--- read, and busy clients have moved to the new workers by then.
+-- On a reload nginx starts the new workers, and stops the old ones 0.1 s later. These close idle
+-- connections at once, even while a request arrives on them: the client sees a reset. So the old
+-- workers answer with `Connection: close` as soon as nginx has read the new configuration, and busy
+-- clients have moved to the new workers before the old ones stop.
 
 local _M = {}
 
 local shared = ngx.shared.queryable_topics
 
 local CHECK_INTERVAL_S = 0.01
--- a worker that still runs after this was not replaced: nginx has refused the new configuration
+-- a worker that still runs after this time was not replaced: nginx rejected the new configuration
 local RETIRING_S = 10
 
 -- the same in all workers of one configuration, which are forked later

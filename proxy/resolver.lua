@@ -1,7 +1,7 @@
---- IP addresses of host names, from the system's resolver (/etc/hosts, DNS, search domains):
--- nginx's balancer takes addresses only. getaddrinfo(3) blocks the worker, so that only discovery's
--- timer calls it; answers are cached, and nginx.conf shortens its time-outs. An address in place of
--- a name is returned as it is. Linux: the structure below is that of glibc and musl.
+--- Resolves host names with the system's resolver (/etc/hosts, DNS, search domains), because
+-- nginx's balancer takes only addresses. getaddrinfo(3) blocks the worker, so only discovery's
+-- timer calls it; answers are cached, and nginx.conf shortens its time-outs. An address is returned
+-- unchanged. Linux only: the structure below is that of glibc and musl.
 
 local ffi = require "ffi"
 
@@ -24,7 +24,7 @@ local SOCK_STREAM = 1
 local NI_NUMERICHOST = 1
 local TTL_S = 10
 local FAILURE_TTL_S = 2
--- a name in use is looked up with each refresh of the topology, which are an hour apart at most
+-- each refresh of the topology resolves the names in use; refreshes are at most an hour apart
 local EVICT_AFTER_S = 2 * 3600
 
 local _M = {}
@@ -80,7 +80,7 @@ function _M.addresses(host, now)
     return cache[host].addresses
 end
 
---- Drops names that have not been looked up for long.
+--- Removes names that have not been resolved for EVICT_AFTER_S.
 function _M.evict(now)
     for host, cached in pairs(cache) do
         if now > cached.expires_at + EVICT_AFTER_S then

@@ -1,9 +1,9 @@
 --- A token bucket that limits retries to a tenth of the requests in the long run: when all backends
 -- are slow, retries would double their load. Pure.
 --
--- Each request adds a tenth of a token, and each retry takes one. When a backend hangs, the reads
--- of 0.4 s are retried at once; a busy worker has earned more tokens for that, up to 1,000.
--- Counted in tenths, as whole numbers.
+-- Each request adds a tenth of a token, and each retry takes one. When a backend hangs, all reads
+-- of the last 0.4 s are retried at about the same time. A busy worker has more tokens for this, up
+-- to 1,000. Tokens are counted in tenths, as whole numbers.
 
 local RETRY = 10
 local INITIAL, MAX = 100 * RETRY, 1000 * RETRY

@@ -1,11 +1,11 @@
---- Access phase: which backends can answer a request, in the order in which they are tried.
+--- Access phase: selects the backends that can answer a request, in the order of the attempts.
 -- For a key these are the replicas of its partition: the active, its standbys, then those that
--- failed recently or are dead. If none can be reached, nginx runs `access_fallback`: other
--- backends are tried, which forward the request.
+-- failed recently or are dead. If none can be reached, nginx runs `access_fallback`, which tries
+-- other backends: they forward the request.
 --
--- Hot path, together with balance, log and coalescer. It must not log (but for its own failures),
--- parse or write JSON, or create closures. It looks up ngx.ctx once per phase (never for coalesced
--- reads), and copies no list of backends while all of them are healthy.
+-- Hot path, together with balance, log and coalescer. It must not log (except for its own
+-- failures), parse or write JSON, or create closures. It looks up ngx.ctx once per phase (never for
+-- coalesced reads), and copies no list of backends while all of them are healthy.
 
 local balance = require "proxy.balance"
 local coalescer = require "proxy.coalescer"
@@ -22,7 +22,7 @@ local topology = require "proxy.topology"
 
 local _M = {}
 
--- how many backends are tried: for a request that any of them can answer, and as a fallback
+-- maximum number of backends to try: for a request that any backend can answer, and in @fallback
 local MAX_ANY, MAX_FALLBACK = 3, 2
 
 local IS_READ = { GET = true, HEAD = true }
@@ -43,7 +43,8 @@ local PAGES = {
     ["/proxy/metrics"] = metrics.answer,
 }
 
---- View, partition, replicas, the active's id, and whether it is a point read.
+--- Returns the view, the partition, its replicas, the active's id, and whether this is a point
+-- read.
 local function resolve(current, uri)
     local view, key, is_point = query.parse(uri, current.views)
     local partition, replicas, owner = topology.replicas(current, view, key)
@@ -64,8 +65,8 @@ local function other_backends(current, replicas, limit)
     return others
 end
 
---- Whether the read may be coalesced: it asks for no more than the value, of an active without
--- recent failures.
+--- Whether the read may be coalesced: it is a plain read (see query), and the active has no recent
+-- failure.
 local function may_coalesce(var, uri, replica, owner)
     if settings.batches == 0 or replica.id ~= owner or unhealthy.by_name[replica.name] then
         return false
@@ -77,7 +78,7 @@ local function may_coalesce(var, uri, replica, owner)
     return not err and query.has_plain_headers(headers)
 end
 
---- Coalesces the read with others, and answers it if they bring the answer. Returns the outcome.
+--- Coalesces the read with others, and answers it if the batch has the answer. Returns the outcome.
 local function coalesce(var, uri, replica)
     local outcome, result, index = coalescer.enqueue(replica, uri)
     if outcome == ANSWERED then
@@ -104,7 +105,7 @@ local function choose_candidates(current, replicas, is_point)
 end
 
 --- Answers the request, or sets the candidates for the balancer.
-local function route(var, uri, must_go_alone)
+local function route(var, uri, skips_coalescing)
     local current = discovery.topology()
     if not current then
         return problem.send("no-topology")
@@ -113,7 +114,7 @@ local function route(var, uri, must_go_alone)
     if view then
         var.queryable_view = view.name
     elseif uri:find("#", 1, true) then
-        -- a request target has no fragment (RFC 9112, 3.2): backends differ in what they make of it
+        -- a request target has no fragment (RFC 9112, 3.2), and HTTP parsers treat one differently
         return problem.send("bad-request")
     end
     if partition then
@@ -121,7 +122,7 @@ local function route(var, uri, must_go_alone)
         var.queryable_owner = owner
     end
     is_point = partition and is_point and IS_READ[var.request_method]
-    if is_point and not must_go_alone and replicas[1]
+    if is_point and not skips_coalescing and replicas[1]
         and may_coalesce(var, uri, replicas[1], owner)
     then
         local outcome = coalesce(var, uri, replicas[1])
@@ -129,21 +130,21 @@ local function route(var, uri, must_go_alone)
             return
         end
         if outcome == REROUTE then
-            -- it has waited: the topology or the backend's health may have changed
+            -- the topology or the backend's health may have changed while the read waited
             return route(var, uri, true)
         end
     end
     return choose_candidates(current, replicas, is_point)
 end
 
-local function begin(var, must_go_alone)
+local function begin(var, skips_coalescing)
     local uri = var.request_uri
     local page = PAGES[uri]
     if page then
         return page()
     end
     retry_budget.earn(budget)
-    return route(var, uri, must_go_alone)
+    return route(var, uri, skips_coalescing)
 end
 
 --- Access phase of every request.

@@ -1,27 +1,27 @@
---- Who owns what: the document of /processors, in the form that routing needs. Pure.
+--- The topology (the document of /processors) in the form that routing needs. Pure.
 --
--- A topology is built for each new document and never changed afterwards: requests keep the one
--- with which they began.
+-- A topology is built for each new document and never changed afterwards: a request uses the same
+-- one from start to end.
 --   epoch     its text, "<leader's ms>-<generation>"
 --   views     by_name, by_path, path_depth, longest_name (bytes), max_key_bytes; a view is
---             {name, encode_key, partitions, partitioner}; the last is a function, or nil where any
---             backend may be asked; encode_key is a function, or nil: see key_codec
---   replicas  by view name, then partition: list of backends in the order in which they are tried,
---             the active before its standbys within a rank; its `healthy` is how many come before
---             the dead (all, if all are dead)
+--             {name, encode_key, partitions, partitioner}; partitioner is a function, or nil if the
+--             request goes to any backend; encode_key is a function, or nil: see key_codec
+--   replicas  by view name, then partition: list of backends in the order of the attempts, the
+--             active before its standbys within a rank; `healthy` is the number of backends before
+--             the dead ones (all, if all are dead)
 --   owners    by view name, then partition: the active's id
---   backends  all of them: {id, host, address, port, name, state, rank, is_dead}; address is nil if
---             unknown, name is "address:port"
---   by_rank   those with an address; the first `usable` of them have the best rank
+--   backends  {id, host, address, port, name, state, rank, is_dead}; address is nil if unknown,
+--             name is "address:port"
+--   by_rank   backends with an address; the first `usable` of them have the best rank
 
 local key_codec = require "proxy.key_codec"
 local partitioner = require "proxy.partitioner"
 
 local _M = {}
 
--- The order in which backends are tried, by state. One that drains still answers; one that starts
--- knows best why it does not answer yet. That a backend is dead is the opinion of another, which
--- may itself be cut off: it is tried last, but it is tried.
+-- The order of the attempts, by state. A draining backend still answers; a starting one reports why
+-- it cannot answer yet. Another backend decides that a backend is dead, and may itself be cut off
+-- from the network: so dead backends are tried last, but they are tried.
 local RANKS = { running = 1, draining = 2, dead = 4, stopped = 4 }
 local OTHER_STATE = 3
 local LAST_RANK = 4
@@ -72,8 +72,8 @@ local function sorted_by_rank(backends)
     return sorted
 end
 
--- the backends' default, for backends that do not report theirs; any backend is asked for a longer
--- key
+-- the backends' default, for backends that do not report their limit. A request with a longer key
+-- goes to any backend
 local MAX_KEY_BYTES = 8192
 local SLASH = ("/"):byte()
 
@@ -132,7 +132,7 @@ local function add_replicas(all, backend, partitions_by_view)
     end
 end
 
---- How many replicas come before the dead; all, if all are dead.
+--- The number of replicas before the dead ones; all, if all are dead.
 local function count_healthy(replicas)
     local healthy = 0
     for _, backend in ipairs(replicas) do
@@ -189,8 +189,9 @@ local function build(processors, addresses)
     }
 end
 
---- A topology from the decoded JSON of /processors, whatever that is; nil and what is wrong.
--- addresses: IP address by host name; backends on other hosts are not asked.
+--- Builds a topology from the decoded JSON of /processors, which may be any value. Nil and an error
+-- if it is invalid.
+-- addresses: IP address by host name; backends on other hosts get no requests.
 function _M.build(processors, addresses)
     local ok, topology, err = pcall(build, processors, addresses)
     if not ok then
@@ -201,8 +202,8 @@ end
 
 local NO_REPLICAS = { healthy = 0 }
 
---- The key's partition, its replicas in the order in which they are tried, and the active's id.
--- Nil, no replicas and nil where any backend may be asked: without a partitioner or partitions.
+--- Returns the key's partition, its replicas in the order of the attempts, and the active's id.
+-- Nil, no replicas and nil if the request goes to any backend: without a partitioner or partitions.
 function _M.replicas(topology, view, key)
     if not view or not key or not view.partitioner or view.partitions < 1 then
         return nil, NO_REPLICAS, nil
@@ -221,8 +222,8 @@ local function contains(list, backend)
     return false
 end
 
---- Up to `limit` backends that are not among `replicas`: the usable ones, from index `start` on and
--- around, then the others by rank.
+--- Up to `limit` backends that are not among `replicas`: first the usable ones, from index `start`
+-- with wrap-around, then the others by rank.
 function _M.others(topology, replicas, start, limit)
     local by_rank, usable, others = topology.by_rank, topology.usable, {}
     for i = 0, #by_rank - 1 do

@@ -1,10 +1,10 @@
-"""Structured Streaming jobs: raw topics in, view topics out.
+"""Structured Streaming jobs: they read raw topics and write view topics.
 
-``views`` has one module for each view: a DataFrame ► DataFrame function. ``raw_topics`` and
-``formats`` decode records, ``event_time`` has watermarks and sessions, ``supervision`` runs the
-queries; ``run``, ``health`` and ``archive`` are commands. The plan is Spark's own except for JSON,
-which Python decodes an Arrow batch at a time; so executors need this project, too.
+``views`` has one module per view: a DataFrame ► DataFrame function. ``raw_topics`` and ``formats``
+decode records, ``event_time`` has watermarks and sessions, ``supervision`` runs the queries;
+``run``, ``health`` and ``archive`` are commands. Queries consist of Spark's own operators, except
+that Python decodes JSON, one Arrow batch at a time; so executors need this project, too.
 
-Rule: of our other packages only ``model`` may be imported. No file or folder here has the
-name of an installed module: ``spark-submit spark/run.py`` puts this folder on ``sys.path``.
+Rule: this package imports no other package of the project but ``model``. No file or folder here has
+the name of an installed module: ``spark-submit spark/run.py`` puts this folder on ``sys.path``.
 """

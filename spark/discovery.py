@@ -1,4 +1,4 @@
-"""Finds views: in the package ``spark.views``, and in Python files and folders of the user's own.
+"""Finds views: in the package ``spark.views``, and in the user's own Python files and folders.
 
 A view's module has a ``VIEW``. Modules whose name starts with ``_`` are not views.
 """
@@ -20,14 +20,14 @@ from spark.view import View
 
 
 def views_of_package(name: str, path: Iterable[str]) -> dict[str, View]:
-    """The views of a package's modules, by name; in the order of the module names."""
+    """The views of a package's modules, by name, in the order of the module names."""
     found = sorted(module.name for module in pkgutil.iter_modules(path))
     modules = (importlib.import_module(f"{name}.{each}") for each in found if each[0] != "_")
     return _by_name(_view_of(module) for module in modules)
 
 
 def views_at(path: Path) -> dict[str, View]:
-    """The view of a Python file, or those of a folder's files; ``JobError`` if there is none."""
+    """The views of a Python file or of a folder's files; ``JobError`` if it has no view."""
     if path.is_dir():
         files = sorted(file for file in path.glob("*.py") if file.name[0] != "_")
     else:
@@ -39,7 +39,7 @@ def views_at(path: Path) -> dict[str, View]:
 
 def select_views(given: Iterable[str], known: Mapping[str, View]) -> dict[str, View]:
     """Views by name, in the order of ``given``: names of known views, or paths of files and folders
-    (text with a ``/``, or that ends with ``.py``)."""
+    (see ``is_path``). Raises ``JobError``."""
     chosen: list[View] = []
     for each in dict.fromkeys(given):
         if is_path(each):
@@ -55,7 +55,7 @@ def select_views(given: Iterable[str], known: Mapping[str, View]) -> dict[str, V
 
 
 def is_path(text: str) -> bool:
-    """Whether the text names a file or folder, not a view."""
+    """Whether the text is the path of a file or folder, not the name of a view."""
     return "/" in text or text.endswith(".py")
 
 
@@ -65,7 +65,7 @@ def _load(file: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise JobError(f"{file}: not a Python file")
     module = importlib.util.module_from_spec(spec)
-    # Spark's workers cannot import the file: its functions travel with the query.
+    # Spark's workers cannot import the file, so its functions are pickled with the query.
     sys.modules[name] = module
     register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     try:

@@ -1,4 +1,4 @@
-"""Errors of the job, written for the person who reads the log."""
+"""Errors of the job, for readers of its log."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 
 _FRAME = re.compile(r"\s+(at |\.\.\. \d+ more)")
 _MAX_CHARACTERS = 400
+
+JVM_ENDED = "Spark's Java process has ended. Start again; --log-level error shows Spark's own log."
 
 
 class JobError(Exception):
@@ -24,7 +26,7 @@ def repartitioned(topic: str, before: int, now: int) -> JobError:
     """A view topic got more partitions while the job ran."""
     return JobError(
         f"topic {topic} had {before} partitions and now has {now}. Start again to write to all of "
-        "them. Records that were written before stay where they are until the view is rebuilt."
+        "them. Older records stay in their partitions until the view is rebuilt."
     )
 
 

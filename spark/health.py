@@ -18,14 +18,14 @@ MAX_SILENCE = 300.0  # s; a query with nothing to do reports so every second
 
 
 def problem(document: Any, now: float, stuck_after: float = MAX_SILENCE) -> str | None:
-    """What is wrong, or None. ``now``: s since 1970."""
+    """What is wrong with the job, or None. ``document``: the file's JSON; ``now``: s since 1970."""
     try:
         age = now - float(document["at"])
         if not -MAX_AGE <= age <= MAX_AGE:
             return f"the job has written nothing for {age:.0f} s: it has ended or hangs"
         for name, view in document["views"].items():
             if view["state"] in ("failed", "stopped"):
-                reason = view["error"] or "the job was told to stop"
+                reason = view["error"] or "the job received a signal"
                 return f"view {name} has {view['state']}: {reason}"
             silent = view["silent_seconds"]
             if silent is not None and silent > stuck_after:

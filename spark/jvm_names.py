@@ -1,18 +1,19 @@
-"""Keeps the Java classes that are looked up for each micro-batch.
+"""Caches the Java classes that pyspark looks up for each micro-batch.
 
-py4j asks the JVM for each part of a name such as ``jvm.py4j.reflection.TypeUtil``, each time, and
-does not remember the answers. For a part that is not a class, the JVM searches all jars, once for
-each import with a ``*``. pyspark does this hundreds of times for each micro-batch, when it converts
-a progress report: a third of the JVM's CPU time with small micro-batches.
+py4j asks the JVM for each part of a name such as ``jvm.py4j.reflection.TypeUtil``, and caches no
+answers. For a part that is not a class, the JVM searches all jars, once for each import with a
+``*``. pyspark does this hundreds of times for each micro-batch, when it converts a progress report.
+With small micro-batches this is a third of the JVM's CPU time.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-# TypeUtil: at the end of each iteration over a Java collection. The others: to convert values.
+# py4j looks up TypeUtil at the end of each iteration over a Java collection; pyspark looks up the
+# others to convert values.
 _BY_PARTS = ("py4j.reflection.TypeUtil", "PythonSQLUtils", "PythonUtils")
-# Looked up as one name: also at the end of each iteration, and for each function of a column.
+# Looked up as one name, also at the end of each iteration, and for each function of a column.
 _BY_FULL_NAME = (
     "org.apache.spark.sql.functions",
     "org.apache.spark.sql.internal.SQLConf",
@@ -21,7 +22,7 @@ _BY_FULL_NAME = (
 
 
 def keep_classes(jvm: Any) -> None:
-    """Makes the names attributes of ``jvm``, which Python finds without asking the JVM."""
+    """Sets the classes as attributes of ``jvm``, so that Python does not ask the JVM for them."""
     for name in _BY_PARTS:
         owner = jvm
         for part in name.split("."):

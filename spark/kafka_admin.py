@@ -1,4 +1,4 @@
-"""Topics and consumer groups, through the Java admin client that Spark has with it."""
+"""Topics and consumer groups, through the Java admin client that Spark's Kafka source includes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TopicPartition(NamedTuple):
 
 
 Commit = Mapping[TopicPartition, tuple[int, str]]
-"""Offset and metadata."""
+"""Offset and metadata by partition."""
 
 
 class KafkaAdmin:
@@ -44,7 +44,7 @@ class KafkaAdmin:
         self._jvm = jvm
         self._servers = kafka.bootstrap_servers
         self._clients = jvm.org.apache.kafka.clients
-        # Kept, because each lookup of a class is slow (spark.jvm_names).
+        # Looked up once, because each lookup of a class is slow (spark.jvm_names).
         self._partition_class = jvm.org.apache.kafka.common.TopicPartition
         self._offset_class = self._clients.consumer.OffsetAndMetadata
         self._map_class = jvm.java.util.HashMap
@@ -71,7 +71,7 @@ class KafkaAdmin:
             self._admin.close(self._jvm.java.time.Duration.ofSeconds(1))
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """The topics that exist, by name; ``JobError`` if the brokers do not answer."""
+        """The existing topics among ``names``; ``JobError`` if the brokers do not answer."""
         found = {}
         for topic, answer in self._admin.describeTopics(list(names)).topicNameValues().items():
             try:
@@ -98,7 +98,7 @@ class KafkaAdmin:
         }
 
     def commit(self, commits: Mapping[str, Commit]) -> None:
-        """Commits for several consumer groups at a time; raises OSError, Py4JError."""
+        """Commits offsets of several consumer groups; raises OSError, Py4JError."""
         futures = []
         for group, commit in commits.items():
             offsets = self._map_class()
@@ -120,7 +120,7 @@ class KafkaAdmin:
     def wait_for(
         self, names: Iterable[str], seconds: float, on_wait: Callable[[str], None]
     ) -> dict[str, Topic]:
-        """All these topics, once all of them exist; ``JobError`` after ``seconds``."""
+        """Waits until all topics exist, and returns them; ``JobError`` after ``seconds``."""
         wanted = sorted(set(names))
         deadline = time.monotonic() + seconds
         reported = ""
@@ -161,7 +161,7 @@ class KafkaAdmin:
             )
 
     def _create(self, topic: str, config: dict[str, str]) -> str:
-        """Creates a topic with one partition; the error, or an empty string."""
+        """Creates a topic with one partition; returns the error, or an empty string."""
         optional = self._jvm.java.util.Optional
         wanted = self._clients.admin.NewTopic(topic, optional.of(1), optional.empty())
         try:

@@ -24,7 +24,7 @@ examples:
   # all views on this machine, until Ctrl-C
   python -m spark.run --checkpoint-dir .run/checkpoints
 
-  # one view, up to what its raw topic has now
+  # one view, up to the current end of its raw topic
   python -m spark.run word-count --once --checkpoint-dir .run/checkpoints
 
   # the views in views.toml, with the connection settings of its [kafka] table
@@ -46,7 +46,7 @@ examples:
 
 
 def parse(arguments: list[str] | None = None) -> Settings:
-    """The settings of a command line; exits with status 2 and a message if it is wrong."""
+    """The settings of a command line; exits with status 2 and a message if it is invalid."""
     parser = _parser()
     given = parser.parse_args(arguments)
     deployment = _deployment(parser, given.views_toml)
@@ -117,8 +117,8 @@ def _parser() -> argparse.ArgumentParser:
         nargs="*",
         metavar="VIEW",
         help="the name of a view below, or a Python file or folder of your own views (my_view.py, "
-        "my_views/); they start in this order. Default: the views that --views-toml has entries "
-        "for, in its order; without it all",
+        "my_views/). Views start in this order. Default: the views in --views-toml, in its order; "
+        "without --views-toml, all views",
     )
     add(
         "--bootstrap-servers",
@@ -130,28 +130,28 @@ def _parser() -> argparse.ArgumentParser:
         "--checkpoint-dir",
         required=True,
         metavar="DIR",
-        help="folder of the checkpoints; a path of any file system that Hadoop knows",
+        help="folder of the checkpoints; a path of any file system that Hadoop supports",
     )
     add(
         "--progress",
         type=Path,
         metavar="FILE",
-        help="JSON, rewritten after every micro-batch. For each view: state, restarts, last_error, "
-        "source_offsets (records before them are in the view topic), and since this start "
-        "input_rows, late_rows, dropped_rows and dead_letters",
+        help="a JSON file that is rewritten after every micro-batch. For each view: state, "
+        "restarts, last_error, source_offsets (records before them are in the view topic), and "
+        "since this start input_rows, late_rows, dropped_rows and dead_letters",
     )
     add(
         "--health",
         type=Path,
         metavar="FILE",
-        help="JSON, rewritten every second, for `python -m spark.health FILE`",
+        help="a JSON file that is rewritten every second, for `python -m spark.health FILE`",
     )
     add(
         "--group-prefix",
         default=GROUP_PREFIX,
         metavar="TEXT",
-        help="prefix + view name is the consumer group to which the job commits once a second "
-        "what the view has read, with a heartbeat: `pipeline` in views.toml (default: %(default)s)",
+        help="the job commits the offsets of each view, with a heartbeat, to the consumer group "
+        "prefix + view name, once a second: `pipeline` in views.toml (default: %(default)s)",
     )
     add("--once", action="store_true", help="stop at the current ends of the raw topics")
     add(
@@ -178,7 +178,7 @@ def _parser() -> argparse.ArgumentParser:
         "--views-toml",
         type=Path,
         metavar="FILE",
-        help="a deployment's views.toml: its entries choose the views, and its [kafka] table has "
+        help="a deployment's views.toml: its entries select the views, and its [kafka] table has "
         "the connection settings",
     )
     add(
@@ -214,7 +214,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _deployment(parser: argparse.ArgumentParser, file: Path | None) -> Deployment | None:
-    """What a views.toml declares."""
+    """The parsed views.toml; None if ``file`` is None."""
     if file is None:
         return None
     try:

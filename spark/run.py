@@ -8,7 +8,7 @@ from contextlib import suppress
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
-from spark.errors import JobError, summary
+from spark.errors import JVM_ENDED, JobError, summary
 from spark.options import parse
 from spark.session import start_session
 from spark.settings import Settings
@@ -17,7 +17,7 @@ from spark.supervision.supervisor import log, supervise
 
 
 def run(settings: Settings) -> None:
-    """Returns after a signal or, with ``once``, when done; ``JobError`` when the job failed."""
+    """Returns after a signal or, with ``once``, when done; ``JobError`` if the job failed."""
     stop = StopSignal()
     stop.install()
     session = start_session(settings.conf, settings.jars, log_level=settings.log_level)
@@ -25,7 +25,7 @@ def run(settings: Settings) -> None:
     try:
         supervise(session, settings, stop)
     finally:
-        # If a signal has ended the JVM as well, there is nothing left to stop.
+        # If a signal has also ended the JVM, the session has already stopped.
         with suppress(Py4JError, PySparkException, OSError):
             session.stop()
 
@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
     except JobError as error:
         log(f"error: {error}")
     except (Py4JNetworkError, ConnectionError):
-        log("error: Spark's Java process has ended. Start again; --log-level error tells more.")
+        log(f"error: {JVM_ENDED}")
     except (Py4JError, PySparkException) as error:
         log(f"error: Spark: {summary(str(error))}. Check --master, --conf and JAVA_HOME (JDK 17+).")
     else:

@@ -13,18 +13,18 @@ from pyspark.sql import SparkSession
 
 from spark.jvm_names import keep_classes
 
-# Made by spark.archive; it matches only the jars of this environment.
+# spark.archive writes it; it matches only the jars of this environment.
 ARCHIVE = Path(sys.prefix) / "spark.jsa"
 # The threads of a concurrent collector and of the optimizing compiler would compete with tasks.
 ON_FEW_CORES = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 
-# The results of the views depend on these settings: nothing overrides them.
+# The results of the views depend on these settings, so they cannot be overridden.
 _REQUIRED = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
-    # Java's lower case is that of ICU, whose tables take 1.6 s of CPU time to load.
+    # Java converts case like ICU, whose tables take 1.6 s of CPU time to load.
     "spark.sql.icu.caseMappings.enabled": "false",
     "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "false",
 }
@@ -35,7 +35,7 @@ _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "1g",
-    # How soon a restarted query with nothing to do reports its offsets.
+    # A restarted query without new records reports its offsets after this time.
     "spark.sql.streaming.noDataProgressEventInterval": "1s",
     "spark.sql.streaming.stopTimeout": "20s",
 }
@@ -54,7 +54,7 @@ def jars_in(folder: Path) -> list[Path]:
 
 
 def submitted() -> bool:
-    """Whether ``spark-submit`` started this process, so that its JVM and settings exist."""
+    """Whether ``spark-submit`` started this process, and with it the JVM with its settings."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
@@ -81,10 +81,10 @@ def settings(
 def start_session(
     given: Mapping[str, str], jars: list[Path], *, log_level: str = "off"
 ) -> SparkSession:
-    """Starts the session (3 s, without ``ARCHIVE`` 8); ``jars``: of Spark's Kafka source."""
-    # The workers of a local master use this Python, not the first one on the PATH.
+    """Starts the session: takes 3 s, without ``ARCHIVE`` 8 s. ``jars``: Spark's Kafka source."""
+    # Workers of a local master must use this Python, not the first one on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    # pyspark logs every exception that it raises as JSON. The handler logs what is needed.
+    # pyspark logs every exception that it raises as JSON. The job logs its errors itself.
     logging.getLogger("SQLQueryContextLogger").disabled = True
     if submitted():
         SparkContext._ensure_initialized()

@@ -14,7 +14,7 @@ GROUP_PREFIX = "queryable-spark-"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The command line (``spark.options``), read once. ``topics_deadline`` is in seconds."""
+    """The parsed command line (``spark.options``). ``topics_deadline`` is in seconds."""
 
     views: list[View]
     kafka: Kafka
@@ -31,5 +31,5 @@ class Settings:
     group_prefix: str = GROUP_PREFIX
 
     def checkpoint(self, view: View) -> str:
-        """The folder of a view's checkpoints: a path of any file system that Hadoop knows."""
+        """The folder of a view's checkpoints: a path of any file system that Hadoop supports."""
         return f"{self.checkpoint_dir.rstrip('/')}/{view.name}"

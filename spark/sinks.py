@@ -1,8 +1,8 @@
-"""View topics and dead-letter topics as sinks. Nothing here starts a query.
+"""View topics and dead-letter topics as sinks. This module starts no queries.
 
-A record's partition is murmur2 of its key (``murmur2`` in views.toml): Kafka's Java producer
-chooses it. If times follow the key (windows, sessions), it is murmur2 of the bare key, as in Kafka
-Streams. Only then the partition is computed here.
+Kafka's Java producer chooses a record's partition: murmur2 of its key (``murmur2`` in views.toml).
+If times follow the key (windows, sessions), it is murmur2 of the bare key, as in Kafka Streams.
+Only in that case the partition is computed here.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from model.partitioner_numpy import partitions_of_batch
 from spark.sources import Kafka
 
 DEAD_LETTER_SUFFIX = ".dead-letter"
-# Longer values and keys are cut: a topic may accept records that its dead-letter topic rejects, and
-# a dead letter that cannot be written would fail the query again after each restart.
+# Longer values and keys are truncated: a topic may accept records that its dead-letter topic
+# rejects, and a dead letter that cannot be written would fail the query after each restart.
 MAX_LETTER_BYTES = 1024 * 1024
 MAX_LETTER_KEY_BYTES = 256 * 1024
 # Headers make a dead letter larger than its record. The topic sets the limit.
@@ -30,10 +30,11 @@ _MAX_REQUEST_BYTES = str(8 * 1024 * 1024)
 def dead_letters(rejected: DataFrame, by: str) -> DataFrame:
     """MALFORMED rows ► ``key``, ``value``, ``headers``.
 
-    The key is ``topic:partition:offset`` of the record: a dead letter that is written twice is
-    stored once. The value is the record's. Headers: reason, source-topic, source-partition,
+    The key is ``topic:partition:offset`` of the record, so a dead letter that is written twice is
+    stored once. The value is the record's value. Headers: reason, source-topic, source-partition,
     source-offset, source-key (bytes, if the record has a key) and by; numbers are decimal text. A
-    value or key that is too long is cut; source-value-bytes or source-key-bytes has its length.
+    value or key that is too long is truncated; source-value-bytes or source-key-bytes has its
+    length.
     """
     value, value_bytes = _bounded("value", MAX_LETTER_BYTES)
     key, key_bytes = _bounded("key", MAX_LETTER_KEY_BYTES)
@@ -66,10 +67,9 @@ def topic_writer(
 ) -> DataStreamWriter:
     """An unstarted query that writes rows to a topic whenever they change.
 
-    ``rows`` has ``key`` and ``value``, and may have ``headers`` or ``bare_key``; ``partitions``: of
-    the topic. Delivery is at least once, per micro-batch; ``View`` says why that is enough.
-    ``on_written`` is called in the query's own thread after a micro-batch is written, before Spark
-    goes on.
+    ``rows`` has ``key`` and ``value``, and may have ``headers`` or ``bare_key``. ``partitions`` is
+    the topic's number of partitions. Delivery is at least once, per micro-batch; ``View`` explains
+    why that is enough. The query's thread calls ``on_written`` after it has written a micro-batch.
     """
     options = kafka.spark(max_request_size=_MAX_REQUEST_BYTES, linger_ms="5") | {"topic": topic}
     writer = _partitioned(rows, partitions).writeStream
@@ -88,7 +88,7 @@ def _write(
 
 
 def _partitioned(rows: DataFrame, partitions: int) -> DataFrame:
-    """``partition`` in place of ``bare_key``, if that column exists."""
+    """Replaces ``bare_key``, if that column exists, by ``partition``."""
     if "bare_key" not in rows.columns:
         return rows
     binary = [F.col(name).cast("binary") for name in ("key", "value", "bare_key")]
@@ -107,7 +107,7 @@ def _with_partitions(
 
 
 def _bounded(name: str, most: int) -> tuple[Column, Column]:
-    """The first ``most`` bytes, and the length if there are more (else null)."""
+    """The first ``most`` bytes, and the length if it is greater (otherwise null)."""
     length = F.octet_length(name)
     return F.substring(name, 1, most), F.when(length > most, length.cast("string"))
 

@@ -22,7 +22,7 @@ class Kafka:
         return {**self.options, "bootstrap.servers": self.bootstrap_servers}
 
     def spark(self, **defaults: str) -> dict[str, str]:
-        """The same as options of Spark's Kafka source and sink; they override ``defaults``."""
+        """The settings as options of Spark's Kafka source and sink; they override ``defaults``."""
         own = {name.replace("_", "."): value for name, value in defaults.items()}
         return {f"kafka.{name}": value for name, value in (own | self.client()).items()}
 
@@ -32,12 +32,12 @@ def raw_records(
 ) -> DataFrame:
     """The records of a topic, from its start, as RAW_RECORD rows.
 
-    Records of aborted transactions are skipped. If unread records are gone (the topic was truncated
-    or recreated), the query fails: a view that lacks them would be silently wrong.
+    Records of aborted transactions are skipped. If unread records were deleted (the topic was
+    truncated or recreated), the query fails: a view without them would be silently wrong.
     """
     return (
         session.readStream.format("kafka")
-        # With fewer than 2,000 records a poll, the consumer's overhead is noticeable.
+        # With fewer than 2,000 records per poll, the consumer's overhead is noticeable.
         .options(**kafka.spark(isolation_level="read_committed", max_poll_records="5000"))
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")

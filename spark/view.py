@@ -15,10 +15,10 @@ class View:
     """A view topic derived from a raw topic.
 
     ``decoder`` reads the records of ``source``. ``derive`` gets the well-formed ones and returns
-    ``key`` and ``value`` (string or binary; a null value deletes the key), and ``bare_key`` if the
-    partition is that of a part of the key. Values are absolute, never changes to earlier values: a
-    micro-batch that is written twice then changes nothing. ``partitions``: how many the view topic
-    gets where the local stack creates it.
+    ``key`` and ``value`` (string or binary; a null value deletes the key), and ``bare_key`` if a
+    part of the key determines the partition. Values are absolute, never increments, so writing a
+    micro-batch twice gives the same view. ``partitions``: the number of partitions of the view
+    topic if the local stack creates it.
     """
 
     name: str

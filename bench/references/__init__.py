@@ -1,1 +1,1 @@
-"""What ours is measured beside: the least that anyone would need for the same, in a process."""
+"""References: minimal programs that do the same work as ours, each in its own process."""

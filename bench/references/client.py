@@ -1,8 +1,8 @@
-"""What a question costs whoever asks it: by the Python client, and by its HTTP library alone.
+"""The cost of a request for its sender: by the Python client, and by its HTTP library alone.
 
-Arguments: what asks (see `_ASKING`), URL, path of the keys, number of keys, questions, keys a
-question. Prints `{"cpu_us", "rate", "p50_ms"}`: CPU of this process a question, keys a second, and
-how long a question took.
+Arguments: the client (see `_CLIENTS`), URL, path of the keys, number of keys, requests, keys per
+request. Prints `{"cpu_us", "rate", "p50_ms"}`: CPU time of this process per request, keys per
+second, and the latency of a request.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ import urllib3
 from bench import records
 from queryable import AsyncClient, Client
 
-_WARM = 200  # questions that are not counted
+_WARM_UP = 200  # requests that are not measured
 
-Ask = Callable[[list[str]], None]
-AskAsync = Callable[[list[str]], Awaitable[None]]
+Send = Callable[[list[str]], None]
+SendAsync = Callable[[list[str]], Awaitable[None]]
 
 
-def _questions(count: int, many: int, keys: int) -> Iterator[list[str]]:
+def _requests(count: int, many: int, keys: int) -> Iterator[list[str]]:
     for _ in range(many):
         yield [records.key(random.randrange(count)).decode() for _ in range(keys)]
 
 
 class Timing:
-    """CPU and wall time of questions after the first ones."""
+    """CPU and wall time of requests."""
 
     def __init__(self, keys: int) -> None:
         self._keys = keys
@@ -48,7 +48,7 @@ class Timing:
         self._took.append(time.perf_counter() - began[0])
         self._cpu += time.process_time() - began[1]
 
-    def said(self) -> dict[str, float]:
+    def summary(self) -> dict[str, float]:
         return {
             "cpu_us": self._cpu / len(self._took) * 1e6,
             "rate": self._keys * len(self._took) / sum(self._took),
@@ -56,24 +56,24 @@ class Timing:
         }
 
 
-def _timed(ask: Ask, count: int, many: int, keys: int) -> dict[str, float]:
+def _timed(send: Send, count: int, many: int, keys: int) -> dict[str, float]:
     timing = Timing(keys)
-    for number, asked in enumerate(_questions(count, _WARM + many, keys)):
+    for number, requested in enumerate(_requests(count, _WARM_UP + many, keys)):
         began = timing.begin()
-        ask(asked)
-        if number >= _WARM:
+        send(requested)
+        if number >= _WARM_UP:
             timing.end(began)
-    return timing.said()
+    return timing.summary()
 
 
-async def _timed_async(ask: AskAsync, count: int, many: int, keys: int) -> dict[str, float]:
+async def _timed_async(send: SendAsync, count: int, many: int, keys: int) -> dict[str, float]:
     timing = Timing(keys)
-    for number, asked in enumerate(_questions(count, _WARM + many, keys)):
+    for number, requested in enumerate(_requests(count, _WARM_UP + many, keys)):
         began = timing.begin()
-        await ask(asked)
-        if number >= _WARM:
+        await send(requested)
+        if number >= _WARM_UP:
             timing.end(began)
-    return timing.said()
+    return timing.summary()
 
 
 def _found(status: int) -> None:
@@ -84,32 +84,32 @@ def _found(status: int) -> None:
 def _client(
     url: str, path: str, count: int, many: int, keys: int, direct: bool = False
 ) -> dict[str, float]:
-    def ask(asked: list[str]) -> None:
+    def send(requested: list[str]) -> None:
         if keys == 1:
-            _found(200 if client.get(records.VIEW, asked[0]).found else 404)
+            _found(200 if client.get(records.VIEW, requested[0]).found else 404)
         else:
-            _found(200 if all(client.get_many(records.VIEW, asked)) else 404)
+            _found(200 if all(client.get_many(records.VIEW, requested)) else 404)
 
     with Client(url, direct=direct) as client:
-        return _timed(ask, count, many, keys)
+        return _timed(send, count, many, keys)
 
 
 def _urllib3(url: str, path: str, count: int, many: int, keys: int) -> dict[str, float]:
-    def ask(asked: list[str]) -> None:
-        _found(pool.request("GET", f"{path}/{asked[0]}").status)
+    def send(requested: list[str]) -> None:
+        _found(pool.request("GET", f"{path}/{requested[0]}").status)
 
     with urllib3.connection_from_url(url) as pool:
-        return _timed(ask, count, many, keys)
+        return _timed(send, count, many, keys)
 
 
 def _async_client(url: str, path: str, count: int, many: int, keys: int) -> dict[str, float]:
     async def run() -> dict[str, float]:
         async with AsyncClient(url) as client:
 
-            async def ask(asked: list[str]) -> None:
-                _found(200 if (await client.get(records.VIEW, asked[0])).found else 404)
+            async def send(requested: list[str]) -> None:
+                _found(200 if (await client.get(records.VIEW, requested[0])).found else 404)
 
-            return await _timed_async(ask, count, many, keys)
+            return await _timed_async(send, count, many, keys)
 
     return asyncio.run(run())
 
@@ -118,17 +118,17 @@ def _aiohttp(url: str, path: str, count: int, many: int, keys: int) -> dict[str,
     async def run() -> dict[str, float]:
         async with aiohttp.ClientSession() as session:
 
-            async def ask(asked: list[str]) -> None:
-                async with session.get(f"{url}{path}/{asked[0]}") as answer:
+            async def send(requested: list[str]) -> None:
+                async with session.get(f"{url}{path}/{requested[0]}") as answer:
                     await answer.read()
                     _found(answer.status)
 
-            return await _timed_async(ask, count, many, keys)
+            return await _timed_async(send, count, many, keys)
 
     return asyncio.run(run())
 
 
-_ASKING: dict[str, Callable[[str, str, int, int, int], dict[str, float]]] = {
+_CLIENTS: dict[str, Callable[[str, str, int, int, int], dict[str, float]]] = {
     "client": _client,
     "client-direct": partial(_client, direct=True),
     "urllib3": _urllib3,
@@ -138,9 +138,9 @@ _ASKING: dict[str, Callable[[str, str, int, int, int], dict[str, float]]] = {
 
 
 def main() -> None:
-    who, url, path, *numbers = sys.argv[1:]
+    client, url, path, *numbers = sys.argv[1:]
     count, many, keys = map(int, numbers)
-    print(json.dumps(_ASKING[who](url, path, count, many, keys)))
+    print(json.dumps(_CLIENTS[client](url, path, count, many, keys)))
 
 
 if __name__ == "__main__":

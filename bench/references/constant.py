@@ -1,4 +1,4 @@
-"""An ASGI application that answers every request with one recorded answer, and reads nothing.
+"""An ASGI application that answers every request with the same recorded answer.
 
 BENCH_ANSWER names the file: JSON with `status`, `headers` (pairs) and `body`.
 """
@@ -15,7 +15,7 @@ Message = MutableMapping[str, Any]
 
 
 class Constant:
-    """What is sent, made once."""
+    """The application; it builds its messages once."""
 
     def __init__(self, answer: dict[str, Any]) -> None:
         headers = [(name.encode(), value.encode()) for name, value in answer["headers"]]

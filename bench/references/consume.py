@@ -1,4 +1,4 @@
-"""confluent-kafka alone: partitions of a topic, from their beginning to their end, kept nowhere.
+"""confluent-kafka alone: consumes partitions of a topic from beginning to end, and stores nothing.
 
     python -m bench.references.consume SERVERS TOPIC PARTITION…
 
@@ -19,7 +19,7 @@ _SETTINGS = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "enable.partition.eof": True,
-    # as much as pays; the default of a second between fetches when the queue is full does not
+    # larger queues are not faster; the default of a second between fetches is slower
     "queued.max.messages.kbytes": 16384,
     "queued.min.messages": 20000,
     "fetch.queue.backoff.ms": 5,
@@ -34,7 +34,7 @@ def main(servers: str, topic: str, partitions: list[int]) -> None:
     while open_ends:
         messages = consumer.consume(4000, 0.5)
         if messages and not began:
-            # these came with the first call: what is counted comes after them
+            # the records of the first call are not counted, because the clock starts after it
             began, cpu_began, records = time.perf_counter(), time.process_time(), -len(messages)
         for message in messages:
             error = message.error()

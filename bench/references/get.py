@@ -1,8 +1,8 @@
-"""RocksDB alone: random keys of a copy of a backend's folder, in a loop.
+"""RocksDB alone: reads random keys from a copy of a backend's folder.
 
     python -m bench.references.get FOLDER KEYS GETS
 
-Prints JSON: CPU time of one get (µs, all threads), gets a second, peak memory (MB).
+Prints JSON: CPU time of a get (µs, all threads), gets per second, peak memory (MB).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def main(folder: Path, keys: int, gets: int) -> None:
             missing += 1
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     if missing:
-        sys.exit(f"{missing} of {gets} keys are not there")
+        sys.exit(f"{missing} of {gets} keys are missing")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
     print(json.dumps({"cpu_us": cpu / gets * 1e6, "rps": gets / wall, "rss_mb": peak}))
 

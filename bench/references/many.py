@@ -1,8 +1,8 @@
-"""RocksDB alone: batches of random keys of a copy of a backend's folder, as JSON, in a loop.
+"""RocksDB alone: reads batches of random keys from a copy of a backend's folder, as JSON.
 
-    python -m bench.references.many FOLDER KEYS BATCHES KEYS-A-BATCH
+    python -m bench.references.many FOLDER KEYS BATCHES KEYS_PER_BATCH
 
-Prints JSON: CPU time of a key (µs, all threads) and keys a second.
+Prints JSON: CPU time of a key (µs, all threads) and keys per second.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def main(folder: Path, keys: int, batches: int, size: int) -> None:
     for by_partition in work:
         items = [
             b'{"key":%b,"value":%b}' % (orjson.dumps(k[1:].decode()), stored[ENTRY_HEAD_SIZE:])
-            for p, theirs in by_partition.items()
-            for k, stored in zip(theirs, read[p](theirs), strict=True)  # type: ignore[arg-type]
+            for p, stored_keys in by_partition.items()
+            for k, stored in zip(stored_keys, read[p](stored_keys), strict=True)  # type: ignore[arg-type]
         ]
         made += len(b",".join(items)) > 0 and len(items)
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall

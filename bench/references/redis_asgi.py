@@ -1,8 +1,7 @@
-"""An ASGI application that answers point reads as a backend does, from Redis: `{path}/{key}`.
+"""An ASGI application that answers point reads (`{path}/{key}`) like a backend, from Redis.
 
-BENCH_REDIS is the port of Redis on 127.0.0.1. One connection, on which requests do not wait for one
-another's answers, and the least of a client: a library's would only cost more.
-Source: Redis serialization protocol specification (RESP2).
+BENCH_REDIS is the port of Redis on 127.0.0.1. A minimal client pipelines all requests on one
+connection; a library would cost more. Source: Redis serialization protocol specification (RESP2).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _JSON = (b"content-type", b"application/json")
 
 
 class Client(asyncio.Protocol):
-    """GETs, answered in the order asked."""
+    """Sends GETs; Redis answers in the order of the requests."""
 
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[bytes | None]] = deque()
@@ -31,10 +30,10 @@ class Client(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         for future in self._waiting:
             if not future.done():
-                future.set_exception(ConnectionError("Redis has gone"))
+                future.set_exception(ConnectionError("Redis closed the connection"))
 
     def get(self, key: bytes) -> asyncio.Future[bytes | None]:
-        """The value; None if there is no such key."""
+        """The value; None if the key does not exist."""
         future: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
         self._transport.write(b"*2\r\n$3\r\nGET\r\n$%d\r\n%b\r\n" % (len(key), key))
@@ -49,12 +48,13 @@ class Client(asyncio.Protocol):
 
 
 def split_replies(received: bytes) -> tuple[list[bytes | None], bytes]:
-    """The bulk strings that are complete (None: a null), and what is left; ValueError."""
+    """Returns the complete bulk strings (None: a null) and the remaining bytes; ValueError if
+    Redis sends anything else."""
     values: list[bytes | None] = []
     at = 0
     while (line_end := received.find(b"\r\n", at)) >= 0:
         if received[at : at + 1] != b"$":
-            raise ValueError(f"Redis says {received[at:line_end]!r}")
+            raise ValueError(f"unexpected reply of Redis: {received[at:line_end]!r}")
         size = int(received[at + 1 : line_end])
         start = line_end + 2
         if size < 0:
@@ -69,7 +69,7 @@ def split_replies(received: bytes) -> tuple[list[bytes | None], bytes]:
 
 
 class Application:
-    """Point reads, and nothing else."""
+    """Answers point reads only."""
 
     def __init__(self, port: int) -> None:
         self._port = port

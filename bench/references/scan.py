@@ -1,9 +1,9 @@
-"""RocksDB alone: all entries of a copy of a backend's folder, partition by partition.
+"""RocksDB alone: reads all entries of a copy of a backend's folder, partition by partition.
 
-    python -m bench.references.scan FOLDER lines    each made a line of JSON, and forgotten
-    python -m bench.references.scan FOLDER top      the 100 greatest by `balance`, as a heap keeps
+    python -m bench.references.scan FOLDER lines    formats each entry as a line of JSON
+    python -m bench.references.scan FOLDER top      keeps the 100 greatest by `balance` in a heap
 
-Prints JSON: entries, entries a second, CPU time of an entry (µs, all threads), seconds.
+Prints JSON: entries, entries per second, CPU time of an entry (µs, all threads), seconds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The store partitions of a copy of a backend's folder, with the tuning that the backend has."""
+"""Opens the store partitions in a copy of a backend's folder, with the backend's tuning."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ from bench.records import PARTITIONS, VIEW
 
 
 def open_stores(folder: Path) -> list[Rdict]:
-    """In the order of the partitions."""
+    """The stores, in the order of the partitions."""
     options = SharedMemory().options()
     return [open_db(folder / VIEW / str(partition), options) for partition in range(PARTITIONS)]

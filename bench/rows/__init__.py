@@ -1,5 +1,5 @@
-"""One module a question: each measures ours and its reference in turn, round by round.
+"""One module per group of rows: each measures ours and its references alternately.
 
-`measure(stack, plan, step)` gives the rows, with what stands beside them; it calls
-`step()` after each single measurement, `steps(plan)` times in all.
+`measure(stack, plan, step)` returns the rows with their comparisons. It calls `step()` after each
+single measurement, `steps(plan)` times in total.
 """

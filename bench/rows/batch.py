@@ -1,4 +1,4 @@
-"""What a key of a batch costs, beside the bare HTTP server and bare RocksDB asked for as many."""
+"""The cost of a key in a batch, compared with a bare HTTP server and with bare RocksDB."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import random
 from collections.abc import Callable
 from statistics import median
 
-from bench import asking, load, records
-from bench.load import Asked, Served
+from bench import http_client, load, records
+from bench.load import Measurement, Workload
 from bench.plan import Plan
 from bench.report import Comparison, Row, Target
-from bench.rows.reads import served_row
+from bench.rows.reads import measured_row
 from bench.stack import Stack, run_reference
 from local.errors import LocalError
 
-KEYS = 100  # a request
+KEYS = 100  # per request
 PATH = f"/views/{records.VIEW}/batch"
 CONNECTIONS = (1, 16)
-RATE_TARGET = Target(60_000.0, at_least=True)  # keys/s, an instance
-_BESIDE = "bare rocksdict, lists of keys, and orjson"
+RATE_TARGET = Target(60_000.0, at_least=True)  # keys/s of an instance
+_ROCKSDICT = "bare rocksdict, lists of keys, and orjson"
 
 
 def steps(plan: Plan) -> int:
@@ -29,17 +29,17 @@ def steps(plan: Plan) -> int:
 def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
     backend = stack.filled_backend()
     constant = stack.launch_constant(_sample(backend.port, stack.count))
-    asked = Asked(PATH, stack.count, batch=KEYS)
-    ours: dict[int, list[Served]] = {c: [] for c in CONNECTIONS}
-    theirs: dict[int, list[Served]] = {c: [] for c in CONNECTIONS}
+    workload = Workload(PATH, stack.count, batch=KEYS)
+    ours: dict[int, list[Measurement]] = {c: [] for c in CONNECTIONS}
+    reference: dict[int, list[Measurement]] = {c: [] for c in CONNECTIONS}
     bare: list[dict[str, float]] = []
     for server in (backend, constant):
-        load.run(server.port, asked, 16, plan.seconds)
+        load.run(server.port, workload, 16, plan.seconds)
     for _ in range(plan.rounds):
         for connections in CONNECTIONS:
-            for server, found in ((backend, ours), (constant, theirs)):
+            for server, found in ((backend, ours), (constant, reference)):
                 found[connections].append(
-                    load.measure((server.pid,), server.port, asked, connections, plan.seconds)
+                    load.measure((server.pid,), server.port, workload, connections, plan.seconds)
                 )
                 step()
         copy = str(stack.copy_of(backend))
@@ -49,9 +49,9 @@ def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
     stack.stop(constant)
     rows = []
     for connections in CONNECTIONS:
-        beside = _beside(ours[connections], theirs[connections], bare, connections)
-        rows.append(served_row("batch", connections, ours[connections], beside))
-        rows.append(served_row("batch-constant", connections, theirs[connections]))
+        beside = _comparisons(ours[connections], reference[connections], bare, connections)
+        rows.append(measured_row("batch", connections, ours[connections], beside))
+        rows.append(measured_row("batch-constant", connections, reference[connections]))
     rows.append(
         Row(
             "rocksdict-many",
@@ -62,29 +62,32 @@ def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
     return rows
 
 
-def _beside(
-    ours: list[Served], constant: list[Served], bare: list[dict[str, float]], connections: int
+def _comparisons(
+    ours: list[Measurement],
+    constant: list[Measurement],
+    bare: list[dict[str, float]],
+    connections: int,
 ) -> list[Comparison]:
     cpu = [each.cpu_us / KEYS for each in ours]
     rate = [each.load.rps * KEYS for each in ours]
     target = RATE_TARGET if connections == max(CONNECTIONS) else None
     constant_cpu = [each.cpu_us / KEYS for each in constant]
     return [
-        Comparison.of("CPU a key", "µs", cpu, "constant ASGI app, as many keys", constant_cpu),
-        Comparison.of("CPU a key", "µs", cpu, _BESIDE, [each["cpu_us"] for each in bare]),
-        Comparison.of("keys", "/s", rate, _BESIDE, [each["keys_s"] for each in bare], target),
+        Comparison.of("CPU per key", "µs", cpu, "constant ASGI app, same keys", constant_cpu),
+        Comparison.of("CPU per key", "µs", cpu, _ROCKSDICT, [each["cpu_us"] for each in bare]),
+        Comparison.of("keys", "/s", rate, _ROCKSDICT, [each["keys_s"] for each in bare], target),
     ]
 
 
-def _sample(port: int, count: int) -> asking.Answer:
-    """A batch's answer, once all of it was found to be right; LocalError."""
+def _sample(port: int, count: int) -> http_client.Answer:
+    """The answer to a batch; LocalError if it is not exactly the expected one."""
     numbers = random.sample(range(count), KEYS)
     body = json.dumps({"keys": [records.key(number).decode() for number in numbers]}).encode()
-    answer = asking.ask(port, PATH, "POST", body)
+    answer = http_client.request(port, PATH, "POST", body)
     expected = b",".join(
         b'{"key":"%b","status":200,"value":%b}' % (records.key(n), records.value(n))
         for n in numbers
     )
     if answer is None or answer.body != b'{"items":[%b]}' % expected:
-        raise LocalError(f"the filled backend answers a batch wrongly: {answer}")
+        raise LocalError(f"the filled backend gave a wrong answer to a batch: {answer}")
     return answer

@@ -1,4 +1,4 @@
-"""What the Python client costs, beside the HTTP library that it uses; one question at a time."""
+"""The cost of the Python client, compared with its HTTP library; one request at a time."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from bench.plan import Plan
 from bench.report import Comparison, Row, Target
 from bench.stack import Stack, run_reference
 
-KEYS = 100  # of a `get_many`
-_SINGLY = ("client", "client-direct", "urllib3", "async-client", "aiohttp")
+KEYS = 100  # per `get_many`
+_SINGLE = ("client", "client-direct", "urllib3", "async-client", "aiohttp")
 _MANY = "client-many"
 
 CPU_TARGET = Target(1.5, of_ratio=True)
 RATE_TARGET = Target(30_000.0, at_least=True)  # keys/s
 DIRECT_TARGET = Target(1.0, of_ratio=True)
 
-Said = dict[str, float]
+Summary = dict[str, float]
 
 
 def steps(plan: Plan) -> int:
-    return plan.rounds * (len(_SINGLY) + 1)
+    return plan.rounds * (len(_SINGLE) + 1)
 
 
 def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
@@ -31,9 +31,9 @@ def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
     url, count = f"http://127.0.0.1:{proxy.port}", str(stack.count)
     reads = str(max(plan.gets // 200, 100))
     batches = str(max(plan.gets // 1000, 20))
-    found: dict[str, list[Said]] = {name: [] for name in (*_SINGLY, _MANY)}
+    found: dict[str, list[Summary]] = {name: [] for name in (*_SINGLE, _MANY)}
     for _ in range(plan.rounds):
-        for name in _SINGLY:
+        for name in _SINGLE:
             asked = (name, url, records.PATH, count, reads, "1")
             found[name].append(run_reference("client", *asked))
             step()
@@ -41,34 +41,34 @@ def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
         found[_MANY].append(run_reference("client", *asked))
         step()
     stack.stop(proxy)
-    return [_row(name, found[name], _beside(name, found)) for name in (*_SINGLY, _MANY)]
+    return [_row(name, found[name], _comparisons(name, found)) for name in (*_SINGLE, _MANY)]
 
 
-def _row(name: str, said: list[Said], beside: list[Comparison]) -> Row:
+def _row(name: str, summaries: list[Summary], beside: list[Comparison]) -> Row:
     return Row(
         name,
         1,
-        rps=median(each["rate"] for each in said),
-        p50_ms=median(each["p50_ms"] for each in said),
-        cpu_us=median(each["cpu_us"] for each in said),
+        rps=median(each["rate"] for each in summaries),
+        p50_ms=median(each["p50_ms"] for each in summaries),
+        cpu_us=median(each["cpu_us"] for each in summaries),
         beside=beside,
     )
 
 
-def _beside(name: str, found: dict[str, list[Said]]) -> list[Comparison]:
-    def all_of(who: str, what: str) -> list[float]:
-        return [each[what] for each in found[who]]
+def _comparisons(name: str, found: dict[str, list[Summary]]) -> list[Comparison]:
+    def all_of(client: str, quantity: str) -> list[float]:
+        return [each[quantity] for each in found[client]]
 
-    def cpu_beside(library: str) -> Comparison:
+    def compare_cpu(library: str) -> Comparison:
         cpu = all_of(name, "cpu_us")
         return Comparison.of(
             "the client's CPU", "µs", cpu, library, all_of(library, "cpu_us"), CPU_TARGET
         )
 
     if name == "client":
-        return [cpu_beside("urllib3")]
+        return [compare_cpu("urllib3")]
     if name == "async-client":
-        return [cpu_beside("aiohttp")]
+        return [compare_cpu("aiohttp")]
     if name == "client-direct":
         by_proxy = all_of("client", "p50_ms")
         return [

@@ -1,7 +1,7 @@
-"""What a read by proxy costs when one thing is other than in the base row, and how that grows.
+"""How the cost of a read by proxy grows: each row varies one factor of the base row.
 
-The base: 64 connections, one backend, 100,000 keys that are asked for alike, values of 100 bytes,
-6 partitions. The rows say in `more` what each of them had.
+The base row has 64 connections, one backend, 100,000 keys that are read uniformly, values of 100
+bytes, and 6 partitions. `more` of a row has its factors.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bench import asking, load
-from bench.load import Asked, Served
+from bench import http_client, load
+from bench.load import Measurement, Workload
 from bench.plan import Plan
 from bench.records import Table, customers
 from bench.report import Row
-from bench.rows.reads import Subject, served_row
+from bench.rows.reads import Subject, measured_row
 from bench.stack import Server, Stack
 
 CONNECTIONS = 64
@@ -25,13 +25,13 @@ BASE = Table("base", 0, value_size=100)
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A row: what is read, how, and from how many backends."""
+    """A row: the table, the distribution of the reads, and the number of backends."""
 
     name: str
     table: Table
     backends: int = 1
     zipf: bool = False
-    filled: bool = False  # of the backend that the other rows read from
+    filled: bool = False  # read from the backend that other groups of rows use
 
     def more(self) -> dict[str, float]:
         return {
@@ -44,7 +44,7 @@ class Case:
 
 
 def cases(plan: Plan) -> list[Case]:
-    """The base, and what differs from it in one thing: large values come from fewer keys, too."""
+    """The base row, and rows that vary one factor; the one with large values has fewer keys."""
     base = replace(BASE, count=plan.varied)
     large = Table("large", plan.varied // 10, value_size=10_000)
     tables = [
@@ -74,57 +74,56 @@ def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
     stack.fill(tables)
     filled = stack.filled_backend()
     of_filled = Subject("proxy", (stack.launch_proxy(filled), filled), ours=True)
-    # nothing shares a backend with what is measured: views cost a little even when nobody asks
+    # each table has its own backends, because a view that is not read also costs a little
     subjects = {
         (table, count): _launch(stack, count, table)
         for table, count in {(each.table, each.backends) for each in wanted if not each.filled}
     }
-    asked = {
-        case: (of_filled if case.filled else subjects[case.table, case.backends], _asked(case))
+    workloads = {
+        case: (of_filled if case.filled else subjects[case.table, case.backends], _workload(case))
         for case in wanted
     }
-    found: dict[Case, list[Served]] = {case: [] for case in wanted}
-    for subject, reads in asked.values():
+    found: dict[Case, list[Measurement]] = {case: [] for case in wanted}
+    for subject, reads in workloads.values():
         load.run(subject.servers[0].port, reads, 16, plan.seconds)
     for _ in range(plan.rounds):
-        for case, (subject, reads) in asked.items():
+        for case, (subject, reads) in workloads.items():
             found[case].append(subject.measure(reads, CONNECTIONS, plan.seconds))
             step()
     stack.stop(*(s for each in subjects.values() for s in each.servers), of_filled.servers[0])
     return [
-        served_row(case.name, CONNECTIONS, rounds, more=case.more())
+        measured_row(case.name, CONNECTIONS, rounds, more=case.more())
         for case, rounds in found.items()
     ]
 
 
-def _asked(case: Case) -> Asked:
-    return Asked(case.table.path, case.table.count, zipf=case.zipf)
+def _workload(case: Case) -> Workload:
+    return Workload(case.table.path, case.table.count, zipf=case.zipf)
 
 
 def _launch(stack: Stack, count: int, table: Table) -> Subject:
-    """A proxy and so many backends of this table, which have shared its partitions."""
+    """Starts a proxy and `count` backends of this table; waits until each has its partitions."""
     group = stack.new_name("factors")
     backends = [
         stack.launch_backend(stack.new_name("backend"), group, [table]) for _ in range(count)
     ]
     stack.wait_ready(*backends)
-    stack.wait(lambda: _is_shared(backends[0]), f"{count} backends to share the partitions")
+    stack.wait(lambda: _is_balanced(backends[0]), f"{count} backends to have their partitions")
     for backend in backends:
         stack.wait_idle(backend)
     proxy = stack.launch_proxy(backends[0])
     return Subject("proxy", (proxy, *backends), ours=True)
 
 
-def _is_shared(backend: Server) -> bool:
-    answer = asking.get(backend.port, "/processors")
-    return answer is not None and answer.status == 200 and shared(answer.json())
+def _is_balanced(backend: Server) -> bool:
+    answer = http_client.get(backend.port, "/processors")
+    return answer is not None and answer.status == 200 and is_balanced(answer.json())
 
 
-def shared(processors: dict[str, Any]) -> bool:
-    """Whether each backend is the active of as many partitions of each view as any other, or of
-    one more or less."""
-    held = [
+def is_balanced(processors: dict[str, Any]) -> bool:
+    """Whether the numbers of active partitions of the backends differ by at most one, per view."""
+    counts_by_view = [
         [len(each["topicPartitions"].get(view, ())) for each in processors["processors"]]
         for view in processors["views"]
     ]
-    return all(max(counts) - min(counts) <= 1 for counts in held)
+    return all(max(counts) - min(counts) <= 1 for counts in counts_by_view)

@@ -1,4 +1,4 @@
-"""Ingest by replay: an empty instance reads a whole topic, beside a client that keeps nothing."""
+"""Ingest: an empty instance reads a whole topic, compared with a consumer that stores nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from bench import asking, records
+from bench import http_client, records
 from bench.plan import Plan
 from bench.proc import cpu_seconds, peak_rss_mb, pss_mb
 from bench.report import Comparison, Row, Target
@@ -15,12 +15,12 @@ from bench.stack import Server, Stack, run_reference
 
 RATE_TARGET = Target(150_000.0, at_least=True)  # records/s
 MEMORY_TARGET = Target(250.0)  # MB
-_BESIDE = "bare confluent-kafka consume"
+_CONSUME = "bare confluent-kafka consume"
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A look at an instance that catches up: seconds and CPU seconds so far, records applied."""
+    """The state of an instance that catches up: time (s), CPU seconds, records applied."""
 
     at: float
     cpu: float
@@ -30,7 +30,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """Between the first look that saw records applied and the one that saw all answerable."""
+    """The resources from the first sample with applied records to the answerable one."""
 
     records: int
     seconds: float
@@ -50,13 +50,12 @@ class Replay:
 def between(samples: Sequence[Sample]) -> tuple[int, float, float]:
     """Records, seconds and CPU seconds from the first sample with records to the answerable one.
 
-    What was applied before the first such sample is not counted, nor is its time: the start of a
-    process is no part of its speed.
+    Records that were applied before, and the start of the process, do not count.
     """
     first = next(sample for sample in samples if sample.applied)
     last = next(sample for sample in samples if sample.answerable)
     if last.applied <= first.applied:
-        raise ValueError("too few records: all were applied between two looks")
+        raise ValueError("too few records: all were applied between two samples")
     return last.applied - first.applied, last.at - first.at, last.cpu - first.cpu
 
 
@@ -66,15 +65,15 @@ def steps(plan: Plan) -> int:
 
 def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
     ours: list[Replay] = []
-    theirs: list[Replay] = []
+    reference: list[Replay] = []
     partitions = [str(partition) for partition in range(records.PARTITIONS)]
     for _ in range(plan.rounds):
         ours.append(replay(stack))
         step()
-        said = run_reference("consume", stack.servers, records.TOPIC, *partitions)
-        theirs.append(
+        used = run_reference("consume", stack.servers, records.TOPIC, *partitions)
+        reference.append(
             Replay(
-                int(said["records"]), said["seconds"], said["cpu_s"], said["rss_mb"], said["rss_mb"]
+                int(used["records"]), used["seconds"], used["cpu_s"], used["rss_mb"], used["rss_mb"]
             )
         )
         step()
@@ -83,18 +82,18 @@ def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
             what,
             unit,
             [get(each) for each in ours],
-            _BESIDE,
-            [get(each) for each in theirs],
+            _CONSUME,
+            [get(each) for each in reference],
             target,
         )
         for what, unit, get, target in _COLUMNS
     ]
-    return [_row("ingest", ours, comparisons), _row("consume", theirs)]
+    return [_row("ingest", ours, comparisons), _row("consume", reference)]
 
 
 _COLUMNS: tuple[tuple[str, str, Callable[[Replay], float], Target | None], ...] = (
     ("rate", "records/s", lambda each: each.rate, RATE_TARGET),
-    ("CPU a record", "µs", lambda each: each.cpu_us, None),
+    ("CPU per record", "µs", lambda each: each.cpu_us, None),
     ("peak memory", "MB", lambda each: each.rss_mb, MEMORY_TARGET),
 )
 
@@ -115,13 +114,13 @@ def _row(name: str, replays: list[Replay], beside: Sequence[Comparison] = ()) ->
 
 
 def replay(stack: Stack) -> Replay:
-    """A fresh instance, from its start until it is answerable; it is stopped again."""
+    """Measures a new instance from its start until it is answerable, and stops it."""
     name = stack.new_name("ingest")
     backend = stack.launch_backend(name, name)
     samples: list[Sample] = []
 
     def answerable() -> bool:
-        if (sample := _look(backend)) is not None:
+        if (sample := _sample(backend)) is not None:
             samples.append(sample)
             return sample.answerable
         return False
@@ -133,8 +132,8 @@ def replay(stack: Stack) -> Replay:
     return found
 
 
-def _look(backend: Server) -> Sample | None:
-    answer = asking.get(backend.port, "/instance")
+def _sample(backend: Server) -> Sample | None:
+    answer = http_client.get(backend.port, "/instance")
     if answer is None or answer.status != 200:
         return None
     partitions = answer.json()["partitions"]

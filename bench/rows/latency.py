@@ -1,4 +1,4 @@
-"""How long point reads take while records come in, beside the same reads while none do."""
+"""The latency of point reads during ingest, compared with the same reads while idle."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from statistics import median
 
-from bench import asking, load, records
-from bench.load import Asked, Load
+from bench import http_client, load, records
+from bench.load import LoadResult, Workload
 from bench.plan import Plan
 from bench.report import Comparison, Row, Target
 from bench.stack import Server, Stack
 
-# 16 readers that think 4 ms on the average between two reads: the machine is busy, not full, so
-# that what is seen is the waiting for one another and not for a core
+# 16 readers that wait 4 ms on average between two reads: cores stay free, so that the latency shows
+# how reads and ingest delay each other, not how long they wait for a core
 _CONNECTIONS = 16
 _THINK_MS = 4
 
@@ -25,8 +25,8 @@ def steps(plan: Plan) -> int:
 
 def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
     backend = stack.filled_backend()
-    idle: list[Load] = []
-    busy: list[Load] = []
+    idle: list[LoadResult] = []
+    busy: list[LoadResult] = []
     rates: list[float] = []
     _reads(stack, backend, plan.seconds)
     for _ in range(plan.rounds):
@@ -34,7 +34,7 @@ def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
         step()
         feeder = stack.launch_feeder(plan.rate)
         before = _applied(backend)
-        stack.wait(lambda seen=before: _applied(backend) > seen, "records to come in")
+        stack.wait(lambda seen=before: _applied(backend) > seen, "records to arrive")
         began, before = time.monotonic(), _applied(backend)
         busy.append(_reads(stack, backend, plan.seconds))
         rates.append((_applied(backend) - before) / (time.monotonic() - began))
@@ -43,7 +43,7 @@ def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
         step()
     beside = [
         Comparison.of(
-            f"{quantile} with {median(rates):,.0f} records/s coming in", "ms",
+            f"{quantile} while ingesting {median(rates):,.0f} records/s", "ms",
             [get(each) for each in busy], "the same reads, idle", [get(each) for each in idle],
             target,
         )
@@ -55,13 +55,13 @@ def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
     ]
 
 
-_QUANTILES: tuple[tuple[str, Callable[[Load], float], Target | None], ...] = (
+_QUANTILES: tuple[tuple[str, Callable[[LoadResult], float], Target | None], ...] = (
     ("p50", lambda each: each.p50_ms, None),
     ("p99", lambda each: each.p99_ms, Target(2.0, of_ratio=True)),
 )
 
 
-def _row(name: str, loads: list[Load], rate: float = 0.0) -> Row:
+def _row(name: str, loads: list[LoadResult], rate: float = 0.0) -> Row:
     return Row(
         name,
         _CONNECTIONS,
@@ -73,14 +73,14 @@ def _row(name: str, loads: list[Load], rate: float = 0.0) -> Row:
     )
 
 
-def _reads(stack: Stack, backend: Server, seconds: int) -> Load:
-    asked = Asked(records.PATH, stack.count, think_ms=_THINK_MS)
-    return load.run(backend.port, asked, _CONNECTIONS, 3 * seconds)
+def _reads(stack: Stack, backend: Server, seconds: int) -> LoadResult:
+    workload = Workload(records.PATH, stack.count, think_ms=_THINK_MS)
+    return load.run(backend.port, workload, _CONNECTIONS, 3 * seconds)
 
 
 def _applied(backend: Server) -> int:
-    """The sum of the positions; 0 if it does not say."""
-    answer = asking.get(backend.port, "/instance")
+    """The sum of the positions; 0 if the backend does not answer."""
+    answer = http_client.get(backend.port, "/instance")
     if answer is None or answer.status != 200:
         return 0
     return sum(each.get("position", 0) for each in answer.json()["partitions"])

@@ -1,23 +1,23 @@
-"""A whole view as a stream of lines, to a fast reader and to a slow one, and its memory."""
+"""A whole view as an NDJSON stream, to a fast and to a slow reader, and the memory for it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from statistics import median
 
-from bench import lines, records
-from bench.lines import Stream
+from bench import ndjson_reader, records
+from bench.ndjson_reader import Stream
 from bench.plan import Plan
-from bench.proc import cpu_seconds, forget_peak_rss, peak_rss_mb
+from bench.proc import cpu_seconds, peak_rss_mb, reset_peak_rss
 from bench.report import Comparison, Row, Target
 from bench.stack import Stack, run_reference
 from local.errors import LocalError
 
 PATH = f"/views/{records.VIEW}/keys"
-RATE_TARGET = Target(200_000.0, at_least=True)  # entries/s, an instance
+RATE_TARGET = Target(200_000.0, at_least=True)  # entries/s of an instance
 MEMORY_TARGET = Target(400.0)  # MB
-_BESIDE = "bare rocksdict, each entry made a line"
-_PAUSE = 0.002  # s after 64 KiB: a reader that is slower than the instance
+_ROCKSDICT = "bare rocksdict, each entry formatted as a line"
+_PAUSE = 0.002  # s after 64 KiB: makes the reader slower than the instance
 
 
 def steps(plan: Plan) -> int:
@@ -32,8 +32,8 @@ def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
     bare: list[dict[str, float]] = []
 
     def stream(pause: float = 0.0) -> Stream:
-        forget_peak_rss(backend.pid)
-        found = lines.read(backend.port, PATH, pause)
+        reset_peak_rss(backend.pid)
+        found = ndjson_reader.read(backend.port, PATH, pause)
         if found.entries != stack.count:
             raise LocalError(f"a stream has {found.entries:,} entries of {stack.count:,}")
         peaks.append(peak_rss_mb(backend.pid))
@@ -50,11 +50,11 @@ def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
     rates = [each.entries / each.seconds for each in ours]
     beside = [
         Comparison.of(
-            "entries", "/s", rates, _BESIDE, [each["entries_s"] for each in bare], RATE_TARGET
+            "entries", "/s", rates, _ROCKSDICT, [each["entries_s"] for each in bare], RATE_TARGET
         ),
-        Comparison.of("CPU an entry", "µs", cpu, _BESIDE, [each["cpu_us"] for each in bare]),
+        Comparison.of("CPU per entry", "µs", cpu, _ROCKSDICT, [each["cpu_us"] for each in bare]),
         Comparison.of(
-            "peak memory", "MB", [max(peaks[1:])], "that to a slow reader", peaks[:1], MEMORY_TARGET
+            "peak memory", "MB", [max(peaks[1:])], "with a slow reader", peaks[:1], MEMORY_TARGET
         ),
     ]
     row = Row(

@@ -1,6 +1,6 @@
-"""What a point read costs by proxy and by a backend alone, beside the limits of each.
+"""The cost of a point read by proxy and by a backend, compared with their lower bounds.
 
-All of them are asked in turn, at each number of connections, round by round.
+Each round measures all subjects, one after the other, at each number of connections.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from bench import asking, batches, load, records
-from bench.asking import Answer
-from bench.load import Asked, Served
+from bench import batches, http_client, load, records
+from bench.http_client import Answer
+from bench.load import Measurement, Workload
 from bench.plan import Plan
 from bench.report import Comparison, Row, Target
 from bench.stack import Server, Stack, run_reference
@@ -23,34 +23,34 @@ _NAMES = (
     "nginx-static",
 )  # fmt: skip
 CPU_TARGETS = {16: Target(70.0), 64: Target(34.0), 256: Target(22.0)}  # µs, by proxy
-P50_TARGET = Target(1.05, of_ratio=True)  # 1 connection: a lone reader pays nothing for batches
+P50_TARGET = Target(1.05, of_ratio=True)  # 1 connection: coalescing must not delay a single reader
 P99_TARGETS = {64: Target(5.0)}  # ms, by proxy
 LIMIT_TARGET = Target(1.0, of_ratio=True)  # below nginx ► static nginx, from 64 connections on
 BACKEND_TARGETS = {16: Target(100.0)}  # µs
 
-Rounds = dict[tuple[str, int], list[Served]]
-"""What was measured: by name and connections, a Served a round."""
+Rounds = dict[tuple[str, int], list[Measurement]]
+"""By name and connections, one Measurement per round."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One that is asked: its port is the first server's; the CPU of all of them counts."""
+    """The servers of a row. The first one gets the requests; the CPU time of all counts."""
 
     name: str
     servers: tuple[Server, ...]
-    ours: bool = False  # the first is our nginx
+    ours: bool = False  # whether the first server is our nginx
 
-    def measure(self, asked: Asked, connections: int, seconds: int) -> Served:
+    def measure(self, workload: Workload, connections: int, seconds: int) -> Measurement:
         leaders, port = tuple(server.pid for server in self.servers), self.servers[0].port
-        before = batches.seen(port) if self.ours else None
+        before = batches.read_counts(port) if self.ours else None
         try:
-            served = load.measure(leaders, port, asked, connections, seconds)
+            measured = load.measure(leaders, port, workload, connections, seconds)
         except LocalError as error:
             raise LocalError(f"{self.name}, {connections} connections: {error}") from error
         if before is None:
-            return served
-        batch = batches.reads_a_request(served.load.requests, before, batches.seen(port))
-        return replace(served, batch=batch)
+            return measured
+        batch = batches.reads_per_request(measured.load.requests, before, batches.read_counts(port))
+        return replace(measured, batch=batch)
 
 
 def steps(plan: Plan) -> int:
@@ -60,16 +60,16 @@ def steps(plan: Plan) -> int:
 def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
     backend = stack.filled_backend()
     subjects = _subjects(stack, backend)
-    asked = Asked(records.PATH, stack.count)
-    for subject in subjects:  # warm caches, and what interpreters specialise
-        load.run(subject.servers[0].port, asked, 16, plan.seconds)
+    workload = Workload(records.PATH, stack.count)
+    for subject in subjects:  # warms up caches and interpreters
+        load.run(subject.servers[0].port, workload, 16, plan.seconds)
     found: Rounds = {(name, c): [] for name in _NAMES for c in plan.connections}
     bare: list[dict[str, float]] = []
     for _ in range(plan.rounds):
         for connections in plan.connections:
             for subject in subjects:
-                served = subject.measure(asked, connections, plan.seconds)
-                found[subject.name, connections].append(served)
+                measured = subject.measure(workload, connections, plan.seconds)
+                found[subject.name, connections].append(measured)
                 step()
         copy = str(stack.copy_of(backend))
         bare.append(run_reference("get", copy, str(stack.count), str(plan.gets)))
@@ -97,9 +97,9 @@ def _subjects(stack: Stack, backend: Server) -> list[Subject]:
         "redis-asgi": (stack.launch_redis_asgi(redis, SAMPLE), redis),
         "nginx-static": (static,),
     }
-    for name, theirs in servers.items():
-        if sample_answer(theirs[0].port).body != sample.body:
-            raise LocalError(f"{name} answers otherwise than the backend.")
+    for name, (front_server, *_) in servers.items():
+        if sample_answer(front_server.port).body != sample.body:
+            raise LocalError(f"{name} and the backend give different answers.")
     return [
         Subject(name, servers[name], ours=name in ("proxy", "proxy-one-by-one")) for name in _NAMES
     ]
@@ -112,14 +112,14 @@ def _rows(found: Rounds, bare: list[dict[str, float]], at: Sequence[int]) -> lis
             rounds = found[name, connections]
             beside: list[Comparison] = []
             if name == "proxy":
-                beside = _beside_proxy(found, connections)
+                beside = _proxy_comparisons(found, connections)
             elif name == "backend":
-                beside = _beside_backend(found, bare, connections)
-            rows.append(served_row(name, connections, rounds, beside))
+                beside = _backend_comparisons(found, bare, connections)
+            rows.append(measured_row(name, connections, rounds, beside))
     return rows
 
 
-def _beside_proxy(found: Rounds, connections: int) -> list[Comparison]:
+def _proxy_comparisons(found: Rounds, connections: int) -> list[Comparison]:
     ours, singly = found["proxy", connections], found["proxy-one-by-one", connections]
     static = found["proxy-to-static", connections]
     return [
@@ -143,7 +143,7 @@ def _beside_proxy(found: Rounds, connections: int) -> list[Comparison]:
     ]  # fmt: skip
 
 
-def _beside_backend(
+def _backend_comparisons(
     found: Rounds, bare: list[dict[str, float]], connections: int
 ) -> list[Comparison]:
     ours = cpu_of(found["backend", connections])
@@ -167,18 +167,18 @@ def _bare_row(bare: list[dict[str, float]]) -> Row:
     )
 
 
-def cpu_of(rounds: Sequence[Served]) -> list[float]:
+def cpu_of(rounds: Sequence[Measurement]) -> list[float]:
     return [each.cpu_us for each in rounds]
 
 
-def served_row(
+def measured_row(
     name: str,
     connections: int,
-    rounds: Sequence[Served],
+    rounds: Sequence[Measurement],
     beside: list[Comparison] | None = None,
     more: dict[str, float] | None = None,
 ) -> Row:
-    """The medians of the rounds."""
+    """A row with the medians of the rounds."""
     batch = median(each.batch for each in rounds)
     return Row(
         name,
@@ -195,15 +195,15 @@ def served_row(
 
 
 def sample_answer(port: int) -> Answer:
-    """An answer as any of the reads gets one."""
-    answer = asking.get(port, SAMPLE)
+    """The answer to a read; LocalError if the status is not 200."""
+    answer = http_client.get(port, SAMPLE)
     if answer is None or answer.status != 200:
         raise LocalError(f"port {port} answers {SAMPLE} with {answer}")
     return answer
 
 
 def static_location(answer: Answer) -> str:
-    """nginx's directives for this very answer."""
+    """nginx's directives that send the same answer."""
     made_by_nginx = ("date", "server", "connection", "content-length", "content-type")
     lines = [
         f"add_header {name} {_quoted(text)};"

@@ -1,4 +1,4 @@
-"""The greatest of a whole view, and how long point reads wait meanwhile."""
+"""A ranking of a whole view (`top`), and the latency of point reads during it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from statistics import median
 
-from bench import asking, load, records
-from bench.load import Asked, Load
+from bench import http_client, load, records
+from bench.load import LoadResult, Workload
 from bench.plan import Plan
 from bench.proc import cpu_seconds
 from bench.report import Comparison, Row, Target
@@ -16,7 +16,7 @@ from bench.stack import Stack, run_reference
 from local.errors import LocalError
 
 PATH = f"/views/{records.VIEW}/top?by=balance&limit=100"
-SECONDS_TARGET = Target(2.0)
+SECONDS_TARGET = Target(2.0)  # s
 _READERS, _THINK_MS = 16, 4
 
 
@@ -27,15 +27,15 @@ def steps(plan: Plan) -> int:
 def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
     backend = stack.filled_backend()
     expected = _expected(stack.count)
-    asked = Asked(records.PATH, stack.count, think_ms=_THINK_MS)
+    workload = Workload(records.PATH, stack.count, think_ms=_THINK_MS)
     seconds: list[float] = []
     cpu: list[float] = []
     bare: list[dict[str, float]] = []
-    quiet: list[Load] = []
-    beside: list[Load] = []
+    quiet: list[LoadResult] = []
+    during: list[LoadResult] = []
 
-    def reads() -> Load:
-        return load.run(backend.port, asked, _READERS, 2 * plan.seconds)
+    def reads() -> LoadResult:
+        return load.run(backend.port, workload, _READERS, 2 * plan.seconds)
 
     for _ in range(plan.rounds):
         used, began = cpu_seconds(backend.pid), time.monotonic()
@@ -47,13 +47,13 @@ def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
         step()
         quiet.append(reads())
         step()
-        with _Again(backend.port, expected):
-            beside.append(reads())
+        with _RepeatedRequests(backend.port, expected):
+            during.append(reads())
         step()
     beside_quiet = [
         Comparison.of(
-            f"{name} of reads meanwhile", "ms", [get(each) for each in beside],
-            "the same while nothing is scanned", [get(each) for each in quiet],
+            f"{name} of reads during top", "ms", [get(each) for each in during],
+            "the same reads, idle", [get(each) for each in quiet],
         )
         for name, get in (("p50", _p50), ("p99", _p99))
     ]  # fmt: skip
@@ -67,7 +67,7 @@ def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
                 f"top of {stack.count:,}", "s", seconds, of_bare,
                 [each["seconds"] for each in bare], SECONDS_TARGET,
             ),
-            Comparison.of("CPU an entry", "µs", cpu, of_bare, [each["cpu_us"] for each in bare]),
+            Comparison.of("CPU per entry", "µs", cpu, of_bare, [each["cpu_us"] for each in bare]),
             *beside_quiet,
         ],
     )  # fmt: skip
@@ -79,17 +79,17 @@ def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
     return [row, reference]
 
 
-class _Again:
-    """Somebody who asks for it again and again; LocalError at the end if an answer was wrong."""
+class _RepeatedRequests:
+    """Requests `top` repeatedly in a thread; LocalError at the end if an answer was wrong."""
 
     def __init__(self, port: int, expected: bytes) -> None:
         self._failed: LocalError | None = None
-        self._over = threading.Event()
+        self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(port, expected))
 
     def _run(self, port: int, expected: bytes) -> None:
         try:
-            while not self._over.is_set():
+            while not self._stop.is_set():
                 _ask(port, expected)
         except LocalError as error:
             self._failed = error
@@ -98,28 +98,28 @@ class _Again:
         self._thread.start()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._over.set()
+        self._stop.set()
         self._thread.join()
         if self._failed is not None and kind is None:
             raise self._failed
 
 
 def _ask(port: int, expected: bytes) -> None:
-    answer = asking.ask(port, PATH, timeout=60)
+    answer = http_client.request(port, PATH, timeout=60)
     if answer is None or answer.body != expected:
-        raise LocalError(f"top is answered wrongly: {answer}")
+        raise LocalError(f"wrong answer to top: {answer}")
 
 
 def _expected(count: int) -> bytes:
-    """The 100 greatest balances; of equal ones the least keys."""
+    """The answer with the 100 greatest balances; of equal ones, the smallest keys."""
     ranked = sorted(range(count), key=lambda number: (-records.balance(number), number))
     items = [b'{"key":"%b","value":%b}' % (records.key(n), records.value(n)) for n in ranked[:100]]
     return b'{"items":[%b]}' % b",".join(items)
 
 
-def _p50(each: Load) -> float:
+def _p50(each: LoadResult) -> float:
     return each.p50_ms
 
 
-def _p99(each: Load) -> float:
+def _p99(each: LoadResult) -> float:
     return each.p99_ms

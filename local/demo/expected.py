@@ -1,6 +1,7 @@
 """The expected content of the demo's views, computed from the raw data in plain Python.
 
-Nothing here is shared with Spark or the backends, so that no error is on both sides.
+This module shares no code with Spark or the backends, so that both sides cannot have the same
+error.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def latest_departures(rows: Iterable[Row]) -> dict[str, object]:
 
 
 def departures(rows: Iterable[Row]) -> dict[tuple[str, int], object]:
-    """(Aircraft, departure time in ms since 1970) ► the departure; of several, the last one."""
+    """(Aircraft, departure time in ms since 1970) ► the departure; the last one if several."""
     found: dict[tuple[str, int], object] = {}
     for row in rows:
         if row["tailnum"] == "NA" or row["dep_time"] == "NA":
@@ -85,7 +86,7 @@ def as_json(row: Row) -> dict[str, object]:
 
 
 def word_counts() -> dict[str, object]:
-    """Word ► how often it occurs in the texts."""
+    """Word ► number of its occurrences in the texts."""
     counts: Counter[str] = Counter()
     for text in PYTHON_TOPICS.values():
         counts.update(re.findall(r"[a-z0-9_']+", text.lower()))

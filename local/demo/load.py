@@ -1,7 +1,7 @@
-"""Loads a raw topic, once: an interrupted load continues where it stopped.
+"""Loads a raw topic once; an interrupted load continues where it stopped.
 
-Each record belongs in one partition, and an idempotent producer keeps the order within a partition.
-So a partition has the first records of those that belong in it; its end offset is their number.
+Each record belongs in one partition, and an idempotent producer keeps the order in a partition. So
+a partition always has the first of its records, and its end offset is their number.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ REPORT_EVERY = 5_000
 
 
 def load(servers: str | Kafka, dataset: Dataset) -> int:
-    """Produces the records that the topic does not have yet; their number.
+    """Produces the records that the topic does not have yet; returns their number.
 
     ``servers``: Kafka's address, or a client's settings. Raises ``LocalError`` if the broker
     rejects a record or cannot be reached for a minute.
     """
     name = dataset.topic.name
     kafka = settings_of(servers)
-    held = end_offsets(kafka, name)
+    loaded = end_offsets(kafka, name)
     total = dataset.count()
-    if sum(held.values()) >= total:
+    if sum(loaded.values()) >= total:
         return 0
     failures: list[str] = []
 
@@ -58,7 +58,7 @@ def load(servers: str | Kafka, dataset: Dataset) -> int:
     producer = Producer(
         {
             **kafka,
-            "partitioner": "murmur2_random",  # as Java clients and the views have it
+            "partitioner": "murmur2_random",  # like Java clients and the views
             "enable.idempotence": True,
             "linger.ms": 50,
             "batch.num.messages": 20_000,
@@ -72,16 +72,16 @@ def load(servers: str | Kafka, dataset: Dataset) -> int:
     )
     produced = 0
     with bar(f"loading {name}", total) as update:
-        for produced, (record, partition) in enumerate(_missing(dataset, held), start=1):
+        for produced, (record, partition) in enumerate(_missing(dataset, loaded), start=1):
             _produce(producer, name, record, partition)
             if produced % REPORT_EVERY == 0:
-                update(sum(held.values()) + produced - len(producer))
+                update(sum(loaded.values()) + produced - len(producer))
                 producer.poll(0)
                 if failures:
                     break
         while (waiting := producer.flush(0.2)) and not failures:
-            update(sum(held.values()) + produced - waiting)
-        update(sum(held.values()) + produced)
+            update(sum(loaded.values()) + produced - waiting)
+        update(sum(loaded.values()) + produced)
     if failures:
         producer.purge()
         producer.flush(0)
@@ -101,20 +101,20 @@ def end_offsets(servers: str | Kafka, topic: str, timeout: float = 20.0) -> dict
             raise KafkaException(shown.error)
         latest = {TopicPartition(topic, p): OffsetSpec.latest() for p in shown.partitions}  # type: ignore[no-untyped-call]
         return {
-            asked.partition: int(future.result(timeout).offset)
-            for asked, future in admin.list_offsets(latest, request_timeout=timeout).items()
+            partition.partition: int(future.result(timeout).offset)
+            for partition, future in admin.list_offsets(latest, request_timeout=timeout).items()
         }
     except KafkaException as error:
         raise LocalError(
-            f"cannot ask the broker {kafka['bootstrap.servers']} about topic {topic}: "
+            f"cannot read the offsets of topic {topic} from {kafka['bootstrap.servers']}: "
             f"{error.args[0].str()}."
         ) from error
 
 
-def _missing(dataset: Dataset, held: dict[int, int]) -> Iterator[tuple[Record, int]]:
-    """The records that the topic lacks, with their partitions."""
-    partitions = len(held)
-    is_empty = not any(held.values())
+def _missing(dataset: Dataset, loaded: dict[int, int]) -> Iterator[tuple[Record, int]]:
+    """The records that the topic lacks, with their partitions. ``loaded``: end offsets."""
+    partitions = len(loaded)
+    is_empty = not any(loaded.values())
     murmur2 = partition_of("murmur2")
     assert murmur2 is not None
     seen: Counter[int] = Counter()
@@ -127,7 +127,7 @@ def _missing(dataset: Dataset, held: dict[int, int]) -> Iterator[tuple[Record, i
         else:
             partition = murmur2(record.key, partitions)
         seen[partition] += 1
-        if seen[partition] > held[partition]:
+        if seen[partition] > loaded[partition]:
             yield record, partition
 
 
@@ -138,7 +138,7 @@ def _produce(producer: Producer, topic: str, record: Record, partition: int) -> 
                 topic, record.value, record.key, partition, timestamp=record.timestamp or 0
             )
             return
-        except BufferError:  # its queue is full
+        except BufferError:  # the queue is full
             producer.poll(0.1)
 
 
@@ -149,7 +149,7 @@ def main(
     ),
     views_toml: ViewsToml = None,
 ) -> None:
-    """Create the demo's topics and load the raw ones."""
+    """Create the demo's topics and load the raw topics."""
     kafka = kafka_of(bootstrap_servers, views_toml)
     deployment = deployment_of(views_toml or REPOSITORY / "views.toml")
     create_topics(admin_of(kafka), demo_topics(deployment))

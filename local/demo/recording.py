@@ -50,7 +50,7 @@ def record(commands: tuple[str, ...] = COMMANDS) -> str:
     for command in commands:
         screen.print(Text(f"$ {command}", style="bold"))
         screen.print(Text.from_ansi(shown(command)))
-    # Without web fonts: the reader's own fonts do.
+    # Without web fonts, the reader's fonts are used.
     return re.sub(r"@font-face \{.*?\}|<!--.*?-->", "", screen.export_svg(title=TITLE), flags=re.S)
 
 
@@ -58,7 +58,7 @@ def record(commands: tuple[str, ...] = COMMANDS) -> str:
 def main() -> None:
     picture = Path(sys.argv[1]) if len(sys.argv) > 1 else PICTURE
     picture.write_text(record())
-    print(f"{picture} is written.")
+    print(f"Wrote {picture}.")
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ CONCURRENCY = 16
 CATCH_UP_TIMEOUT = 60.0
 MISSES = ("no-such-key", "N14228x", "a/b", "%", " ", "naïve", "processors", "+")
 SHOWN = 5
-"""How many differences are listed."""
+"""Number of differences in an error message."""
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ def verify(proxy_url: str, servers: str | Kafka) -> Findings:
 
 
 def verify_more(proxy_url: str, servers: str | Kafka) -> Findings:
-    """Compares every destination and every departure, of the views that Spark derives last."""
+    """Compares every destination and every departure: the views that Spark derives last."""
     rows = list(flight_rows())
     findings = Findings()
     counts = airports(rows)
@@ -91,7 +91,7 @@ async def _verify_departures(
     findings: Findings,
     update: Callable[[int], None],
 ) -> None:
-    """Reads all windows of the view as one stream, once no backend lags."""
+    """Reads all windows of the view as one stream when the backends have no lag."""
     deadline = time.monotonic() + CATCH_UP_TIMEOUT
     url = f"{view}/windows"
     found = 0
@@ -123,8 +123,8 @@ async def _verify_view(
 ) -> None:
     """``wanted``: key ► value, or None for 404.
 
-    An answer counts once its position has reached ``ends``. Before that the backend has not read
-    all that Spark wrote, and the key is read again.
+    An answer counts if its position has reached ``ends``. Otherwise the backend has not read all
+    records that Spark wrote, and the key is read again.
     """
     deadline = time.monotonic() + CATCH_UP_TIMEOUT
     pending = list(wanted)
@@ -133,7 +133,7 @@ async def _verify_view(
     async with aiohttp.ClientSession(timeout=timeout) as session:
 
         async def ask(key: str) -> str | None:
-            """The key, if it must be read again."""
+            """Reads and compares the key. Returns it if it must be read again."""
             nonlocal done
             url = f"{base}/{quote(key, safe='')}"
             try:
@@ -178,7 +178,7 @@ def _has_reached(headers: Mapping[str, str] | None, ends: Mapping[int, int]) -> 
     try:
         return headers is not None and int(headers["Offset"]) >= ends[int(headers["Partition"])]
     except (KeyError, ValueError):
-        return True  # not an answer from a store: it will differ from the expected one
+        return True  # not the answer of a store: it differs from the expected one
 
 
 def _verify_dead_letters(
@@ -186,7 +186,7 @@ def _verify_dead_letters(
 ) -> None:
     """Compares the dead letters with the flights without an aircraft; each needs a reason.
 
-    Waits for them: Spark writes them after the view, in a query of their own.
+    Waits for them, because Spark writes them after the view, in a separate query.
     """
     wanted = sorted(_canonical(as_json(row)) for row in rows if row["tailnum"] == "NA")
     deadline = time.monotonic() + CATCH_UP_TIMEOUT

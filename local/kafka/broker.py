@@ -37,10 +37,10 @@ from local.waiting import wait_until
 class Broker:
     """A broker process. It starts in about 3 s, the first time in 4 s (formatting).
 
-    ``port=None`` takes a free port and keeps it over restarts. ``properties`` override the defaults
-    in ``server.properties``. With ``sasl_users`` (name: password) a second listener has SASL/PLAIN
-    over plain text. With ``detour`` another listener, on ``detour_port``, tells clients to connect
-    to the port ``detour``; the caller forwards from there to here.
+    ``port=None`` chooses a free port and keeps it after restarts. ``properties`` override the
+    defaults in ``server.properties``. With ``sasl_users`` (name: password) a second listener has
+    SASL/PLAIN over plain text. With ``detour`` another listener, on ``detour_port``, advertises the
+    port ``detour``; the caller forwards connections from there to ``detour_port``.
     """
 
     def __init__(
@@ -100,21 +100,21 @@ class Broker:
         self.stop()
 
     def start(self, timeout: float = 60.0) -> None:
-        """Starts the broker and returns when it answers a metadata request."""
+        """Starts the broker; returns when it answers a metadata request."""
         self.launch()
         self.wait_ready(timeout)
 
     def launch(self) -> None:
         """Starts the process without waiting; ``wait_ready`` must follow.
 
-        Raises ``LocalError``: no suitable Java, no jars, port taken, data folder not writable.
+        Raises ``LocalError``: no suitable Java, no jars, port in use, data folder not writable.
         """
         if self.is_running:
             raise ValueError("the broker is running")
         find_java()
         ports.require_free(self.port, "the Kafka broker", self._port_setting)
-        taken = [p for p in (self._controller_port, self._sasl_port) if not ports.is_free(p)]
-        if taken:  # only this process knows these ports
+        used = [p for p in (self._controller_port, self._sasl_port) if not ports.is_free(p)]
+        if used:  # they can change, because only this process knows them
             self._controller_port, self._sasl_port = ports.free_ports(2)
         try:
             self._lay_out()
@@ -132,7 +132,7 @@ class Broker:
         )
 
     def wait_ready(self, timeout: float = 60.0) -> None:
-        """Returns when this broker answers; otherwise ends it and raises ``LocalError``."""
+        """Returns when this broker answers; otherwise kills it and raises ``LocalError``."""
         deadline = time.monotonic() + timeout
         try:
             while not self._answers():
@@ -156,20 +156,20 @@ class Broker:
             )
 
     def stop(self, grace: float = 15.0) -> None:
-        """Ends the broker with SIGTERM, then SIGKILL; data stay."""
+        """Ends the broker with SIGTERM, then SIGKILL; data are kept."""
         if self._process is not None:
             end(self._process, grace)
 
     def kill(self) -> None:
-        """SIGKILL, as if the machine failed; data on disk stay."""
+        """Sends SIGKILL, like a failure of the machine; data on disk are kept."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
     def pause(self) -> None:
-        """SIGSTOP: connections stay open without answers, as in a network fault.
+        """Sends SIGSTOP: connections stay open without answers, like in a network fault.
 
-        Returns once all threads have stopped: on a loaded machine some continue for a while.
+        Returns when all threads have stopped, because some continue on a loaded machine.
         """
         self.process.send_signal(signal.SIGSTOP)
         threads = Path(f"/proc/{self.process.pid}/task")
@@ -197,7 +197,7 @@ class Broker:
     def _lay_out(self) -> None:
         if self.data_dir.exists() and any(self.data_dir.iterdir()) and not self._is_ours():
             raise LocalError(
-                f"{self.data_dir} is not empty, and is not a data folder of this broker: nothing "
+                f"{self.data_dir} is not empty and is not a data folder of this broker; nothing "
                 "in it was changed. Name an empty or a new folder."
             )
         if self._fresh and self.data_dir.exists():
@@ -209,8 +209,8 @@ class Broker:
         self._config.chmod(0o600)  # passwords of SASL users
 
     def _is_ours(self) -> bool:
-        """Whether this class made the data folder: only it has a listener of this name. The folder
-        may have been moved since."""
+        """Whether this class created the data folder: no other has a listener with this name. The
+        folder may have been moved."""
         try:
             return "inter.broker.listener.name=BROKER" in self._config.read_text().splitlines()
         except (OSError, UnicodeDecodeError):
@@ -259,7 +259,7 @@ class Broker:
     def _answers(self) -> bool:
         client = quiet_admin(self.bootstrap_servers)
         try:
-            # The cluster id tells it from another broker that took the port first.
+            # Another broker that uses the port has another cluster id.
             return bool(client.list_topics(timeout=0.5).cluster_id == self._cluster_id)
         except KafkaException:
             return False

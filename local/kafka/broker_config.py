@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from local.ports import LOOPBACK
 
-# For a small machine, one user, and tests that must not wait; the rest are Kafka's defaults.
+# For a small machine, one user, and fast tests; other settings have Kafka's defaults.
 DEFAULTS: Mapping[str, str] = {
     "auto.create.topics.enable": "false",
     "offsets.topic.replication.factor": "1",
@@ -31,7 +31,8 @@ DEFAULTS: Mapping[str, str] = {
     "broker.heartbeat.interval.ms": "500",
 }
 
-# Serial collector and first-tier compiler: a small broker starts faster and stays smaller.
+# With the serial collector and the first-tier compiler, a small broker starts faster and needs less
+# memory.
 JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.awt.headless=true")
 LOGGING = (
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
@@ -41,7 +42,7 @@ LOGGING = (
 
 
 class Listeners(NamedTuple):
-    """Ports. Clients of the detour listener are told to connect to the port ``detour``, if any."""
+    """Ports of the listeners. The detour listener, if any, advertises the port ``detour``."""
 
     broker: int
     controller: int

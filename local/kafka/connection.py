@@ -1,4 +1,4 @@
-"""How the local tools reach Kafka: its address, and the ``[kafka]`` table of views.toml."""
+"""Kafka connection settings of the local tools: the address, and ``[kafka]`` of views.toml."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Kafka = Mapping[str, Any]
 
 
 def deployment_of(views: Path) -> Deployment:
-    """What a views.toml declares; ``LocalError`` if the file is missing or invalid."""
+    """The parsed views.toml; ``LocalError`` if the file is missing or invalid."""
     try:
         return read_views(views)
     except ConfigurationError as error:
@@ -32,13 +32,13 @@ def deployment_of(views: Path) -> Deployment:
 
 
 def kafka_of(servers: str, views: Path | None = None) -> Kafka:
-    """``views``: a views.toml, whose ``[kafka]`` table is used as in the backends."""
+    """Client settings. ``views``: a views.toml, whose ``[kafka]`` table is used as in backends."""
     table = {} if views is None else for_librdkafka(deployment_of(views).kafka)
     return {**table, "bootstrap.servers": servers}
 
 
 def settings_of(servers: str | Kafka) -> Kafka:
-    """``servers``: an address, or a client's settings."""
+    """Client settings for ``servers``: an address, or already a client's settings."""
     return {"bootstrap.servers": servers} if isinstance(servers, str) else servers
 
 

@@ -1,8 +1,8 @@
-"""The jars of the embedded broker, of Spark's Kafka source and of tests, fetched once by Maven.
+"""The jars of the embedded broker and of Spark's Kafka source; Maven fetches them once.
 
-A jar set is a folder ``<cache>/jars/<name>``. It is filled under another name and then renamed. It
-has a stamp, a digest of the POM: a folder with the right stamp is complete, any other is fetched
-again. Maven's own configuration (``~/.m2/settings.xml``) names the repository.
+A jar set is a folder ``<cache>/jars/<name>``. It is filled under another name and then renamed. Its
+stamp is a digest of the POM: a folder with the right stamp is complete, any other is fetched again.
+Maven's own configuration (``~/.m2/settings.xml``) has the repository.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class JarSet:
 
 
 # kafka_2.13:4.4.0 cannot be resolved: its POM names an artifact that does not exist.
-# Without slf4j-simple the broker logs nothing, not even why it stops.
+# Without slf4j-simple the broker does not log, not even errors that end it.
 KAFKA = JarSet(
     "kafka",
     ("org.apache.kafka:kafka_2.13:4.1.0", "org.slf4j:slf4j-simple:1.7.36"),
@@ -81,13 +81,6 @@ SPARK = JarSet(
         "org.apache.kafka:kafka-clients:3.9.2",
         "org.apache.commons:commons-pool2:2.13.1",
     ),
-    transitive=False,
-)
-
-# For tests that run a Kafka Streams application, in addition to the broker's.
-STREAMS = JarSet(
-    "streams",
-    ("org.apache.kafka:kafka-streams:4.1.0", "org.rocksdb:rocksdbjni:9.7.3"),
     transitive=False,
 )
 
@@ -110,14 +103,8 @@ def spark_jars(cache: Path | None = None) -> list[Path]:
     return sorted(resolve(SPARK, cache or cache_dir()).glob("*.jar"))
 
 
-def streams_class_path(cache: Path | None = None) -> str:
-    """The class path of a Kafka Streams application."""
-    folders = (kafka_jars(cache), resolve(STREAMS, cache or cache_dir()))
-    return os.pathsep.join(f"{folder}/*" for folder in folders)
-
-
 def resolve(jar_set: JarSet, cache: Path) -> Path:
-    """The folder of a jar set, which is fetched first if it is not complete.
+    """The folder of a jar set; fetches the set first if it is not complete.
 
     Raises ``LocalError`` if Maven is missing or fails, or the cache is not writable.
     """

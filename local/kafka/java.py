@@ -12,14 +12,14 @@ from pathlib import Path
 from local.errors import LocalError
 
 OLDEST = 17
-"""What Kafka 4 needs."""
+"""The oldest version that Kafka 4 supports."""
 
 
 @cache
 def find_java() -> str:
-    """The path of ``java``: ``$JAVA_HOME/bin/java``, else the first on the PATH.
+    """The path of ``java``: ``$JAVA_HOME/bin/java``, otherwise the first on the PATH.
 
-    Raises ``LocalError`` when there is none, or it is older than 17.
+    Raises ``LocalError`` if Java is missing or older than 17.
     """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")

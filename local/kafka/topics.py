@@ -25,18 +25,18 @@ class Topic:
 
 
 def create_topics(admin: AdminClient, topics: Sequence[Topic], timeout: float = 30.0) -> list[str]:
-    """Creates the missing topics and waits until all have leaders; the names of the new ones.
+    """Creates the missing topics and waits until all have leaders; returns the new names.
 
     An existing topic keeps its configuration. Raises ``LocalError`` if it has another number of
-    partitions (keys would be looked up in the wrong one), or if the broker rejects a topic.
+    partitions (backends would look up keys in the wrong one), or if the broker rejects a topic.
     """
-    created, refused = _create(admin, topics, NOT_FROM_THE_FUTURE, timeout)
-    if any(reason.code() == KafkaError.INVALID_CONFIG for reason in refused.values()):
-        # Perhaps the broker is too old for this setting.
-        again = [topic for topic in topics if topic.name in refused]
-        more, refused = _create(admin, again, {}, timeout)
+    created, rejected = _create(admin, topics, NOT_FROM_THE_FUTURE, timeout)
+    if any(reason.code() == KafkaError.INVALID_CONFIG for reason in rejected.values()):
+        # The broker may be too old for this setting.
+        again = [topic for topic in topics if topic.name in rejected]
+        more, rejected = _create(admin, again, {}, timeout)
         created += more
-    for name, reason in refused.items():
+    for name, reason in rejected.items():
         raise LocalError(f"cannot create topic {name}: {reason.str()}.")
     wait_until(
         lambda: all(_is_visible(admin, topic) for topic in topics),
@@ -60,16 +60,16 @@ def _create(
         for topic in topics
     ]
     created: list[str] = []
-    refused: dict[str, KafkaError] = {}
+    rejected: dict[str, KafkaError] = {}
     for name, future in admin.create_topics(wanted, operation_timeout=timeout).items():
         try:
             future.result(timeout)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                refused[name] = error.args[0]
+                rejected[name] = error.args[0]
         else:
             created.append(name)
-    return created, refused
+    return created, rejected
 
 
 def _is_visible(admin: AdminClient, topic: Topic) -> bool:
@@ -86,7 +86,7 @@ def _is_visible(admin: AdminClient, topic: Topic) -> bool:
         )
     if any(partition.leader < 0 for partition in shown.partitions.values()):
         return False
-    # The metadata names a leader shortly before the leader itself knows.
+    # The metadata has a leader shortly before the leader itself accepts requests.
     earliest = {TopicPartition(topic.name, p): OffsetSpec.earliest() for p in shown.partitions}  # type: ignore[no-untyped-call]
     try:
         for future in admin.list_offsets(earliest, request_timeout=5.0).values():

@@ -1,1 +1,1 @@
-"""All processes of a deployment on one machine: started in order, watched, and ended in order."""
+"""Starts, watches and ends the processes of a deployment on one machine, in order."""

@@ -1,4 +1,4 @@
-"""Makes the folder that nginx runs in (see proxy/README.md), and the command that starts it."""
+"""Creates the folder that nginx runs in (see proxy/README.md), and the command that starts it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def find_nginx() -> str:
 
 
 def lay_out(prefix: Path, port: int, *, repository: Path = REPOSITORY) -> list[str]:
-    """Prepares ``prefix`` for nginx on 127.0.0.1:``port``; the command that starts it.
+    """Prepares ``prefix`` for nginx on 127.0.0.1:``port``; returns the command that starts it.
 
-    The configuration and the Lua modules are links into the repository, so that a reload reads
-    changes there.
+    The configuration and the Lua modules are links into the repository, so a reload reads changes
+    there.
     """
     nginx = find_nginx()
     try:
@@ -37,7 +37,7 @@ def lay_out(prefix: Path, port: int, *, repository: Path = REPOSITORY) -> list[s
         (prefix / "listen.conf").write_text(f"listen 127.0.0.1:{port};\n")
     except OSError as error:
         raise LocalError(f"cannot prepare nginx's folder {prefix}: {error}.") from error
-    # -e: before it has read the configuration, nginx would write to /var/log/nginx.
+    # -e: nginx writes to /var/log/nginx before it has read the configuration.
     arguments = ["-e", f"{prefix}/logs/error.log", "-p", f"{prefix}/", "-c", f"{prefix}/nginx.conf"]
     return [nginx, *arguments, "-g", "daemon off;"]
 

@@ -1,4 +1,4 @@
-"""Which folders may be written to and cleared: only those with our mark."""
+"""Marks the folders that this project may write to and clear."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ _KNOWN = {"lock", "logs", "nginx", "state", "spark-progress.json", "in-backgroun
 
 
 def claim(folder: Path, setting: str = "QUERYABLE_RUN_DIR") -> None:
-    """Makes and marks the folder. If it has other files, ``LocalError`` names ``setting`` and
-    nothing is changed. Raises OSError if it cannot be written."""
+    """Creates and marks the folder. If it has other files, ``LocalError`` names ``setting``, and
+    the folder is not changed. Raises OSError if it cannot be written."""
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / MARK).is_file():
         return
     resolved = folder.resolve()
     within_ours = (REPOSITORY / ".run").resolve() in (resolved, *resolved.parents)
-    if any(folder.iterdir()) and not within_ours and not _is_from_before(folder):
+    if any(folder.iterdir()) and not within_ours and not _is_unmarked_stack(folder):
         raise LocalError(
-            f"{folder} is not empty, and has no file {MARK}: it may have files of other programs, "
-            f"and nothing was changed. Name an empty or a new folder with {setting}."
+            f"{folder} is not empty and has no file {MARK}, so it may have files of other "
+            f"programs; nothing was changed. Name an empty or a new folder with {setting}."
         )
     (folder / MARK).write_text(_NOTE)
 
 
-def _is_from_before(folder: Path) -> bool:
-    """Whether the folder has only files of a stack from a version without marks."""
+def _is_unmarked_stack(folder: Path) -> bool:
+    """Whether the folder has only files of a stack of a version without marks."""
     link = folder / "nginx" / "nginx.conf"
     has_link = link.is_symlink() and link.readlink() == REPOSITORY / "nginx.conf"
     rest = [path for path in folder.iterdir() if path.name not in _KNOWN]

@@ -1,4 +1,4 @@
-"""Checks before anything is started: Java, jars, nginx, ports, and the user's own Kafka."""
+"""Checks before the stack starts: Java, jars, nginx, ports, and the user's own Kafka."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from local.stack.nginx import find_nginx
 
 
 def check_machine(settings: StackSettings, views: Mapping[str, DerivedView]) -> None:
-    """``LocalError`` if something is missing, a port is in use or Kafka does not answer."""
+    """Raises ``LocalError`` if a program is missing, a port is in use or Kafka does not answer."""
     if views or not settings.bootstrap_servers:
         find_java()
     find_nginx()
@@ -37,7 +37,7 @@ def check_machine(settings: StackSettings, views: Mapping[str, DerivedView]) -> 
         ports.require_free(
             settings.broker_port,
             "the Kafka broker",
-            "QUERYABLE_BROKER_PORT (or name a Kafka of your own: QUERYABLE_BOOTSTRAP_SERVERS)",
+            "QUERYABLE_BROKER_PORT (or use your own Kafka: QUERYABLE_BOOTSTRAP_SERVERS)",
         )
         kafka_jars()
     if views:
@@ -45,11 +45,11 @@ def check_machine(settings: StackSettings, views: Mapping[str, DerivedView]) -> 
 
 
 def check_own_kafka(
-    settings: StackSettings, views: Mapping[str, DerivedView], say: Callable[[str], None]
+    settings: StackSettings, views: Mapping[str, DerivedView], report: Callable[[str], None]
 ) -> None:
-    """Says what is not created in the user's own Kafka, and which topics of views.toml are missing;
-    ``LocalError`` if a topic of Spark's views is missing."""
-    say(
+    """Reports that no topics are created in the user's own Kafka, and which topics of views.toml
+    are missing there; ``LocalError`` if a topic of Spark's views is missing."""
+    report(
         f"serving the views of {settings.views} from {settings.bootstrap_servers}: no topic is "
         "created there (except <topic>.dead-letter, for records that a view cannot read), and no "
         "record loaded. QUERYABLE_DEMO_DATA=yes creates the demo's topics there and loads 336,776 "
@@ -58,13 +58,13 @@ def check_own_kafka(
     existing = admin_of(settings.kafka).list_topics(timeout=10).topics
     entries = deployment_of(settings.views).views
     if missing := sorted({entry.topic for entry in entries} - existing.keys()):
-        say(
-            f"not there yet: topic {', '.join(missing)}. Their views answer 503 topic-missing "
+        report(
+            f"missing topics: {', '.join(missing)}. Their views answer 503 topic-missing "
             "until you create them. QUERYABLE_VIEWS names another file of views."
         )
     needed = {topic for view in views.values() for topic in (view.source, view.topic)}
     if missing := sorted(needed - existing.keys()):
         raise LocalError(
-            f"QUERYABLE_SPARK_VIEWS: topic {', '.join(missing)} is not there, and Spark reads or "
-            "writes it for these views. Create it, or remove QUERYABLE_SPARK_VIEWS."
+            f"QUERYABLE_SPARK_VIEWS: missing topics: {', '.join(missing)}. Spark reads or writes "
+            "them for these views. Create them, or remove QUERYABLE_SPARK_VIEWS."
         )

@@ -1,4 +1,4 @@
-"""The run folder of a stack: its lock, and the processes that still run in it."""
+"""The run folder of a stack: its lock, and the processes that run in it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from local.stack.ownership import claim
 
 
 def ending_order(names: Iterable[str]) -> list[list[str]]:
-    """Groups of children that end together. The broker is last: the others need it to end."""
+    """Groups of children that end together. The broker is last, because the others need it."""
     rest = list(names)
     broker = [name for name in rest if name == "broker"]
     return [[name for name in rest if name not in broker], broker]
 
 
 def lock(run_dir: Path) -> IO[str]:
-    """The run folder's lock; held until the file is closed or this process ends."""
+    """Locks the run folder until the file is closed or this process ends. ``LocalError``."""
     try:
         claim(run_dir)
         file = (run_dir / "lock").open("w")
@@ -42,7 +42,7 @@ def lock(run_dir: Path) -> IO[str]:
 
 
 def background_marker(run_dir: Path) -> Path:
-    """The file that tells a stack of ``make up`` from the orphans of a crashed run."""
+    """The file that distinguishes a stack of ``make up`` from the orphans of a crashed run."""
     return run_dir / "in-background"
 
 
@@ -51,7 +51,7 @@ def running_in_background(run_dir: Path) -> list[str]:
     return list(supervisor.recorded(run_dir)) if background_marker(run_dir).exists() else []
 
 
-def end_orphans(run_dir: Path, say: Callable[[str], None]) -> None:
+def end_orphans(run_dir: Path, report: Callable[[str], None]) -> None:
     """Ends the orphans of a crashed run; ``LocalError`` if they are a stack of ``make up``."""
     running = supervisor.recorded(run_dir)
     if not running:
@@ -61,13 +61,13 @@ def end_orphans(run_dir: Path, say: Callable[[str], None]) -> None:
         raise LocalError(
             f"a stack is running in the background ({', '.join(running)}): `make down` stops it."
         )
-    say(f"stopping processes of an earlier run: {', '.join(running)}")
+    report(f"stopping processes of an earlier run: {', '.join(running)}")
     for names in ending_order(running):
         supervisor.stop_recorded(run_dir, names)
 
 
 def stop_background(run_dir: Path) -> list[str]:
-    """Ends a stack of ``make up``, or orphans; the names of the processes that were running."""
+    """Ends a stack of ``make up``, or orphans; returns the names of the ended processes."""
     with contextlib.closing(lock(run_dir)):
         running = list(supervisor.recorded(run_dir))
         for names in ending_order(running):

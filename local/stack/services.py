@@ -15,7 +15,7 @@ BACKEND = [sys.executable, "-m", "gunicorn", "-c", "python:backend.gunicorn_conf
 
 
 def backend_environment(settings: StackSettings, number: int, port: int) -> dict[str, str]:
-    """Of backend ``number``, counted from 1."""
+    """The environment of backend ``number``, counted from 1."""
     return {
         "QUERYABLE_BOOTSTRAP_SERVERS": settings.servers,
         "QUERYABLE_APPLICATION_ID": settings.application_id,

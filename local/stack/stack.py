@@ -1,7 +1,7 @@
 """The whole stack as one object: broker, topics, data, Spark job, backends, proxy.
 
-The slowest process starts first: while Spark starts, the broker starts, topics are created and data
-are loaded. Processes end in reverse order: the broker is the last.
+The slowest process starts first: the broker starts, topics are created and data are loaded while
+Spark starts. All other processes end before the broker.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SPARK_TIMEOUT = 300.0
 
 
 class Stack:
-    """A running stack in ``settings.run_dir``; one stack at a time in a folder.
+    """A running stack in ``settings.run_dir``; a folder can have one stack at a time.
 
     Spark derives ``spark_views``, by default the views that the settings name. With ``background``
     the processes outlive this one, and ``stop_background`` ends them.
@@ -65,20 +65,20 @@ class Stack:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def start(self, say: Callable[[str], None]) -> None:
+    def start(self, report: Callable[[str], None]) -> None:
         """Starts everything; returns when all backends and the proxy are ready.
 
-        If it raises ``LocalError`` (port taken, something missing, a child ended), nothing is left
-        running. Spark may still be catching up: ``wait_for_spark``.
+        If it raises ``LocalError`` (a port is in use, a program is missing, a child ended), it has
+        stopped all processes. Spark may still be catching up: see ``wait_for_spark``.
         """
         self._lock = lock(self._run_dir)
         try:
-            end_orphans(self._run_dir, say)
+            end_orphans(self._run_dir, report)
             check_machine(self.settings, self.spark_views)
             if self.settings.has_demo:
-                say("starting Spark and Kafka")
+                report("starting Spark and Kafka")
             else:
-                check_own_kafka(self.settings, self.spark_views, say)
+                check_own_kafka(self.settings, self.spark_views, report)
             if self.spark_views:
                 self._start_spark()
             self._start_broker()
@@ -86,28 +86,28 @@ class Stack:
                 deployment = deployment_of(self.settings.views)
                 topics = demo_topics(deployment, self.spark_views.values())
                 create_topics(admin_of(self.settings.kafka), topics)
-            say(f"starting {self.settings.instances} backends and nginx")
+            report(f"starting {self.settings.instances} backends and nginx")
             self._start_backends()
             self._start_nginx()
             if self.settings.has_demo:
                 self._start_tailer()
                 for dataset in DATASETS:
                     load(self.settings.kafka, dataset)
-            say("waiting until the backends are ready")
+            report("waiting until the backends are ready")
             self._children.wait_until(self._is_ready, READY_TIMEOUT, "backends and nginx")
         except BaseException:
             self.stop()
             raise
 
     def wait_for_exit(self, interval: float = 0.5) -> dict[str, str]:
-        """Waits until a child ends by itself; its name and how it ended. Then it is forgotten."""
+        """Waits until a child ends by itself; returns name ► how it ended, and removes it."""
         while not (exits := self._children.exits()):
             time.sleep(interval)
         self._children.stop(exits)
         return exits
 
     def wait_for_spark(self, views: Iterable[str]) -> None:
-        """Returns when the views have all records that the raw topics had when this was called."""
+        """Returns when the views have all records that the raw topics had when it was called."""
         ends = {
             view: end_offsets(self.settings.kafka, self.spark_views[view].source)
             for view in views
@@ -142,13 +142,13 @@ class Stack:
         self._unlock()
 
     def detach(self) -> None:
-        """Lets a background stack run on without this process."""
+        """Lets a background stack continue without this process."""
         background_marker(self._run_dir).touch()
         self._children.release()
         self._unlock()
 
     def describe(self) -> str:
-        """One line for each process."""
+        """One line per process."""
         addresses = {
             "broker": self.settings.servers,
             "nginx": self.settings.proxy_url,
@@ -170,7 +170,7 @@ class Stack:
     def _start_spark(self) -> None:
         self._progress_file.unlink(missing_ok=True)
         command = spark_command(self.settings, self.spark_views.values(), self._progress_file)
-        # Spark itself gives its queries 20 s to end.
+        # The queries have 20 s to end.
         self._children.start("spark", command, cwd=REPOSITORY, grace=25.0)
 
     def _start_broker(self) -> None:

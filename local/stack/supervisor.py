@@ -1,7 +1,7 @@
 """Starts, watches and ends the processes of a stack.
 
 The run folder has ``logs/<name>.log`` (new with each start) and ``<name>.pid``: JSON with pid,
-start time and grace period, with which a later command finds the processes of an earlier one.
+start time and grace period, so that a later command finds the processes of an earlier one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class PidFile:
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A process of the stack; ``log_start``: offset in its log at which this run begins."""
+    """A process of the stack; ``log_start``: offset in its log where this run begins."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -49,7 +49,7 @@ class Child:
 
 
 class Supervisor:
-    """The children of one stack, by name, in the order in which they started."""
+    """The children of one stack, by name, in the order of their start."""
 
     def __init__(self, run_dir: Path, *, die_with_parent: bool = True) -> None:
         self._run_dir = run_dir
@@ -69,7 +69,7 @@ class Supervisor:
         cwd: Path | None = None,
         grace: float = GRACE,
     ) -> Child:
-        """Starts a child in a session of its own; ``env`` is added to the environment."""
+        """Starts a child in its own session; ``env`` is added to the environment."""
         log = self._run_dir / "logs" / f"{name}.log"
         log.unlink(missing_ok=True)
         process = spawn(
@@ -98,7 +98,7 @@ class Supervisor:
         return child
 
     def exits(self) -> dict[str, str]:
-        """Children that ended by themselves: name ► how, with the last log lines."""
+        """Children that ended by themselves: name ► exit status and last log lines, as text."""
         return {
             child.name: f"{child.name} ended with {how_it_ended(status)}; "
             f"last lines of {child.log}:\n{child.last_lines()}"
@@ -107,7 +107,7 @@ class Supervisor:
         }
 
     def check(self) -> None:
-        """``LocalError`` if a child has ended by itself."""
+        """Raises ``LocalError`` if a child has ended by itself."""
         if exits := self.exits():
             raise LocalError("\n".join(exits.values()))
 
@@ -135,7 +135,7 @@ class Supervisor:
             del self._children[child.name]
 
     def release(self) -> None:
-        """Lets the children run on; their pid files identify them."""
+        """Lets the children continue; their pid files identify them."""
         self._children.clear()
 
     def _pid_path(self, name: str) -> Path:
@@ -143,7 +143,7 @@ class Supervisor:
 
 
 def recorded(run_dir: Path) -> dict[str, PidFile]:
-    """The running processes of pid files, by name; other pid files are removed."""
+    """The running processes of pid files, by name; removes pid files of others."""
     found = {}
     for path in sorted(run_dir.glob("*.pid")):
         try:
@@ -161,7 +161,7 @@ def recorded(run_dir: Path) -> dict[str, PidFile]:
 
 
 def stop_recorded(run_dir: Path, names: Iterable[str]) -> list[str]:
-    """Ends these processes of pid files, in parallel; the names of those that were running."""
+    """Ends these processes of pid files, in parallel; returns the names of those that ran."""
     running = recorded(run_dir)
     ending = [name for name in names if name in running]
     with ThreadPoolExecutor(max(1, len(ending))) as threads:

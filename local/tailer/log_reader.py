@@ -1,7 +1,7 @@
 """Reads a growing log file line by line, through rotation, truncation and restarts.
 
-A file is identified by its beginning (a digest of up to 256 bytes; the first line of an access log
-has a request id and a time), not by its name or inode, which another file may get later.
+The beginning of a file identifies it (a digest of up to 256 bytes; the first line of an access log
+has a request id and a time). Its name or inode does not, because another file may get it later.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HEAD = 256
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """``offset`` in the file whose first ``head_size`` bytes have the digest ``head``."""
+    """An ``offset`` in the file whose first ``head_size`` bytes have the digest ``head``."""
 
     offset: int = 0
     head_size: int = 0
@@ -32,7 +32,7 @@ class Position:
 
     @classmethod
     def load(cls, path: Path) -> Position | None:
-        """What ``store`` wrote; None if the file is missing or invalid."""
+        """Reads the file that ``store`` wrote; None if it is missing or invalid."""
         try:
             return cls(**json.loads(path.read_text()))
         except (FileNotFoundError, ValueError, TypeError):
@@ -67,12 +67,12 @@ class LogReader:
 
     @property
     def position(self) -> Position:
-        """After the last line that ``lines`` returned."""
+        """The position after the last line that ``lines`` returned."""
         digest = hashlib.sha256(self._head).hexdigest()
         return Position(self._offset, len(self._head), digest)
 
     def lines(self) -> list[bytes]:
-        """The next complete lines, without line ends; none if there is nothing new."""
+        """The next complete lines, without line ends; an empty list if the log has not grown."""
         if self._file is None and not self._open_next():
             return []
         assert self._file is not None
@@ -83,7 +83,7 @@ class LogReader:
         if not end and len(chunk) == CHUNK:
             end = CHUNK  # a line without an end is returned in pieces
         if not end:
-            self._look_around(len(chunk))
+            self._find_next(len(chunk))
             return []
         self._quiet_since = None
         self._offset += end
@@ -97,8 +97,8 @@ class LogReader:
                 file.close()
         self._file, self._later = None, []
 
-    def _look_around(self, rest: int) -> None:
-        """At the end of a file: looks for a newer file."""
+    def _find_next(self, rest: int) -> None:
+        """Looks for the next file at the end of this one. ``rest``: bytes of its last line."""
         assert self._file is not None
         newest = self._later[-1] if self._later else self._file
         # If the file was renamed and the next one does not exist yet, it is still the newest.
@@ -147,8 +147,8 @@ class LogReader:
             file.close()
         if position.head_size:
             self.lost.append(
-                f"the file that was read up to byte {position.offset} is gone; the lines after "
-                f"that are lost. Continuing at the start of {self._path}"
+                f"the log file that was read up to byte {position.offset} no longer exists; its "
+                f"further lines are lost. Continuing at the start of {self._path}"
             )
 
 

@@ -1,8 +1,8 @@
 """Ships the proxy's access log to a topic, line by line: ``python -m local.tailer --help``.
 
 Key: the client's address; value: the line. Delivery is at least once: after a kill, lines may be
-shipped again, and readers recognise them by their request id. A line that is not a JSON object is
-shipped without a key; its decoder makes it a dead letter.
+shipped again, and readers detect them by their request id. A line that is not a JSON object is
+shipped without a key; the decoder rejects it as a dead letter.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from local.kafka.connection import Kafka, ViewsToml, kafka_of, settings_of
 from local.tailer.log_reader import LogReader, Position
 
 MAX_LINE_BYTES = 500_000
-"""The rest of a longer line is cut; no decoder accepts such a line."""
+"""Longer lines are truncated; no decoder accepts such a line."""
 
 INTERVAL = 0.5
 """Seconds between two reads of a file that has not grown."""
 
 
 class Tailer:
-    """One log file and its topic. Uses memory for a chunk of the file and the producer's queue."""
+    """Ships one log file to a topic. Its memory is bounded: a chunk of the file, and the queue."""
 
     def __init__(
         self, log: Path, position: Path, servers: str | Kafka, topic: str = "weblog"
@@ -43,7 +43,7 @@ class Tailer:
         self._failed: KafkaError | None = None
         self._settings = {
             **settings_of(servers),
-            "partitioner": "murmur2_random",  # as Java clients and the views have it
+            "partitioner": "murmur2_random",  # like Java clients and the views
             "enable.idempotence": True,
             "linger.ms": 20,
             "compression.type": "lz4",
@@ -71,19 +71,21 @@ class Tailer:
         self._reader.close()
 
     def step(self) -> int:
-        """Ships the new lines, at most a chunk; their number.
+        """Ships the new lines, at most a chunk; returns their number.
 
-        If the broker does not accept them (it is away for a minute), they are read again.
+        If the broker does not accept them within a minute, they are read again.
         """
         lines = self._reader.lines()
         while self._reader.lost:
-            _say(self._reader.lost.pop())
+            _report(self._reader.lost.pop())
         for line in lines:
             self._produce(line[:MAX_LINE_BYTES])
         while len(self._producer):
             self._producer.flush(1)
         if self._failed is not None:
-            _say(f"the broker rejected lines of {self._log}: {self._failed.str()}. Trying again.")
+            _report(
+                f"the broker rejected lines of {self._log}: {self._failed.str()}. Trying again."
+            )
             self._failed = None
             self._reader.close()
             self._begin()
@@ -97,7 +99,7 @@ class Tailer:
             try:
                 self._producer.produce(self._topic, line, _client(line))
                 return
-            except BufferError:  # its queue is full
+            except BufferError:  # the queue is full
                 self._producer.poll(0.1)
 
     def _on_delivery(self, error: KafkaError | None, _: Message | None) -> None:
@@ -112,16 +114,14 @@ def _client(line: bytes) -> bytes | None:
     return client.encode() if isinstance(client, str) and client else None
 
 
-def _say(text: str) -> None:
+def _report(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
 @friendly
 def main(
-    log: Annotated[Path, typer.Option(help="The access log: one JSON object a line.")],
-    position: Annotated[
-        Path, typer.Option(help="File with the position up to which lines are shipped.")
-    ],
+    log: Annotated[Path, typer.Option(help="The access log: one JSON object per line.")],
+    position: Annotated[Path, typer.Option(help="File for the position after the shipped lines.")],
     topic: Annotated[str, typer.Option(help="Topic of the lines.")] = "weblog",
     bootstrap_servers: Annotated[str, typer.Option(help="Kafka's address.")] = os.environ.get(
         "QUERYABLE_BOOTSTRAP_SERVERS", "127.0.0.1:9092"

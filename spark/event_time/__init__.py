@@ -1,4 +1,4 @@
-"""Time as the records tell it: bounds, watermarks and session windows.
+"""Event time: bounds, watermarks and session windows.
 
-Rule: whether a record counts depends on the record alone, never on the order of reading.
+Rule: whether a record counts depends only on the record, never on the order of reading.
 """

@@ -1,6 +1,6 @@
-"""How far the time of an event may be from its record's Kafka timestamp.
+"""The largest difference between the time of an event and the Kafka timestamp of its record.
 
-The rule depends on the record alone: not on what was read before, in which order, or in how many
+The rule depends only on the record: not on other records, the order of reading, or the number of
 micro-batches.
 """
 
@@ -15,12 +15,13 @@ EARLINESS = 3600
 """Default bound in seconds for an event after its record's timestamp: clocks differ."""
 
 LATE = "late: "
-"""In the reason for a late record, this follows the field's name."""
+"""This follows the field's name in the reason for a late record."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = 1_000_000
 
-# pandas keeps times as 64-bit nanoseconds. Spark's first watermark is 1970: older rows are dropped.
+# pandas stores times as 64-bit nanoseconds. Spark's first watermark is 1970, and it drops older
+# rows.
 _FIRST = datetime(1971, 1, 1, tzinfo=UTC)
 _LAST = datetime(2261, 1, 1, tzinfo=UTC)
 

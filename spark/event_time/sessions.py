@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 INT64_MAX = 2**63 - 1
-"""Sums of bytes stop here: they are written as int64."""
+"""The limit of sums of bytes, which are written as int64."""
 
 _PACKED = struct.Struct(">qqqq")
 
@@ -26,7 +26,7 @@ class Session(NamedTuple):
 
 
 def merged(sessions: Iterable[Session], gap: int) -> list[Session]:
-    """Joins sessions that are at most ``gap`` ms apart; sorted by time. A single request is a
+    """Merges sessions that are at most ``gap`` ms apart; sorted by time. A single request is also a
     session."""
     found: list[Session] = []
     for each in sorted(sessions):
@@ -43,14 +43,14 @@ def merged(sessions: Iterable[Session], gap: int) -> list[Session]:
     return found
 
 
-def gone(before: Iterable[Session], after: Iterable[Session]) -> Iterator[Session]:
-    """The sessions whose start and end no longer occur."""
+def removed(before: Iterable[Session], after: Iterable[Session]) -> Iterator[Session]:
+    """The sessions of ``before`` whose start and end are not in ``after``."""
     remaining = {(each.start, each.end) for each in after}
     return (each for each in before if (each.start, each.end) not in remaining)
 
 
 def packed(sessions: Iterable[Session]) -> bytes:
-    """32 bytes a session: four int64, big-endian."""
+    """Encodes each session as 32 bytes: four int64, big-endian."""
     return b"".join(_PACKED.pack(*each) for each in sessions)
 
 

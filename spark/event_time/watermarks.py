@@ -1,8 +1,8 @@
-"""Watermarks that free state without dropping records that are not late.
+"""Watermarks that free state, but never drop records that are not late.
 
 Spark's own watermark is the greatest event time read, less a delay. Partitions are read at
-different speeds, after an outage days apart, so it would drop records that slower partitions still
-have. Here the driver computes the watermark after every micro-batch, from the slowest partition.
+different speeds, and can be days apart after an outage, so it would drop records of slower
+partitions. Here the driver computes the watermark of the slowest partition after every micro-batch.
 """
 
 from __future__ import annotations
@@ -26,20 +26,21 @@ from pyspark.sql.streaming.listener import (
 from spark.event_time.bounds import EARLINESS
 
 DISORDER = 24 * 3600
-"""By how many seconds timestamps within a partition may be out of order. Also, for how many seconds
-a partition must have no new record, read to its end, before it no longer holds the watermark."""
+"""The number of seconds by which timestamps in a partition may be out of order. Also the number of
+seconds after which a partition that was read to its end, and has no new records, no longer holds
+back the watermark."""
 
 _METRICS = "read"
 _STEP = 3_600_000
 
 
 def observed(records: DataFrame, partitions: int, lateness: int) -> DataFrame:
-    """The same records; the query's progress has the level of each partition.
+    """Returns the same records, and adds the level of each partition to the query's progress.
 
     The level is the greatest timestamp, less ``lateness`` s: the earliest event time (ms) that a
     record with this timestamp may have. Timestamps in the future are ignored. Otherwise one
-    producer whose clock is ahead would move the watermark past all other records, for good: the
-    checkpoint keeps it.
+    producer whose clock is ahead would move the watermark past all other records, and permanently,
+    because the checkpoint stores it.
     """
     timestamp = F.unix_millis("timestamp")
     now = F.unix_millis(F.current_timestamp()) + 1000 * EARLINESS
@@ -54,13 +55,13 @@ def observed(records: DataFrame, partitions: int, lateness: int) -> DataFrame:
 class LowWatermark:
     """The watermark of one query: unread records with an earlier event time (ms) are late.
 
-    A partition that was not read since the start may have records of any time. There is no
-    watermark until it has been silent for ``DISORDER`` seconds.
+    A partition that was not read since the start may have records of any time. So there is no
+    watermark until it has had no new records for ``DISORDER`` seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._begun = clock()
+        self._started_at = clock()
         self._seen: dict[str, tuple[int, float]] = {}
 
     def advance(
@@ -68,8 +69,8 @@ class LowWatermark:
     ) -> int | None:
         """The watermark after a micro-batch; None: not known yet.
 
-        ``read``: the level (ms) of each partition that had records. ``caught_up``: the
-        partitions that were read to their end.
+        ``read``: the level (ms) of each partition that had records. ``caught_up``: partitions that
+        were read to their end.
         """
         now = self._clock()
         for partition, level in read.items():
@@ -78,7 +79,7 @@ class LowWatermark:
         levels = []
         for partition in partitions:
             seen = self._seen.get(partition)
-            since = self._begun if seen is None else seen[1]
+            since = self._started_at if seen is None else seen[1]
             if partition in caught_up and now - since > DISORDER:
                 continue
             if seen is None:
@@ -124,8 +125,8 @@ class Watermarks(StreamingQueryListener):
     def advance(self) -> None:
         """Advances the watermark of the query that runs in this thread, for its next micro-batch.
 
-        Call it while a micro-batch is written. An idle query plans its next micro-batch several
-        times, and fails if the watermark changes in between.
+        Call it while a micro-batch is being written. An idle query plans its next micro-batch
+        several times, and fails if the watermark changes in between.
         """
         id_ = self._session.sparkContext.getLocalProperty("sql.streaming.queryId")
         watermark = self._known.get(id_ or "")

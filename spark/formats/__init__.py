@@ -1,4 +1,4 @@
-"""What records hold: their columns, strict decoders of their values, and layouts of view keys.
+"""The columns of records, strict decoders of their values, and the layouts of view keys.
 
-Rule: pure functions of columns and Arrow batches; nothing here starts a query or knows a view.
+Rule: pure functions of columns and Arrow batches. This package starts no queries and uses no views.
 """

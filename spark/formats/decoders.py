@@ -19,7 +19,7 @@ from spark.event_time.bounds import EventTimeBounds
 from spark.formats import strict_json
 from spark.formats.records import MALFORMED, POSITION
 
-# A longer word is an accident, and could become a key that Kafka does not accept.
+# A longer word is an error in the text, and could become a key that Kafka does not accept.
 MAX_WORD_CHARACTERS = 1000
 
 
@@ -41,15 +41,15 @@ class Decoder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class JsonDecoder:
-    """Values that are one JSON object (RFC 8259) each, with the fields and types of ``schema``.
+    """Each value is one JSON object (RFC 8259) with the fields and types of ``schema``.
 
     Types are strict: ``"5"`` is not a number, and a number is not a string. Times are text such as
     ``2013-01-01T10:00:00Z``. Fields that the schema does not name are ignored. ``validate`` gets
     fields of the right types; it returns what is wrong with them, or None. Decoded rows also have
     the columns of ``POSITION``.
 
-    Python decodes an Arrow batch at a time. Spark's own JSON parser is lenient: finding what it
-    should have rejected would cost more than parsing.
+    Python decodes one Arrow batch at a time. Spark's own JSON parser is lenient, and finding the
+    errors that it accepts would cost more than parsing.
     """
 
     schema: StructType
@@ -78,7 +78,7 @@ class JsonDecoder:
 
 
 class TextDecoder:
-    """Values that are UTF-8 text. Decoded rows have one column, ``text``."""
+    """Each value is UTF-8 text. Decoded rows have one column, ``text``."""
 
     event_time = None
 

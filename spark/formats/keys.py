@@ -1,4 +1,4 @@
-"""Bytes of record keys and values, in the layouts of Kafka's serializers and Kafka Streams.
+"""The bytes of record keys and values, in the layouts of Kafka's serializers and Kafka Streams.
 
 Integers are big-endian; times are ms since 1970. Backends read them with ``model.kinds.layout``.
 """
@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 
 def int64(number: Column) -> Column:
-    """8 bytes, as Kafka's LongSerializer writes them."""
+    """8 bytes, like those of Kafka's LongSerializer."""
     # In ANSI mode a number cannot be cast to binary.
     return F.unhex(F.lpad(F.hex(number), 16, "0"))
 

@@ -1,4 +1,4 @@
-"""The columns of Kafka records as ``spark.sources`` reads them."""
+"""The columns of the Kafka records that ``spark.sources`` reads."""
 
 from __future__ import annotations
 
@@ -27,4 +27,4 @@ POSITION = StructType([RAW_RECORD[name] for name in ("timestamp", "partition", "
 """Unique for each record of a topic. The record with the greatest position is the newest."""
 
 MALFORMED = StructType([*RAW_RECORD, StructField("reason", StringType(), nullable=False)])
-"""A record that a decoder rejected, and why."""
+"""A record that a decoder rejected, with the reason."""

@@ -1,4 +1,4 @@
-"""Strict JSON: record values ► fields of a schema, as functions of Arrow batches.
+"""Strict JSON: functions of Arrow batches that decode record values into the fields of a schema.
 
 They run in Spark's Python workers and need no session.
 """
@@ -24,8 +24,8 @@ from pyspark.sql.types import (
 
 from spark.event_time.bounds import EventTimeBounds
 
-# A longer document is an accident. Without a bound, a record close to Kafka's limit could become
-# one that Kafka rejects, and the job would fail again after each restart.
+# Without a bound, a record close to Kafka's limit could become one that Kafka rejects, and the job
+# would fail after each restart.
 MAX_JSON_BYTES = 100_000
 
 _ISO = re.compile(
@@ -49,22 +49,22 @@ def well_formed(
 ) -> Iterator[pa.RecordBatch]:
     """Batches with a binary ``value`` ► the fields of ``schema`` of all well-formed values.
 
-    ``event_time`` needs the column ``timestamp``. ``copied``: columns of the batch that come before
-    the fields, unchanged.
+    ``event_time`` needs the column ``timestamp``. ``copied``: columns of the batch that are copied,
+    before the fields.
     """
     types = pa.schema([(field.name, _TYPES[type(field.dataType)][1]) for field in schema])
     names = [*copied, *types.names]
     decode = _decoder(schema, validate)
     for batch in batches:
-        # Tuples of plain values: the garbage collector does not scan them.
-        rows, places = [], []
+        # The garbage collector does not scan tuples of plain values.
+        rows, positions = [], []
         for row, fields in enumerate(_decoded(batch, decode, event_time)):
             if isinstance(fields, dict):
                 rows.append(tuple(fields.values()))
-                places.append(row)
+                positions.append(row)
         values = zip(*rows, strict=True) if rows else [()] * len(types)
         columns = [pa.array(column, to) for column, to in zip(values, types.types, strict=True)]
-        taken = pa.array(places, pa.int32())
+        taken = pa.array(positions, pa.int32())
         before = [batch.column(name).take(taken) for name in copied]
         yield pa.RecordBatch.from_arrays([*before, *columns], names=names)
 
@@ -91,11 +91,11 @@ def _decoded(
     decode: Callable[[bytes | None], Fields | str],
     event_time: EventTimeBounds | None,
 ) -> Iterator[Fields | str]:
-    """For each row its fields, or the reason why it is malformed."""
+    """The fields of each row, or the reason why it is malformed."""
     decoded = map(decode, batch.column("value").to_pylist())
     if event_time is None:
         return decoded
-    # As numbers: a timestamp may be outside the range of Python's datetime.
+    # Numbers, because a timestamp may be outside the range of Python's datetime.
     timestamps = batch.column("timestamp").cast(pa.int64()).to_pylist()
 
     def checked(fields: Fields | str, timestamp: int) -> Fields | str:
@@ -188,4 +188,4 @@ _TYPES: dict[type[DataType], tuple[Callable[[str, Any], Any], pa.DataType]] = {
     LongType: (_int64, pa.int64()),
     TimestampType: (_time, pa.timestamp("us", tz="UTC")),
 }
-"""How a JSON field is read, and the type that Spark gets."""
+"""By Spark type: the function that reads a JSON field, and the Arrow type of the column."""

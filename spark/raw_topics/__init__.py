@@ -1,1 +1,1 @@
-"""One module for each raw topic: its schema, its decoder, and the steps that its views share."""
+"""One module per raw topic: its schema, its decoder, and functions that its views share."""

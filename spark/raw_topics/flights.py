@@ -1,4 +1,4 @@
-"""The topic flights: departures from New York's airports, one JSON object a record."""
+"""The topic flights: departures from New York's airports, one JSON object per record."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FLIGHTS = JsonDecoder(FLIGHT, _validate)
 
 
 def departed(flights: DataFrame) -> DataFrame:
-    """Well-formed rows of ``FLIGHTS`` ► one row a flight that departed, without cancelled ones.
+    """Well-formed rows of ``FLIGHTS`` ► one row per departed flight, without cancelled ones.
 
     ``tailnum``, ``flight`` (such as UA1545), ``origin``, ``dest``, ``delay`` (minutes, negative
     when early), ``scheduled`` and ``left`` (seconds since 1970; ``left`` is the schedule plus the

@@ -1,4 +1,4 @@
-"""The topic texts: one line of text a record, UTF-8."""
+"""The topic texts: one line of UTF-8 text per record."""
 
 from __future__ import annotations
 

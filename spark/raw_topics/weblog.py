@@ -1,4 +1,4 @@
-"""The topic weblog: the proxy's access log, one JSON object for each request."""
+"""The topic weblog: the proxy's access log, one JSON object per request."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ WEBLOG = JsonDecoder(REQUEST, _validate, EventTimeBounds("time", LATENESS, EARLI
 
 
 def deduplicated(requests: DataFrame) -> DataFrame:
-    """Well-formed rows of ``WEBLOG`` without the lines that were shipped before.
+    """Well-formed rows of ``WEBLOG`` without lines that were sent before.
 
-    Lines that are too late or too early are malformed. So Spark forgets a line once the watermark
-    says that no well-formed line with its time can come.
+    Lines that are too late or too early are malformed. So Spark can drop a line from its state as
+    soon as the watermark excludes further well-formed lines with its time.
     """
     return requests.withWatermark("time", _NEVER).dropDuplicates(IDENTITY)

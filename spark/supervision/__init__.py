@@ -1,5 +1,5 @@
-"""Runs the queries of all views: starts and restarts them, watches their topics, tells how far
-they are.
+"""Runs the queries of all views: starts and restarts them, checks their topics, reports their
+progress.
 
-Rule: only this package starts queries. ``supervisor`` puts the parts together.
+Rule: only this package starts queries. ``supervisor`` connects the modules.
 """

@@ -1,4 +1,4 @@
-"""What Spark's listener thread tells the supervisor's loop."""
+"""Events that Spark's listener thread sends to the supervisor's loop."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class QueryEnded(NamedTuple):
 
 
 class QueryBegan(NamedTuple):
-    """The first micro-batch is committed, or there was nothing to read."""
+    """The first micro-batch is committed, or the source has no new records."""
 
     query: str
 
 
 class QueryCaughtUp(NamedTuple):
-    """There was nothing left to read, or reading it took less than a second."""
+    """The source has no new records, or the last micro-batch took less than a second."""
 
     query: str
 

@@ -1,10 +1,10 @@
-"""Tells once a second how far each view is and that the job runs, also if there is nothing to do:
-as committed offsets of one consumer group a view, and as a file for ``spark.health``.
+"""Reports once a second that the job runs, and the progress of each view, also while idle: as
+committed offsets of one consumer group per view, and as a file for ``spark.health``.
 
-The offsets are what finished micro-batches have read of the source, so every Kafka tool shows the
-view's lag. The metadata of the source's partition 0 is the heartbeat, which backends read
-(``model.pipelines``). A failure here does not end or slow the job: it is logged, and the
-next heartbeat follows a second later.
+The offsets are the ends of the finished micro-batches, so every Kafka tool shows the view's lag.
+The metadata of the source's partition 0 is the heartbeat, which backends read
+(``model.pipelines``). A failure here neither ends nor delays the job: it is logged, and the next
+heartbeat follows a second later.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from spark.supervision.status import STARTING, STOPPED, Offsets, ViewStatus
 from spark.view import View
 
 _INTERVAL = 1.0  # s
-_COMMIT_ALL_INTERVAL = 600.0  # s; Kafka deletes offsets that are not committed for a week
+_COMMIT_ALL_INTERVAL = 600.0  # s; Kafka deletes offsets that were not committed for a week
 _JOIN_TIMEOUT = 10.0  # s for the thread's last heartbeat
 _WARNING_INTERVAL = 30.0  # s between two warnings
-_MAX_ERROR_CHARACTERS = 300  # a broker takes 4,096 bytes of metadata
+_MAX_ERROR_CHARACTERS = 300  # brokers accept 4,096 bytes of metadata
 
 
 class ConsumerGroups(Protocol):
@@ -40,7 +40,7 @@ class ConsumerGroups(Protocol):
 
 
 class Heartbeats:
-    """One thread; a context manager around the queries."""
+    """Sends heartbeats in a thread; a context manager around the queries."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Heartbeats:
         self._statuses = statuses
         self._health = health
         self._log = log
-        self._before: dict[str, dict[TopicPartition, int]] = {}  # at the start, by view
+        self._initial: dict[str, dict[TopicPartition, int]] = {}  # committed at the start, by view
         self._committed: dict[str, Offsets] = {}
         self._all_committed_at = float("-inf")
         self._warned_at = float("-inf")
@@ -81,8 +81,8 @@ class Heartbeats:
         self._thread.join(_JOIN_TIMEOUT)
 
     def ending(self, error: BaseException | None = None) -> None:
-        """The job is about to end, because of ``error`` if any. Sends a heartbeat at once: ending
-        may take a while."""
+        """Call when the job is about to end; ``error``: why, if it failed. Sends a heartbeat at
+        once, because ending may take a while."""
         self._is_ending = True
         if error is not None and self._error is None:
             self._error = (str(error) or type(error).__name__)[:_MAX_ERROR_CHARACTERS]
@@ -94,16 +94,16 @@ class Heartbeats:
             try:
                 self.beat()
             except Py4JNetworkError:
-                return  # the JVM has ended, and with it all queries
+                return  # the JVM and all queries have ended
             except (OSError, Py4JError) as error:
-                self._warn(f"warning: cannot commit how far the views are: {error}")
+                self._warn(f"warning: cannot commit the offsets of the views: {error}")
             if is_last:
                 return
             self._wake.wait(_INTERVAL)
             self._wake.clear()
 
     def beat(self) -> None:
-        """One heartbeat of every view."""
+        """Sends one heartbeat for every view."""
         statuses = {name: self._final(status) for name, status in self._statuses().items()}
         try:
             self._write_health(statuses)
@@ -135,10 +135,10 @@ class Heartbeats:
         first = TopicPartition(self._views[name].source, 0)
         offset = status.offsets.get(first.topic, {}).get(str(first.partition))
         if offset is None:
-            if name not in self._before:
-                self._before[name] = self._groups.committed(self._prefix + name)
-            offset = self._before[name].get(first, 0)
-            # Not known yet: the group's offsets may belong to another checkpoint.
+            if name not in self._initial:
+                self._initial[name] = self._groups.committed(self._prefix + name)
+            offset = self._initial[name].get(first, 0)
+            # The view's offsets are not known yet: the group's may belong to another checkpoint.
             status = status._replace(state=STARTING if status.state != STOPPED else STOPPED)
         heartbeat: dict[str, object] = {"state": status.state, "at": time.time_ns() // 1_000_000}
         if status.caught_up_at is not None:

@@ -1,4 +1,4 @@
-"""Follows all queries, and writes how far each view is to a JSON file, atomically."""
+"""Listens to all queries, and writes the progress of each view to a JSON file, atomically."""
 
 from __future__ import annotations
 
@@ -50,23 +50,23 @@ _CAUGHT_UP_MS = 1000
 
 
 def with_late_count(rejected: DataFrame) -> DataFrame:
-    """The same MALFORMED rows; their query's progress has the number of late ones."""
+    """Returns the same MALFORMED rows, and adds the number of late ones to the query's progress."""
     late = F.count_if(F.contains("reason", F.lit(f": {LATE}")))
     return rejected.observe(_METRICS, late.alias("late"))
 
 
 class ProgressListener(StreamingQueryListener):
-    """Follows the queries ``<view>`` and ``<view>/dead-letters``; ``path`` None writes no file.
+    """Listens to the queries ``<view>`` and ``<view>/dead-letters``.
 
     Spark reports a micro-batch after it is written and committed, never before. The methods run on
-    Spark's listener thread, where an exception would be lost: an error in writing the file becomes
-    a ``ProgressNotWritten`` event.
+    Spark's listener thread, where an exception would be lost, so an error in writing the file
+    becomes a ``ProgressNotWritten`` event.
     """
 
     def __init__(
         self, session: SparkSession, path: Path | None, views: Iterable[str], events: Events
     ) -> None:
-        """Raises OSError if the file cannot be written."""
+        """``path``: the file, or None. Raises OSError if it cannot be written."""
         self._streams = session.streams
         self._path = path
         self._views = {view: ViewProgress() for view in views}
@@ -78,19 +78,19 @@ class ProgressListener(StreamingQueryListener):
         self._names: dict[str, str] = {}  # query id ► query
         self._lock = threading.Lock()
         self._reported_dropped: Counter[str] = Counter()  # by view
-        self._heard_at: dict[str, float] = {}  # view ► monotonic s
+        self._reported_at: dict[str, float] = {}  # view ► monotonic s
         self._caught_up_at: dict[str, float] = {}  # view ► epoch s
         self._write()
 
     def failed(self, query: str, error: str) -> None:
-        """The query's view is ``failed`` until the query makes progress again."""
+        """Call when the query failed. Its view is ``failed`` until the query makes progress."""
         with self._lock:
             self._failures.setdefault(query, error)
             self._views[view_of(query)].last_error = error
             self._update(query)
 
     def restarted(self, query: str) -> None:
-        """A query that had failed was started again."""
+        """Call when a failed query was started again."""
         with self._lock:
             self._views[view_of(query)].restarts += 1
             self._update(query)
@@ -100,15 +100,15 @@ class ProgressListener(StreamingQueryListener):
         self._names[str(event.id)] = query
         with self._lock:
             self._running.add(query)
-            self._heard_at.setdefault(view_of(query), time.monotonic())
+            self._reported_at.setdefault(view_of(query), time.monotonic())
             self._update(query)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         self._add(event.progress, is_batch=True, at=event.progress.timestamp)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        # A restarted query with nothing to read makes no micro-batch: only its last progress has
-        # its offsets.
+        # A restarted query without new records has no micro-batch; only its last progress has the
+        # offsets.
         query = self._streams.get(str(event.id))
         progress = query.lastProgress if query is not None else None
         if progress is not None:
@@ -128,20 +128,20 @@ class ProgressListener(StreamingQueryListener):
         self._events.put(QueryEnded(query, event.exception))
 
     def statuses(self) -> dict[str, ViewStatus]:
-        """By view; safe in any thread."""
+        """The status of each view, by name; safe in any thread."""
         with self._lock:
             return {name: self._status(name, view) for name, view in self._views.items()}
 
     def _status(self, name: str, view: ViewProgress) -> ViewStatus:
         error = next((why for query, why in self._failures.items() if view_of(query) == name), None)
-        heard_at = self._heard_at.get(name)
+        reported_at = self._reported_at.get(name)
         if error is not None:
             state = FAILED
         elif view.state == "done":
             state = STOPPED
         else:
             state = RUNNING if view.source_offsets else STARTING
-        silent = None if heard_at is None or state == STOPPED else time.monotonic() - heard_at
+        silent = None if reported_at is None or state == STOPPED else time.monotonic() - reported_at
         return ViewStatus(state, view.source_offsets, error, silent, self._caught_up_at.get(name))
 
     def _add(self, progress: StreamingQueryProgress, *, is_batch: bool, at: str) -> None:
@@ -161,8 +161,8 @@ class ProgressListener(StreamingQueryListener):
                     if observation := progress.observedMetrics.get(_METRICS):
                         view.late_rows += observation["late"]
             else:
-                self._heard_at[name] = time.monotonic()
-                # The micro-batch had all records that existed when it began, or none are left.
+                self._reported_at[name] = time.monotonic()
+                # The micro-batch had all records that existed when it began, or there was none.
                 if not is_batch or _read_to_the_end(progress):
                     self._caught_up_at[name] = datetime.fromisoformat(at).timestamp()
                 view.source_offsets = offsets or view.source_offsets
@@ -184,14 +184,14 @@ class ProgressListener(StreamingQueryListener):
             self._events.put(QueryCaughtUp(query))
 
     def _report_dropped(self, view: str, rows: int) -> None:
-        """At the first row, and then each time that the number has doubled."""
+        """Reports the first row, and then each time that the number has doubled."""
         if rows and rows >= 2 * self._reported_dropped[view]:
             self._reported_dropped[view] = rows
             self._events.put(RowsDropped(view, rows))
 
     def _update(self, query: str, before: dict[str, Any] | None = None) -> None:
         """Sets the state of the query's view, and writes the file if the view differs from
-        ``before``. The lock is held."""
+        ``before``. The caller holds the lock."""
         name = view_of(query)
         view = self._views[name]
         if any(view_of(failed) == name for failed in self._failures):
@@ -220,7 +220,7 @@ class ProgressListener(StreamingQueryListener):
 def _read_to_the_end(progress: StreamingQueryProgress) -> bool:
     """Whether a micro-batch read all records that its sources had when it began."""
     ends = ((source.endOffset, source.latestOffset) for source in progress.sources)
-    # A source that does not tell its end has no JSON there.
+    # A source that does not report its end has no JSON there.
     return all(one == other or _same_json(one, other) for one, other in ends)
 
 

@@ -1,4 +1,4 @@
-"""The two streaming queries of a view, unstarted: its results and its dead letters."""
+"""Builds the two streaming queries of a view: its results and its dead letters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spark.view import View
 
 
 class ViewQueries(NamedTuple):
-    """Both have triggers and checkpoints, and can be started."""
+    """Unstarted queries with their triggers and checkpoints."""
 
     result: DataStreamWriter
     dead_letters: DataStreamWriter
@@ -30,8 +30,9 @@ def view_queries(
     source_partitions: int,
     watermarks: Watermarks,
 ) -> ViewQueries:
-    """``partitions``: of the view topic. ``source_partitions``: of the raw topic. If the raw topic
-    gets more, the watermark stands still until the next start."""
+    """``partitions``: number of partitions of the view topic; ``source_partitions``: of the raw
+    topic. If partitions are added to the raw topic, the watermark does not advance until the next
+    start."""
     records = raw_records(session, view.source, settings.kafka, settings.max_offsets_per_trigger)
     rejected = with_late_count(view.rejected(records))
     bounds = view.decoder.event_time

@@ -1,4 +1,4 @@
-"""When each query starts, and when it starts again after a failure."""
+"""Starts queries in order, and again after failures."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from spark.settings import Settings
 from spark.supervision.events import Events, QueryBegan, QueryCaughtUp, QueryEnded, view_of
 from spark.supervision.queries import view_queries
 
-_MAX_CATCHING_UP = 2  # views at a time: more would all finish later
-_CATCH_UP_TIMEOUT = 60.0  # s after which a view no longer delays the next one
+_MAX_CATCHING_UP = 2  # concurrent views: with more, all of them would finish later
+_CATCH_UP_TIMEOUT = 60.0  # s after which the next view starts in any case
 _MIN_BACKOFF = 1.0  # s
 _MAX_BACKOFF = 60.0  # s
 
@@ -28,9 +28,10 @@ _MAX_BACKOFF = 60.0  # s
 class QueryScheduler:
     """Starts the queries of all views, in order, and again after failures.
 
-    At most ``_MAX_CATCHING_UP`` views catch up with their topics at a time. Dead letters wait for
-    their view's first micro-batch: readers wait for the view, and both queries read and decode
-    every record. If several views have the same records, the first one writes the dead letters.
+    At most ``_MAX_CATCHING_UP`` views catch up with their topics at the same time. The query for
+    dead letters starts after the view's first micro-batch: readers wait for the view, and both
+    queries read and decode every record. If several views read the same records with the same
+    decoder, the first one writes the dead letters.
 
     A failed query starts again after ``_MIN_BACKOFF`` seconds; the time doubles with each failure
     in a row, up to ``_MAX_BACKOFF``.
@@ -61,7 +62,7 @@ class QueryScheduler:
 
     @property
     def spark_has_stopped(self) -> bool:
-        """Whether nothing can be started any more."""
+        """Whether the session has stopped, so that no query can start."""
         return bool(self._session._jsc.sc().isStopped())
 
     @property
@@ -70,7 +71,7 @@ class QueryScheduler:
         return bool(self._running or self._restart_at)
 
     def start_due(self) -> Iterator[str]:
-        """Starts the views whose turn it is; their names."""
+        """Starts the views that are due; yields their names."""
         while self._waiting and (
             len(self._catching_up) < _MAX_CATCHING_UP
             or time.monotonic() - self._last_start > _CATCH_UP_TIMEOUT
@@ -95,22 +96,22 @@ class QueryScheduler:
         self._running -= isinstance(event, QueryEnded)
 
     def schedule_restart(self, query: str) -> float:
-        """The seconds after which the failed query will start again."""
+        """Schedules a restart of the failed query; returns the delay in seconds."""
         delay = min(_MIN_BACKOFF * 2.0 ** min(self._failures[query], 30), _MAX_BACKOFF)
         self._failures[query] += 1
         self._restart_at[query] = time.monotonic() + delay
         return delay
 
     def seconds_to_restart(self) -> float:
-        """Until the next restart is due; infinite if there is none."""
+        """Seconds until the next restart is due; infinite if none is scheduled."""
         return max(0.0, min(self._restart_at.values(), default=float("inf")) - time.monotonic())
 
     def restart_due(self) -> Iterator[str]:
-        """Starts the failed queries that are due; their names."""
+        """Starts the failed queries that are due; yields their names."""
         for query, at in list(self._restart_at.items()):
             if time.monotonic() >= at:
                 del self._restart_at[query]
-                # A query that has ended need not be stopped.
+                # A query that has ended does not need to be stopped.
                 self._queries = [each for each in self._queries if each.isActive]
                 self._try_start(query)
                 yield query
@@ -120,7 +121,7 @@ class QueryScheduler:
             query.stop()
 
     def _try_start(self, query: str) -> None:
-        """Starts a query. If Spark refuses, the query has ended, as if it had begun."""
+        """Starts a query. If Spark cannot start it, it counts as started and ended."""
         view = next(view for view in self._settings.views if view.name == view_of(query))
         try:
             unstarted = view_queries(

@@ -17,12 +17,12 @@ class StopSignal:
         self._starting = True
 
     def install(self) -> None:
-        """Takes the signals. Call it again after the session's start, which takes SIGINT."""
+        """Installs the handlers. Call it again after the session's start, which handles SIGINT."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
 
     def started(self) -> None:
-        """From now on a signal is an event."""
+        """Call when the supervisor's loop reads events: signals are events from now on."""
         self._starting = False
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""The state of each view: in detail for the progress file, in short for heartbeats."""
+"""The state of each view: detailed for the progress file, brief for heartbeats."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import NamedTuple
 Offsets = dict[str, dict[str, int]]
 """Topic ► partition (decimal text) ► next offset."""
 
-# States in heartbeats; backends know them, too (model.pipelines).
+# States in heartbeats; backends read them, too (model.pipelines).
 STARTING, RUNNING, FAILED, STOPPED = "starting", "running", "failed", "stopped"
 
 
 class ViewStatus(NamedTuple):
-    """One view, now.
+    """The current status of a view.
 
     ``error``: why a query failed. ``silent``: seconds since Spark's last report on the view; None:
-    not started. ``caught_up_at``: when the view last had read all records (epoch s); None: not
+    not started. ``caught_up_at``: when the view had last read all records (epoch s); None: never
     since this start.
     """
 
@@ -29,15 +29,15 @@ class ViewStatus(NamedTuple):
 
 @dataclass(slots=True)
 class ViewProgress:
-    """One view in the progress file. Counts begin with this process.
+    """A view in the progress file. Counts begin with this process.
 
-    ``state``: ``waiting`` for its turn, ``running``, ``failed`` (a query failed and has made no
+    ``state``: ``waiting`` (not started), ``running``, ``failed`` (a query failed and has made no
     progress since) or ``done``. ``restarts``: how often failed queries were started again.
-    ``last_error``: of the last query that failed. ``source_offsets``: everything before them is in
-    the view topic. ``input_rows``: records read. ``dropped_rows``: rows that Spark dropped though
-    they were not late, because timestamps were out of order by more than
+    ``last_error``: of the last query that failed. ``source_offsets``: the view topic has all
+    records before them. ``input_rows``: records read. ``dropped_rows``: rows that Spark dropped
+    although they were not late, because timestamps were out of order by more than
     ``spark.event_time.watermarks.DISORDER``. ``dead_letters``: records written to the dead-letter
-    topic, all of them from before ``dead_letter_offsets``. ``late_rows``: the late ones among them.
+    topic, all of them before ``dead_letter_offsets``. ``late_rows``: the late ones among them.
     """
 
     state: str = "waiting"

@@ -34,8 +34,8 @@ _MAX_WAIT = 1.0  # s for an event
 
 
 def supervise(session: SparkSession, settings: Settings, stop: StopSignal) -> None:
-    """Starts the queries and returns when they have ended or a signal arrives; ``JobError`` when
-    the job failed."""
+    """Starts the queries, and returns when they have ended or a signal arrives; ``JobError`` if the
+    job failed."""
     with KafkaAdmin(session, settings.kafka) as admin:
         topics = prepare_topics(session, admin, settings, log)
         try:
@@ -76,8 +76,8 @@ def _watch(
 ) -> None:
     """Returns when all queries have ended or a signal arrives.
 
-    A query that fails leaves the others alone and is started again. With ``once`` it is not: the
-    first failure is raised when the others are done.
+    A query that fails is started again; the others continue. With ``once`` it is not started again:
+    the first failure is raised when the others are done.
     """
     next_check = time.monotonic() + _TOPIC_CHECK_INTERVAL
     first_failure: JobError | None = None
@@ -106,7 +106,7 @@ def _watch(
                 elif scheduler.spark_has_stopped:
                     raise JobError(f"Spark has stopped: {failure} Start again.")
                 else:
-                    # A restart does not help if the topic is another one.
+                    # A restart does not help if the topic was recreated.
                     check_unchanged(admin, settings, topics)
                     delay = scheduler.schedule_restart(event.query)
                     log(f"error: {failure} It starts again in {delay:g} s.")

@@ -1,7 +1,7 @@
-"""Whether a view's topics exist and are still those that its checkpoint belongs to.
+"""Checks that a view's topics exist and are still those that its checkpoint belongs to.
 
-Spark checks little of this. It takes a recreated topic for the old one as soon as that has as many
-records, and writes only new results to a recreated view topic.
+Spark checks little of this. It continues with a recreated raw topic as soon as that has as many
+records as the old one, and writes only new results to a recreated view topic.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from spark.errors import JobError, recreated, repartitioned
+from spark.errors import JVM_ENDED, JobError, recreated, repartitioned
 from spark.kafka_admin import KafkaAdmin, Topic
 from spark.settings import Settings
 from spark.sinks import DEAD_LETTER_SUFFIX
@@ -39,11 +39,9 @@ def check_unchanged(admin: KafkaAdmin, settings: Settings, topics: dict[str, Top
     try:
         now = admin.topics(topics)
     except JobError:
-        return  # out of reach for a moment: the queries know how long they can wait
+        return  # the brokers are unreachable, maybe for a moment; queries have their own time-outs
     except Py4JError as error:
-        raise JobError(
-            "Spark's Java process has ended. Start again; --log-level tells more."
-        ) from error
+        raise JobError(JVM_ENDED) from error
     for view in settings.views:
         for topic in (view.source, view.topic):
             if topic not in now or now[topic].id != topics[topic].id:
@@ -59,9 +57,9 @@ def topics_of(views: Iterable[View]) -> set[str]:
 
 
 def check_identity(session: SparkSession, checkpoint: str, ids: dict[str, str]) -> None:
-    """Keeps the topics' ids in the checkpoint; ``JobError`` if one differs from the kept one.
+    """Stores the topics' ids in the checkpoint; ``JobError`` if one differs from the stored one.
 
-    ``checkpoint`` is a path of any file system that Hadoop knows.
+    ``checkpoint`` is a path of any file system that Hadoop supports.
     """
     jvm: Any = session._jvm
     path = jvm.org.apache.hadoop.fs.Path(f"{checkpoint}/topics.json")

@@ -1,6 +1,6 @@
-"""One view a module: a function DataFrame ► DataFrame and its description, ``VIEW``.
+"""One module per view: a function DataFrame ► DataFrame, and its description ``VIEW``.
 
-A new module is found by itself. Its entry in views.toml makes backends serve the view's topic.
+New modules are discovered. Backends serve the view's topic if views.toml has an entry for it.
 """
 
 from spark.discovery import views_of_package

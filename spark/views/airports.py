@@ -2,11 +2,11 @@
 
 Key: destination (string). Value: JSON ``{"count": 17283}``, so that ``top?by=count`` ranks them.
 
-A flight is identified by its number, origin and scheduled time. It counts once, however many or
-late its records are. Its destination is that of the record with the greatest (timestamp, partition,
-offset). If that record is read after another one, the flight moves from one destination to the
-other. So the state keeps every flight, forever: no watermark bounds it, because the partitions of a
-topic with past flights are read days apart. Cancelled flights do not count.
+Number, origin and scheduled time identify a flight. It counts once, even if it has several or late
+records. Its destination is that of the record with the greatest (timestamp, partition, offset). If
+that record is read after another one, the flight moves from one destination to the other. So the
+state keeps every flight without limit: no watermark bounds it, because the partitions of a topic
+with past flights are read days apart. Cancelled flights do not count.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _RECORD = ["at", "partition", "offset", "dest"]
 
 
 def airports(flights: DataFrame) -> DataFrame:
-    """Well-formed rows of ``FLIGHTS`` ► ``key``, ``value``, one row a destination.
+    """Well-formed rows of ``FLIGHTS`` ► ``key``, ``value``, one row per destination.
 
-    ``value`` is null, which deletes the key, if a destination no longer has a flight.
+    ``value`` is null, which deletes the key, if a destination has no flights any more.
     """
     left = departed(flights)
     if left.isStreaming:
-        # A group for each flight instead of each day would cost a hundred times as much.
+        # A group per flight instead of one per day would cost a hundred times as much.
         days = left.select(
             "flight",
             "origin",
@@ -50,6 +50,7 @@ def airports(flights: DataFrame) -> DataFrame:
             "dest",
             F.floor(F.col("scheduled") / _DAY).alias("day"),
         ).groupBy("origin", "day")
+        # Checkpoints have state with the name "told".
         changes = days.applyInPandasWithState(
             _count_changes, "dest string, change long", "told binary", "append",
             GroupStateTimeout.NoTimeout,
@@ -67,9 +68,9 @@ def airports(flights: DataFrame) -> DataFrame:
 def _count_changes(
     _: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState
 ) -> Iterator[pd.DataFrame]:
-    """How the flights of one origin and day, in one micro-batch, change the counts.
+    """The changes of the counts by the flights of one origin and day in one micro-batch.
 
-    The state has the record that counts of each flight.
+    The state has the newest record of each flight.
     """
     import pandas as pd  # only in Spark's workers: it takes half a second
 

@@ -1,6 +1,6 @@
 """bytes-per-host: how many bytes were sent to each client host, headers included.
 
-Key: the client's address (string). Value: sum, int64 (it stops at the greatest int64). See
+Key: the client's address (string). Value: sum, int64; the greatest int64 is its limit. See
 ``spark.raw_topics.weblog`` for late and duplicate lines.
 """
 
@@ -18,7 +18,7 @@ from spark.view import View
 
 
 def bytes_per_host(requests: DataFrame) -> DataFrame:
-    """Well-formed rows of ``WEBLOG`` ► ``key``, ``value``, one row a host."""
+    """Well-formed rows of ``WEBLOG`` ► ``key``, ``value``, one row per host."""
     # Wider than 64 bits: an overflow would fail the query.
     total = F.least(F.sum(F.col("bytes").cast("decimal(19,0)")), F.lit(Decimal(INT64_MAX)))
     summed = deduplicated(requests).groupBy("client").agg(total.cast("long").alias("bytes"))

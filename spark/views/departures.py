@@ -5,8 +5,8 @@ Value: JSON
 
     {"flight": "UA1545", "origin": "EWR", "dest": "IAH", "delay": 2}
 
-with ``delay`` in minutes, negative when early. A late or duplicate record is stored at its time,
-once. If several records have the same aircraft and time, the last one in the raw topic is kept: the
+with ``delay`` in minutes, negative when early. A late or duplicate record is stored once, at its
+time. If several records have the same aircraft and time, the last one in the raw topic is kept: the
 topic's key is the aircraft, and no shuffle changes the order of a partition. Cancelled flights do
 not count.
 """
@@ -22,7 +22,7 @@ from spark.view import View
 
 
 def departures(flights: DataFrame) -> DataFrame:
-    """Well-formed rows of ``FLIGHTS`` ► ``key``, ``value``, ``bare_key``, one row a departure."""
+    """Well-formed rows of ``FLIGHTS`` ► ``key``, ``value``, ``bare_key``, one row per departure."""
     return departed(flights).select(
         window_key(F.col("tailnum"), 1000 * F.col("left")).alias("key"),
         F.to_json(F.struct("flight", "origin", "dest", "delay")).alias("value"),

@@ -5,9 +5,9 @@ Key: tail number (string). Value: JSON
     {"flight": "UA1545", "origin": "EWR", "dest": "IAH", "time": "2013-01-01T10:17:00Z", "delay": 2}
 
 where ``time`` is the departure time (schedule plus delay, UTC) and ``delay`` is in minutes,
-negative when early. The latest departure has the greatest ``time``, in any order of arrival; among
-equal times the greatest ``flight``, then ``origin``, ``dest`` and ``delay``. Cancelled flights do
-not count. An aircraft that never departed has no entry.
+negative when early. The latest departure has the greatest ``time``, independent of the order of
+records; among equal times the greatest ``flight``, then ``origin``, ``dest`` and ``delay``.
+Cancelled flights do not count. An aircraft that never departed has no entry.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from spark.view import View
 
 
 def latest_departure(flights: DataFrame) -> DataFrame:
-    """Well-formed rows of ``FLIGHTS`` ► ``key``, ``value``, one row an aircraft."""
+    """Well-formed rows of ``FLIGHTS`` ► ``key``, ``value``, one row per aircraft."""
     # Checkpoints have state with these names and types.
     left = F.timestamp_seconds("left").alias("time")
     departure = F.struct(left, "flight", "origin", "dest", "delay")

@@ -15,7 +15,7 @@ from spark.view import View
 
 
 def requests_per_host(requests: DataFrame) -> DataFrame:
-    """Well-formed rows of ``WEBLOG`` ► ``key``, ``value``, one row a host."""
+    """Well-formed rows of ``WEBLOG`` ► ``key``, ``value``, one row per host."""
     counted = deduplicated(requests).groupBy("client").count()
     return counted.select(F.col("client").alias("key"), int64(F.col("count")).alias("value"))
 

@@ -1,7 +1,7 @@
 """requests-per-minute: how many requests each client host has made in each minute.
 
 Key: the client's address and the start of the minute, in Kafka Streams' window layout. Value:
-count, int64. The minute is that of the request, no matter when its line arrives; see
+count, int64. The time of the request determines the minute, not that of its line's arrival. See
 ``deduplicated`` for late and duplicate lines.
 """
 
@@ -16,7 +16,7 @@ from spark.view import View
 
 
 def requests_per_minute(requests: DataFrame) -> DataFrame:
-    """Well-formed rows of ``WEBLOG`` ► ``key``, ``value``, ``bare_key``, one row a window."""
+    """Well-formed rows of ``WEBLOG`` ► ``key``, ``value``, ``bare_key``, one row per window."""
     minute = F.window("time", "1 minute")
     counted = deduplicated(requests).groupBy(minute, "client").count()
     return counted.select(

@@ -3,10 +3,10 @@
 Key: the client's address and the times of the first and last request, in Kafka Streams' session
 layout. Value: JSON ``{"requests": 12, "bytes": 3456}``.
 
-As in Kafka Streams, a visit appears with its first request. Each request that follows writes the
-longer visit and deletes the one that it replaces, or those that a late request joins. Spark's own
-``session_window`` returns a session only after it has ended and nothing late can arrive. See
-``spark.raw_topics.weblog`` for late and duplicate lines.
+As in Kafka Streams, a visit appears with its first request. Each further request writes the longer
+visit and deletes the visits that it replaces. Spark's own ``session_window`` returns a session only
+after it has ended and late requests are excluded. See ``spark.raw_topics.weblog`` for late and
+duplicate lines.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
-from spark.event_time.sessions import Session, gone, merged, packed, unpacked
+from spark.event_time.sessions import Session, merged, packed, removed, unpacked
 from spark.formats.keys import session_key
 from spark.raw_topics.weblog import WEBLOG, deduplicated
 from spark.view import View
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 GAP = 30 * 60 * 1000
-"""ms without a request, after which a visit has ended."""
+"""ms without a request after which a visit has ended."""
 
 _VISIT = "client string, start long, end long, requests long, bytes long"
 _STATE = "sessions binary"
@@ -53,7 +53,7 @@ def visits(requests: DataFrame) -> DataFrame:
 def _update(
     key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState
 ) -> Iterator[pd.DataFrame]:
-    """How a micro-batch changes one host's visits: deletions, then new and longer visits.
+    """The changes of one host's visits by a micro-batch: deletions, then new and longer visits.
 
     The state has the visits that a request can still change.
     """
@@ -69,9 +69,9 @@ def _update(
     elif state.exists:
         state.remove()
     changed = [each for each in after if each not in before]
-    # raised when Spark joins frames
+    # Spark's concatenation of frames causes this warning.
     warnings.filterwarnings("ignore", "The behavior of DataFrame concat", FutureWarning)
-    yield _frame(client, gone(before, after), changed)
+    yield _frame(client, removed(before, after), changed)
 
 
 def _all(key: tuple[Any, ...], requests: pd.DataFrame) -> pd.DataFrame:

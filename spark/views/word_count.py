@@ -1,8 +1,8 @@
 """word-count: how often each word occurs in the texts.
 
-Key: word (string). Value: count, int64 big-endian, as Kafka's LongSerializer writes it. A word is a
-longest run of ``[a-z0-9_']`` in the text in lower case. Each record counts, so a text that a
-producer wrote twice counts twice.
+Key: word (string). Value: count, int64 big-endian, like Kafka's LongSerializer. A word is a longest
+run of ``[a-z0-9_']`` in the lower-case text. Each record counts, so a text that a producer wrote
+twice counts twice.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ WORD = "[a-z0-9_']+"
 
 
 def word_count(texts: DataFrame) -> DataFrame:
-    """Well-formed rows of ``TEXTS`` ► ``key``, ``value``, one row a word."""
+    """Well-formed rows of ``TEXTS`` ► ``key``, ``value``, one row per word."""
     words = F.regexp_extract_all(F.lower("text"), F.lit(WORD), F.lit(0))
     counted = texts.select(F.explode(words).alias("word")).groupBy("word").count()
     return counted.select(F.col("word").alias("key"), int64(F.col("count")).alias("value"))

@@ -1,4 +1,4 @@
-"""What wrk's script reports, and the records that are asked for."""
+"""The report of wrk's script, and the records that it reads."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from model.views_file import parse_views
 
 
 def test_last_line_of_the_output_counts() -> None:
-    said = (
+    report = (
         '{"requests":20000,"duration_us":2000000,"refused":3,"unanswered":1,'
         '"p50_us":900,"p99_us":2500,"p99_9_us":10000}'
     )
-    found = load.parse(f"Running 2s test @ http://127.0.0.1:1\n  1 threads\n{said}\n")
-    assert found == load.Load(20_000, 2.0, 3, 1, 0.9, 2.5, 10.0)
+    found = load.parse(f"Running 2s test @ http://127.0.0.1:1\n  1 threads\n{report}\n")
+    assert found == load.LoadResult(20_000, 2.0, 3, 1, 0.9, 2.5, 10.0)
     assert found.rps == 10_000
 
 
 @pytest.mark.parametrize("output", ["", "unable to connect to 127.0.0.1:1\n", "{}"])
-def test_anything_else_is_refused(output: str) -> None:
+def test_other_output_is_an_error(output: str) -> None:
     with pytest.raises((ValueError, KeyError)):
         load.parse(output)
 
@@ -36,7 +36,7 @@ def test_records_have_a_hundred_bytes_of_json(number: int) -> None:
 
 
 @pytest.mark.parametrize("size", [10, 11, 100, 10_000])
-def test_values_of_a_size_have_it_and_are_json(size: int) -> None:
+def test_values_have_the_given_size_and_are_json(size: int) -> None:
     table = records.Table("some", 10, value_size=size)
     assert len(table.value(3)) == size
     assert json.loads(table.value(3)) != json.loads(table.value(4))
@@ -52,12 +52,12 @@ def test_tables_are_declared_as_views() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 53, 20_000, 100_000])
-def test_each_key_comes_once(count: int) -> None:
-    numbers = [records.in_log_order(position, count) for position in range(count)]
+def test_each_key_is_written_once(count: int) -> None:
+    numbers = [records.number_at(position, count) for position in range(count)]
     assert sorted(numbers) == list(range(count))
 
 
-def test_keys_do_not_come_in_their_order() -> None:
-    numbers = [records.in_log_order(position, 20_000) for position in range(20_000)]
+def test_keys_are_not_written_in_key_order() -> None:
+    numbers = [records.number_at(position, 20_000) for position in range(20_000)]
     ascending = sum(a < b for a, b in pairwise(numbers))
     assert 0.3 < ascending / len(numbers) < 0.7

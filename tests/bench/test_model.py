@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bench.model import Model, Point, fit, of_many_machines, points_of, shared
+from bench.model import Model, Point, batch_share, extrapolate, fit, points_of
 
 TRUE = Model(15.0, 120.0, 4.0)
 AT = [(1, 1e6), (8, 1e6), (32, 1e6), (128, 1e6), (32, 1e5), (16, 1e5), (8, 1e5)]
@@ -16,19 +16,19 @@ def _points(model: Model) -> list[Point]:
     return [Point(batch, keys, model.cpu_us(batch, keys)) for batch, keys in AT]
 
 
-def test_coefficients_are_found_again() -> None:
+def test_fit_recovers_the_coefficients() -> None:
     found = fit(_points(TRUE))
     assert (found.fixed, found.request, found.keys) == pytest.approx((15.0, 120.0, 4.0))
-    assert found.worst == pytest.approx(0.0, abs=1e-9)
+    assert found.max_error == pytest.approx(0.0, abs=1e-9)
 
 
-def test_the_greatest_error_is_told() -> None:
+def test_the_largest_error_is_reported() -> None:
     points = _points(TRUE)
     odd = Point(points[2].batch, points[2].keys, points[2].cpu_us * 1.5)
-    assert 0.1 < fit([*points[:2], odd, *points[3:]]).worst < 0.5
+    assert 0.1 < fit([*points[:2], odd, *points[3:]]).max_error < 0.5
 
 
-def test_nothing_costs_less_than_nothing() -> None:
+def test_no_coefficient_is_negative() -> None:
     found = fit(_points(Model(30.0, 120.0, -6.0)))
     assert found.keys == 0
     assert found.fixed > 0
@@ -36,7 +36,7 @@ def test_nothing_costs_less_than_nothing() -> None:
 
 
 @pytest.mark.parametrize("points", [[], _points(TRUE)[:2], _points(TRUE)[:4]])
-def test_points_that_tell_nothing_apart_are_refused(points: list[Point]) -> None:
+def test_points_that_do_not_determine_the_coefficients_are_rejected(points: list[Point]) -> None:
     with pytest.raises(ValueError, match="too few"):
         fit(points)
 
@@ -60,7 +60,7 @@ DOCUMENT = {
 }
 
 
-def test_points_are_the_reads_by_proxy_with_other_readers_backends_and_keys() -> None:
+def test_points_are_reads_by_proxy_that_vary_readers_backends_or_keys() -> None:
     assert points_of(DOCUMENT) == [
         Point(1.0, 1_000_000, 140.0),
         Point(6.0, 1_000_000, 70.0),
@@ -70,16 +70,16 @@ def test_points_are_the_reads_by_proxy_with_other_readers_backends_and_keys() ->
     ]
 
 
-def test_a_batch_has_a_part_of_those_who_ask_one_backend_by_one_worker() -> None:
-    # 6 of 8, 24 of 32, 4 of 8, 16 of 32; one reader alone tells nothing
-    assert shared(DOCUMENT) == 0.625
+def test_batch_share_is_a_share_of_the_readers_of_one_worker_and_backend() -> None:
+    # 6 of 8, 24 of 32, 4 of 8, 16 of 32; a row with one reader does not count
+    assert batch_share(DOCUMENT) == 0.625
 
 
-def test_a_hundred_machines_have_so_many_cores_for_reads_of_that_cost() -> None:
-    said = of_many_machines(Model(20.0, 80.0, 0.0), part=0.5, cores=2, keys=1_000_000)
-    # 200 cores; 100 µs a read alone, 20 + 80 / 8 = 30 µs where eight travel together
-    assert "costs 100 µs, so 2.0 million reads/s" in said
-    assert "costs 30 µs: 6.7 million reads/s" in said
+def test_extrapolation_to_a_hundred_machines() -> None:
+    text = extrapolate(Model(20.0, 80.0, 0.0), share=0.5, cores=2, keys=1_000_000)
+    # 200 cores; 100 µs for a single read, 20 + 80 / 8 = 30 µs in a batch of eight
+    assert "costs 100 µs, which gives 2.0 million reads/s" in text
+    assert "costs 30 µs: 6.7 million reads/s" in text
     # two readers for each of 2 workers and 200 backends; 2 workers and 2 backends of one machine
-    assert "from 800 connections" in said
-    assert "With 6,400 connections a machine, or 64 where" in said
+    assert "from 800 connections" in text
+    assert "With 6,400 connections per machine, or 64 if" in text

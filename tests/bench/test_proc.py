@@ -9,7 +9,7 @@ import time
 from bench.proc import (
     busy_seconds,
     cpu_seconds,
-    handles,
+    open_files,
     parse_busy,
     parse_kb,
     parse_stat,
@@ -19,7 +19,7 @@ from bench.proc import (
 )
 
 
-def test_stat_of_a_process_with_a_nasty_name() -> None:
+def test_stat_of_a_process_whose_name_looks_like_fields() -> None:
     line = "42 (a ) R 1 (b) S 1 42 41 0 -1 4194304 9 8 7 6 100 20 3 4 20 0 5 0 777 1 2"
     stat = parse_stat(line)
     assert stat.session == 41
@@ -32,12 +32,12 @@ def test_kilobytes_by_name() -> None:
     assert parse_kb(text, "Vm") == 0
 
 
-def test_busy_leaves_out_idle_waiting_and_guests_counted_twice() -> None:
+def test_busy_excludes_idle_and_waiting_and_counts_guests_once() -> None:
     assert parse_busy("cpu  1 2 4 1000 2000 8 16 32 500 500") == 63
 
 
 def test_session_of_a_child_spends_cpu_and_has_memory() -> None:
-    # a session of its own, as servers are started: whatever else runs here is not in it
+    # a session of its own, as servers have, so that other processes do not count
     child = subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
     try:
         machine = busy_seconds()
@@ -50,8 +50,8 @@ def test_session_of_a_child_spends_cpu_and_has_memory() -> None:
         assert pss_mb(child.pid) > 1
         assert peak_rss_mb(child.pid) > 1
         assert threads(child.pid) == 1
-        assert handles(child.pid) >= 3
+        assert open_files(child.pid) >= 3
     finally:
         child.kill()
         child.wait()
-    assert cpu_seconds(child.pid) == threads(child.pid) == handles(child.pid) == 0
+    assert cpu_seconds(child.pid) == threads(child.pid) == open_files(child.pid) == 0

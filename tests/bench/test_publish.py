@@ -1,4 +1,4 @@
-"""What of a run goes into the docs."""
+"""The part of a run that is written into the docs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_section_has_rows_targets_and_the_formula() -> None:
     assert max(map(len, section.split("\n"))) <= LINE
     text = " ".join(section.split())
     assert "Linux 6.1, Python 3.11.7" in text
-    assert "Others used 7% of the cores" in text
+    assert "Other processes used 7% of the cores" in text
     assert "| `proxy` | 64 | 1,000 | 1.00 | 2.00 | 3.00 | 30.0 | 150 | 23.3 |" in section
     assert "| `proxy-backends-4` | 4 | 100,000 | 6 | 100 | 1,000 |" in section
     assert "- `proxy` at 64, CPU ≤ 34.0 µs: met (30.0)" in section
@@ -68,14 +68,14 @@ def test_section_has_rows_targets_and_the_formula() -> None:
     assert "ingest" not in section
 
 
-def test_a_run_without_what_the_formula_needs_is_refused() -> None:
+def test_a_run_without_the_rows_for_the_formula_is_an_error() -> None:
     document = _document()
     document["rows"] = document["rows"][:3]
     with pytest.raises(ValueError, match="too few"):
         section_of(document)
 
 
-def test_only_the_section_is_made_anew() -> None:
+def test_only_the_section_is_replaced() -> None:
     page = f"# Page\n\n{HEADING}\nold\n\n| old |\n\n## Next\nkept\n\n## Last\n"
     assert with_section(page, f"{HEADING}\nnew") == (
         f"# Page\n\n{HEADING}\nnew\n\n## Next\nkept\n\n## Last\n"
@@ -83,7 +83,7 @@ def test_only_the_section_is_made_anew() -> None:
     assert with_section(f"{HEADING}\nold\n", f"{HEADING}\nnew") == f"{HEADING}\nnew\n"
 
 
-def test_a_page_without_the_section_is_left_alone() -> None:
+def test_a_page_without_the_section_is_an_error() -> None:
     with pytest.raises(LocalError, match="has no section"):
         with_section("# Page\n", f"{HEADING}\nnew")
 
@@ -98,12 +98,12 @@ def test_page_plot_and_text_are_written(tmp_path: Path) -> None:
     assert "by proxy: backends" in text.read_text()
 
 
-def test_no_run_is_said_so(tmp_path: Path) -> None:
+def test_a_missing_run_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(LocalError, match="no run to publish"):
         publish(tmp_path / "results.json", tmp_path)
 
 
-def test_series_have_the_base_and_what_differs_in_one_thing() -> None:
+def test_series_have_the_base_row_and_the_rows_that_vary_one_factor() -> None:
     found = growth.by_factor(_document())
     assert found["backends"].points == ((1, 28.0), (2, 35.0), (4, 45.0))
     assert found["keys"].points == ((100_000, 28.0), (1_000_000, 31.0))

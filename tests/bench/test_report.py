@@ -27,11 +27,11 @@ from bench.spread import Spread
         (-3.14159, "-3.14"),
     ],
 )
-def test_numbers_have_the_digits_that_matter(value: float, text: str) -> None:
+def test_numbers_have_three_significant_digits(value: float, text: str) -> None:
     assert number(value) == text
 
 
-def test_spread_shows_the_ends_where_there_are_any() -> None:
+def test_spread_shows_the_ends_if_they_differ() -> None:
     assert spread_text(Spread(2.0, 1.0, 3.0)) == "2.00 (1.00–3.00)"
     assert spread_text(Spread(2.0, 2.0, 2.0)) == "2.00"
 
@@ -57,7 +57,7 @@ def _report() -> Report:
     return report
 
 
-def test_table_has_ratios_verdicts_and_what_is_beside() -> None:
+def test_table_has_ratios_verdicts_and_references() -> None:
     out = io.StringIO()
     Console(file=out, width=160).print(_report().table())
     lines = out.getvalue().splitlines()
@@ -85,12 +85,12 @@ def test_results_are_complete_json(tmp_path: Path) -> None:
     assert bare["beside"] == []
 
 
-def test_a_ratio_may_be_judged_in_place_of_ours() -> None:
+def test_a_target_may_be_a_bound_of_the_ratio() -> None:
     slow = Comparison.of("p50", "ms", [1.1], "idle", [1.0], Target(1.05, of_ratio=True))
     assert slow.met is False
     assert slow.verdict == "ratio ≤ 1.05 MISSED"
 
 
-def test_a_row_may_be_judged_by_nothing() -> None:
+def test_a_row_without_targets_has_no_verdicts() -> None:
     [row, _] = _report().rows
     assert all(each.met is None for each in row.without_targets().beside)

@@ -1,4 +1,4 @@
-"""wrk's script, run by LuaJIT as wrk runs it."""
+"""The script for wrk, run by LuaJIT, as wrk does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bench import load, records
-from bench.load import Asked
+from bench.load import Workload
 
 _SCRIPT = Path(load.__file__).with_name("requests.lua")
 _DRIVER = """
@@ -24,8 +24,8 @@ io.write(tostring(delay and delay() or "none"))
 """
 
 
-def _requests(asked: Asked, count: int, seed: int = 7) -> tuple[list[str], str]:
-    """What it asks for, and one think time."""
+def _requests(asked: Workload, count: int, seed: int = 7) -> tuple[list[str], str]:
+    """The requests of the script, and one think time."""
     command = ["luajit", "-", str(_SCRIPT), str(count), *asked.arguments(seed)]
     done = subprocess.run(
         command, input=_DRIVER, capture_output=True, text=True, check=True, timeout=60
@@ -38,43 +38,43 @@ def _numbers(requests: list[str]) -> Counter[int]:
     return Counter(int(n) for request in requests for n in re.findall(r"customer-(\d+)", request))
 
 
-def test_a_read_asks_for_one_key_as_the_records_have_it() -> None:
-    [request], delay = _requests(Asked("/customers", 1), 1)
+def test_a_read_has_the_key_of_a_record() -> None:
+    [request], delay = _requests(Workload("/customers", 1), 1)
     assert request.replace("\r", "") == (
         f"GET /customers/{records.key(0).decode()} HTTP/1.1\nHost: bench\n\n"
     )
     assert delay == "none"
 
 
-def test_a_batch_is_json_of_as_many_bytes_as_it_says() -> None:
-    [request], _ = _requests(Asked("/views/customers/batch", 1000, batch=5), 1)
+def test_a_batch_is_json_with_its_content_length() -> None:
+    [request], _ = _requests(Workload("/views/customers/batch", 1000, batch=5), 1)
     head, _, body = request.replace("\r", "").partition("\n\n")
     assert head.startswith("POST /views/customers/batch HTTP/1.1\n")
     assert f"Content-Length: {len(body)}" in head
     assert len(json.loads(body)["keys"]) == 5
 
 
-def test_a_reader_that_thinks_waits_up_to_twice_the_mean() -> None:
-    _, delay = _requests(Asked("/customers", 10, think_ms=4), 1)
+def test_a_think_time_is_at_most_twice_the_mean() -> None:
+    _, delay = _requests(Workload("/customers", 10, think_ms=4), 1)
     assert 0 <= int(delay) <= 8
 
 
-def test_all_keys_are_asked_for_alike() -> None:
-    found = _numbers(_requests(Asked("/customers", 10), 20_000)[0])
+def test_reads_are_uniform_by_default() -> None:
+    found = _numbers(_requests(Workload("/customers", 10), 20_000)[0])
     assert sorted(found) == list(range(10))
     assert all(count == pytest.approx(2_000, rel=0.15) for count in found.values())
 
 
-def test_zipf_asks_for_the_kth_key_in_proportion_to_one_kth() -> None:
+def test_zipf_reads_the_kth_key_in_proportion_to_one_kth() -> None:
     keys, asked = 1000, 50_000
-    found = _numbers(_requests(Asked("/customers", keys, zipf=True), asked)[0])
+    found = _numbers(_requests(Workload("/customers", keys, zipf=True), asked)[0])
     assert set(found) <= set(range(keys))
-    # sampled with a fixed seed: three of these have a thousand requests or more
+    # the seed is fixed; these keys have many requests
     for k in (1, 2, 3, 10):
         number = (k - 1) * records.step_of(keys) % keys
         expected = asked * log(1 + 1 / k) / log(keys + 1)
         assert found[number] == pytest.approx(expected, rel=0.15), k
-    # in all, the law reaches the rarest
+    # the law also holds for the sum of the rarest keys
     rare = sum(
         found[(k - 1) * records.step_of(keys) % keys] for k in range(keys // 2 + 1, keys + 1)
     )

@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from bench.asking import Answer
-from bench.batches import Batches, parse, reads_a_request
+from bench.batches import Batches, parse, reads_per_request
+from bench.http_client import Answer
 from bench.plan import FULL, HUGE
 from bench.references.redis_asgi import split_replies
-from bench.rows.factors import cases, shared
+from bench.rows.factors import cases, is_balanced
 from bench.rows.ingest import Sample, between
 from bench.rows.reads import static_location
 
 
-def test_ingest_counts_between_two_looks() -> None:
+def test_ingest_is_measured_between_two_samples() -> None:
     samples = [
         Sample(1.0, 0.9, 0, False),  # starting
         Sample(2.0, 1.0, 100, False),
@@ -26,12 +26,12 @@ def test_ingest_counts_between_two_looks() -> None:
     assert between(samples) == (1000, 2.0, 1.5)
 
 
-def test_ingest_that_was_never_seen_under_way_is_refused() -> None:
+def test_ingest_without_a_sample_under_way_is_an_error() -> None:
     with pytest.raises(ValueError, match="too few"):
         between([Sample(1.0, 0.1, 0, False), Sample(2.0, 0.2, 50, True)])
 
 
-def test_nginx_is_told_the_answer_with_its_quotes() -> None:
+def test_quotes_of_the_static_answer_are_escaped() -> None:
     answer = Answer(
         200,
         [("content-type", "application/json"), ("etag", '"a-1"'), ("content-length", "3")],
@@ -42,7 +42,7 @@ def test_nginx_is_told_the_answer_with_its_quotes() -> None:
     )
 
 
-def test_cases_differ_from_the_base_in_one_thing() -> None:
+def test_cases_vary_one_factor_of_the_base() -> None:
     base, *others = cases(replace(FULL, huge=HUGE))
     assert base.more() == {
         "backends": 1, "keys": 100_000, "partitions": 6, "value_bytes": 100, "zipf": 0,
@@ -51,19 +51,19 @@ def test_cases_differ_from_the_base_in_one_thing() -> None:
     for case in others:
         differing = {name for name, value in case.more().items() if value != base.more()[name]}
         if case.name == "proxy-values-10000":
-            differing.discard("keys")  # said in the docs: a tenth of them
+            differing.discard("keys")  # documented: a tenth of them
         if case.filled:
-            differing.discard("value_bytes")  # 84: with their key these records have 100 bytes
+            differing.discard("value_bytes")  # 84 bytes; 100 bytes with their key
         assert len(differing) == 1, case.name
 
 
-def test_partitions_are_shared_when_no_backend_has_two_more_than_another() -> None:
-    def processors(*held: list[int]) -> dict[str, object]:
-        return {"views": {"v": {}}, "processors": [{"topicPartitions": {"v": h}} for h in held]}
+def test_partitions_are_balanced_if_no_backend_has_two_more_than_another() -> None:
+    def processors(*owned: list[int]) -> dict[str, object]:
+        return {"views": {"v": {}}, "processors": [{"topicPartitions": {"v": p}} for p in owned]}
 
-    assert shared(processors([0, 3], [1], [2]))
-    assert not shared(processors([0, 3, 1], [], [2]))
-    assert not shared({"views": {"v": {}}, "processors": [*processors([0, 1])["processors"],  # type: ignore[misc]
+    assert is_balanced(processors([0, 3], [1], [2]))
+    assert not is_balanced(processors([0, 3, 1], [], [2]))
+    assert not is_balanced({"views": {"v": {}}, "processors": [*processors([0, 1])["processors"],  # type: ignore[misc]
                                                           {"topicPartitions": {}}]})  # fmt: skip
 
 
@@ -73,22 +73,22 @@ def test_partitions_are_shared_when_no_backend_has_two_more_than_another() -> No
         (b"", [], b""),
         (b"$3\r\nabc\r\n$-1\r\n$0\r\n\r\n", [b"abc", None, b""], b""),
         (b"$1\r\na\r\n$4\r\nab", [b"a"], b"$4\r\nab"),
-        (b"$4\r\nab\r\n", [], b"$4\r\nab\r\n"),  # a line end is a value's own
+        (b"$4\r\nab\r\n", [], b"$4\r\nab\r\n"),  # a value may have a line end
         (b"$2", [], b"$2"),
     ],
 )
-def test_replies_of_redis_come_in_any_pieces(
+def test_replies_of_redis_may_be_split_anywhere(
     received: bytes, values: list[bytes | None], left: bytes
 ) -> None:
     assert split_replies(received) == (values, left)
 
 
-def test_an_error_of_redis_is_one() -> None:
+def test_an_error_of_redis_is_raised() -> None:
     with pytest.raises(ValueError, match="LOADING"):
         split_replies(b"-LOADING dataset\r\n")
 
 
-def test_batches_are_what_nginx_has_counted() -> None:
+def test_batches_are_parsed_from_the_metrics_of_nginx() -> None:
     metrics = (
         "# TYPE queryable_proxy_batch_reads histogram\n"
         'queryable_proxy_batch_reads_bucket{le="+Inf"} 3\n'
@@ -99,8 +99,8 @@ def test_batches_are_what_nginx_has_counted() -> None:
         parse("")
 
 
-def test_a_read_in_no_batch_had_a_request_of_its_own() -> None:
+def test_a_read_outside_batches_counts_as_one_request() -> None:
     before = Batches(10, 100)
-    assert reads_a_request(100, before, Batches(14, 196)) == 100 / (4 + 4)
-    assert reads_a_request(100, before, before) == 1
-    assert reads_a_request(90, before, Batches(15, 200)) == 18  # ten more were under way
+    assert reads_per_request(100, before, Batches(14, 196)) == 100 / (4 + 4)
+    assert reads_per_request(100, before, before) == 1
+    assert reads_per_request(90, before, Batches(15, 200)) == 18  # ten more were in flight

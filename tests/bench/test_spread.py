@@ -7,17 +7,17 @@ import pytest
 from bench.spread import Spread, paired_ratio
 
 
-def test_spread_is_the_middle_and_the_ends() -> None:
+def test_spread_has_the_median_the_least_and_the_greatest() -> None:
     assert Spread.of([3.0, 1.0, 2.0]) == Spread(2.0, 1.0, 3.0)
     assert Spread.of([4.0, 1.0]) == Spread(2.5, 1.0, 4.0)
 
 
-def test_ratios_are_those_of_the_same_round() -> None:
-    # a slow second round slows both sides: the ratio stays
+def test_ratios_compare_the_same_round() -> None:
+    # a slow second round slows both sides, and the ratio stays the same
     assert paired_ratio([2.0, 20.0, 2.0], [1.0, 10.0, 1.0]) == Spread(2.0, 2.0, 2.0)
 
 
-def test_no_measurement_is_an_error_and_so_is_an_unpaired_one() -> None:
+def test_missing_and_unpaired_measurements_are_errors() -> None:
     with pytest.raises(ValueError, match="no measurement"):
         Spread.of([])
     with pytest.raises(ValueError, match="paired"):

@@ -170,7 +170,9 @@ def test_the_site_works_without_the_internet(site: Path) -> None:
                 # 404.html has absolute links, because it is served for any path
                 folder = site if url.startswith("/") else path.parent
                 assert (folder / url.partition("?")[0].lstrip("/")).exists(), url
-    for path in site.rglob("*.css"):
+    stylesheets = list(site.rglob("*.css"))
+    assert stylesheets
+    for path in stylesheets:
         fetched = re.findall(r"(?:url\(|@import\s+)['\"]?([^'\")]+)", path.read_text())
         assert not list(filter(is_external, fetched)), path.name
 

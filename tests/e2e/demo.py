@@ -65,7 +65,7 @@ class Demo:
         def stays() -> bool:
             assert self._process is not None
             assert self._process.poll() is None, f"the demo has ended:\n{self.log()}"
-            return "Ctrl-C ends everything" in self.log()
+            return "Ctrl-C stops everything" in self.log()
 
         wait_until(stays, START, "the demo to be ready", 0.2)
 

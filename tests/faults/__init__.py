@@ -1,5 +1,5 @@
 """Faults under load: `python -m tests.faults` (make faults), `python -m tests.faults.soak`.
 
-`checking` and `redundancy` are pure; `load` asks and writes, `faults` and `tcp` break things,
-`scenarios` are one function a fault. The product knows nothing of any of it.
+`checking`, `redundancy` and `flatness` are pure. `load` reads, `writing` writes, `faults` injects
+faults, `scenarios` has one function per scenario, `runner` runs it. The product imports none of it.
 """

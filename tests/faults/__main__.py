@@ -1,4 +1,4 @@
-"""`make faults`: all scenarios, or those that are named, one after the other."""
+"""`make faults`: runs all scenarios, or the given ones, one after the other."""
 
 from __future__ import annotations
 
@@ -20,30 +20,36 @@ from local.stack.ownership import claim
 from tests.faults import report
 from tests.faults.cluster import AS_SHIPPED
 from tests.faults.global_scenarios import SCENARIOS
-from tests.faults.stage import Result, play
+from tests.faults.runner import Result, run_scenario
 from tests.support.tcp_faults import TcpFaults
 
-_HELP = """Breaks what can break, one fault after the other, with reads all the while, and checks
-every answer. Ends with 1 if one was wrong, or a target was missed.
+_HELP = """Inject one fault after the other during continuous reads, and check every answer. The
+exit status is 1 if an answer was wrong or a target was missed.
 """
 
 
 @friendly
 def main(
-    names: Annotated[list[str] | None, typer.Argument(help="Only these (see --list).")] = None,
-    seconds: Annotated[float, typer.Option(min=1, help="How long a fault lasts.")] = 10.0,
-    rate: Annotated[float, typer.Option(min=10, help="Reads a second.")] = 300.0,
-    run_dir: Annotated[Path, typer.Option(help="faults.json, logs and data.")] = Path(".run"),
-    keep: Annotated[bool, typer.Option("--keep", help="Logs and data of what went well.")] = False,
-    list_: Annotated[bool, typer.Option("--list", help="Say what there is, and end.")] = False,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Only these scenarios (see --list).")
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=1, help="Duration of a fault.")] = 10.0,
+    rate: Annotated[float, typer.Option(min=10, help="Reads per second.")] = 300.0,
+    run_dir: Annotated[Path, typer.Option(help="Folder of faults.json, logs and data.")] = Path(
+        ".run"
+    ),
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep logs and data of passed scenarios.")
+    ] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List the scenarios and exit.")] = False,
 ) -> None:
     if list_:
         for each in SCENARIOS.values():
-            print(f"{each.name:<18}{each.what}")
+            print(f"{each.name:<22}{each.what}")
         return
     if unknown := set(names or ()) - set(SCENARIOS):
-        raise LocalError(f"there is no scenario {', '.join(sorted(unknown))}: see --list.")
-    # SIGTERM as Ctrl-C: whatever was started is ended
+        raise LocalError(f"unknown scenarios: {', '.join(sorted(unknown))}. See --list.")
+    # SIGTERM acts like Ctrl-C, so that all processes are stopped
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     claim(run_dir, "--run-dir")
     folder = (run_dir / "faults").absolute()
@@ -51,21 +57,21 @@ def main(
     folder.mkdir(parents=True)
     json_path = run_dir / "faults.json"
     chosen = list(dict.fromkeys(names or SCENARIOS))
-    results = _play(chosen, folder, json_path, seconds, rate, keep)
+    results = _run(chosen, folder, json_path, seconds, rate, keep)
     console = Console(width=None if sys.stdout.isatty() else 190)
     console.print(report.table(results))
     for each in results:
         for example in each.examples:
             console.print(f"{each.scenario}: WRONG {example}", highlight=False)
-    console.print(f"{json_path} has all of it.", highlight=False)
+    console.print(f"{json_path} has all results.", highlight=False)
     if not all(each.ok for each in results):
         raise typer.Exit(1)
 
 
-def _play(
+def _run(
     names: Sequence[str], folder: Path, json_path: Path, seconds: float, rate: float, keep: bool
 ) -> list[Result]:
-    """`json_path` is written after each, so that an interrupted run has said something."""
+    """Writes `json_path` after each scenario, so that an interrupted run has results."""
     results: list[Result] = []
     with ExitStack() as stack, bar("faults", len(names)) as update:
         detour = stack.enter_context(TcpFaults())
@@ -80,7 +86,7 @@ def _play(
         detour.target = broker.detour_port
         for name in names:
             place = folder / name
-            result = play(
+            result = run_scenario(
                 SCENARIOS[name], broker, place,
                 seconds=seconds, rate=rate, detour=detour, **AS_SHIPPED,
             )  # fmt: skip

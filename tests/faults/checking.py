@@ -1,8 +1,9 @@
-"""Whether answers are right: pure, after the run, against all that was ever in the log.
+"""Checks all answers after a run, against all records that were ever in the log. Pure.
 
-An answer states the position of its store partition. It is right if a replay of the log up to that
-position gives the same, or up to a later record that was applied before the position was told
-(`Offset` is a floor: backend/queries/point.py). Times are seconds of the machine's monotonic clock.
+An answer has the position of its store partition. It is right if a replay of the log up to that
+position gives the same, or a replay up to a later record that was applied before the position was
+read (`Offset` is a lower bound: backend/queries/point.py). Times are seconds of the machine's
+monotonic clock.
 """
 
 from __future__ import annotations
@@ -14,45 +15,45 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-# of a log: offset, key, value (None deletes)
+# offset, key, value (None deletes)
 Record = tuple[int, str, bytes | None]
 # key -> its partition
 Home = Callable[[str], int]
 
-_CLOCK = 0.05  # s between the stamp of an acknowledgement here and the same moment over there
-_SHOWN = 20
+_CLOCK_TOLERANCE = 0.05  # s by which the recorded time of an acknowledgement may be late
+_MAX_EXAMPLES = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One request for a key, and what came of it; -1 where something was not told."""
+    """One request for a key, and its answer; -1: the answer does not have the value."""
 
     sent: float
     answered: float
     key: str
-    home: int  # the partition for which it counts
-    status: int = 0  # 0: no answer at all
-    code: str = ""  # the problem's, or the error of the client
+    home: int  # the key's partition when the run began: the silence of this one counts
+    status: int = 0  # 0: no answer
+    code: str = ""  # of the problem, or the error of the client
     body: bytes = b""
     partition: int = -1
     offset: int = -1
-    record: int = -1  # offset of the record that the value is from, of the ETag
+    record: int = -1  # offset of the value's record, from the ETag
     staleness: float = -1  # s
     retry_after: bool = False
     served_by: str = ""
-    floor: int = -1  # the position that its reader had seen, and asked for by min_offset
-    seen: int = -1  # the record of this key that its reader had seen
+    floor: int = -1  # the position that its reader has seen, and sends as min_offset
+    seen: int = -1  # the record of this key that its reader has seen
 
     @property
     def good(self) -> bool:
         return self.status in (200, 404)
 
 
-class Era:
-    """What was in the topic while it was one topic, with one number of partitions.
+class TopicHistory:
+    """The records of a topic while it was the same topic, with the same number of partitions.
 
-    `since`, `until`: when answers of it may come. `kept`: keys that were there before and are never
-    deleted. `acknowledged`: partition -> (time, offset) of records, in the order of both.
+    `since`, `until`: when answers from it may arrive. `kept`: keys that existed before and are
+    never deleted. `acknowledged`: partition -> (time, offset) of records, in the order of both.
     """
 
     def __init__(
@@ -77,90 +78,94 @@ class Era:
                 values.append(value)
 
     def below(self, partition: int, key: str, position: int) -> tuple[int, bytes | None]:
-        """The key's last record below a position; (-1, None) where there is none."""
+        """The key's last record below a position; (-1, None) if there is none."""
         offsets, values = self._records.get((partition, key), ((), ()))
         at = bisect_left(offsets, position)
         return (offsets[at - 1], values[at - 1]) if at else (-1, None)
 
     def value_at(self, partition: int, key: str, offset: int) -> bytes | None:
-        """The value of the key's record at this offset; None for a delete, or none."""
+        """The value of the key's record at this offset; None if it is missing or a delete."""
         found, value = self.below(partition, key, offset + 1)
         return value if found == offset else None
 
     def deleted_since(self, partition: int, key: str, position: int) -> int:
-        """The offset of the key's last delete from a position on; -1."""
+        """The offset of the key's last delete at or after a position; -1 if there is none."""
         offsets, values = self._records.get((partition, key), ((), ()))
         first = bisect_left(offsets, position)
         return max((o for o, v in zip(offsets[first:], values[first:], strict=True) if v is None),
                    default=-1)  # fmt: skip
 
     def acknowledged_by(self, partition: int, time: float) -> int:
-        """The last offset that the broker had confirmed at that time; -1."""
+        """The last offset that the broker had confirmed at that time; -1 if there is none."""
         confirmed = self._acknowledged.get(partition, ())
         at = bisect_right(confirmed, (time, float("inf")))
         return confirmed[at - 1][1] if at else -1
 
 
-def wrong(read: Read, eras: Sequence[Era]) -> str:
-    """What is wrong with an answer, in words; "" if nothing is, or if it says that it cannot."""
+def wrong(read: Read, histories: Sequence[TopicHistory]) -> str:
+    """Describes what is wrong with an answer; "" if it is right or a 5xx."""
     if read.status == 503:
         return "" if read.retry_after else "503 without Retry-After"
     if read.status == 0 or read.status >= 500:
         return ""
     if not read.good or (read.status == 404 and read.code != "key-not-found"):
-        return f"a refusal: {read.status} {read.code}"
-    possible = [era for era in eras if read.answered >= era.since and read.sent <= era.until]
+        return f"an unexpected error: {read.status} {read.code}"
+    possible = [
+        history
+        for history in histories
+        if read.answered >= history.since and read.sent <= history.until
+    ]
     if len(possible) > 1:
-        # what its reader has seen may be of either
+        # its reader may have seen records of either topic
         read = replace(read, floor=-1, seen=-1)
-    said = [_wrong_in(read, era) for era in possible]
-    return "" if "" in said else " / ".join(said)
+    errors = [_wrong_in(read, history) for history in possible]
+    return "" if "" in errors else " / ".join(errors)
 
 
-def _wrong_in(read: Read, era: Era) -> str:
+def _wrong_in(read: Read, history: TopicHistory) -> str:
     if read.partition < 0 or read.offset < 0:
         return "no Partition or Offset"
-    home = era.home(read.key)
+    home = history.home(read.key)
     if read.partition != home:
         return f"of partition {read.partition}, and the key belongs to {home}"
-    # what its reader has seen is of the partition that it asks
+    # its reader has seen the position of `read.home`
     if read.partition == read.home and read.offset < read.floor:
         return f"the position went back: {read.offset} after {read.floor}"
     if read.staleness >= 0:
-        claimed = era.acknowledged_by(home, read.sent - read.staleness - _CLOCK)
-        if claimed >= read.offset:
+        confirmed = history.acknowledged_by(home, read.sent - read.staleness - _CLOCK_TOLERANCE)
+        if confirmed >= read.offset:
             return (
-                f"it says that it was at the end {read.staleness:.3f} s ago, and {claimed} had been"
-                f" confirmed before; it is at {read.offset}"
+                f"it claims that it was caught up {read.staleness:.3f} s ago, but {confirmed} had "
+                f"been confirmed before; its position is {read.offset}"
             )
-    return _wrong_value(read, era) if read.status == 200 else _wrong_miss(read, era)
+    return _wrong_value(read, history) if read.status == 200 else _wrong_miss(read, history)
 
 
-def _wrong_value(read: Read, era: Era) -> str:
-    at, _ = era.below(read.partition, read.key, read.offset)
+def _wrong_value(read: Read, history: TopicHistory) -> str:
+    at, _ = history.below(read.partition, read.key, read.offset)
     if read.record < read.offset and read.record != at:
-        return f"the value of record {read.record}, and {at} is the last below {read.offset}"
-    value = era.value_at(read.partition, read.key, read.record)
+        return f"the value of record {read.record}, but {at} is the last below {read.offset}"
+    value = history.value_at(read.partition, read.key, read.record)
     if value is None:
         return f"record {read.record} has no value for this key"
     try:
         document = json.loads(read.body)
     except ValueError:
-        return f"the body is no JSON: {read.body[:60]!r}"
+        return f"the body is not JSON: {read.body[:60]!r}"
     if document != {"key": read.key, "value": json.loads(value)}:
-        return f"the body is {read.body[:60]!r}, and record {read.record} is {value[:60]!r}"
+        return f"the body is {read.body[:60]!r}, but record {read.record} is {value[:60]!r}"
     if read.partition == read.home and read.record < read.seen:
         return f"it went back from record {read.seen} of this key to {read.record}"
     return ""
 
 
-def _wrong_miss(read: Read, era: Era) -> str:
-    if read.key in era.kept:
+def _wrong_miss(read: Read, history: TopicHistory) -> str:
+    if read.key in history.kept:
         return "404 for a key that is never deleted"
-    at, value = era.below(read.partition, read.key, read.offset)
-    later = era.deleted_since(read.partition, read.key, read.offset)
+    at, value = history.below(read.partition, read.key, read.offset)
+    later = history.deleted_since(read.partition, read.key, read.offset)
     if value is not None and later < 0:
-        return f"404 as of {read.offset}, and record {at} has a value"
+        return f"404 as of {read.offset}, but record {at} has a value"
     deleted = max(at if value is None else -1, later)
     if read.partition == read.home and deleted < read.seen:
         return f"it went back from record {read.seen} of this key to none"
@@ -170,9 +175,10 @@ def _wrong_miss(read: Read, era: Era) -> str:
 def longest_silence(
     reads: Sequence[Read], began: float, ended: float, stalls: Sequence[tuple[float, float]] = ()
 ) -> tuple[float, int]:
-    """The longest time (s) in which a partition had no good answer, and which one.
+    """The longest time (s) in which a partition had no good answer, and the partition.
 
-    All are asked all the while, but for `stalls` (from, to; in order), which do not count.
+    All partitions are read continuously, except during `stalls` (from, to; in order), which do not
+    count.
     """
     good: dict[int, list[float]] = {read.home: [began] for read in reads}
     for read in reads:
@@ -183,37 +189,37 @@ def longest_silence(
         times.append(ended)
         times.sort()
         for before, after in pairwise(times):
-            # the shorter ones need no look at the stalls
+            # stalls can only shorten it
             if after - before > longest[0]:
-                held_up = sum(
+                stalled = sum(
                     max(0.0, min(after, end) - max(before, begin)) for begin, end in stalls
                 )
-                longest = max(longest, (after - before - held_up, partition))
+                longest = max(longest, (after - before - stalled, partition))
     return longest
 
 
 @dataclass
 class Findings:
-    """What all reads of a run came to."""
+    """The result of all reads of a run."""
 
     requests: int = 0
     wrong: int = 0
     failed: int = 0
     silence: float = 0.0  # s
     silent: int = -1  # the partition
-    ahead: int = 0  # values newer than the position that was told with them
+    ahead: int = 0  # values newer than the position of their answer
     failures: Counter[str] = field(default_factory=Counter)
     examples: list[str] = field(default_factory=list)
 
 
 def check(
     reads: Sequence[Read],
-    eras: Sequence[Era],
+    histories: Sequence[TopicHistory],
     began: float,
     ended: float,
     stalls: Sequence[tuple[float, float]] = (),
 ) -> Findings:
-    """Every single answer. `failed`: 5xx, and requests without an answer."""
+    """Checks every answer. `failed`: 5xx, and requests without an answer."""
     found = Findings(requests=len(reads))
     for read in reads:
         if not read.good:
@@ -221,11 +227,11 @@ def check(
             found.failures[f"{read.status or 'no answer'} {read.code}"] += 1
         elif read.record >= read.offset:
             found.ahead += 1
-        said = wrong(read, eras)
-        if said:
+        error = wrong(read, histories)
+        if error:
             found.wrong += 1
-            if len(found.examples) < _SHOWN:
+            if len(found.examples) < _MAX_EXAMPLES:
                 at = read.sent - began
-                found.examples.append(f"{at:.3f} s: {read.key} by {read.served_by}: {said}")
+                found.examples.append(f"{at:.3f} s: {read.key} by {read.served_by}: {error}")
     found.silence, found.silent = longest_silence(reads, began, ended, stalls)
     return found

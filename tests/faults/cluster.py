@@ -1,4 +1,4 @@
-"""What faults happen to: a topic with its keys, backends and nginx, all real."""
+"""The cluster under test: a topic with its keys, backends and nginx, all real."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from tests.support.tcp_faults import TcpFaults
 from tests.support.topics import Log, Writer, history
 
 VIEW = "v"
-KEPT, VOLATILE = 40, 10  # keys of a partition
-_LOOK_EVERY = 0.2  # s; oftener would take the cores from what is looked at
-START = 60.0  # s until all is there, on a loaded machine
+KEPT, VOLATILE = 40, 10  # keys per partition
+_CHECK_INTERVAL = 0.2  # s; more frequent checks would take CPU time from the cluster
+START = 60.0  # s until the cluster is redundant, on a loaded machine
 
-# as users have it, in place of what tests shorten
+# the defaults of settings that tests shorten
 AS_SHIPPED = {
     name.removeprefix("QUERYABLE_").lower(): str(
         Settings.model_fields[name.removeprefix("QUERYABLE_").lower()].default
@@ -40,15 +40,15 @@ AS_SHIPPED = {
 
 @dataclass(frozen=True)
 class Setup:
-    """What a scenario needs beside three instances."""
+    """The cluster of a scenario."""
 
     instances: int = 3
     partitions: int = 6
-    guarded: bool = False  # all are reached through TCP proxies (`Cluster.guards`)
+    guarded: bool = False  # clients reach all instances through TCP proxies (`Cluster.guards`)
     detoured: tuple[int, ...] = ()  # instances that reach the broker through `Cluster.detour`
     clocks: bool = False  # wall clocks can be set (`Cluster.clocks`)
     disk_mb: int = 0  # the first instance has a small disk
-    filler: int = 0  # more records of 1 kB, for nobody's keys
+    filler: int = 0  # additional records of 1 kB, whose keys are not read
     transactional: bool = False
     topic: Mapping[str, str] = field(default_factory=dict)
     store: str = "key-value"
@@ -56,7 +56,7 @@ class Setup:
 
 
 class Keys:
-    """Keys of all partitions, as many of each."""
+    """The same number of keys for each partition."""
 
     def __init__(self, partitions: int) -> None:
         home = partition_of("murmur2")
@@ -79,7 +79,7 @@ class Keys:
 
 
 class Cluster:
-    """Started when it is entered: whole, and nginx has the map."""
+    """Starts when it is entered: then it is redundant, and nginx has the topology."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Cluster:
         detour: TcpFaults | None = None,
         **settings: str,
     ) -> None:
-        """`settings` of the backends, in place of what tests have."""
+        """`settings` of the backends override those of tests."""
         self.broker = broker
         self.folder = folder
         self.setup = setup or Setup()
@@ -102,7 +102,7 @@ class Cluster:
         self.clocks: list[Clock] = []
         self._settings = {"standby_replicas": "1", **settings, **self.setup.settings}
         standbys = int(self._settings["standby_replicas"])
-        self._holders = self.setup.instances if self.setup.store == "global" else 1 + standbys
+        self._replicas = self.setup.instances if self.setup.store == "global" else 1 + standbys
         self._stack = ExitStack()
         self.backends: Deployment
         self.nginx: Nginx
@@ -166,43 +166,43 @@ class Cluster:
         create_topics(admin, [Topic(self.topic, self.partitions, self.setup.topic)])
 
     def seed(self) -> None:
-        """A value for every key that is kept, and every other one that is not."""
+        """Writes a value for every kept key, and for every second volatile key."""
         writer = Writer(self.broker.bootstrap_servers)
         writer.table(self.topic, {key: {"n": 0} for key in self.keys.kept})
         writer.table(self.topic, {key: {"n": 0} for key in self.keys.volatile[::2]})
         if self.setup.filler:
             value = {"filler": "x" * 1_000}
             writer.table(self.topic, {f"filler {n}": value for n in range(self.setup.filler)})
-        # now, while nothing of it is compacted away
+        # read now, before the log is compacted
         self.seeded = history(self.broker.bootstrap_servers, self.topic, self.partitions)
 
     def missing(self, living: Iterable[Backend] | None = None) -> str:
-        """What is not whole, of those that live (all that run, by default)."""
+        """Describes missing redundancy of the `living` instances (default: all that run)."""
         of = [b for b in self.all if b.is_running] if living is None else list(living)
         return missing(
             VIEW,
             self.partitions,
-            self._holders,
+            self._replicas,
             {b.id: _document(b, "/processors") for b in of},
             {b.id: _document(b, "/instance") for b in of},
         )
 
     def wait_whole(self, timeout: float = 60.0, living: Iterable[Backend] | None = None) -> None:
-        """LocalError with what is missing."""
-        said = "nothing was asked"
+        """Waits for redundancy; LocalError with what is missing."""
+        reason = "not checked"
         chosen = None if living is None else list(living)
 
-        def whole() -> bool:
-            nonlocal said
+        def is_whole() -> bool:
+            nonlocal reason
             for backend in chosen or ():
                 backend.check()
-            said = self.missing(chosen)
-            return not said
+            reason = self.missing(chosen)
+            return not reason
 
         try:
-            wait_until(whole, timeout, "redundancy", _LOOK_EVERY)
+            wait_until(is_whole, timeout, "redundancy", _CHECK_INTERVAL)
         except LocalError as error:
-            raise LocalError(f"{error} {said}.") from None
+            raise LocalError(f"{error} {reason}.") from None
 
 
 def _document(backend: Backend, path: str) -> dict[str, Any] | None:

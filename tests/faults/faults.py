@@ -1,5 +1,5 @@
-"""Faults of files, disks and clocks. Those of processes: `tests.support.backends`; of networks:
-`tests.support.tcp_faults`."""
+"""Faults of files, disks and clocks. `tests.support.backends` has those of processes, and
+`tests.support.tcp_faults` those of networks."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from pathlib import Path
 from local.settings import REPOSITORY
 
 _CLOCK_FOLDER = Path(__file__).with_name("clock")
-_LEFT = 4096  # bytes that stay as they are at both ends of a damaged file
+_INTACT = 4096  # bytes at both ends of a damaged file that are not changed
 
 
-class NotHere(Exception):
-    """This machine, or this user, cannot do it: the scenario is skipped, and says why."""
+class Unsupported(Exception):
+    """This machine or user cannot inject the fault: the scenario is skipped, with the reason."""
 
 
 class Clock:
-    """The wall clock of processes that are started with `environment`."""
+    """The wall clock of processes that have `environment`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -37,7 +37,7 @@ class Clock:
         }
 
     def jump(self, seconds: float) -> None:
-        """To so many seconds after (before, if negative) the machine's own."""
+        """Sets the clock `seconds` after (before, if negative) the machine's own."""
         packed = struct.pack("<q", int(seconds * 1e9))
         if not self._path.exists():
             self._path.write_bytes(packed)
@@ -47,26 +47,26 @@ class Clock:
 
 @contextmanager
 def small_disk(folder: Path, size_mb: int) -> Iterator[None]:
-    """A file system of its own at `folder`; NotHere without the right to mount one."""
+    """Mounts a file system at `folder`; Unsupported without the permission to mount."""
     folder.mkdir(parents=True, exist_ok=True)
     options = ["-t", "tmpfs", "-o", f"size={size_mb}m", "tmpfs"]
     mount = shutil.which("mount")
     if mount is None or os.geteuid() != 0:
-        raise NotHere("a small disk is a tmpfs, and to mount one takes root")
+        raise Unsupported("a small disk is a tmpfs, and only root can mount it")
     done = subprocess.run(
         [mount, *options, str(folder)], capture_output=True, text=True, check=False
     )
     if done.returncode:
-        raise NotHere(f"no tmpfs can be mounted: {done.stderr.strip()}")
+        raise Unsupported(f"cannot mount a tmpfs: {done.stderr.strip()}")
     try:
         yield
     finally:
-        # lazily: a process that was killed may not be gone yet
+        # lazily, because a killed process may still be ending
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def fill_disk(folder: Path) -> Path:
-    """Takes all that is left of the file system of `folder`; the file to be deleted."""
+    """Fills the file system of `folder`; returns the file to delete afterwards."""
     filler = folder / "filler"
     with filler.open("wb", buffering=0) as file:
         for size in (1 << 20, 4096):
@@ -79,21 +79,21 @@ def fill_disk(folder: Path) -> Path:
 
 
 def damage(file: Path) -> None:
-    """Other bytes in the middle of a file, or everywhere if it is small; its size stays."""
+    """Overwrites the middle of a file, or all of it if it is small. Its size does not change."""
     size = file.stat().st_size
-    left = _LEFT if size > 4 * _LEFT else 0
+    intact = _INTACT if size > 4 * _INTACT else 0
     with file.open("r+b") as opened:
-        opened.seek(left)
-        opened.write(b"\xa5" * (size - 2 * left))
+        opened.seek(intact)
+        opened.write(b"\xa5" * (size - 2 * intact))
 
 
 def largest(folder: Path, pattern: str) -> Path:
-    """The largest file of that name in `folder`; ValueError if there is none."""
+    """The largest file in `folder` that matches `pattern`; ValueError if there is none."""
     return max(folder.glob(pattern), key=lambda path: path.stat().st_size)
 
 
 def other_version(folder: Path) -> Path:
-    """A copy of the backend that speaks another version of the map; the folder to start it in."""
+    """Copies the backend, with another version of the group's user data; returns the folder."""
     for package in ("backend", "model"):
         shutil.copytree(REPOSITORY / package, folder / package)
     module = folder / "model" / "topology.py"

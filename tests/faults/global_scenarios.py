@@ -6,8 +6,8 @@ import shutil
 
 from local.errors import LocalError
 from tests.faults.cluster import VIEW, Setup
+from tests.faults.runner import ScenarioContext, Target
 from tests.faults.scenarios import SCENARIOS, scenario
-from tests.faults.stage import Stage, Target
 from tests.support.backends import Backend
 from tests.support.client import Client, key_path
 
@@ -21,49 +21,49 @@ TARGET = Target(0.001, 300)
 @scenario(
     "global-kill", "kill -9 of one of three, then of another, of a global view", GLOBAL, TARGET
 )
-def global_kill(stage: Stage) -> None:
-    first, second, last = stage.backends
-    stage.fault()
+def global_kill(context: ScenarioContext) -> None:
+    first, second, last = context.backends
+    context.mark_fault()
     first.kill()
     for survivor in (second, last):
-        _check_answers_alone(stage, survivor)
-    stage.regained([second, last])
-    stage.hold()
-    stage.fault()
+        _check_answers_alone(context, survivor)
+    context.wait_redundant([second, last])
+    context.wait()
+    context.mark_fault()
     second.kill()
-    _check_answers_alone(stage, last)
-    stage.regained([last])
-    stage.hold()
+    _check_answers_alone(context, last)
+    context.wait_redundant([last])
+    context.wait()
     # an instance without data gets all partitions from the survivor
     shutil.rmtree(first.data_dir)
-    stage.fault()
+    context.mark_fault()
     first.launch()
-    stage.regained([first, last])
-    for partition in range(stage.cluster.partitions):
+    context.wait_redundant([first, last])
+    for partition in range(context.cluster.partitions):
         first.wait_log(f"view {VIEW}, partition {partition}: received a snapshot")
-    _check_answers_alone(stage, first)
+    _check_answers_alone(context, first)
     second.launch()
-    stage.regained(stage.backends)
+    context.wait_redundant(context.backends)
 
 
 @scenario("global-kill-two", "kill -9 of two of three at once, of a global view", GLOBAL, TARGET)
-def global_kill_two(stage: Stage) -> None:
-    *victims, last = stage.backends
-    stage.fault()
+def global_kill_two(context: ScenarioContext) -> None:
+    *victims, last = context.backends
+    context.mark_fault()
     for victim in victims:
         victim.kill()
-    _check_answers_alone(stage, last)
-    stage.regained([last])
-    stage.hold()
-    stage.fault()
+    _check_answers_alone(context, last)
+    context.wait_redundant([last])
+    context.wait()
+    context.mark_fault()
     for victim in victims:
         victim.launch()
-    stage.regained(stage.backends)
+    context.wait_redundant(context.backends)
 
 
-def _check_answers_alone(stage: Stage, backend: Backend) -> None:
+def _check_answers_alone(context: ScenarioContext, backend: Backend) -> None:
     """LocalError unless the instance itself answers for every key and for the whole view, now."""
-    keys = stage.cluster.keys.kept
+    keys = context.cluster.keys.kept
     with Client(backend.port) as client:
         for path in (*(key_path(VIEW, key) for key in keys), f"/views/{VIEW}/count?exact=true"):
             answer = client.get(path)

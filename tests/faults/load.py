@@ -1,9 +1,9 @@
-"""Reads all the while, spread evenly over the partitions; each is kept, to be judged later.
+"""Continuous reads, evenly distributed over the partitions. Each is recorded and checked later.
 
-An open load: a request is sent when its time has come, whatever became of those before, so that one
-that hangs keeps nobody from asking. Half of the requests, one after the other, are of readers that
-follow: they carry the position that they have seen as `min_offset`. The others come in crowds, so
-that nginx sends them on together.
+This is an open load: a request is sent at its time, even if earlier ones have no answer yet, so
+requests that hang delay no others. Half of the requests, sent one by one, come from readers with
+monotonic reads: they send the position that they have seen as `min_offset`. The others are sent
+many at a time, so that nginx coalesces them.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from tests.faults.checking import Read
 from tests.support.background import Background
 from tests.support.client import key_path
 
-TIMEOUT = 5.0  # s, of a client that gives up
-_STALL = 0.05  # s between two ticks: this process, or its machine, was held up
-_CROWD = 24  # plain reads at once
+TIMEOUT = 5.0  # s, of a client
+_STALL = 0.05  # s between two ticks after which this process or its machine has stalled
+_CROWD = 24  # simultaneous plain reads
 
 
-class Load(Background):
-    """Asks `port` for keys of `view` while it is entered. `keys`: partition -> keys."""
+class ReadLoad(Background):
+    """Reads keys of `view` from `port` while it is entered. `keys`: partition -> keys."""
 
     _patience = 2 * TIMEOUT
 
@@ -41,22 +41,22 @@ class Load(Background):
             for partition, of_it in keys.items()
         }
         self._rate = rate
-        self._positions: dict[int, int] = {}  # of the readers that follow, by partition
-        self._records: dict[str, int] = {}  # the same by key
+        self._positions: dict[int, int] = {}  # seen by the monotonic readers, by partition
+        self._records: dict[str, int] = {}  # seen by the monotonic readers, by key
         self._random = random.Random(20130101)
         self.reads: list[Read] = []
         self.began = 0.0
         self.ended = 0.0
-        # when this load itself was held up, and neither sent nor received: from, to
+        # when this process stalled, and neither sent nor received: from, to
         self.stalls: list[tuple[float, float]] = []
 
-    def forget(self) -> None:
-        """The readers that follow begin anew: their topic is another one."""
+    def reset_readers(self) -> None:
+        """Clears the positions of the monotonic readers, because the topic was recreated."""
         self._positions = {}
         self._records = {}
 
     def good_since(self, moment: float) -> set[int]:
-        """Partitions that were answered well for a request sent after `moment`."""
+        """Partitions that gave a good answer to a request sent after `moment`."""
         found = set()
         for read in reversed(self.reads):
             if read.answered < moment:
@@ -69,7 +69,7 @@ class Load(Background):
         asyncio.run(self._read())
 
     async def _read(self) -> None:
-        # no limit: requests that hang must not keep others waiting
+        # no limit, because requests that hang must not delay others
         connector = aiohttp.TCPConnector(limit=0)
         timeout = aiohttp.ClientTimeout(total=TIMEOUT)
         async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
@@ -148,7 +148,7 @@ def _code(body: bytes) -> str:
 
 
 def _record(etag: str) -> int:
-    """The record offset of `"view-hash-partition-offset-form"`; -1."""
+    """The record offset in the ETag `"view-hash-partition-offset-form"`; -1 if there is none."""
     parts = etag.strip('"').rsplit("-", 2)
     return int(parts[1]) if len(parts) == 3 and parts[1].isdecimal() else -1
 

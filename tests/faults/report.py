@@ -1,4 +1,4 @@
-"""The table, and faults.json."""
+"""The table of results, and faults.json."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from rich import box
 from rich.table import Table
 
-from tests.faults.stage import Result
+from tests.faults.runner import Result
 
 
 def table(results: Sequence[Result]) -> Table:
-    """A line a scenario; what is not as it should be, in red."""
+    """One line per scenario; failed ones are red."""
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     made.add_column("scenario", no_wrap=True)
     for name in ("requests", "wrong", "failed", "silence ms", "redundant after s", "stalled ms"):
@@ -34,16 +34,16 @@ def table(results: Sequence[Result]) -> Table:
 
 
 def remark(result: Result) -> str:
-    """What there is to say of it, in one line."""
+    """Errors, missed targets and failed requests in one line."""
     if result.skipped:
         return f"skipped: {result.skipped}"
-    said = []
+    remarks = []
     if result.error:
-        said.append(result.error.splitlines()[0])
-    said += [f"MISSED: {missed}" for missed in result.missed]
+        remarks.append(result.error.splitlines()[0])
+    remarks += [f"MISSED: {missed}" for missed in result.missed]
     if result.failures:
-        said.append(", ".join(f"{count} × {what}" for what, count in result.failures.items()))
-    return "; ".join(said)
+        remarks.append(", ".join(f"{count} × {what}" for what, count in result.failures.items()))
+    return "; ".join(remarks)
 
 
 def write(results: Sequence[Result], path: Path) -> None:

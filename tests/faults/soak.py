@@ -1,4 +1,4 @@
-"""`make soak`: random faults one after the other, and whether what processes use stays flat."""
+"""`make soak`: random faults one after the other; detects growing resource usage of processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from bench.proc import handles, pss_mb, threads
+from bench.proc import open_files, pss_mb, threads
 from local.errors import friendly
 from local.kafka.broker import Broker
 from local.progress import bar
@@ -27,44 +27,44 @@ from local.stack.ownership import claim
 from tests.faults import report
 from tests.faults.cluster import AS_SHIPPED, Cluster
 from tests.faults.flatness import Usage, growth, quarter
-from tests.faults.stage import Result, Scenario, Stage, play
+from tests.faults.runner import Result, Scenario, ScenarioContext, run_scenario
 
-_SAMPLE_EVERY = 2.0  # s
-_BETWEEN = 5.0  # s of peace
-_LASTS = 4.0  # s, of a fault that does not end by itself
+_SAMPLE_INTERVAL = 2.0  # s
+_PAUSE = 5.0  # s between two faults
+_DURATION = 4.0  # s of a fault that does not end by itself
 
-_HELP = """Random faults for some minutes, with reads all the while. The last instance is never
-restarted: what it and nginx use is compared between the second quarter and the last.
+_HELP = """Inject random faults for some minutes during continuous reads. The last instance is never
+restarted: its resource usage, and that of nginx, must not grow from the second quarter to the last.
 """
 
 
-def _kill(stage: Stage, victim: int) -> None:
-    stage.backends[victim].kill()
-    stage.hold(_LASTS)
-    stage.backends[victim].launch()
+def _kill(context: ScenarioContext, victim: int) -> None:
+    context.backends[victim].kill()
+    context.wait(_DURATION)
+    context.backends[victim].launch()
 
 
-def _restart(stage: Stage, victim: int) -> None:
-    stage.backends[victim].stop()
-    stage.backends[victim].launch()
+def _restart(context: ScenarioContext, victim: int) -> None:
+    context.backends[victim].stop()
+    context.backends[victim].launch()
 
 
-def _hang(stage: Stage, victim: int) -> None:
-    with stage.backends[victim].paused():
-        stage.hold(_LASTS)
+def _hang(context: ScenarioContext, victim: int) -> None:
+    with context.backends[victim].paused():
+        context.wait(_DURATION)
 
 
-def _broker(stage: Stage, victim: int) -> None:
-    stage.cluster.broker.kill()
-    stage.hold(_LASTS)
-    stage.cluster.broker.start()
+def _broker(context: ScenarioContext, victim: int) -> None:
+    context.cluster.broker.kill()
+    context.wait(_DURATION)
+    context.cluster.broker.start()
 
 
-def _reload(stage: Stage, victim: int) -> None:
-    stage.cluster.nginx.reload()
+def _reload(context: ScenarioContext, victim: int) -> None:
+    context.cluster.nginx.reload()
 
 
-FAULTS: Mapping[str, Callable[[Stage, int], None]] = {
+FAULTS: Mapping[str, Callable[[ScenarioContext, int], None]] = {
     "kill": _kill,
     "restart": _restart,
     "hang": _hang,
@@ -74,7 +74,7 @@ FAULTS: Mapping[str, Callable[[Stage, int], None]] = {
 
 
 class Samples:
-    """Adds to `of` what each instance and nginx use, every 2 s: name -> in order."""
+    """Adds the usage of each instance and of nginx to `of` every 2 s, by name."""
 
     def __init__(self, cluster: Cluster, of: dict[str, list[Usage]]) -> None:
         self._cluster = cluster
@@ -92,30 +92,30 @@ class Samples:
             self._thread.join()
 
     def _run(self) -> None:
-        while not self._stop.wait(_SAMPLE_EVERY):
+        while not self._stop.wait(_SAMPLE_INTERVAL):
             leaders = {b.id: b.pid for b in self._cluster.all if b.is_running}
             leaders["nginx"] = self._cluster.nginx.process.pid
             for name, pid in leaders.items():
-                usage = Usage(pss_mb(pid), handles(pid), threads(pid))
+                usage = Usage(pss_mb(pid), open_files(pid), threads(pid))
                 self._of.setdefault(name, []).append(usage)
 
 
 def soak(samples: dict[str, list[Usage]], minutes: float, seed: int) -> Scenario:
-    """The scenario; `samples` is filled."""
+    """The scenario; it fills `samples`."""
 
-    def run(stage: Stage) -> None:
+    def run(context: ScenarioContext) -> None:
         chance = random.Random(seed)
         until = time.monotonic() + minutes * 60
         count = 0
-        with Samples(stage.cluster, samples).taken(), bar("soak", round(minutes * 60)) as update:
+        with Samples(context.cluster, samples).taken(), bar("soak", round(minutes * 60)) as update:
             while time.monotonic() < until:
                 name = chance.choice(list(FAULTS))
-                # the last one may hang, but lives all the while
+                # the last instance may hang, but is never restarted
                 victim = chance.randrange(3 if name == "hang" else 2)
-                stage.fault()
-                FAULTS[name](stage, victim)
-                stage.regained(stage.backends)
-                stage.hold(_BETWEEN)
+                context.mark_fault()
+                FAULTS[name](context, victim)
+                context.wait_redundant(context.backends)
+                context.wait(_PAUSE)
                 count += 1
                 update(min(round(minutes * 60), round(minutes * 60 - until + time.monotonic())))
         print(f"{count} faults", file=sys.stderr)
@@ -125,7 +125,7 @@ def soak(samples: dict[str, list[Usage]], minutes: float, seed: int) -> Scenario
 
 def table(samples: Mapping[str, list[Usage]]) -> Table:
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    made.add_column("in the second quarter, and in the last", no_wrap=True)
+    made.add_column("second quarter ► last quarter", no_wrap=True)
     for name in ("memory MB", "file handles", "threads"):
         made.add_column(name, justify="right")
     for name, of in sorted(samples.items()):
@@ -140,12 +140,14 @@ def table(samples: Mapping[str, list[Usage]]) -> Table:
 
 @friendly
 def main(
-    minutes: Annotated[float, typer.Option(min=0.5, help="How long.")] = 10.0,
-    rate: Annotated[float, typer.Option(min=10, help="Reads a second.")] = 200.0,
-    seed: Annotated[int, typer.Option(help="Of the choice of faults; 0: another one a run.")] = 0,
-    run_dir: Annotated[Path, typer.Option(help="soak.json, logs and data.")] = Path(".run"),
+    minutes: Annotated[float, typer.Option(min=0.5, help="Duration of the run.")] = 10.0,
+    rate: Annotated[float, typer.Option(min=10, help="Reads per second.")] = 200.0,
+    seed: Annotated[int, typer.Option(help="Seed of the random faults; 0: a new one.")] = 0,
+    run_dir: Annotated[Path, typer.Option(help="Folder of soak.json, logs and data.")] = Path(
+        ".run"
+    ),
 ) -> None:
-    # SIGTERM as Ctrl-C: whatever was started is ended
+    # SIGTERM acts like Ctrl-C, so that all processes are stopped
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     claim(run_dir, "--run-dir")
     folder = (run_dir / "soak").absolute()
@@ -155,24 +157,26 @@ def main(
     print(f"seed {chosen}", file=sys.stderr)
     samples: dict[str, list[Usage]] = {}
     with Broker(folder / "broker", fresh=True) as broker:
-        result = play(
+        result = run_scenario(
             soak(samples, minutes, chosen), broker, folder / "cluster", rate=rate, **AS_SHIPPED
         )
     lasting = [name for name in samples if name in ("b3", "nginx")]
-    grown = [f"{name}: {said}" for name in lasting for said in growth(samples[name])]
-    _say(result, samples, grown, run_dir / "soak.json")
+    grown = [f"{name}: {text}" for name in lasting for text in growth(samples[name])]
+    _report(result, samples, grown, run_dir / "soak.json")
     if grown or not result.ok:
         raise typer.Exit(1)
 
 
-def _say(result: Result, samples: Mapping[str, list[Usage]], grown: list[str], path: Path) -> None:
+def _report(
+    result: Result, samples: Mapping[str, list[Usage]], grown: list[str], path: Path
+) -> None:
     console = Console(width=None if sys.stdout.isatty() else 190)
     console.print(report.table([result]))
     console.print(table(samples))
     for example in result.examples:
         console.print(f"WRONG {example}", highlight=False)
-    for said in grown:
-        console.print(f"NOT FLAT: {said}", style="red", highlight=False)
+    for text in grown:
+        console.print(f"NOT FLAT: {text}", style="red", highlight=False)
     document: dict[str, Any] = {**result.document(), "grown": grown}
     path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
 

@@ -40,12 +40,12 @@ def instances() -> dict[str, Any]:
     }
 
 
-def test_whole() -> None:
+def test_complete_redundancy() -> None:
     assert missing(VIEW, 3, 2, processors(), instances()) == ""
     assert missing(VIEW, 3, 1, processors(), instances()) == ""
 
 
-def test_two_that_live_are_two_holders_and_no_more() -> None:
+def test_two_live_instances_need_two_replicas() -> None:
     maps = processors()
     for document in maps.values():
         for p in document["processors"]:
@@ -69,9 +69,9 @@ def broken(what: str) -> tuple[dict[str, Any], dict[str, Any]]:
     first = maps["b0"]["processors"][0]
     if what == "does not answer":
         held["b1"] = None
-    elif what == "different maps":
+    elif what == "different topologies":
         maps["b2"]["epoch"] = "1-2"
-    elif what == "live":
+    elif what == "are live":
         del maps["b2"], held["b2"]
     elif what == "b0 is draining":
         first["state"] = "draining"
@@ -94,8 +94,8 @@ def broken(what: str) -> tuple[dict[str, Any], dict[str, Any]]:
     "what",
     [
         "does not answer",
-        "different maps",
-        "live",
+        "different topologies",
+        "are live",
         "b0 is draining",
         "b0 is warming up",
         "3 partitions of 4",
@@ -105,6 +105,6 @@ def broken(what: str) -> tuple[dict[str, Any], dict[str, Any]]:
         "partition 1 is not answerable at b0",
     ],
 )
-def test_not_whole(what: str) -> None:
+def test_missing_redundancy(what: str) -> None:
     maps, held = broken(what)
     assert what in missing(VIEW, 4 if what.endswith("of 4") else 3, 2, maps, held)

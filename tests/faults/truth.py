@@ -1,4 +1,4 @@
-"""What the topic says in the end, for `checking`, and whether all keys are answered so."""
+"""The records of the topic at the end of a run, for `checking`; and a comparison with answers."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from collections.abc import Iterable
 from typing import Any
 
 from local.errors import LocalError
-from tests.faults.checking import Era, Record
+from tests.faults.checking import Record, TopicHistory
 from tests.faults.cluster import VIEW, Cluster
-from tests.faults.writing import Writing
+from tests.faults.writing import UpdateLoad
 from tests.support.client import Client, Response, key_path
 from tests.support.topics import history
 
 _CONVERGED = 30.0  # s
 
 
-def era(
+def topic_history(
     cluster: Cluster,
-    writing: Writing,
+    writing: UpdateLoad,
     partitions: int,
     kept: Iterable[str],
     since: float = float("-inf"),
     until: float = float("inf"),
-) -> Era:
-    """The topic as it is now, with `partitions` of those that it has, and what was compacted away.
+) -> TopicHistory:
+    """The records of the topic now, of its first `partitions`, including compacted ones.
 
-    LocalError if it does not have what the broker has confirmed.
+    LocalError if it lacks records that the broker has confirmed.
     """
     logs: dict[int, dict[int, tuple[str, bytes | None]]] = {p: {} for p in range(partitions)}
     acknowledged: dict[int, list[tuple[float, int]]] = {p: [] for p in range(partitions)}
@@ -47,15 +47,15 @@ def era(
             raise LocalError(f"the broker has lost offset {offset} of partition {partition}")
         if partition < partitions:
             add(partition, offset, key, value)
-            # of a committed transaction it is not told when readers can see it: the coordinator
-            # answers before its markers are in the partitions
+            # it is unknown when readers can see a committed transaction: the coordinator answers
+            # before the markers are in the partitions
             if not cluster.setup.transactional:
                 acknowledged[partition].append((moment, offset))
     found: dict[int, list[Record]] = {
         partition: [(offset, *record) for offset, record in sorted(records.items())]
         for partition, records in logs.items()
     }
-    return Era(
+    return TopicHistory(
         found,
         lambda key: cluster.keys.home(key, partitions),
         frozenset(kept),
@@ -65,9 +65,9 @@ def era(
     )
 
 
-def unlike(cluster: Cluster, timeout: float = _CONVERGED) -> str:
-    """The first key for which nginx does not say what its last record says, "" if there is none;
-    after `timeout` s at most. Nothing may be written meanwhile.
+def first_difference(cluster: Cluster, timeout: float = _CONVERGED) -> str:
+    """Describes the first key whose answer differs from its last record for `timeout` s; "" if
+    there is none. There must be no writes during the call.
 
     A key that has moved to another partition may be 503 `repartitioned`.
     """
@@ -80,14 +80,14 @@ def unlike(cluster: Cluster, timeout: float = _CONVERGED) -> str:
     deadline = time.monotonic() + timeout
     with Client(cluster.nginx.port) as client:
         for key in cluster.keys.kept + cluster.keys.volatile:
-            while said := _unlike(client, key, last.get(key), added):
+            while difference := _difference(client, key, last.get(key), added):
                 if time.monotonic() > deadline:
-                    return f"{key}: {said}"
+                    return f"{key}: {difference}"
                 time.sleep(0.05)
     return ""
 
 
-def _unlike(client: Client, key: str, value: bytes | None, added: bool) -> str:
+def _difference(client: Client, key: str, value: bytes | None, added: bool) -> str:
     try:
         answer = client.get(key_path(VIEW, key))
     except (OSError, http.client.HTTPException) as error:
@@ -95,10 +95,10 @@ def _unlike(client: Client, key: str, value: bytes | None, added: bool) -> str:
     if added and answer.status == 503 and answer.code == "repartitioned":
         return ""
     if value is None:
-        return "" if answer.status == 404 else _said(answer, None)
+        return "" if answer.status == 404 else _describe(answer, None)
     right = answer.status == 200 and answer.json()["value"] == json.loads(value)
-    return "" if right else _said(answer, json.loads(value))
+    return "" if right else _describe(answer, json.loads(value))
 
 
-def _said(answer: Response, wanted: Any) -> str:
+def _describe(answer: Response, wanted: Any) -> str:
     return f"{answer.status} {answer.body[:80]!r} by {answer.headers['Served-By']}, not {wanted}"

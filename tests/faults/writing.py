@@ -1,4 +1,4 @@
-"""A producer that updates keys all the while, and remembers when the broker had confirmed what."""
+"""A producer that updates keys continuously, and records when the broker confirmed each record."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _IN_TRANSACTION = 20  # records
 _ABORTED = 3  # every third transaction
 
 
-class Writing(Background):
-    """Writes to `topic` while it is entered, `rate` records a second: new values for `kept` keys,
+class UpdateLoad(Background):
+    """Writes to `topic` while it is entered, `rate` records per second: new values for `kept` keys,
     values and deletes for `volatile` ones. If `transactional`, every third transaction is aborted.
 
-    A broker that is away delays records, and loses none: the client tries again. It has stopped
-    when the broker has confirmed everything, or refused it.
+    The client retries, so an unreachable broker delays records but loses none. `stop` returns when
+    the broker has confirmed or rejected all records.
     """
 
     _patience = 90.0
@@ -47,9 +47,9 @@ class Writing(Background):
         self._number = 0
         self._writes = threading.Lock()
         self._unsettled: list[tuple[int, Record, float]] = []
-        # what was confirmed (and committed): partition, record, moment
+        # confirmed (and committed) records: partition, record, time
         self.confirmed: list[tuple[int, Record, float]] = []
-        self.lost = 0  # records that the broker refused: a topic that was not there
+        self.lost = 0  # records that the broker rejected, because the topic did not exist
         settings: dict[str, Any] = {
             "bootstrap.servers": bootstrap_servers,
             "partitioner": "murmur2_random",
@@ -73,7 +73,7 @@ class Writing(Background):
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Nothing is written meanwhile, and what was written before is confirmed."""
+        """Waits until all records are confirmed, and writes none during the block."""
         with self._writes:
             self._producer.flush(60)
             yield
@@ -105,7 +105,7 @@ class Writing(Background):
                     now = time.monotonic()
                     self.confirmed += [(p, record, now) for p, record, _ in self._unsettled]
                 else:
-                    # what is aborted shall be in the log, too
+                    # aborted records must also be in the log
                     self._producer.flush(30)
                     self._producer.abort_transaction(30)
                 self._unsettled.clear()
@@ -131,8 +131,8 @@ class Writing(Background):
                 self.lost += 1
                 return
             record = (message.offset(), key, value)
-            kept = self._unsettled if self._transactional else self.confirmed
-            kept.append((message.partition(), record, time.monotonic()))
+            records = self._unsettled if self._transactional else self.confirmed
+            records.append((message.partition(), record, time.monotonic()))
 
         while True:
             try:
@@ -141,7 +141,7 @@ class Writing(Background):
             except BufferError:
                 self._producer.poll(0.1)
             except KafkaException:
-                # the client knows already that the topic is gone
+                # the client already knows that the topic was deleted
                 self.lost += 1
                 break
         self._producer.poll(0)

@@ -23,7 +23,7 @@ USERS = {"alice": "it's a secret"}
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker of this module, to be stopped and killed."""
+    """A broker for this module, which stops and kills it."""
     with Broker(tmp_path_factory.mktemp("own"), sasl_users=USERS) as running:
         yield running
 
@@ -61,7 +61,7 @@ def test_data_survive_a_stop_and_a_kill(own: Broker) -> None:
     assert consume(own, "kept", 2) == [b"1", b"2"]
 
 
-def test_a_paused_broker_is_silent_until_it_is_resumed(own: Broker) -> None:
+def test_a_paused_broker_does_not_answer_until_it_is_resumed(own: Broker) -> None:
     own.pause()
     try:
         with pytest.raises(KafkaException):
@@ -84,22 +84,22 @@ def sasl_client(broker: Broker, password: str) -> AdminClient:
     )
 
 
-def test_the_sasl_listener_wants_the_right_password(own: Broker) -> None:
+def test_the_sasl_listener_requires_the_right_password(own: Broker) -> None:
     assert sasl_client(own, USERS["alice"]).list_topics(timeout=20).brokers
     with pytest.raises(KafkaException):
         sasl_client(own, "guessed").list_topics(timeout=1)
 
 
-def test_a_taken_port_is_named_with_its_setting(tmp_path: Path) -> None:
-    with socket.create_server((ports.LOOPBACK, 0)) as taken:
-        port = taken.getsockname()[1]
+def test_a_port_in_use_is_named_with_its_setting(tmp_path: Path) -> None:
+    with socket.create_server((ports.LOOPBACK, 0)) as other:
+        port = other.getsockname()[1]
         broker = Broker(tmp_path, port=port, port_setting="QUERYABLE_BROKER_PORT")
         with pytest.raises(LocalError, match=f"port {port} .* QUERYABLE_BROKER_PORT"):
             broker.start()
 
 
 def test_a_data_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way")
+    (tmp_path / "file").write_text("not a folder")
     with pytest.raises(LocalError, match=f"cannot write .*{tmp_path}/file/data"):
         Broker(tmp_path / "file" / "data").start()
 
@@ -131,7 +131,7 @@ def test_a_missing_java_is_an_error(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_the_command_runs_until_sigterm_and_a_killed_parent_takes_the_broker_along(
+def test_the_command_runs_until_sigterm_and_the_broker_ends_with_a_killed_parent(
     tmp_path: Path,
 ) -> None:
     [port] = ports.free_ports(1)

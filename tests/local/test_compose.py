@@ -12,7 +12,7 @@ from local.settings import REPOSITORY
 
 
 def compose() -> list[str]:
-    """Docker's plugin if it is installed, else Debian's program."""
+    """The command: Docker's plugin if it is installed, otherwise Debian's program."""
     plugin = ["docker", "compose"]
     try:
         subprocess.run([*plugin, "version"], check=True, capture_output=True)
@@ -31,8 +31,22 @@ def test_the_compose_file_is_valid_and_publishes_on_loopback_only() -> None:
     assert published == ["127.0.0.1:9094:9094", "127.0.0.1:8080:8080"]
 
 
+def test_the_images_can_copy_their_files() -> None:
+    dockerfile = (REPOSITORY / "docker" / "Dockerfile").read_text()
+    copied = {
+        source
+        for sources in re.findall(r"^COPY (.+) \S+$", dockerfile, re.MULTILINE)
+        for source in sources.split()
+    }
+    assert {"backend", "views.toml"} <= copied
+    assert [source for source in copied if not (REPOSITORY / source).exists()] == []
+    rules = (REPOSITORY / ".dockerignore").read_text().splitlines()
+    included = {rule.removeprefix("!") for rule in rules if rule.startswith("!")}
+    assert copied - included == set(), ".dockerignore excludes these"
+
+
 def lists_of(name: str) -> dict[str, list[str]]:
-    """The lists of a service that stand on one line each, which is JSON."""
+    """The lists of a service that are on one line each, which is JSON."""
     text = (REPOSITORY / "docker-compose.yml").read_text().partition("\nservices:\n")[2]
     section = re.split(r"^  (?=\S)", text, flags=re.MULTILINE)
     own = next(each for each in section if each.startswith(f"{name}:"))  # then come volumes
@@ -49,15 +63,15 @@ def lists_of(name: str) -> dict[str, list[str]]:
         ({"silent_for": 0, "state": "failed"}, False),
     ],
 )
-def test_the_health_check_of_spark_tells_a_job_that_works_from_one_that_does_not(
+def test_the_health_check_of_spark_detects_a_dead_or_failing_job(
     written: Any, is_healthy: bool, tmp_path: Path
 ) -> None:
-    """The very command, on files as the job leaves them when it works, has died, or fails."""
+    """Runs the command of the health check, on files of a job that works, has died, or fails."""
     spark = lists_of("spark")
     kind, python, *command = spark["test"]
     assert (kind, python) == ("CMD", "python")
     file = spark["command"][spark["command"].index("--health") + 1]
-    assert file in command, "the check reads what the job writes"
+    assert file in command, "the check must read the file that the job writes"
     if written is not None:
         view = {"state": written["state"], "silent_seconds": 1.0, "error": None}
         document = {"at": time.time() - written["silent_for"], "views": {"word-count": view}}

@@ -16,7 +16,7 @@ TEXT = {"carrier", "tailnum", "origin", "dest", "time_hour"}
 
 
 def test_every_flight_is_a_record_with_its_row_as_json() -> None:
-    # two months; all of them are asked for in the demo's own test
+    # two months; the demo's own test reads all flights
     rows = islice(flight_rows(), 50_000)
     without_tailnum = 0
     for row, record in zip(rows, flights(), strict=False):

@@ -1,4 +1,4 @@
-"""The independent computation itself, on rows made up for its edges."""
+"""The independent computation of the demo's answers, on rows for its edge cases."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def departure(flight: str, time: str, delay: int) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_the_latest_is_the_one_of_the_latest_time_in_any_order(reverse: bool) -> None:
+def test_the_latest_departure_has_the_latest_time_in_any_order(reverse: bool) -> None:
     rows = [
         row(dep_delay="120"),  # 12:15, though scheduled first
         row(time="2013-01-01T11:00:00Z", dep_delay="-3", flight="8"),  # 11:12
@@ -43,7 +43,7 @@ def test_the_latest_is_the_one_of_the_latest_time_in_any_order(reverse: bool) ->
     assert found == {"N1": departure("UA7", "2013-01-01T12:15:00Z", 120)}
 
 
-def test_equal_times_go_to_the_greatest_flight() -> None:
+def test_of_equal_times_the_greatest_flight_wins() -> None:
     rows = [row(flight="9"), row(flight="80"), row(flight="9", carrier="AA")]
     assert latest_departures(rows) == {"N1": departure("UA9", "2013-01-01T10:17:00Z", 2)}
 
@@ -60,7 +60,7 @@ def test_the_last_row_of_an_aircraft_is_the_last_in_the_file() -> None:
     assert as_json(rows[2])["flight"] == 2
 
 
-def test_departures_are_by_aircraft_and_moment_and_airports_by_flight() -> None:
+def test_departures_are_by_aircraft_and_time_and_airports_by_flight() -> None:
     rows = [row(), row(), row("N2", dest="ORD"), row("NA"), row(flight="8", dep_time="NA")]
     value = {"flight": "UA7", "origin": "EWR", "dest": "IAH", "delay": 2}
     ten_seventeen = 1357035420000
@@ -80,7 +80,7 @@ def test_words_are_counted_in_lower_case() -> None:
     assert all(word == word.lower() for word in counts)
 
 
-def test_findings_tell_the_first_differences_only() -> None:
+def test_a_summary_has_only_the_first_differences() -> None:
     findings = Findings()
     findings.compare("same", 1, 1)
     for number in range(SHOWN + 2):

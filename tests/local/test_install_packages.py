@@ -1,4 +1,4 @@
-"""The set-up script, with programs of our own in place of Debian's: nothing is installed here."""
+"""The set-up script, with fake programs instead of Debian's. The tests install nothing."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ def machine(tmp_path: Path) -> "Machine":
 
 
 class Machine:
-    """A PATH on which only these programs are; every call of apt-get is noted."""
+    """A PATH with fake programs only; it records every call of apt-get."""
 
     def __init__(self, folder: Path) -> None:
         self._bin = folder / "bin"
@@ -46,7 +46,7 @@ class Machine:
         self.has("dpkg-query", f'case "$*" in {patterns}) exit 1 ;; esac; echo installed')
 
     def run(self, what: str) -> subprocess.CompletedProcess[str]:
-        # the script itself looks into /usr/sbin, too: nothing there is asked for in these tests
+        # the script also searches /usr/sbin, which has no program that these tests need
         return subprocess.run(
             ["/bin/sh", str(SCRIPT), what],
             env={"PATH": str(self._bin), "HOME": os.environ.get("HOME", "/")},
@@ -61,13 +61,13 @@ class Machine:
 
 
 @pytest.mark.parametrize("what", ["run", "test", "bench"])
-def test_nothing_missing_nothing_done(machine: Machine, what: str) -> None:
+def test_without_missing_packages_nothing_is_done(machine: Machine, what: str) -> None:
     done = machine.run(what)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert machine.installed == ""
 
 
-def test_only_what_is_missing_is_installed(machine: Machine) -> None:
+def test_only_missing_packages_are_installed(machine: Machine) -> None:
     machine.lacks("mvn")
     machine.lacks_packages("lua-cjson")
     done = machine.run("run")
@@ -87,7 +87,7 @@ def test_the_tests_need_more_than_the_demo(machine: Machine) -> None:
     assert machine.installed.endswith("luajit2 chromium\n")
 
 
-def test_services_that_are_installed_by_the_way_are_disabled(machine: Machine) -> None:
+def test_newly_installed_services_are_disabled(machine: Machine) -> None:
     machine.lacks_packages("nginx", "wrk", "redis-server")
     machine.has("tee", "exec cat >/dev/null")
     machine.has("chmod")
@@ -98,7 +98,7 @@ def test_services_that_are_installed_by_the_way_are_disabled(machine: Machine) -
     assert disabled == ["systemctl disable nginx", "systemctl disable redis-server"]
 
 
-def test_a_service_that_was_there_is_left_as_it_is(machine: Machine) -> None:
+def test_a_service_that_was_installed_before_is_not_changed(machine: Machine) -> None:
     machine.lacks_packages("wrk")
     machine.has("systemctl", f'echo "systemctl $@" >> {machine.calls}')
     assert machine.run("bench").returncode == 0
@@ -123,8 +123,8 @@ def test_a_failure_of_apt_is_reported(machine: Machine) -> None:
     assert "error: apt-get could not install default-jdk-headless" in done.stderr
 
 
-def test_an_old_python_is_refused(machine: Machine) -> None:
+def test_an_old_python_is_an_error(machine: Machine) -> None:
     machine.has("python3", 'case $1 in -V) echo "Python 3.9.2" ;; *) exit 1 ;; esac')
     done = machine.run("run")
     assert done.returncode == 1
-    assert "Python 3.11 or newer is needed; python3 is Python 3.9.2" in done.stderr
+    assert "Python 3.11 or newer is required; python3 is Python 3.9.2" in done.stderr

@@ -11,7 +11,7 @@ from local.kafka.jars import KAFKA, SPARK, STAMP, JarSet, resolve
 
 TWO = JarSet("two", ("a:b:1", "c:d:2"), transitive=False)
 
-# Stands in for Maven: counts its calls, makes a jar where the real one would.
+# A fake Maven: counts its calls, and creates a jar in the output folder.
 MAVEN = """#!/bin/sh
 echo call >> {calls}
 for argument; do
@@ -52,7 +52,7 @@ def test_a_set_is_fetched_once(maven: FakeMaven, tmp_path: Path) -> None:
     assert maven.calls == 1
 
 
-def test_other_versions_are_fetched_in_place_of_the_old(maven: FakeMaven, tmp_path: Path) -> None:
+def test_other_versions_replace_the_old_ones(maven: FakeMaven, tmp_path: Path) -> None:
     folder = resolve(TWO, tmp_path)
     (folder / "old.jar").touch()
     assert resolve(JarSet("two", ("a:b:2",), transitive=False), tmp_path) == folder
@@ -60,7 +60,7 @@ def test_other_versions_are_fetched_in_place_of_the_old(maven: FakeMaven, tmp_pa
     assert maven.calls == 2
 
 
-def test_an_interrupted_fetch_leaves_nothing_half(maven: FakeMaven, tmp_path: Path) -> None:
+def test_an_interrupted_fetch_leaves_no_incomplete_set(maven: FakeMaven, tmp_path: Path) -> None:
     maven.does("kill -9 $PPID; exit 1")
     script = (
         "import sys; from pathlib import Path; from local.kafka.jars import JarSet, resolve; "
@@ -75,7 +75,7 @@ def test_an_interrupted_fetch_leaves_nothing_half(maven: FakeMaven, tmp_path: Pa
     assert sorted(path.name for path in folder.parent.iterdir()) == [".lock", "two"]
 
 
-def test_a_folder_without_the_stamp_is_not_trusted(maven: FakeMaven, tmp_path: Path) -> None:
+def test_a_folder_without_the_stamp_is_fetched_again(maven: FakeMaven, tmp_path: Path) -> None:
     (tmp_path / "jars" / "two").mkdir(parents=True)
     (tmp_path / "jars" / "two" / "half.jar").touch()
     folder = resolve(TWO, tmp_path)
@@ -104,6 +104,6 @@ def test_a_cache_that_cannot_be_written_is_named(maven: FakeMaven, tmp_path: Pat
     assert maven.calls == 0
 
 
-def test_spark_gets_exactly_four_jars_and_kafka_what_it_depends_on() -> None:
+def test_spark_gets_exactly_four_jars_and_kafka_all_dependencies() -> None:
     assert SPARK.pom().count("<artifactId>*</artifactId>") == len(SPARK.coordinates) == 4
     assert "exclusion" not in KAFKA.pom()

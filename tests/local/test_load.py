@@ -18,7 +18,7 @@ PARTITIONS = 4
 
 
 def records() -> Iterator[Record]:
-    """Ten keys and, every seventh time, none."""
+    """Records with ten keys; every seventh has none."""
     for number in range(1_000):
         key = None if number % 7 == 0 else f"key-{number % 10}".encode()
         yield Record(key, b"%d" % number, 1_357_000_000_000 + number)
@@ -34,7 +34,7 @@ def dataset(name: str, count: int = 1_000) -> Dataset:
 
 
 def content(broker: Broker, topic: str) -> dict[int, list[tuple[bytes | None, bytes]]]:
-    """Keys and values by partition, in order; checks the records' time as it reads."""
+    """Keys and values by partition, in order. Also checks the timestamps of the records."""
     ends = end_offsets(broker.bootstrap_servers, topic)
     consumer = Consumer(
         {"bootstrap.servers": broker.bootstrap_servers, "group.id": "unused", "log_level": 0}
@@ -53,7 +53,7 @@ def content(broker: Broker, topic: str) -> dict[int, list[tuple[bytes | None, by
     return found
 
 
-def test_loads_everything_once_in_the_java_clients_partitions(
+def test_records_are_loaded_once_into_the_java_clients_partitions(
     broker: Broker, make_topic: MakeTopic
 ) -> None:
     topic = make_topic(partitions=PARTITIONS)
@@ -79,7 +79,7 @@ def test_an_interrupted_load_continues_where_it_stopped(
     assert content(broker, interrupted) == content(broker, whole)
 
 
-def test_refused_records_are_an_error(broker: Broker, make_topic: MakeTopic) -> None:
+def test_rejected_records_are_an_error(broker: Broker, make_topic: MakeTopic) -> None:
     topic = make_topic(max_message_bytes=100)
     big = Dataset(Topic(topic, 1), lambda: 1, lambda: iter([Record(b"k", os.urandom(1_000))]))
     with pytest.raises(LocalError, match=f"rejected records of {topic}: .*too large"):
@@ -92,6 +92,8 @@ def test_a_missing_topic_is_an_error(broker: Broker) -> None:
         load(broker.bootstrap_servers, missing)
 
 
-def test_a_broker_out_of_reach_is_an_error() -> None:
-    with pytest.raises(LocalError, match=r"cannot ask the broker 127\.0\.0\.1:1 about topic texts"):
+def test_an_unreachable_broker_is_an_error() -> None:
+    with pytest.raises(
+        LocalError, match=r"cannot read the offsets of topic texts from 127\.0\.0\.1:1"
+    ):
         end_offsets("127.0.0.1:1", "texts", timeout=1)

@@ -1,4 +1,4 @@
-"""A growing log: half lines, rotation, truncation, restarts."""
+"""A growing log: incomplete lines, rotation, truncation, restarts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def line(number: int) -> bytes:
 
 
 class Log:
-    """The log of a writer, and who reads it."""
+    """A log with its writer and its reader."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "access.log"
@@ -32,7 +32,7 @@ class Log:
         return rotated
 
     def read(self) -> list[int]:
-        """All there is, looking often enough for a rotation to be noticed."""
+        """Reads all lines; often enough to detect a rotation."""
         found: list[bytes] = []
         for _ in range(6):
             found += self.reader.lines()
@@ -51,7 +51,7 @@ def log(tmp_path: Path) -> Iterator[Log]:
     made.reader.close()
 
 
-def test_lines_are_given_once_and_whole(log: Log) -> None:
+def test_complete_lines_are_returned_once(log: Log) -> None:
     assert log.read() == []  # the file does not exist yet
     log.write(1, 2)
     assert log.read() == [1, 2]
@@ -68,7 +68,7 @@ def test_a_rotated_file_is_read_to_its_end(log: Log) -> None:
     log.write(1)
     assert log.read() == [1]
     rotated = log.rotate("access.log.1")
-    log.write(2, path=rotated)  # the writer has not noticed yet
+    log.write(2, path=rotated)  # the writer has not reopened its log yet
     assert log.read() == [2]
     log.write(3, path=rotated)
     log.write(4)
@@ -77,7 +77,7 @@ def test_a_rotated_file_is_read_to_its_end(log: Log) -> None:
     assert log.read() == [5]
 
 
-def test_within_the_grace_a_rotated_file_may_still_grow(log: Log) -> None:
+def test_a_rotated_file_may_grow_during_the_grace_period(log: Log) -> None:
     log.reader = LogReader(log.path, None, grace=60)
     log.write(1)
     assert log.read() == [1]
@@ -100,7 +100,7 @@ def test_a_truncated_file_is_read_from_its_start(log: Log) -> None:
     assert log.read() == [5, 6, 7]
 
 
-def test_a_restart_continues_where_it_was(log: Log, tmp_path: Path) -> None:
+def test_a_restart_continues_at_the_position(log: Log, tmp_path: Path) -> None:
     log.write(1, 2)
     assert log.read() == [1, 2]
     log.restart(tmp_path)
@@ -108,7 +108,7 @@ def test_a_restart_continues_where_it_was(log: Log, tmp_path: Path) -> None:
     assert log.read() == [3]
 
 
-def test_a_restart_finds_what_was_rotated_meanwhile(log: Log, tmp_path: Path) -> None:
+def test_a_restart_reads_files_that_were_rotated_in_between(log: Log, tmp_path: Path) -> None:
     log.write(1)
     assert log.read() == [1]
     log.write(2)
@@ -127,21 +127,21 @@ def test_a_lost_file_is_reported(log: Log, tmp_path: Path) -> None:
     log.write(1)
     assert log.read() == [1]
     log.path.unlink()
-    log.write(2)  # maybe with the inode of the other
+    log.write(2)  # the file may have the same inode
     log.restart(tmp_path)
     assert log.read() == [2]
     [lost] = log.reader.lost
-    assert f"byte {len(line(1)) + 1} is gone" in lost
+    assert f"up to byte {len(line(1)) + 1} no longer exists" in lost
 
 
-def test_a_position_file_that_is_broken_is_none(tmp_path: Path) -> None:
+def test_an_invalid_position_file_is_ignored(tmp_path: Path) -> None:
     for content in ("", "{", "[]", '{"offset": 5, "x": 1}'):
         (tmp_path / "position.json").write_text(content)
         assert Position.load(tmp_path / "position.json") is None
     assert Position.load(tmp_path / "none") is None
 
 
-def test_a_line_without_end_goes_in_pieces(log: Log) -> None:
+def test_a_line_without_end_is_returned_in_pieces(log: Log) -> None:
     log.path.write_bytes(b"x" * (CHUNK + 10) + b"\n" + line(1) + b"\n")
     pieces = [*log.reader.lines(), *log.reader.lines()]
     assert [len(piece) for piece in pieces[:2]] == [CHUNK, 10]

@@ -1,4 +1,4 @@
-"""`make up` and `make demo` with somebody's own Kafka: nothing is created or loaded unasked."""
+"""`make up` and `make demo` create and load nothing in the user's own Kafka by default."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ IN_ORDER = (
         ({"bootstrap_servers": OWN, "spark_views": "visits"}, False, ("visits",)),
     ],
 )
-def test_the_demos_data_are_for_the_embedded_kafka_or_asked_for(
+def test_the_demos_data_are_for_the_embedded_kafka_or_by_setting(
     settings: Mapping[str, Any], has_demo: bool, spark_views: tuple[str, ...]
 ) -> None:
     given = StackSettings.model_validate(settings)
@@ -49,7 +49,7 @@ def test_the_demos_data_are_for_the_embedded_kafka_or_asked_for(
     assert tuple(derived_views(given)) == spark_views
 
 
-def test_the_demo_is_refused_with_instructions(tmp_path: Path) -> None:
+def test_the_demo_is_an_error_with_instructions(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     settings = StackSettings(bootstrap_servers=OWN, run_dir=run_dir)
     with pytest.raises(LocalError, match="QUERYABLE_DEMO_DATA=yes") as error:
@@ -63,7 +63,7 @@ def test_the_demo_is_refused_with_instructions(tmp_path: Path) -> None:
 @pytest.mark.system
 @pytest.mark.parametrize("sasl", [False, True], ids=["open", "with a password"])
 def test_up_serves_the_users_views_and_creates_nothing(tmp_path: Path, sasl: bool) -> None:
-    """Of a Kafka that would create any topic that a client names."""
+    """The Kafka would create any topic that a client requests."""
     users = {"queryable": "secret"} if sasl else None
     properties = {"auto.create.topics.enable": "true"}
     with Broker(tmp_path / "kafka", sasl_users=users, properties=properties) as own:
@@ -104,28 +104,26 @@ def test_up_serves_the_users_views_and_creates_nothing(tmp_path: Path, sasl: boo
         assert sum(end_offsets(own.bootstrap_servers, "orders").values()) == 1
     text = "\n".join(messages)
     assert "QUERYABLE_DEMO_DATA=yes" in text
-    assert "not there yet: topic flights" in text
+    assert "missing topics: flights" in text
 
 
 @pytest.mark.broker
-def test_topics_of_the_views_that_spark_is_asked_for_have_to_be_there(
-    broker: Broker, tmp_path: Path
-) -> None:
+def test_missing_topics_of_sparks_views_are_an_error(broker: Broker, tmp_path: Path) -> None:
     proxy, backend = free_ports(2)
     settings = StackSettings(
         bootstrap_servers=broker.bootstrap_servers, proxy_port=proxy, backend_port=backend,
         instances=1, run_dir=tmp_path / "run", spark_views="visits",
     )  # fmt: skip
-    # other tests may have made one of them on this broker
-    there = quiet_admin(broker.bootstrap_servers).list_topics(timeout=10).topics
-    missing = ", ".join(sorted({"visits", "weblog"} - there.keys()))
+    # other tests may have created one of them on this broker
+    existing = quiet_admin(broker.bootstrap_servers).list_topics(timeout=10).topics
+    missing = ", ".join(sorted({"visits", "weblog"} - existing.keys()))
     assert missing
-    with pytest.raises(LocalError, match=rf"QUERYABLE_SPARK_VIEWS: topic {missing} is not there"):
+    with pytest.raises(LocalError, match=rf"QUERYABLE_SPARK_VIEWS: missing topics: {missing}\."):
         Stack(settings).start(lambda _: None)
 
 
 @pytest.mark.broker
-def test_loader_and_tailer_reach_a_kafka_that_asks_for_a_password(
+def test_loader_and_tailer_use_the_password_of_the_users_kafka(
     broker: Broker, tmp_path: Path
 ) -> None:
     kafka = {

@@ -1,4 +1,4 @@
-"""Folders of other programs are never changed, whatever the settings are."""
+"""Folders of other programs are never changed, with any settings."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tests.support.file_tree import tree
 
 
 def var_run(root: Path) -> None:
-    """Files as in /var/run or /etc."""
+    """Creates files like those in /var/run or /etc."""
     (root / "sshd.pid").write_text("4711\n")
-    (root / "lock").write_text("somebody's\n")
+    (root / "lock").write_text("of another program\n")
     (root / "nginx").mkdir()
     (root / "nginx" / "nginx.conf").write_text("events {}\n")
     (root / "logs").mkdir()
@@ -38,25 +38,25 @@ def var_run(root: Path) -> None:
         pytest.param(lambda root: Broker(root)._lay_out(), id="a broker"),
     ],
 )
-def test_a_folder_of_other_programs_is_refused_and_untouched(
+def test_a_folder_of_other_programs_is_an_error_and_not_changed(
     tmp_path: Path, use: Callable[[Path], object]
 ) -> None:
     var_run(tmp_path)
     before = tree(tmp_path)
-    with pytest.raises(LocalError, match=r"is not empty, .* nothing (in it )?was changed"):
+    with pytest.raises(LocalError, match=r"is not empty and .*; nothing (in it )?was changed"):
         use(tmp_path)
     assert tree(tmp_path) == before
 
 
-def test_a_new_folder_is_ours_from_then_on(tmp_path: Path) -> None:
+def test_a_claimed_folder_can_be_claimed_again(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     claim(folder)
     assert (folder / MARK).exists()
-    (folder / "whatever").touch()
+    (folder / "file").touch()
     claim(folder)
 
 
-def test_a_folder_from_before_there_were_marks_is_ours(tmp_path: Path) -> None:
+def test_a_stack_folder_of_a_version_without_marks_is_claimed(tmp_path: Path) -> None:
     lay_out(tmp_path / "nginx", 1)
     (tmp_path / "lock").touch()
     (tmp_path / "logs").mkdir()
@@ -64,7 +64,7 @@ def test_a_folder_from_before_there_were_marks_is_ours(tmp_path: Path) -> None:
     assert (tmp_path / MARK).exists()
 
 
-def test_one_with_something_else_in_it_is_not(tmp_path: Path) -> None:
+def test_a_stack_folder_with_other_files_is_not_claimed(tmp_path: Path) -> None:
     lay_out(tmp_path / "nginx", 1)
     (tmp_path / "sshd.pid").write_text("4711\n")
     with pytest.raises(LocalError, match="QUERYABLE_RUN_DIR"):
@@ -72,7 +72,7 @@ def test_one_with_something_else_in_it_is_not(tmp_path: Path) -> None:
     assert not (tmp_path / MARK).exists()
 
 
-def test_a_brokers_folder_is_known_by_its_configuration(tmp_path: Path) -> None:
+def test_a_brokers_folder_is_identified_by_its_configuration(tmp_path: Path) -> None:
     Broker(tmp_path / "a")._lay_out()
     (tmp_path / "a" / "logs").mkdir()
     (tmp_path / "a").rename(tmp_path / "b")

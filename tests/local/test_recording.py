@@ -1,4 +1,4 @@
-"""The picture of the console is what a terminal shows of real commands."""
+"""The picture of the console shows the output of real commands in a terminal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from local.demo import recording
 from local.errors import LocalError
 
 
-def test_a_picture_shows_commands_and_what_they_write() -> None:
+def test_a_picture_shows_commands_and_their_output() -> None:
     picture = recording.record(("queryable bench --help",))
     assert picture.startswith("<svg")
     text = picture.replace("&#160;", " ")
@@ -17,6 +17,6 @@ def test_a_picture_shows_commands_and_what_they_write() -> None:
     assert "@font-face" not in picture
 
 
-def test_a_command_that_fails_is_no_picture() -> None:
+def test_a_command_that_fails_is_an_error() -> None:
     with pytest.raises(LocalError, match="No such command"):
         recording.shown("queryable nothing")

@@ -25,11 +25,11 @@ from local.stack.stack import Stack
 SLEEPER = [sys.executable, "-c", "import signal; signal.pause()"]
 
 
-def test_a_taken_port_is_named_with_its_setting_and_nothing_is_started(
+def test_a_port_in_use_is_named_with_its_setting_and_nothing_is_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with socket.create_server((LOOPBACK, 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server((LOOPBACK, 0)) as other:
+        port = other.getsockname()[1]
         monkeypatch.setenv("QUERYABLE_PROXY_PORT", str(port))
         monkeypatch.setenv("QUERYABLE_RUN_DIR", str(tmp_path))
         with pytest.raises(LocalError, match=f"port {port} .* nginx .* QUERYABLE_PROXY_PORT"):
@@ -37,17 +37,17 @@ def test_a_taken_port_is_named_with_its_setting_and_nothing_is_started(
     assert supervisor.recorded(tmp_path) == {}
 
 
-@pytest.mark.broker  # waits 10 s for one that is not there
+@pytest.mark.broker  # waits 10 s for a broker that does not exist
 def test_a_kafka_that_does_not_answer_is_named(tmp_path: Path) -> None:
-    [proxy, backend, nobody] = free_ports(3)
+    [proxy, backend, unused] = free_ports(3)
     settings = StackSettings(
         proxy_port=proxy,
         backend_port=backend,
         instances=1,
-        bootstrap_servers=f"{LOOPBACK}:{nobody}",
+        bootstrap_servers=f"{LOOPBACK}:{unused}",
         run_dir=tmp_path,
     )
-    with pytest.raises(LocalError, match=rf"no Kafka broker .*:{nobody} .*BOOTSTRAP_SERVERS"):
+    with pytest.raises(LocalError, match=rf"no Kafka broker .*:{unused} .*BOOTSTRAP_SERVERS"):
         Stack(settings).start(print)
 
 
@@ -57,7 +57,7 @@ def test_a_wrong_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         load_settings()
 
 
-def test_a_second_stack_in_the_same_folder_is_refused(tmp_path: Path) -> None:
+def test_a_second_stack_in_the_same_folder_is_an_error(tmp_path: Path) -> None:
     with (
         contextlib.closing(lock(tmp_path)),
         pytest.raises(LocalError, match="another `make demo`"),
@@ -98,7 +98,7 @@ def test_a_stack_in_the_background_is_not_an_orphan(tmp_path: Path) -> None:
     assert stop_background(tmp_path) == []
 
 
-def test_kafkas_have_states_of_their_own(tmp_path: Path) -> None:
+def test_each_kafka_has_its_own_state_folder(tmp_path: Path) -> None:
     embedded = StackSettings(run_dir=tmp_path, bootstrap_servers="")
     other = StackSettings(run_dir=tmp_path, bootstrap_servers="a:9092,b:9092")
     assert embedded.state_dir == tmp_path / "state" / "embedded"
@@ -107,20 +107,22 @@ def test_kafkas_have_states_of_their_own(tmp_path: Path) -> None:
 
 def test_nginx_accepts_its_folder_and_listens_on_loopback_only(tmp_path: Path) -> None:
     [port] = free_ports(1)
-    for _ in range(2):  # laying it out again changes nothing
+    for _ in range(2):  # a second call changes nothing
         command = lay_out(tmp_path / "nginx", port)
     done = subprocess.run([*command, "-t"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "nginx" / "listen.conf").read_text() == f"listen 127.0.0.1:{port};\n"
 
 
-def test_no_server_of_ours_listens_on_all_addresses_but_in_containers() -> None:
-    for path in [*REPOSITORY.glob("local/**/*.py"), REPOSITORY / "nginx.conf"]:
+def test_outside_containers_no_server_listens_on_all_addresses() -> None:
+    sources = list(REPOSITORY.glob("local/**/*.py"))
+    assert REPOSITORY / "local" / "kafka" / "broker_config.py" in sources
+    for path in [*sources, REPOSITORY / "nginx.conf"]:
         assert "0.0.0.0" not in re.sub(r"#.*", "", path.read_text()), path
 
 
 def test_a_view_that_keeps_failing_is_an_error() -> None:
-    offsets = {"source_offsets": {"flights": {"0": 5}}, "last_error": "it stumbled"}
+    offsets = {"source_offsets": {"flights": {"0": 5}}, "last_error": "it failed"}
     progress = {
         "airports": {**offsets, "state": "failed", "restarts": 2},
         "departures": {**offsets, "state": "running", "restarts": 9},
@@ -130,4 +132,4 @@ def test_a_view_that_keeps_failing_is_an_error() -> None:
     progress["airports"]["restarts"] = 3
     assert spark_failure(progress, ["departures"]) is None
     message = spark_failure(progress, ["departures", "airports"])
-    assert message == "Spark cannot derive airports: it stumbled"
+    assert message == "Spark cannot derive airports: it failed"

@@ -37,11 +37,11 @@ def wait_up(run_dir: Path, name: str) -> None:
     wait_until(lambda: "up" in log(run_dir, name), 20, f"{name} to be up")
 
 
-def is_gone(pid: int) -> bool:
+def has_ended(pid: int) -> bool:
     return start_time(pid) is None
 
 
-def test_a_child_is_ended_and_forgotten(children: Supervisor, tmp_path: Path) -> None:
+def test_a_child_is_ended_and_removed(children: Supervisor, tmp_path: Path) -> None:
     child = children.start("one", SLEEPER)
     wait_up(tmp_path, "one")
     children.check()
@@ -71,14 +71,16 @@ def test_a_killed_child_is_named_with_the_signal(children: Supervisor) -> None:
         children.check()
 
 
-def test_sigterm_ignored_is_sigkill_after_the_grace(children: Supervisor, tmp_path: Path) -> None:
+def test_a_child_that_ignores_sigterm_is_killed_after_the_grace_period(
+    children: Supervisor, tmp_path: Path
+) -> None:
     child = children.start("stubborn", STUBBORN, grace=0.2)
     wait_up(tmp_path, "stubborn")
     children.stop(["stubborn"])
     assert child.process.returncode == -signal.SIGKILL
 
 
-def test_a_stopped_child_is_ended_politely(children: Supervisor, tmp_path: Path) -> None:
+def test_a_stopped_child_is_ended_with_sigterm(children: Supervisor, tmp_path: Path) -> None:
     child = children.start("one", SLEEPER)
     wait_up(tmp_path, "one")
     child.process.send_signal(signal.SIGSTOP)
@@ -86,7 +88,9 @@ def test_a_stopped_child_is_ended_politely(children: Supervisor, tmp_path: Path)
     assert child.process.returncode == -signal.SIGTERM
 
 
-def test_what_a_child_leaves_in_its_session_is_ended(children: Supervisor, tmp_path: Path) -> None:
+def test_the_other_processes_of_a_childs_session_are_ended(
+    children: Supervisor, tmp_path: Path
+) -> None:
     script = (
         "import subprocess, sys, signal\n"
         f"p = subprocess.Popen({STUBBORN!r})\n"
@@ -97,7 +101,7 @@ def test_what_a_child_leaves_in_its_session_is_ended(children: Supervisor, tmp_p
     words = log(tmp_path, "parent").split()
     grandchild = next(int(word) for word in words if word.isdigit())
     children.stop(["parent"])
-    wait_until(lambda: is_gone(grandchild), 20, "the grandchild to be gone")
+    wait_until(lambda: has_ended(grandchild), 20, "the grandchild to end")
 
 
 def test_children_end_with_a_killed_parent(tmp_path: Path) -> None:
@@ -111,11 +115,11 @@ def test_children_end_with_a_killed_parent(tmp_path: Path) -> None:
         pid = int(parent.stdout.readline())
         wait_up(tmp_path, "one")
         parent.kill()
-    wait_until(lambda: is_gone(pid), 20, "the orphan to be gone")
+    wait_until(lambda: has_ended(pid), 20, "the orphan to end")
     assert recorded(tmp_path) == {}
 
 
-def test_a_later_command_ends_what_was_left_in_the_background(tmp_path: Path) -> None:
+def test_a_later_command_ends_processes_in_the_background(tmp_path: Path) -> None:
     supervisor = Supervisor(tmp_path, die_with_parent=False)
     child = supervisor.start("one", SLEEPER)
     wait_up(tmp_path, "one")
@@ -126,16 +130,16 @@ def test_a_later_command_ends_what_was_left_in_the_background(tmp_path: Path) ->
     assert not list(tmp_path.glob("*.pid"))
 
 
-def test_a_stranger_with_the_pid_of_a_stale_file_is_left_alone(tmp_path: Path) -> None:
-    with subprocess.Popen(SLEEPER, stdout=subprocess.PIPE) as stranger:
+def test_another_process_with_the_pid_of_a_stale_file_is_not_ended(tmp_path: Path) -> None:
+    with subprocess.Popen(SLEEPER, stdout=subprocess.PIPE) as other:
         try:
-            stale = {"pid": stranger.pid, "started": "earlier", "grace": 1}
+            stale = {"pid": other.pid, "started": "earlier", "grace": 1}
             (tmp_path / "one.pid").write_text(json.dumps(stale))
             assert stop_recorded(tmp_path, ["one"]) == []
             assert not (tmp_path / "one.pid").exists()
-            assert stranger.poll() is None
+            assert other.poll() is None
         finally:
-            stranger.terminate()
+            other.terminate()
 
 
 def test_a_damaged_pid_file_is_removed(tmp_path: Path) -> None:
@@ -144,7 +148,7 @@ def test_a_damaged_pid_file_is_removed(tmp_path: Path) -> None:
     assert not (tmp_path / "one.pid").exists()
 
 
-def test_a_process_that_ended_is_not_the_same_as_any(tmp_path: Path) -> None:
+def test_a_process_that_has_ended_is_never_the_same(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         started = start_time(process.pid)
     assert started is not None
@@ -158,8 +162,8 @@ def test_a_command_that_is_missing_is_named(children: Supervisor, tmp_path: Path
         children.check()
 
 
-def test_a_child_has_default_signals_whatever_its_parent_ignores(tmp_path: Path) -> None:
-    """As nohup leaves SIGHUP, and `&` in a script SIGINT: both are inherited."""
+def test_a_child_does_not_inherit_ignored_signals(tmp_path: Path) -> None:
+    """nohup ignores SIGHUP, and `&` in a script SIGINT."""
     show = [sys.executable, "-c", "print(open('/proc/self/status').read())"]
     script = (
         "import signal; from pathlib import Path; from local.processes import spawn\n"

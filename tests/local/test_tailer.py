@@ -1,4 +1,4 @@
-"""The tailer with a real broker: every line arrives, whenever it is killed and started again."""
+"""The tailer with a real broker: every line arrives, even if the tailer is killed and restarted."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_lines_are_records_of_their_client(
     ]
 
 
-def test_what_was_not_delivered_is_read_again(
+def test_undelivered_lines_are_read_again(
     broker: Broker, make_topic: MakeTopic, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     topic, log = make_topic(), tmp_path / "access.log"
@@ -93,6 +93,6 @@ def test_a_killed_tailer_loses_nothing(
     finally:
         tailer.kill()
         tailer.wait(10)
-    # in order, and again at most what was not confirmed
+    # lines are in order; only unconfirmed ones are repeated
     found = numbers()
     assert [n for i, n in enumerate(found) if n not in found[:i][-2500:]] == list(range(3000))

@@ -8,7 +8,7 @@ from tests.support.plugins.fixtures import MakeTopic
 pytestmark = pytest.mark.broker
 
 
-def test_a_topic_is_there_with_its_partitions_and_leaders(
+def test_a_created_topic_has_its_partitions_and_leaders(
     broker: Broker, make_topic: MakeTopic
 ) -> None:
     name = make_topic(partitions=3, cleanup_policy="compact")
@@ -17,13 +17,13 @@ def test_a_topic_is_there_with_its_partitions_and_leaders(
     assert all(partition.leader == 1 for partition in shown.partitions.values())
 
 
-def test_creating_it_again_changes_nothing(broker: Broker, make_topic: MakeTopic) -> None:
+def test_existing_topics_are_not_created_again(broker: Broker, make_topic: MakeTopic) -> None:
     name = make_topic(partitions=2)
     admin = quiet_admin(broker.bootstrap_servers)
     assert create_topics(admin, [Topic(name, 2), Topic(f"{name}-b", 1)]) == [f"{name}-b"]
 
 
-def test_another_partition_count_is_refused(broker: Broker, make_topic: MakeTopic) -> None:
+def test_another_partition_count_is_an_error(broker: Broker, make_topic: MakeTopic) -> None:
     name = make_topic(partitions=2)
     with pytest.raises(LocalError, match=f"topic {name} has 2 partitions and needs 3"):
         create_topics(quiet_admin(broker.bootstrap_servers), [Topic(name, 3)])

@@ -1,4 +1,4 @@
-"""Fake backends: real HTTP servers that serve a topology, and record the requests they receive."""
+"""Fake backends: real HTTP servers that serve a topology and record the requests they receive."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Request:
 
 @dataclass
 class Answer:
-    """A response; ``None`` in its place closes the connection without one."""
+    """A response. A behaviour that returns ``None`` closes the connection without a response."""
 
     status: int = 200
     body: bytes = b"{}"
@@ -60,7 +60,7 @@ CATCHING_UP = Answer(
 
 
 def non_retryable(request: Request) -> Answer:
-    """A 503 that no other backend can better, with the status that the proxy asks for."""
+    """A 503 that a retry elsewhere cannot change, with the status that the proxy asks for."""
     status = int(request.headers.get("Queryable-Final-Status", "503"))
     return Answer(status, b'{"code":"repartitioned"}', CATCHING_UP.headers)
 
@@ -124,7 +124,7 @@ class Backend:
                 pass
 
         class Server(ThreadingHTTPServer):
-            # connections waiting to be accepted; the default of 5 is too few for a crowd
+            # pending connections; the default of 5 is too few for many clients at once
             request_queue_size = 512
 
         self._server = Server(("127.0.0.1", self.port), Handler)
@@ -134,7 +134,7 @@ class Backend:
         self._thread.start()
 
     def stop(self) -> None:
-        """As if killed: closes its connections and refuses new ones."""
+        """Acts like a killed process: closes all connections and refuses new ones."""
         if self._server is None:
             return
         self._server.shutdown()
@@ -183,7 +183,7 @@ class Backend:
         handler.wfile.flush()
 
     def answer_batch(self, batch: Request) -> Answer | None:
-        """Coalesced reads, each answered as a single read."""
+        """Answers each of the coalesced reads like a single read."""
         heads: list[Head] = []
         items: list[Item] = []
         for path in decode_paths(batch.body):
@@ -211,20 +211,20 @@ class Backend:
             return Answer(304, b"", {"ETag": etag})
         return Answer(200, json.dumps(self.cluster.topology()).encode(), {"ETag": etag})
 
-    def asked(self, path: str) -> list[Request]:
+    def requests_for(self, path: str) -> list[Request]:
         return [request for request in self.requests if path in request.path]
 
 
 class Cluster:
-    """Backends with one topology: partition p is owned by backend p modulo their number."""
+    """Backends with one topology: backend p modulo their number owns partition p."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self.epoch = EPOCH
         self.views = {name: dict(view) for name, view in VIEWS.items()}
         self.backends = [Backend(self, name) for name in names]
-        self.spread()
+        self.assign()
 
-    def spread(self) -> None:
+    def assign(self) -> None:
         for index, backend in enumerate(self.backends):
             backend.active = {
                 name: list(range(index, int(str(view["partitions"])), len(self.backends)))
@@ -232,7 +232,7 @@ class Cluster:
             }
 
     def with_standbys(self) -> None:
-        """Each backend is the standby of the one before it."""
+        """Makes each backend the standby for the partitions of the previous one."""
         for index, backend in enumerate(self.backends):
             backend.standby = dict(self.backends[index - 1].active)
 

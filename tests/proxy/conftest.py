@@ -12,6 +12,8 @@ from tests.proxy.backends import EPOCH, Backend, Cluster
 from tests.support.nginx import Nginx
 
 StartNginx = Callable[..., Nginx]
+Roles = tuple[Backend, Backend, Backend]
+"""A key's active, its standby, and another backend."""
 
 KEY = "/words/a"
 PARTITION = 4  # of nine, by murmur2
@@ -47,7 +49,7 @@ def nginx(cluster: Cluster, start_nginx: StartNginx) -> Nginx:
 
 
 @pytest.fixture
-def roles(cluster: Cluster) -> tuple[Backend, Backend, Backend]:
+def roles(cluster: Cluster) -> Roles:
     """The key's active, its standby, and the backend that is neither."""
     cluster.with_standbys()
     active = cluster.owner("words", PARTITION)

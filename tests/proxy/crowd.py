@@ -1,4 +1,4 @@
-"""Many clients at once."""
+"""Many simultaneous clients, and a backend that delays its first answer."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.proxy.conftest import KEY
 from tests.support.client import TIMEOUT, Response
 from tests.support.nginx import Nginx
 
-# a closed gate must not count as a failure
+# longer than any test keeps a gate closed: it must not count as a failure of the backend
 PATIENT = {"QUERYABLE_PROXY_READ_TIMEOUT": "10"}
 LINE = f"GET {KEY} HTTP/1.1"
 
 
 class Crowd:
-    """Clients that have each sent a request, and have not read the answer."""
+    """Clients that have sent one request each, and have not read the answer yet."""
 
     def __init__(self, nginx: Nginx) -> None:
         self._nginx = nginx

@@ -1,11 +1,11 @@
-"""Requests of the largest size that nginx accepts, made to be as expensive as possible."""
+"""The most expensive requests that we know, of the largest size that nginx accepts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 LARGEST_LINE = 32 * 1024
-"""Bytes of a request line; nginx answers 414 beyond (large_client_header_buffers)."""
+"""Bytes of a request line; nginx rejects longer ones with 414 (large_client_header_buffers)."""
 
 # "GET ", " HTTP/1.1" and the line break
 LARGEST_URI = LARGEST_LINE - 15
@@ -14,7 +14,7 @@ ENCODED = b"?encoding=base64url"
 
 
 def _filled(before: bytes, unit: bytes, after: bytes = b"") -> bytes:
-    """`before`, as many units as fit, and `after`."""
+    """`before`, `unit` as often as it fits, and `after`."""
     return before + unit * ((LARGEST_URI - len(before) - len(after)) // len(unit)) + after
 
 

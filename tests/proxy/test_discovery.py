@@ -1,4 +1,5 @@
-"""The topology: read from any backend, kept while none answers, replaced only by a newer one."""
+"""Discovery reads the topology from any backend, keeps it while none answers, and replaces it only
+by a newer one."""
 
 from __future__ import annotations
 
@@ -30,21 +31,21 @@ def get(nginx: Nginx, target: str = KEY) -> Response:
 
 @pytest.fixture
 def settled(cluster: Cluster, start_nginx: StartNginx) -> Nginx:
-    """nginx that has read the topology once, and does not refresh it."""
+    """nginx that has read the topology once and does not refresh it."""
     nginx = start_nginx(cluster.addresses(), **NEVER)
     nginx.wait_for_map(EPOCH)
     return nginx
 
 
 def rotate(cluster: Cluster, epoch: str) -> None:
-    """Each partition moves to the next backend."""
+    """Moves each partition to the next backend."""
     owned = [backend.active for backend in cluster.backends]
     for backend, new in zip(cluster.backends, owned[-1:] + owned[:-1], strict=True):
         backend.active = new
     cluster.epoch = epoch
 
 
-def test_without_a_topology_requests_are_refused(start_nginx: StartNginx) -> None:
+def test_without_a_topology_requests_are_answered_with_503(start_nginx: StartNginx) -> None:
     (port,) = free_ports(1)
     nginx = start_nginx(f"127.0.0.1:{port}")
     for target in (KEY, "/views", "/processors"):
@@ -105,11 +106,8 @@ def test_a_chunked_topology_is_read(cluster: Cluster, start_nginx: StartNginx) -
         b"".join(b"%x;x=y\r\n%s\r\n" % (len(part), part) for part in parts) + b"0\r\nA: b\r\n\r\n"
     )
 
-    class Chunked(Answer):
-        pass
-
     def chunked(request: Request) -> Answer:
-        return Chunked(200, chunks, {"Transfer-Encoding": "chunked"})
+        return Answer(200, chunks, {"Transfer-Encoding": "chunked"})
 
     for backend in cluster.backends:
         backend.behave_topology = chunked
@@ -126,7 +124,7 @@ def test_an_unchanged_topology_is_not_sent_again(cluster: Cluster, nginx: Nginx)
     assert nginx.health()["age_s"] < 2
 
 
-def test_a_state_changes_without_an_epoch(cluster: Cluster, nginx: Nginx) -> None:
+def test_a_state_can_change_without_a_new_epoch(cluster: Cluster, nginx: Nginx) -> None:
     cluster.backends[0].state = "draining"
     for backend in cluster.backends:
         # the revision in an ETag is per instance
@@ -178,7 +176,7 @@ def test_a_newer_epoch_is_read_from_the_backend_that_has_it(
 
 
 def test_epochs_are_followed_at_most_ten_times_a_second(cluster: Cluster, settled: Nginx) -> None:
-    """All responses have an epoch that no topology ever has."""
+    """All responses have an epoch that no topology has."""
 
     def claim_newer_epoch(backend: Backend) -> None:
         backend.behave = lambda request: Answer(200, b"{}", {"Topology-Epoch": "2000-1"})
@@ -226,30 +224,30 @@ def test_a_starting_worker_uses_no_older_epoch_than_other_workers(
     for backend in cluster.backends:
         backend.behave_topology = functools.partial(answer_only_the_first, backend)
     wait_until(lambda: f"topology {EPOCH}" in nginx.error_log(), 10, "one worker's topology")
-    assert held.wait(10), "the other worker asks, too"
+    assert held.wait(10), "the other worker did not ask"
     rotate(cluster, "1000-0")
     older.set()
     wait_until(lambda: "epoch 1000-0" in nginx.error_log(), 10, "the older epoch to be refused")
     assert {nginx.health()["epoch"] for _ in range(20)} == {EPOCH}
 
 
-def test_new_backends_are_found_and_old_ones_forgotten(cluster: Cluster, nginx: Nginx) -> None:
+def test_new_backends_are_added_and_old_ones_removed(cluster: Cluster, nginx: Nginx) -> None:
     added = Backend(cluster, "b4")
     cluster.backends.append(added)
-    cluster.spread()
+    cluster.assign()
     cluster.epoch = "1000-2"
     nginx.wait_for_map("1000-2")
     assert any(get(nginx, f"/words/k{n}").json() == {"by": "b4"} for n in range(20))
     for configured in cluster.backends[:3]:
         configured.stop()
     cluster.backends[:3] = []
-    cluster.spread()
-    # none of the configured backends is left: the topology names others
+    cluster.assign()
+    # no configured backend is left, but the topology has others
     cluster.epoch = "1000-3"
     nginx.wait_for_map("1000-3")
 
     def owners() -> set[str]:
-        return {get(nginx, f"/words/k{n}").json().get("by", "nobody") for n in range(20)}
+        return {get(nginx, f"/words/k{n}").json().get("by", "no backend") for n in range(20)}
 
     wait_until(lambda: owners() == {"b4"}, 10, "the one that is left to answer for all keys")
 
@@ -267,7 +265,7 @@ def test_hosts_may_be_names(cluster: Cluster, start_nginx: StartNginx) -> None:
 
 @pytest.fixture
 def load(nginx: Nginx) -> Iterator[list[Response]]:
-    """Answers to reads without a pause, each on a new connection."""
+    """The answers of a client that reads without a pause, each time on a new connection."""
     answers: list[Response] = []
     done = threading.Event()
 
@@ -293,13 +291,13 @@ def test_a_reload_loses_neither_requests_nor_the_topology(
     wait_until(lambda: len(load) > after + 50, 10, "more reads")
     owner = cluster.owner("words", PARTITION)
     assert {response.body for response in load} == {b'{"by": "%s"}' % owner.name.encode()}
-    # the new workers have it from the old ones, and have read none themselves
+    # the new workers got it from the old ones, and have not read it from a backend
     assert nginx.health()["epoch"] == EPOCH
     assert nginx.health()["age_s"] is None
 
 
 def test_a_reload_breaks_no_connection_in_use(nginx: Nginx) -> None:
-    """With readers on kept connections that retry nothing."""
+    """The clients keep their connections open and do not retry."""
     done = threading.Event()
     answered = [0] * 8
     failed: list[str] = []

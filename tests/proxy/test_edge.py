@@ -1,4 +1,4 @@
-"""Limits, refused requests, settings, logs and users."""
+"""Limits, rejected requests, settings, logs and users."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.nginx import Nginx
 
 pytestmark = pytest.mark.system
 
-NOBODY = 65534
+NOBODY = 65534  # uid
 
 
 def is_problem(response: Response, status: int, code: str) -> bool:
@@ -90,7 +90,7 @@ def test_requests_that_nginx_refuses_get_a_problem(
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_requests_between_backends_are_not_open_to_clients(
+def test_clients_may_not_send_internal_requests(
     cluster: Cluster, nginx: Nginx, method: str, path: str
 ) -> None:
     with nginx.client() as client:
@@ -200,7 +200,7 @@ def start(command: list[str], user: int | None = None, **environment: str) -> su
         ("QUERYABLE_PROXY_REFRESH", "often", "QUERYABLE_PROXY_REFRESH: 'often' is not a number"),
     ],
 )
-def test_an_invalid_setting_is_refused_at_start(
+def test_an_invalid_setting_is_an_error_at_start(
     tmp_path: Path, name: str, value: str, message: str
 ) -> None:
     command = lay_out(tmp_path / "prefix", *free_ports(1))
@@ -235,7 +235,7 @@ def test_nginx_runs_without_root(cluster: Cluster, public_folder: Path) -> None:
     for name in ("nginx.conf", "proxy"):
         (prefix / name).unlink()
         (prefix / name).symlink_to(public_folder / name)
-    # without root, every other test tests this
+    # without root, all other tests cover this as well
     user = NOBODY if os.geteuid() == 0 else None
     if user is not None:
         for path in (prefix, prefix / "logs"):

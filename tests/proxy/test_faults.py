@@ -1,4 +1,4 @@
-"""A backend that fails delays a reader, but costs no answer; and no write is sent twice."""
+"""A backend that fails delays a reader, but every read is answered; and no write is sent twice."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ import pytest
 from tests.proxy.backends import (
     CATCHING_UP,
     Answer,
-    Backend,
     Cluster,
     Request,
     always,
     non_retryable,
 )
-from tests.proxy.conftest import KEY, PARTITION
+from tests.proxy.conftest import KEY, PARTITION, Roles
 from tests.support.client import Response
 from tests.support.nginx import Nginx
 
@@ -39,9 +38,7 @@ def post(nginx: Nginx, target: str = KEY) -> Response:
 
 
 @pytest.mark.parametrize("fault", ["refuses", "closes", "answers 503", "sends too many headers"])
-def test_a_read_goes_to_the_standby_when_the_active(
-    roles: tuple[Backend, Backend, Backend], nginx: Nginx, fault: str
-) -> None:
+def test_a_read_goes_to_the_standby_when_the_active(roles: Roles, nginx: Nginx, fault: str) -> None:
     active, standby, other = roles
     if fault == "refuses":
         active.stop()
@@ -56,15 +53,13 @@ def test_a_read_goes_to_the_standby_when_the_active(
     entries = nginx.access_log(2, KEY)
     attempts = {entry["method"]: entry["attempts"] for entry in entries}
     assert attempts["GET"] == 2
-    # by now the same worker may know that the active fails
+    # the same worker may already know that the active fails
     assert attempts["HEAD"] in ({2} if fault == "answers 503" else {1, 2})
     assert {entry["owner"] for entry in entries} == {active.name}
     assert {entry["served_by"] for entry in entries} == {f"{standby.name}; active"}
 
 
-def test_an_active_that_hangs_is_given_up_soon(
-    roles: tuple[Backend, Backend, Backend], nginx: Nginx
-) -> None:
+def test_the_standby_answers_soon_if_the_active_hangs(roles: Roles, nginx: Nginx) -> None:
     active, standby, _ = roles
     released = threading.Event()
 
@@ -79,14 +74,12 @@ def test_an_active_that_hangs_is_given_up_soon(
     assert took < 4
 
 
-def test_other_requests_have_more_time(
-    roles: tuple[Backend, Backend, Backend], nginx: Nginx
-) -> None:
+def test_other_requests_have_more_time(roles: Roles, nginx: Nginx) -> None:
     active, _, _ = roles
     times_out_after = 2
 
     def slow(request: Request) -> Answer:
-        # a fixed time, because the time-out is under test
+        # longer than the time-out of a point read
         threading.Event().wait(times_out_after + 0.3)
         return active.answer(request)
 
@@ -96,7 +89,7 @@ def test_other_requests_have_more_time(
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_without_a_standby_another_backend_forwards(
-    cluster: Cluster, roles: tuple[Backend, Backend, Backend], nginx: Nginx, method: str
+    cluster: Cluster, roles: Roles, nginx: Nginx, method: str
 ) -> None:
     without_standbys(cluster)
     cluster.epoch = "1000-2"
@@ -111,9 +104,7 @@ def test_without_a_standby_another_backend_forwards(
     assert (entry["method"], entry["attempts"], entry["owner"]) == (method, 2, roles[0].name)
 
 
-def test_one_backend_of_three_is_enough(
-    cluster: Cluster, roles: tuple[Backend, Backend, Backend], nginx: Nginx
-) -> None:
+def test_one_backend_of_three_is_enough(cluster: Cluster, roles: Roles, nginx: Nginx) -> None:
     roles[0].stop()
     roles[1].stop()
     for _ in range(4):
@@ -121,16 +112,14 @@ def test_one_backend_of_three_is_enough(
         assert get(nginx, "/views").json() == {"by": roles[2].name}
 
 
-def test_the_last_503_is_passed_on_unchanged(
-    roles: tuple[Backend, Backend, Backend], nginx: Nginx
-) -> None:
+def test_the_last_503_is_passed_on_unchanged(roles: Roles, nginx: Nginx) -> None:
     active, standby, other = roles
     active.behave = standby.behave = always(CATCHING_UP)
     response = get(nginx)
     assert (response.status, response.json()) == (503, {"code": "catching-up"})
     assert response.headers["Retry-After"] == "1"
     assert response.headers["Content-Type"] == "application/problem+json"
-    # another backend could only ask the same two again
+    # any other backend would forward the request to the same two
     assert [len(backend.requests) for backend in roles] == [1, 1, 0]
     assert other.requests == []
 
@@ -138,7 +127,7 @@ def test_the_last_503_is_passed_on_unchanged(
 @pytest.mark.parametrize("target", [KEY, "/views/words/keys"])
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 def test_a_non_retryable_503_is_not_retried(
-    roles: tuple[Backend, Backend, Backend], nginx: Nginx, method: str, target: str
+    roles: Roles, nginx: Nginx, method: str, target: str
 ) -> None:
     for backend in roles:
         backend.behave = non_retryable
@@ -155,9 +144,7 @@ def test_a_non_retryable_503_is_not_retried(
 
 
 @pytest.mark.parametrize("status", [400, 404, 500, 502, 504])
-def test_other_answers_are_never_retried(
-    roles: tuple[Backend, Backend, Backend], nginx: Nginx, status: int
-) -> None:
+def test_other_answers_are_never_retried(roles: Roles, nginx: Nginx, status: int) -> None:
     roles[0].behave = always(Answer(status, b'{"code":"x"}'))
     response = get(nginx)
     assert (response.status, response.json()) == (status, {"code": "x"})
@@ -165,9 +152,7 @@ def test_other_answers_are_never_retried(
 
 
 @pytest.mark.parametrize("target", [KEY, "/views/words/batch", "/topics/words/records"])
-def test_a_post_that_was_sent_is_never_sent_again(
-    roles: tuple[Backend, Backend, Backend], nginx: Nginx, target: str
-) -> None:
+def test_a_post_that_was_sent_is_never_sent_again(roles: Roles, nginx: Nginx, target: str) -> None:
     for backend in roles:
         backend.behave = always(None)
     response = post(nginx, target)
@@ -179,7 +164,7 @@ def test_a_post_that_was_sent_is_never_sent_again(
     assert sum(len(backend.requests) for backend in roles) == 2
 
 
-def test_without_any_backend_requests_are_refused(cluster: Cluster, nginx: Nginx) -> None:
+def test_without_any_backend_requests_are_answered_with_503(cluster: Cluster, nginx: Nginx) -> None:
     cluster.stop()
     for target in (KEY, "/views", "/health/live"):
         response = get(nginx, target)
@@ -189,7 +174,7 @@ def test_without_any_backend_requests_are_refused(cluster: Cluster, nginx: Nginx
         assert response.headers["Content-Type"] == "application/problem+json"
     response = post(nginx)
     assert (response.status, response.json()["code"]) == (503, "no-backend")
-    # the owner and, as it has no standby, both others; without an owner all three
+    # the owner and, because it has no standby, both others; for requests without a key all three
     entries = [(e["method"], e["uri"], e["attempts"]) for e in nginx.access_log(4)]
     assert sorted(entries) == sorted(
         [("GET", KEY, 3), ("GET", "/views", 3), ("GET", "/health/live", 3), ("POST", KEY, 3)]

@@ -1,4 +1,4 @@
-"""Coalescing is limited per worker, and the topology is read however many backends there are."""
+"""With many backends, coalescing is limited per worker, and the topology is still refreshed."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ MANY = 40
 
 @pytest.fixture
 def many() -> Iterator[Cluster]:
-    """As many partitions as backends: each owns one."""
+    """As many backends as partitions: each owns one."""
     cluster = Cluster([f"b{number}" for number in range(MANY)])
     cluster.views["words"]["partitions"] = MANY
-    cluster.spread()
+    cluster.assign()
     yield cluster
     cluster.stop()
 
@@ -45,7 +45,7 @@ def start(many: Cluster, start_nginx: StartNginx, batches: int) -> Nginx:
 
 
 def keys(many: Cluster, nginx: Nginx) -> dict[str, str]:
-    """The path of a key of each backend; each backend has received a read."""
+    """By backend, the path of a key that it owns. Sends at least one read to each backend."""
     found: dict[str, str] = {}
     with nginx.client() as client:
         for number in range(10_000):
@@ -83,7 +83,7 @@ def test_the_topology_is_refreshed_with_many_backends(
 ) -> None:
     nginx = start(many, start_nginx, batches)
     keys(many, nginx)
-    # no response has this epoch: there are no requests
+    # without requests, no response announces this epoch
     many.epoch = "1000-2"
     nginx.wait_for_map("1000-2")
     assert "lua_max_running_timers" not in nginx.error_log()
@@ -127,7 +127,7 @@ def test_reads_for_backends_above_the_limit_are_sent_by_themselves_and_counted(
 def test_if_nginx_drops_timers_reads_are_answered_and_the_topology_is_refreshed(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    """One timer may run: no other starts while the topology is being read."""
+    """Only one timer may run: none starts while the topology is being read."""
     released = threading.Event()
 
     def hang(request: Request) -> None:
@@ -149,7 +149,7 @@ def test_if_nginx_drops_timers_reads_are_answered_and_the_topology_is_refreshed(
         with Crowd(nginx) as crowd:
             crowd.send(LINE)
             wait_until(lambda: len(backend.requests) == 1, 10, "the leader")
-            # once the queue's timer should have started, each read is sent by itself
+            # each read is sent by itself if the queue's timer does not start in time
             deadline = time.monotonic() + 1
             wait_until(lambda: time.monotonic() > deadline, 2, "the timer to be late")
             crowd.send(*[LINE] * 3)

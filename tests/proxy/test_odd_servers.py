@@ -1,4 +1,4 @@
-"""Whatever a server sends to discovery, other servers are asked soon."""
+"""A server that sends invalid responses does not keep discovery from reading another one."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def many_headers(connection: socket.socket, over: threading.Event) -> None:
 
 
 class OddServer:
-    """Sends the same to every client."""
+    """Sends the same bytes to every client."""
 
-    def __init__(self, say: Send) -> None:
+    def __init__(self, send: Send) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self.has_request = threading.Event()
         self._over = threading.Event()
-        self._send = say
+        self._send = send
         self._threads = [threading.Thread(target=self._accept)]
         self._threads[0].start()
 
@@ -77,8 +77,8 @@ class OddServer:
 def serve() -> Iterator[Callable[[Send], OddServer]]:
     servers: list[OddServer] = []
 
-    def start(say: Send) -> OddServer:
-        servers.append(OddServer(say))
+    def start(send: Send) -> OddServer:
+        servers.append(OddServer(send))
         return servers[-1]
 
     yield start
@@ -87,7 +87,7 @@ def serve() -> Iterator[Callable[[Send], OddServer]]:
 
 
 @pytest.mark.parametrize(
-    ("say", "failure"),
+    ("send", "failure"),
     [
         (status_slowly, "read: timeout"),
         (body_slowly, "read: timeout"),
@@ -99,15 +99,15 @@ def test_a_response_is_limited_in_time_and_bytes(
     cluster: Cluster,
     start_nginx: StartNginx,
     serve: Callable[[Send], OddServer],
-    say: Send,
+    send: Send,
     failure: str,
 ) -> None:
-    odd = serve(say)
+    odd = serve(send)
     good = cluster.backends[0]
     good.behave_topology = lambda request: CATCHING_UP
     nginx = start_nginx(f"127.0.0.1:{odd.port},127.0.0.1:{good.port}", 1)
     assert odd.has_request.wait(10)
     good.behave_topology = good.processors
-    wait_until(lambda: nginx.health()["epoch"] == EPOCH, 20, "the topology of the other")
+    wait_until(lambda: nginx.health()["epoch"] == EPOCH, 20, "the other server's topology")
     name = f"127.0.0.1:{odd.port}"
     assert nginx.health().get("failures", {}).get(name) == failure

@@ -12,13 +12,11 @@ import pytest
 
 from local.waiting import wait_until
 from tests.proxy.backends import CATCHING_UP, Answer, Backend, Behaviour, Cluster, Request, always
-from tests.proxy.conftest import KEY
+from tests.proxy.conftest import KEY, Roles
 from tests.support.client import Client
 from tests.support.nginx import Nginx
 
 pytestmark = pytest.mark.system
-
-Roles = tuple[Backend, Backend, Backend]
 
 # a key of each partition of nine, from the first on, by murmur2
 KEYS = [f"/words/k{number}" for number in (12, 3, 8, 2, 4, 0, 5, 6, 1)]
@@ -26,7 +24,7 @@ KEYS = [f"/words/k{number}" for number in (12, 3, 8, 2, 4, 0, 5, 6, 1)]
 
 @pytest.fixture
 def hang(cluster: Cluster) -> Iterator[Behaviour]:
-    """Receives the request and does not answer, as a stopped process."""
+    """Receives the request and does not answer, like a stopped process."""
     released = threading.Event()
 
     def behaviour(request: Request) -> None:
@@ -65,7 +63,7 @@ def reader(nginx: Nginx, target: str, done: threading.Event) -> tuple[threading.
 
 
 @pytest.mark.parametrize(("fault", "longest"), [("refuses", 0.3), ("hangs", 1.0)])
-def test_no_partition_is_silent_for_long_when_a_replica(
+def test_no_partition_is_unavailable_for_long_when_a_replica(
     roles: Roles, nginx: Nginx, hang: Behaviour, fault: str, longest: float
 ) -> None:
     broken = roles[0]
@@ -85,15 +83,15 @@ def test_no_partition_is_silent_for_long_when_a_replica(
         done.set()
         for thread, _ in readers:
             thread.join()
-    silences = []
+    gaps = []
     for _, answers in readers:
         assert {status for _, status in answers} == {200}
         times = [when for when, _ in answers]
-        silences.append(max(b - a for a, b in pairwise(times)))
-    assert max(silences) <= longest, silences
+        gaps.append(max(b - a for a, b in pairwise(times)))
+    assert max(gaps) <= longest, gaps
 
 
-def test_a_backend_that_hangs_is_probed_ever_more_rarely(
+def test_a_backend_that_hangs_is_probed_at_growing_intervals(
     roles: Roles, client: Client, hang: Behaviour
 ) -> None:
     active, standby, _ = roles
@@ -115,7 +113,7 @@ def test_a_backend_that_hangs_is_probed_ever_more_rarely(
     gaps = [after - before for before, after in pairwise(probes)]
     for gap, expected in zip(gaps, (0.65, 0.9), strict=True):
         assert expected - 0.02 < gap < expected + 0.4, gaps
-    # one good answer ends it
+    # one answer removes the entry
     assert left_out(client, active)["failures"] == 3
     active.behave = active.answer
     wait_until(lambda: client.get(KEY).json() == {"by": active.name}, 10, "the active")
@@ -127,9 +125,9 @@ def test_health_shows_until_when_a_backend_is_tried_last(roles: Roles, client: C
     active, standby, _ = roles
     active.stop()
     assert client.get(KEY).json() == {"by": standby.name}
-    said = left_out(client, active)
-    assert said["failures"] == 1
-    assert -0.1 < said["until"] / 1000 - time.time() <= 0.25
+    reported = left_out(client, active)
+    assert reported["failures"] == 1
+    assert -0.1 < reported["until"] / 1000 - time.time() <= 0.25
     assert left_out(client, standby) is None
 
 
@@ -143,14 +141,14 @@ def test_requests_without_a_key_avoid_a_backend_that_hangs(
     began = time.monotonic()
     for _ in range(6):
         assert client.get("/views/words/keys").json()["by"] != active.name
-    # nor after its time: only point reads probe, because they give up soon
+    # also after that time: only point reads probe, because they have a short time-out
     while time.time() < until + 0.1:
         assert client.get(KEY + "/windows").json() == {"by": standby.name}
     for _ in range(6):
         assert client.get("/views/words/keys").json()["by"] != active.name
     assert client.request("POST", "/topics/words/records", b"{}").status == 200
     assert time.monotonic() - began < 2
-    # the only backend left: it is tried last, but it is tried
+    # it is the only backend left: it is tried last, but it is tried
     active.behave = active.answer
     for other in roles[1:]:
         other.stop()
@@ -192,7 +190,7 @@ def test_a_slow_active_is_tried_again_if_the_standby_cannot_answer(
     active, standby, _ = roles
 
     def slow(request: Request) -> Answer:
-        # a fixed time, because the time-out is under test
+        # longer than the time-out under test
         threading.Event().wait(0.7)
         return active.answer(request)
 
@@ -223,7 +221,7 @@ def test_retries_are_limited(roles: Roles, client: Client, nginx: Nginx) -> None
         assert (response.status, response.json()["code"]) == (503, "no-backend")
         assert response.headers["Retry-After"] == "1"
     attempts = sum(len(backend.requests) for backend in roles)
-    # the initial tokens, and a tenth of the requests; unlimited it would be three attempts each
+    # the initial tokens and a tenth of the requests; without a limit, three attempts per request
     assert requests + 100 <= attempts <= requests + 100 + requests // 10
     retries = client.get("/proxy/health").json()["retries"]
     assert retries["tokens"] < 1

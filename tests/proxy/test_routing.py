@@ -1,4 +1,4 @@
-"""Each request goes straight to the owner of its key, and arrives unchanged."""
+"""nginx sends each request to the owner of its key, unchanged."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_keys_of_other_formats_are_routed_by_their_record_bytes(
     cluster: Cluster, nginx: Nginx, view: str, text: str, key: bytes
 ) -> None:
     owner = cluster.owner(view, partition_of("murmur2")(key, 9))
-    # any other backend would be asked, too, if the key were not routed
+    # if the key were not routed, other backends would be asked, too
     with nginx.client() as client:
         for target in (f"/{view}/", f"/views/{view}/keys/") * 3:
             assert client.get(target + quote(text, safe="")).json() == {"by": owner.name}
@@ -143,7 +143,7 @@ def test_requests_without_an_owner_are_spread_over_all_backends(
         with nginx.client() as client:
             for _ in range(6):
                 assert client.get(target).status == 200
-    assert all(len(backend.asked(target)) >= 8 for backend in cluster.backends)
+    assert all(len(backend.requests_for(target)) >= 8 for backend in cluster.backends)
 
 
 def test_only_running_backends_get_requests_without_a_key(cluster: Cluster, nginx: Nginx) -> None:

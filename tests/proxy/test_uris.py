@@ -115,7 +115,7 @@ def is_right(uri: bytes, found: Routed) -> bool:
     try:
         return found == routed(uri)
     except BadRequest:
-        return True  # every backend refuses it
+        return True  # every backend rejects it
 
 
 def test_hostile_uris_are_parsed_alike(proxy: Proxy) -> None:

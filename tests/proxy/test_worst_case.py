@@ -47,7 +47,7 @@ def costs(nginx: Nginx, request: bytes) -> float:
 @pytest.fixture
 def nginx(cluster: Cluster, start_nginx: StartNginx) -> Nginx:
     cluster.views["uuids"] = {**cluster.views["words"], "path": "/uuids", "key": "uuid"}
-    cluster.spread()
+    cluster.assign()
     nginx = start_nginx(cluster.addresses(), 1, QUERYABLE_PROXY_REFRESH="60")
     nginx.wait_for_map(EPOCH)
     return nginx

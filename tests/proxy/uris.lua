@@ -1,6 +1,6 @@
--- What the proxy parses from URIs, for tests. The first line of the input is the document of
--- /processors; each further line is a JSON string, a URI. Prints for each of these lines
--- [view, key in hexadecimal, partition], with null where there is none.
+-- Prints what the proxy parses from URIs, for tests. The first line of the input is the document of
+-- /processors; each further line is a URI as a JSON string. For each URI it prints
+-- [view, key in hexadecimal, partition], with null for missing parts.
 --   luajit tests/proxy/uris.lua < input
 
 package.path = "./?.lua;" .. package.path

@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 _PATTERNS = PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]
-PACKAGES = {name for pattern in _PATTERNS if (ROOT / (name := pattern.rstrip("*"))).is_dir()}
+PACKAGES = {pattern.rstrip("*") for pattern in _PATTERNS}
 
 
 def run(*command: str | Path, cwd: Path) -> str:

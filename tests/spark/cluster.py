@@ -1,6 +1,6 @@
 """Runs a view several times on a cluster of processes: see test_cluster.py.
 
-Arguments: the view, the brokers, the raw topic, a folder, and the view topics, one a run.
+Arguments: the view, the brokers, the raw topic, a folder, and the view topics, one per run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def main(name: str, servers: str, source: str, folder: str, *targets: str) -> No
     }
     os.chdir(folder)
     session = start_session(conf, spark_jars())
-    # All at once: that is faster, and each run disturbs the order of the others.
+    # Concurrent runs are faster, and each one disturbs the order of the others.
     views = [
         replace(VIEWS[name], name=f"{name}-{number}", source=source, topic=target)
         for number, target in enumerate(targets)

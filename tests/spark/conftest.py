@@ -1,4 +1,4 @@
-"""One Spark session for the whole run: it takes some seconds to start."""
+"""One Spark session for the whole run, because it takes some seconds to start."""
 
 from __future__ import annotations
 
@@ -29,9 +29,8 @@ def session() -> Iterator[SparkSession]:
 
 @pytest.fixture
 def records(session: SparkSession) -> Records:
-    """`records((key, value), …)`: rows as Spark reads them from a raw topic, offsets from 0.
-
-    Their timestamp is within an hour of the requests' in `tests.spark.examples`."""
+    """`records((key, value), …)`: rows like those that Spark reads from a raw topic; offsets start
+    at 0. Their timestamp is within an hour of the requests in `tests.spark.examples`."""
 
     def make(*pairs: tuple[bytes | None, bytes | None]) -> DataFrame:
         at = datetime(2026, 1, 1, 10, 30, tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""Flights and requests as the raw topics have them, and what timed keys say."""
+"""Flights and requests like those in the raw topics, and a parser of timed keys."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def clock(ms: int) -> str:
 
 
 def timed(layout: Layout, record_key: bytes) -> tuple[str, ...]:
-    """A record key, read as backends do: bare key, start, and the end of a session."""
+    """Parses a record key like backends: bare key, start, and the end of a session."""
     entry = layout.entry_key(layout.stored_key(record_key))
     assert layout.bare_key(record_key) == entry.key
     return (entry.key.decode(), clock(entry.start), *([clock(entry.end)] if entry.end else []))

@@ -1,4 +1,4 @@
-"""A raw topic's records as a log with times of its own, and a view over it: as batch and stream."""
+"""A raw topic whose records have given timestamps, and views of it as a batch and as a stream."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TEN = int(datetime.fromisoformat("2026-01-01T10:00:00+00:00").timestamp())
 def shipped(
     number: int, second: int, partition: int = 0, *, behind: int = 0, **changes: Any
 ) -> Shipped:
-    """A request so many seconds after ten, whose line is shipped `behind` seconds later."""
+    """A request `second` s after ten o'clock, whose line is shipped `behind` seconds later."""
     key, line = request(number, "00:00:00", **changes)
     time = datetime.fromtimestamp(TEN + second, UTC).isoformat()
     value = json.dumps({**json.loads(line), "time": time}).encode()
@@ -51,7 +51,7 @@ class Log:
         self._make = make_topic
         self._folder = folder
         self._writer = Writer(servers)
-        # the broker deletes records as old as these, and refuses those from the future
+        # by default the broker deletes such old records, and rejects those from the future
         self.topic = make_topic(
             partitions=3, retention_ms=-1, message_timestamp_after_max_ms=2**63 - 1
         )
@@ -67,14 +67,14 @@ class Log:
         return table_of(VIEWS[name].result(records))
 
     def stream(self, name: str, max_offsets: int, **changes: Any) -> Stream:
-        """`changes`: of the view."""
+        """The view as a stream into a new topic. `changes`: fields of the view to replace."""
         target = self._make(partitions=3, cleanup_policy="compact")
         view = replace(VIEWS[name], source=self.topic, topic=target, **changes)
         return Stream(self._session, self._servers, view, max_offsets, self._folder / target)
 
 
 class Stream:
-    """A view as a stream, run up to what the log holds, over and over."""
+    """A view as a stream that can run several times, each time to the current end of the log."""
 
     def __init__(
         self, session: SparkSession, servers: str, view: View, max_offsets: int, folder: Path
@@ -92,14 +92,14 @@ class Stream:
         self.dropped = 0
 
     def run(self) -> Stream:
-        """Up to what the log holds now, and ends."""
+        """Runs to the current end of the log."""
         with self._running(availableNow=True) as query:
             assert query.awaitTermination(150)
         return self
 
     @contextmanager
     def live(self) -> Iterator[StreamingQuery]:
-        """Runs until the block ends, one micro-batch right after another."""
+        """Runs until the block ends, without a pause between micro-batches."""
         with self._running(processingTime="0 seconds") as query:
             yield query
 
@@ -132,11 +132,11 @@ class Stream:
 
 
 def table_of(rows: DataFrame) -> dict[bytes, bytes]:
-    """Key ► value, of a view's rows."""
+    """The rows of a view, as values by key."""
     binary = rows.selectExpr("cast(key as binary) AS key", "cast(value as binary) AS value")
     return {bytes(row["key"]): bytes(row["value"]) for row in binary.collect()}
 
 
 def partition_of(key: bytes) -> int:
-    """Where Kafka's own producer puts it, of three."""
+    """The partition, of three, that Kafka's own producer chooses."""
     return (murmur2(key) & 0x7FFFFFFF) % 3

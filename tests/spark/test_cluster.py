@@ -1,4 +1,4 @@
-"""What the views say on several executors, where a shuffle delivers in any order."""
+"""A view on several executors, where a shuffle delivers rows in any order."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RUNS = 2
 
 
 def spark_home(folder: Path) -> Path:
-    """A Spark of links to the installed one: its workers write within it."""
+    """A folder with links to the installed Spark, because workers write into SPARK_HOME."""
     home = folder / "spark-home"
     home.mkdir()
     for path in Path(pyspark.__file__).parent.iterdir():
@@ -53,7 +53,7 @@ def test_flights_count_the_same_in_each_run_on_a_cluster(
         end(process, 20)
     assert status == 0, tail(log_file.read_text(), 30)
     wanted = log.batch("airports")
-    # each of the forty counts for one destination
+    # each of the forty flights counts for one destination
     assert sum(int(value.split(b":")[1].strip(b"}")) for value in wanted.values()) == 40
     for target in targets:
         logs = history(servers, target, 3)

@@ -14,13 +14,13 @@ from tests.support.plugins.fixtures import MakeTopic
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
 
-def test_dead_letter_topics_take_no_records_of_the_far_future(
+def test_dead_letter_topics_reject_records_of_the_far_future(
     session: SparkSession, broker: Broker, make_topic: MakeTopic
 ) -> None:
     topic = f"{make_topic()}.dead-letter"
-    with KafkaAdmin(session, Kafka(broker.bootstrap_servers)) as asked:
-        for _ in range(2):  # it may be there already
-            asked.create_dead_letter_topic(topic)
+    with KafkaAdmin(session, Kafka(broker.bootstrap_servers)) as kafka_admin:
+        for _ in range(2):  # the second time it exists
+            kafka_admin.create_dead_letter_topic(topic)
     resource = ConfigResource(ResourceType.TOPIC, topic)
     admin = quiet_admin(broker.bootstrap_servers)
     [future] = admin.describe_configs([resource]).values()

@@ -1,4 +1,4 @@
-"""When a request is too late or too early: a rule of its record alone. Needs no session."""
+"""Whether a request is too late or too early depends only on its record. Needs no session."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_clock_far_ahead_is_early(time: str) -> None:
 
 
 @pytest.mark.parametrize("year", [1, 1970, 2262, 9999])
-def test_times_that_pandas_or_a_watermark_cannot_take_are_rejected(year: int) -> None:
+def test_times_outside_the_range_of_pandas_or_watermarks_are_rejected(year: int) -> None:
     line = json.loads(request(1, "10:00:00")[1])
     time = f"{year:04}-06-01T00:00:00+00:00"
     value = json.dumps({**line, "time": time}).encode()

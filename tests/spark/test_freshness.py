@@ -1,4 +1,4 @@
-"""A dead or lagging job is visible: to readers, in metrics, and in its health check."""
+"""Readers, metrics and the health check show a dead or lagging job."""
 
 from __future__ import annotations
 
@@ -36,41 +36,41 @@ VIEW = VIEWS["word-count"]
 FIRST = TopicPartition(VIEW.source, 0)
 
 
-class Groups:
-    """Consumer groups of a broker that may be away."""
+class FakeGroups:
+    """Consumer groups of a broker that may be unreachable."""
 
     def __init__(self) -> None:
         self.offsets: dict[str, dict[TopicPartition, tuple[int, str]]] = {}
-        self.away = False
+        self.is_unreachable = False
 
     def committed(self, group: str) -> dict[TopicPartition, int]:
         return {unit: offset for unit, (offset, _) in self.offsets.get(group, {}).items()}
 
     def commit(self, commits: dict[str, Commit]) -> None:
-        if self.away:
+        if self.is_unreachable:
             raise OSError("TimeoutException: no answer")
         for group, commit in commits.items():
             self.offsets.setdefault(group, {}).update(commit)
 
 
-class Beating:
-    """Heartbeats of one view, beaten by hand."""
+class ManualHeartbeats:
+    """Heartbeats of one view that the test sends."""
 
     def __init__(self, health: Path | None = None) -> None:
-        self.groups = Groups()
-        self.account = ViewStatus(STARTING, {}, None, None)
+        self.groups = FakeGroups()
+        self.status = ViewStatus(STARTING, {}, None, None)
         self.messages: list[str] = []
         self.heartbeats = Heartbeats(
             self.groups,  # type: ignore[arg-type]
             [VIEW],
             "job-",
-            lambda: {VIEW.name: self.account},
+            lambda: {VIEW.name: self.status},
             health,
             self.messages.append,
         )
 
     def beat(self) -> tuple[dict[TopicPartition, int], dict[str, Any]]:
-        """The group's offsets, and its heartbeat."""
+        """Sends a heartbeat; returns the group's offsets, and the heartbeat."""
         self.heartbeats.beat()
         group = f"job-{VIEW.name}"
         heartbeat: dict[str, Any] = json.loads(self.groups.offsets[group][FIRST][1])
@@ -78,58 +78,56 @@ class Beating:
 
 
 def test_what_was_read_is_committed_with_a_heartbeat() -> None:
-    beating = Beating()
-    offsets, heartbeat = beating.beat()
+    manual = ManualHeartbeats()
+    offsets, heartbeat = manual.beat()
     assert (offsets, heartbeat["state"]) == ({FIRST: 0}, "starting")
-    beating.account = ViewStatus(
-        RUNNING, {VIEW.source: {"0": 7, "1": 5}}, None, 0.5, 1_700_000_000.5
-    )
-    offsets, first = beating.beat()
+    manual.status = ViewStatus(RUNNING, {VIEW.source: {"0": 7, "1": 5}}, None, 0.5, 1_700_000_000.5)
+    offsets, first = manual.beat()
     assert first["caught_up_at"] == 1_700_000_000_500
     assert (offsets, first["state"]) == ({FIRST: 7, TopicPartition(VIEW.source, 1): 5}, "running")
     time.sleep(0.002)
-    assert beating.beat()[1]["at"] > first["at"], "also where there is nothing to do"
-    beating.account = beating.account._replace(state="failed", error="x" * 9_000)
-    heartbeat = beating.beat()[1]
+    assert manual.beat()[1]["at"] > first["at"], "a heartbeat without new records"
+    manual.status = manual.status._replace(state="failed", error="x" * 9_000)
+    heartbeat = manual.beat()[1]
     assert heartbeat["state"] == "failed"
     assert len(heartbeat["error"]) <= 300
 
 
 def test_a_restarted_job_keeps_its_committed_offsets_until_it_has_read_its_checkpoint() -> None:
-    beating = Beating()
-    beating.groups.offsets["job-word-count"] = {FIRST: (9, "")}
-    offsets, heartbeat = beating.beat()
+    manual = ManualHeartbeats()
+    manual.groups.offsets["job-word-count"] = {FIRST: (9, "")}
+    offsets, heartbeat = manual.beat()
     assert (offsets, heartbeat["state"]) == ({FIRST: 9}, "starting")
 
 
-def test_the_last_heartbeat_has_the_reason_of_the_end() -> None:
-    beating = Beating()
-    beating.account = ViewStatus(RUNNING, {VIEW.source: {"0": 7}}, None, 0.5)
-    beating.heartbeats.ending(ValueError("no memory"))
-    assert {**beating.beat()[1], "at": 0} == {"state": "stopped", "at": 0, "error": "no memory"}
+def test_the_last_heartbeat_has_the_error_that_ended_the_job() -> None:
+    manual = ManualHeartbeats()
+    manual.status = ViewStatus(RUNNING, {VIEW.source: {"0": 7}}, None, 0.5)
+    manual.heartbeats.ending(ValueError("no memory"))
+    assert {**manual.beat()[1], "at": 0} == {"state": "stopped", "at": 0, "error": "no memory"}
 
 
-def test_a_broker_that_is_away_ends_nothing_and_loses_no_offset() -> None:
-    beating = Beating()
-    beating.account = ViewStatus(RUNNING, {VIEW.source: {"0": 7, "1": 5}}, None, 0.5)
-    beating.groups.away = True
-    with beating.heartbeats:
-        wait_until(lambda: beating.messages, 10, "the warning")
-        beating.groups.away = False
-    assert beating.groups.committed("job-word-count") == {
+def test_offsets_are_committed_after_the_broker_was_unreachable() -> None:
+    manual = ManualHeartbeats()
+    manual.status = ViewStatus(RUNNING, {VIEW.source: {"0": 7, "1": 5}}, None, 0.5)
+    manual.groups.is_unreachable = True
+    with manual.heartbeats:
+        wait_until(lambda: manual.messages, 10, "the warning")
+        manual.groups.is_unreachable = False
+    assert manual.groups.committed("job-word-count") == {
         FIRST: 7,
         TopicPartition(VIEW.source, 1): 5,
     }
-    assert len(beating.messages) == 1
+    assert len(manual.messages) == 1
 
 
 def test_a_health_file_that_cannot_be_written_does_not_stop_the_heartbeats(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    beating = Beating(tmp_path / "file" / "health.json")
-    beating.account = ViewStatus(RUNNING, {VIEW.source: {"0": 7}}, None, 0.5)
-    offsets, heartbeat = beating.beat()
+    manual = ManualHeartbeats(tmp_path / "file" / "health.json")
+    manual.status = ViewStatus(RUNNING, {VIEW.source: {"0": 7}}, None, 0.5)
+    offsets, heartbeat = manual.beat()
     assert (offsets, heartbeat["state"]) == ({FIRST: 7}, "running")
-    assert "health.json" in beating.messages[0]
+    assert "health.json" in manual.messages[0]
 
 
 def test_dropped_rows_are_reported_at_once_and_then_less_often() -> None:
@@ -187,7 +185,7 @@ def test_a_job_that_is_dead_stuck_or_failing_is_unhealthy(
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A broker of this module's own: the views' topics have fixed names."""
+    """A broker for this module, because the views' topics have fixed names."""
     with Broker(tmp_path_factory.mktemp("freshness")) as broker:
         compact = {"cleanup.policy": "compact"}
         topics = [Topic(VIEW.source, 2, {}), Topic(VIEW.topic, 1, compact)]
@@ -249,7 +247,7 @@ def test_a_job_that_is_killed_or_stopped_shows_within_seconds(
     shows(("0", "running"), 90)
     assert healthy(health)
 
-    # no record arrives: only the heartbeat shows it
+    # no record arrives, so only the heartbeat shows it
     job.kill()
     assert shows(("0", "stopped"), 20) < 6  # 5 s, and one for a loaded machine
     assert backend.get("/views/words").json()["pipeline"]["state"] == "stopped"

@@ -1,4 +1,4 @@
-"""Java classes that pyspark uses for each micro-batch are not looked up again."""
+"""Java classes that pyspark uses for each micro-batch are looked up once."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A backfill, a catch-up and a live run end with the table of one batch job over the topic.
 
-Whatever the partitions hold, however unevenly they are read, and in how many micro-batches.
+This holds for any records, if partitions are read unevenly, and for any number of micro-batches.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def test_partitions_that_are_read_unevenly_lose_nothing(log: Log) -> None:
 
 
 def random_requests(seed: int, size: int) -> list[Shipped]:
-    """Three partitions that move through time at very different speeds, for up to three days.
+    """Three partitions whose times advance at very different speeds, for up to three days.
 
-    Lines come twice, in the same partition or another one; some are too late or too early."""
+    Some lines occur twice, in the same partition or another one; some are too late or too early."""
     chosen = random.Random(seed)
     lines: list[Shipped] = []
     for partition, (days, share) in enumerate([(0.02, 3), (3, 2), (1, 1)]):
@@ -76,13 +76,13 @@ def random_requests(seed: int, size: int) -> list[Shipped]:
             if chosen.random() < 0.3:
                 again = 1000 * chosen.choice([0, 5, LATENESS // 2, LATENESS + 5])
                 lines.append((key, value, at + again, chosen.choice([partition, 0, 1, 2])))
-    # the times of a partition are in some disorder
+    # the timestamps of a partition are slightly out of order
     lines.sort(key=lambda line: line[2] + chosen.randrange(-600_000, 600_000))
     return lines
 
 
 @pytest.mark.parametrize("name", WEBLOG_VIEWS)
-def test_requests_in_any_parts_make_the_table_of_a_batch_job(log: Log, name: str) -> None:
+def test_requests_in_several_runs_give_the_table_of_a_batch_job(log: Log, name: str) -> None:
     lines = random_requests(WEBLOG_VIEWS.index(name), 240)
     backfill, live = log.stream(name, 100), log.stream(name, 1_000_000)
     for part in (lines[: len(lines) // 3], lines[len(lines) // 3 :]):
@@ -150,7 +150,7 @@ def seconds(mark: str) -> float:
 
 
 def random_flights(seed: int, times: int = 2) -> list[Shipped]:
-    """Flights with several records each: other destinations, other aircraft, in any order."""
+    """Flights with several records each, with different destinations and aircraft, in any order."""
     chosen = random.Random(seed)
     records = []
     for number in range(40):
@@ -170,7 +170,7 @@ def random_flights(seed: int, times: int = 2) -> list[Shipped]:
 
 
 @pytest.mark.parametrize("name", ["airports", "departures", "latest-departure"])
-def test_flights_in_any_parts_make_the_table_of_a_batch_job(log: Log, name: str) -> None:
+def test_flights_in_several_runs_give_the_table_of_a_batch_job(log: Log, name: str) -> None:
     lines = random_flights(5)
     backfill, live = log.stream(name, 30), log.stream(name, 1_000_000)
     for part in (lines[:30], lines[30:]):
@@ -202,19 +202,19 @@ def advance(clock: list[float]) -> Advance:
 
 
 def test_the_slowest_partition_holds_the_watermark(advance: Advance) -> None:
-    assert advance({"0": 10_000}) is None  # the other one may hold anything
+    assert advance({"0": 10_000}) is None  # the other one may have records of any time
     assert advance({"0": 10_000, "1": 5}) == 5
     assert advance({"1": 7}) == 7
     assert advance({"1": 3}) == 7
     assert advance({"1": 20_000}) == 10_000
 
 
-def test_a_partition_that_is_silent_for_long_no_longer_holds_it(
+def test_a_partition_without_new_records_stops_holding_the_watermark(
     advance: Advance, clock: list[float]
 ) -> None:
     assert advance({"0": 10_000, "1": 5}) == 5
     clock[0] = DISORDER + 1
-    assert advance({"0": 20_000}, caught_up="0") == 5  # it is not silent, it is unread
+    assert advance({"0": 20_000}, caught_up="0") == 5  # it has unread records
     assert advance({"0": 20_000}) == 20_000
     assert advance({"1": 6}) == 6
     clock[0] *= 3
@@ -222,7 +222,7 @@ def test_a_partition_that_is_silent_for_long_no_longer_holds_it(
 
 
 class Tracker:
-    """A session in the thread of its one query, as far as `Watermarks` asks it."""
+    """A fake session with one query, with the methods that `Watermarks` calls."""
 
     def __init__(self) -> None:
         self.watermark = 0

@@ -1,4 +1,4 @@
-"""A view is added with two files: its module and its entry in views.toml."""
+"""A new view needs two files: its module and its entry in views.toml."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ ODD = st.one_of(st.none(), NUMBERS, TEXTS, TIMES, st.just([]), st.just({"a": [{}
 
 
 def changed(example: dict[str, Any], times: Sequence[str]) -> st.SearchStrategy[bytes]:
-    """The example with some fields of their own type, but odd, or of any type."""
+    """The example with some fields replaced, by odd values of their type or of any type."""
     fields = {
         name: st.one_of(TIMES if name in times else NUMBERS if type(value) is int else TEXTS, ODD)
         for name, value in example.items()

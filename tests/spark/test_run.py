@@ -1,4 +1,4 @@
-"""The job as users run it: a process that is killed, restarted and stopped."""
+"""The job as a process that is killed, restarted and stopped, as users run it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Job:
         return self.process.wait(timeout)
 
     def wait_rows(self, count: int, source: str, view: str, of: str = "source_offsets") -> None:
-        """Until `count` records of the raw topic are in the view topic (or looked through)."""
+        """Waits until `count` records of the raw topic are in the view topic (or were read)."""
 
         def done() -> bool:
             assert self.process is not None
@@ -72,7 +72,7 @@ class Job:
         wait_until(done, 90, f"{count} records of {source}", 0.05)
 
     def kill(self) -> None:
-        """The Python process and its JVM at once."""
+        """Kills the Python process and its JVM at the same time."""
         assert self.process is not None
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
@@ -87,8 +87,8 @@ class Job:
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A broker of this module's own: the views' topics have fixed names, which the examples of the
-    docs make as well, with other partitions."""
+    """A broker for this module, because the views' topics have fixed names. The examples of the
+    docs create the same topics, with other partitions."""
     with Broker(tmp_path_factory.mktemp("spark-run")) as broker:
         yield broker.bootstrap_servers
 
@@ -115,7 +115,7 @@ def test_a_failure_is_reported_with_status_1(
 
 def test_a_killed_job_continues_and_the_view_is_right(servers: str, job: Job) -> None:
     few = ("latest-departure", "--max-offsets-per-trigger", "500", "--trigger", "0 seconds")
-    job.start(*few)  # its topics are made while it starts, or waits for them
+    job.start(*few)  # its topics are created while it starts, or waits for them
     create_topics(
         quiet_admin(servers),
         [Topic("flights", 3, {}), Topic("latest-departure", 3, {"cleanup.policy": "compact"})],
@@ -197,7 +197,7 @@ def test_the_kafka_table_of_views_toml_reaches_the_java_client(tmp_path: Path) -
     assert 'username="u" password="p"' in client["sasl.jaas.config"]
 
 
-def test_the_class_archive_is_used_where_there_is_one(
+def test_the_class_archive_is_used_if_it_exists(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     archive = tmp_path / "spark.jsa"
@@ -219,5 +219,5 @@ def test_help_has_examples() -> None:
     assert all(name in done.stdout for name in VIEWS)
 
 
-def test_examples_are_flights_as_the_raw_topic_has_them() -> None:
+def test_examples_have_the_fields_of_the_raw_topic() -> None:
     assert json.loads(flight()[1]).keys() == as_json(next(iter(flight_rows()))).keys()

@@ -1,4 +1,4 @@
-"""Sessions without Spark: what becomes of any requests, in any order and in any parts."""
+"""Session windows without Spark, for requests in any order and any number of batches."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark.event_time.sessions import Session, gone, merged, packed, unpacked
+from spark.event_time.sessions import Session, merged, packed, removed, unpacked
 
 GAP = 10
 times = st.lists(st.integers(-200, 200), max_size=30)
@@ -21,18 +21,18 @@ def test_the_gap_itself_does_not_end_a_session() -> None:
     assert merged(single(0, 10, 21), GAP) == [Session(0, 10, 2, 10), Session(21, 21, 1, 5)]
 
 
-def test_a_late_request_joins_two_sessions_that_are_then_gone() -> None:
+def test_a_late_request_removes_the_two_sessions_that_it_joins() -> None:
     before = merged(single(0, 20), GAP)
     after = merged([*before, *single(10)], GAP)
     assert after == [Session(0, 20, 3, 15)]
-    assert list(gone(before, after)) == single(0, 20)
+    assert list(removed(before, after)) == single(0, 20)
 
 
 def test_a_request_within_a_session_replaces_it_under_its_own_key() -> None:
     before = merged(single(0, 4), GAP)
     after = merged([*before, *single(2)], GAP)
     assert after == [Session(0, 4, 3, 15)]
-    assert list(gone(before, after)) == []
+    assert list(removed(before, after)) == []
 
 
 @given(times, times)

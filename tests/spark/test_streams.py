@@ -1,4 +1,4 @@
-"""The views as streams: micro-batch after micro-batch, from and to the real broker."""
+"""The views as streams of micro-batches, from and to a real broker."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
 
 class Streams:
-    """A view's two queries, run up to what the raw topic holds, over and over."""
+    """A view's two queries, which run several times to the current end of the raw topic."""
 
     def __init__(self, session: SparkSession, broker: Broker, view: View, folder: Path) -> None:
         self._session = session
@@ -61,7 +61,7 @@ class Streams:
             assert query.awaitTermination(120)
 
     def forget_last_commit(self, query: str) -> None:
-        """As after a crash between writing a micro-batch and committing it."""
+        """Restores the state after a crash between writing a micro-batch and committing it."""
         commits = self.folder / self.view.name / query / "commits"
         last = max(
             (path for path in commits.iterdir() if path.name.isdigit()), key=lambda p: int(p.name)
@@ -70,7 +70,7 @@ class Streams:
         (commits / f".{last.name}.crc").unlink(missing_ok=True)
 
     def records(self) -> list[tuple[int, bytes, bytes | None]]:
-        """Everything that was written to the view topic: partition, key, value."""
+        """All records of the view topic: partition, key, value."""
         return [
             (partition, key, value)
             for partition, log in enumerate(history(self._servers, self.view.topic, 3))
@@ -78,11 +78,11 @@ class Streams:
         ]
 
     def table(self) -> dict[str, Any]:
-        """The view as its readers see it."""
+        """The view that readers see."""
         return {key.decode(): json.loads(value or b"") for _, key, value in self.records()}
 
     def timed_table(self, layout: Layout) -> dict[tuple[str, ...], bytes]:
-        """The same for windows or sessions, each in the partition of its bare key."""
+        """The view of windows or sessions. Checks that each is in the partition of its bare key."""
         table: dict[tuple[str, ...], bytes] = {}
         for partition, key, value in self.records():
             assert (murmur2(layout.bare_key(key)) & 0x7FFFFFFF) % 3 == partition
@@ -100,10 +100,10 @@ class Streams:
 def streams_of(
     session: SparkSession, broker: Broker, make_topic: MakeTopic, tmp_path: Path
 ) -> Callable[[str], Streams]:
-    """A view over topics of its own."""
+    """`streams_of(name)`: the view's streams, with their own topics."""
 
     def make(name: str) -> Streams:
-        # the broker deletes records as old as those of `ship`
+        # by default the broker deletes records as old as those of `ship`
         source = make_topic(partitions=3, retention_ms=-1)
         make_topic(name=f"{source}.dead-letter", cleanup_policy="compact")
         target = make_topic(partitions=3, cleanup_policy="compact")
@@ -123,7 +123,7 @@ Ship = Callable[..., None]
 
 @pytest.fixture
 def ship(writer: Writer) -> Ship:
-    """`ship(topic, at, request(…), …)`: lines whose records have this time of the day."""
+    """`ship(topic, at, request(…), …)` sends lines; `at` is the time of day of their records."""
 
     def send(topic: str, at: str, *lines: tuple[bytes, bytes]) -> None:
         time = datetime.fromisoformat(f"2026-01-01T{at}+00:00")
@@ -185,9 +185,7 @@ def test_malformed_records_go_to_the_dead_letter_topic(streams: Streams, writer:
     assert "source-key" not in letters[flight(tailnum=None)[1]][1]
 
 
-def test_what_is_too_great_for_a_dead_letter_is_cut(
-    records: Records,
-) -> None:
+def test_long_values_and_keys_of_dead_letters_are_truncated(records: Records) -> None:
     rows = records((b"k" * 300_000, b"{" * 2_000_000), (b"k", b"{"))
     rejected = VIEWS["latest-departure"].rejected(rows)
     long, short = dead_letters_of(rejected, by="test").orderBy("key").collect()
@@ -203,16 +201,14 @@ def test_what_is_too_great_for_a_dead_letter_is_cut(
     }
 
 
-def test_a_truncated_raw_topic_is_an_error_and_not_silence(
-    streams: Streams, writer: Writer
-) -> None:
+def test_a_truncated_raw_topic_is_an_error(streams: Streams, writer: Writer) -> None:
     writer.send(streams.view.source, [flight()])
     streams.run()
     [position] = (streams.folder / streams.view.name / "view" / "offsets").glob("0")
     lines = position.read_text().splitlines()
     offsets = json.loads(lines[-1])
     [topic] = offsets
-    # as if more had been read than the topic has
+    # the offsets are greater than the topic's end
     offsets[topic] = {partition: offset + 10 for partition, offset in offsets[topic].items()}
     position.write_text("\n".join([*lines[:-1], json.dumps(offsets)]))
     (position.parent / ".0.crc").unlink(missing_ok=True)
@@ -224,7 +220,7 @@ def test_a_truncated_raw_topic_is_an_error_and_not_silence(
 def test_spark_puts_records_where_the_java_client_does(
     session: SparkSession, broker: Broker, make_topic: MakeTopic
 ) -> None:
-    counts, keys, said = vectors("murmur2")
+    counts, keys, expected = vectors("murmur2")
     topic = make_topic(partitions=9)
     rows = session.createDataFrame(
         [(bytearray(key), b"") for key in keys], "key binary, value binary"
@@ -232,7 +228,8 @@ def test_spark_puts_records_where_the_java_client_does(
     rows.write.format("kafka").options(**Kafka(broker.bootstrap_servers).spark()).option(
         "topic", topic
     ).save()
-    wanted = {key: partitions[counts.index(9)] for key, partitions in zip(keys, said, strict=True)}
+    nine = counts.index(9)
+    wanted = {key: partitions[nine] for key, partitions in zip(keys, expected, strict=True)}
     found = {
         key: partition
         for partition, log in enumerate(history(broker.bootstrap_servers, topic, 9))
@@ -280,7 +277,7 @@ def test_a_visit_is_live_and_late_requests_join_visits(
         ("10.0.0.1", "10:50:00", "10:50:00"): {"requests": 1, "bytes": 100},
         **others,
     }
-    # one that is late joins both, one line was shipped before, one is too late
+    # one late line joins both visits, one was shipped before, and one is too late
     late = request(4, "09:49:59")
     ship(source, "10:50:00", request(3, "10:25:00"), request(2, "10:50:00"), late)
     streams.run()
@@ -289,7 +286,7 @@ def test_a_visit_is_live_and_late_requests_join_visits(
     assert (headers["reason"] or b"").startswith(b"time: late: more than 3600 s before")
     joined = {("10.0.0.1", "10:00:00", "10:50:00"): {"requests": 3, "bytes": 300}}
     assert visits() == {**joined, **others}
-    # hours later the first visit is over, and nothing touches it any more
+    # hours later the first visit has ended, and does not change any more
     ship(source, "15:20:00", request(5, "15:00:00"), request(6, "15:20:00"))
     streams.run(dead_letters=False)
     again = request(6, "15:20:00")
@@ -317,9 +314,9 @@ def test_late_requests_count_in_their_minute_until_they_are_too_late(
 
     ship(source, "11:00:01", request(1, "10:00:01"), request(2, "11:00:00"))
     streams.run(dead_letters=False)
-    # an hour ahead is as far as a clock may be
+    # a clock may be ahead by an hour
     ship(source, "10:01:00", request(3, "11:01:00"), request(9, "11:01:01"))
-    # the same line, one that is late, and one that is too late
+    # a repeated line, one that is late, and one that is too late
     ship(source, "11:00:59", request(1, "10:00:01"), request(4, "10:00:59"), request(5, "10:00:58"))
     streams.run()
     reasons = [headers["reason"] or b"" for _, headers in streams.dead_letters().values()]
@@ -349,7 +346,7 @@ def test_departures_are_in_the_partition_of_their_aircraft(
     assert len({partition for partition, _, _ in streams.records()}) > 1
 
 
-def test_a_flight_that_comes_again_later_counts_once(
+def test_a_flight_that_is_repeated_later_counts_once(
     streams_of: Callable[[str], Streams], writer: Writer
 ) -> None:
     streams = streams_of("airports")

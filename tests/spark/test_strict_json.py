@@ -28,14 +28,14 @@ def reasons(*values: bytes | None) -> list[str | None]:
     return [found_reasons.get(number) for number in range(len(values))]
 
 
-def test_fields_of_the_schema_and_no_others_come_out() -> None:
+def test_decoded_rows_have_only_the_fields_of_the_schema() -> None:
     [found] = well_formed([batch(flight()[1], b"{")], FLIGHT, FLIGHTS.validate)
     wanted = {name: EXAMPLE[name] for name in FLIGHT.names}
     wanted["time_hour"] = datetime(2013, 1, 1, 10, tzinfo=UTC)
     assert found.to_pylist() == [wanted]
 
 
-def test_a_malformed_row_stays_as_it_was() -> None:
+def test_malformed_rows_are_unchanged() -> None:
     [found] = malformed([batch(flight()[1], b"\xff", None)], FLIGHT, FLIGHTS.validate)
     assert found.to_pylist() == [
         {"offset": 1, "value": b"\xff", "reason": "value: not UTF-8"},

@@ -1,136 +1,36 @@
-"""The supervisor in this process: progress, failures, and errors about topics."""
+"""The supervisor: progress, failures, and errors about topics."""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.cimpl import NewPartitions
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from local.kafka.broker import Broker, quiet_admin
+from local.kafka.broker import Broker
 from local.ports import free_ports
 from local.waiting import wait_until
 from spark.errors import JobError
-from spark.settings import Settings
 from spark.sources import Kafka
-from spark.supervision.events import StopRequested
 from spark.supervision.scheduler import QueryScheduler
 from spark.supervision.signals import StopSignal
 from spark.supervision.supervisor import supervise
 from spark.view import View
 from spark.views import VIEWS
 from tests.spark.examples import request
+from tests.spark.runner import Runner
 from tests.support.plugins.fixtures import MakeTopic
-from tests.support.topics import Writer, history
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
-
-
-class Runner:
-    """word-count over topics of its own; texts go to partition 0 of 1."""
-
-    def __init__(self, session: SparkSession, servers: str, make: MakeTopic, folder: Path) -> None:
-        self.session = session
-        self._make = make
-        self._writer = Writer(servers)
-        self._admin = quiet_admin(servers)
-        self._servers = servers
-        self.source, self.target = make(), make(cleanup_policy="compact")
-        self.view = replace(VIEWS["word-count"], source=self.source, topic=self.target)
-        self.settings = Settings(
-            views=[self.view],
-            kafka=Kafka(servers),
-            checkpoint_dir=str(folder / "checkpoints"),
-            progress=folder / "progress.json",
-            once=True,
-            trigger="100 milliseconds",
-            topics_deadline=5,
-        )
-
-    def write(self, *texts: bytes) -> None:
-        self._writer.send(self.source, [(b"t", text) for text in texts])
-
-    def once(self) -> dict[str, Any]:
-        """Runs up to what the source holds; the progress file's account of the view."""
-        supervise(self.session, self.settings, StopSignal())
-        return self.progress()
-
-    @contextmanager
-    def stream(self) -> Iterator[threading.Thread]:
-        """Runs in another thread until the block ends, as a signal would end it."""
-        stop = StopSignal()
-        failed: list[BaseException] = []
-
-        def run() -> None:
-            try:
-                supervise(self.session, replace(self.settings, once=False), stop)
-            except BaseException as error:
-                failed.append(error)
-
-        thread = threading.Thread(target=run, name="supervise")
-        thread.start()
-        try:
-            yield thread
-        finally:
-            stop.events.put(StopRequested())
-            thread.join(60)
-        assert not thread.is_alive()
-        if failed:
-            raise failed[0]
-
-    def stream_until(self, happens: Callable[[], None]) -> None:
-        """Runs until it has ended of what happens once something was derived."""
-        self.write(b"one")
-        with self.stream() as thread:
-            self.wait_progress(lambda p: bool(p["source_offsets"]))
-            happens()
-            wait_until(lambda: not thread.is_alive(), 60, "the runner's end")
-
-    def progress(self, view: str = "word-count") -> dict[str, Any]:
-        path = self.settings.progress
-        if path is None or not path.exists():
-            return {"source_offsets": {}, "restarts": 0}
-        account: dict[str, Any] = json.loads(path.read_text())[view]
-        return account
-
-    def wait_progress(
-        self, condition: Callable[[dict[str, Any]], bool], view: str = "word-count"
-    ) -> None:
-        wait_until(lambda: condition(self.progress(view)), 60, "the progress file", 0.02)
-
-    def counts(self) -> dict[str, int]:
-        [log] = history(self._servers, self.target, 1)
-        return {
-            key.decode(): int.from_bytes(value or b"", "big") for _, _, key, value in log.records
-        }
-
-    def truncate(self, before: int) -> None:
-        partition = TopicPartition(self.source, 0, before)
-        for future in self._admin.delete_records([partition]).values():
-            future.result(10)
-
-    def add_partition(self, topic: str) -> None:
-        new = NewPartitions(topic, 2)
-        self._admin.create_partitions([new])[topic].result(10)
-
-    def recreate(self, topic: str) -> None:
-        self._admin.delete_topics([topic])[topic].result(10)
-        wait_until(lambda: topic not in self._admin.list_topics(timeout=5).topics, 30, "deletion")
-        self._make(name=topic)
 
 
 @pytest.fixture
@@ -138,7 +38,7 @@ def runner(session: SparkSession, broker: Broker, make_topic: MakeTopic, tmp_pat
     return Runner(session, broker.bootstrap_servers, make_topic, tmp_path)
 
 
-def test_progress_has_what_is_in_the_view_topic(runner: Runner) -> None:
+def test_progress_describes_the_content_of_the_view_topic(runner: Runner) -> None:
     runner.write(b"one two two", b"\xff", b"two")
     assert runner.once() == {
         "state": "done",
@@ -164,7 +64,7 @@ def test_a_stream_reports_progress_after_each_batch_and_a_restart(runner: Runner
         runner.wait_progress(lambda p: p["dead_letters"] == 1 and p["input_rows"] == 3)
     assert runner.settings.progress is not None
     runner.settings.progress.unlink()
-    # with nothing to read it still reports its offsets
+    # without new records it still reports its offsets
     with runner.stream():
         runner.wait_progress(lambda p: p["source_offsets"] == {runner.source: {"0": 3}})
         runner.wait_progress(lambda p: p["dead_letter_offsets"] == {runner.source: {"0": 3}})
@@ -176,7 +76,7 @@ def test_a_replayed_micro_batch_counts_nothing_twice(runner: Runner) -> None:
     runner.once()
     runner.write(b"two")
     runner.once()
-    # as after a crash between writing a micro-batch and committing it
+    # like after a crash between writing a micro-batch and committing it
     commits = Path(runner.settings.checkpoint(runner.view)) / "view" / "commits"
     last = max(
         (path for path in commits.iterdir() if path.name.isdigit()), key=lambda p: int(p.name)
@@ -193,7 +93,8 @@ def test_lost_unread_records_are_an_error_with_instructions(runner: Runner) -> N
     runner.once()
     runner.write(b"three", b"four")
     runner.truncate(2)
-    assert runner.once()["source_offsets"] == {runner.source: {"0": 4}}  # nothing unread was gone
+    # the deleted records had been read before
+    assert runner.once()["source_offsets"] == {runner.source: {"0": 4}}
     runner.write(b"five", b"six")
     runner.truncate(5)
     with pytest.raises(JobError) as raised:
@@ -213,20 +114,19 @@ def test_views_catch_up_in_turn_and_the_first_writes_dead_letters(
     started: list[dict[str, Any]] = []
     start = QueryScheduler._start
 
-    def noted(scheduler: QueryScheduler, writer: DataStreamWriter) -> None:
+    def record(scheduler: QueryScheduler, writer: DataStreamWriter) -> None:
         started.append(runner.progress()["source_offsets"])
         start(scheduler, writer)
 
-    monkeypatch.setattr(QueryScheduler, "_start", noted)
+    monkeypatch.setattr(QueryScheduler, "_start", record)
     second = replace(runner.view, name="second", topic=make_topic(cleanup_policy="compact"))
     runner.settings = replace(runner.settings, views=[runner.view, second])
     runner.write(b"one two", b"\xff")
     first = runner.once()
     assert first["dead_letters"] == 1
-    assert runner.settings.progress is not None
-    account = json.loads(runner.settings.progress.read_text())["second"]
-    assert account["source_offsets"] == first["source_offsets"] == {runner.source: {"0": 2}}
-    assert (account["dead_letters"], account["dead_letter_offsets"]) == (0, {})
+    other = runner.progress("second")
+    assert other["source_offsets"] == first["source_offsets"] == {runner.source: {"0": 2}}
+    assert (other["dead_letters"], other["dead_letter_offsets"]) == (0, {})
     # the first view, its dead letters, and only then the second view
     assert started == [{}, *[first["source_offsets"]] * 2]
 
@@ -240,7 +140,7 @@ def test_a_view_topic_with_more_partitions_ends_the_stream(
 
 
 def failing(flag: Path, view: View) -> View:
-    """The view, whose Python code fails while there is such a file."""
+    """The view, with Python code that fails while the file ``flag`` exists."""
 
     def fail(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -315,7 +215,7 @@ def test_nothing_restarts_after_spark_has_stopped(
     monkeypatch.setattr(QueryScheduler, "spark_has_stopped", True)
     runner.write(b"one")
     with pytest.raises(JobError, match="Spark has stopped"), runner.stream() as thread:
-        wait_until(lambda: not thread.is_alive(), 60, "the runner's end")
+        wait_until(lambda: not thread.is_alive(), 60, "the job to end")
 
 
 def test_with_once_a_failure_is_raised_when_the_others_are_done(
@@ -331,7 +231,7 @@ def test_with_once_a_failure_is_raised_when_the_others_are_done(
         runner.once()
     assert runner.progress("good")["source_offsets"] == {runner.source: {"0": 2}}
     assert runner.progress("good")["state"] == "done"
-    # dead letters are written nevertheless
+    # dead letters are written in spite of the failure
     assert runner.progress()["dead_letters"] == 1
     flag.unlink()
     assert runner.once()["source_offsets"] == {runner.source: {"0": 2}}
@@ -342,7 +242,7 @@ def test_late_records_are_counted(runner: Runner, make_topic: MakeTopic) -> None
     weblog = VIEWS["requests-per-host"]
     view = replace(weblog, source=runner.source, topic=runner.target)
     runner.settings = replace(runner.settings, views=[view])
-    # their timestamps are of now
+    # the records have the current time as their timestamps
     runner.write(request(1, "10:00:00")[1], request(2, "10:00:00")[1], b"no JSON")
     supervise(runner.session, runner.settings, StopSignal())
     progress = runner.progress(view.name)
@@ -355,7 +255,7 @@ def test_a_recreated_topic_is_an_error_at_the_start(runner: Runner, which: str) 
     runner.write(b"one", b"two")
     runner.once()
     runner.recreate(getattr(runner, which))
-    runner.write(*[b"new"] * 9)  # more than there was: Spark itself would go on at offset 2
+    runner.write(*[b"new"] * 9)  # more than before: Spark itself would continue at offset 2
     with pytest.raises(JobError, match=f"topic {getattr(runner, which)} was deleted or recreated"):
         runner.once()
 

@@ -40,7 +40,7 @@ def test_a_departure_is_schedule_and_delay_in_utc(records: Records) -> None:
     assert latest(records(flight())) == {"N14228": departure()}
     early = flight(dep_delay=-20, minute=0)
     assert latest(records(early))["N14228"]["time"] == "2013-01-01T09:40:00Z"
-    # by the clock on the wall it left before it was to leave, the next day
+    # the local time of departure is before the scheduled one, on the next day
     late = flight(dep_time=30, sched_dep_time=2359, minute=59, dep_delay=31,
                   time_hour="2013-01-02T04:00:00Z")  # fmt: skip
     assert latest(records(late))["N14228"]["time"] == "2013-01-02T05:30:00Z"
@@ -72,7 +72,7 @@ MALFORMED = {
     "no tail number": flight(tailnum=None),
     "empty tail number": flight(tailnum=""),
     "not JSON": (b"N1", b"{nope"),
-    "rubbish behind": (b"N1", flight()[1] + b" rubbish"),
+    "trailing text": (b"N1", flight()[1] + b" text"),
     "two documents": (b"N1", flight()[1] + flight()[1]),
     "an array": (b"N1", b"[1, 2]"),
     "JSON null": (b"N1", b"null"),
@@ -82,7 +82,7 @@ MALFORMED = {
     "text for a number": flight(minute="15"),
     "number for text": flight(origin=5),
     "no time": flight(time_hour=None),
-    "a time that is none": flight(time_hour="2013-02-30T10:00:00Z"),
+    "an invalid date": flight(time_hour="2013-02-30T10:00:00Z"),
     "departed without delay": flight(dep_delay=None),
     "minute 75": flight(minute=75),
     "beyond 32 bits": flight(dep_delay=2**40),
@@ -106,7 +106,7 @@ def test_words_are_counted_in_lower_case(records: Records) -> None:
     assert found == {"the": 3, "lambda's": 1, "the_end": 1, "end": 1, "t": 1, "42": 1}
 
 
-def test_lower_case_is_that_of_unicode(records: Records) -> None:
+def test_lower_case_follows_unicode(records: Records) -> None:
     text = "\u212a \u0130 A\u03a3 \u01c5\u2167x"  # Kelvin, I with a dot, final sigma, title case
     assert text.lower() == "k i\u0307 a\u03c2 \u01c6\u2177x"
     assert counts(records((b"t", text.encode()))) == {"k": 1, "i": 1, "a": 1, "x": 1}
@@ -126,7 +126,7 @@ def test_counts_are_int64_as_kafka_serializes_them(records: Records) -> None:
     assert bytes(row["value"]) == (300).to_bytes(8, "big")
 
 
-def test_departures_are_points_in_time_of_an_aircraft(records: Records) -> None:
+def test_departures_are_a_time_series_per_aircraft(records: Records) -> None:
     cancelled = flight(dep_time=None, dep_delay=None, minute=59)
     early = flight(time_hour="1960-01-01T10:00:00Z", tailnum="N2")
     rows = records(flight(), flight(minute=55, dest="ORD"), cancelled, flight(), early)
@@ -144,7 +144,7 @@ def test_departures_are_points_in_time_of_an_aircraft(records: Records) -> None:
     assert all(bytes(row["key"]).endswith(bytes(4)) for row in found)
 
 
-def test_of_departures_at_one_moment_the_last_in_the_topic_stays(records: Records) -> None:
+def test_of_simultaneous_departures_the_last_in_the_topic_is_kept(records: Records) -> None:
     rows = records(flight(flight=2), flight(flight=1))
     found = [
         json.loads(row["value"])["flight"] for row in VIEWS["departures"].result(rows).collect()
@@ -176,7 +176,7 @@ def test_a_flight_counts_for_the_destination_in_its_newest_record(records: Recor
         assert [(row["key"], row["value"]) for row in rows] == [(last, '{"count":1}')]
 
 
-# late ones last, and some lines twice
+# late lines are at the end, and some lines occur twice
 REQUESTS = (
     request(1, "10:00:00"),
     request(2, "10:00:59", bytes=2**39),
@@ -206,7 +206,7 @@ def test_lines_that_differ_are_different_requests(records: Records) -> None:
         assert int.from_bytes(row["value"], "big") == 207
 
 
-def test_a_sum_beyond_64_bits_stays_at_the_greatest(session: SparkSession) -> None:
+def test_a_sum_beyond_64_bits_is_the_greatest_int64(session: SparkSession) -> None:
     at = datetime(2026, 1, 1, tzinfo=UTC)
     rows = [(f"{number}", "10.0.0.1", at, 2**62) for number in range(3)]
     requests = session.createDataFrame(rows, REQUEST)
@@ -229,7 +229,7 @@ def test_requests_are_counted_in_their_own_minute(records: Records) -> None:
     assert {row["bare_key"] for row in rows} == {"10.0.0.1", "::1"}
 
 
-def test_half_an_hour_of_silence_ends_a_visit(records: Records) -> None:
+def test_half_an_hour_without_requests_ends_a_visit(records: Records) -> None:
     rows = VIEWS["visits"].result(records(*REQUESTS)).collect()
     found = {timed(SESSIONS, bytes(row["key"])): json.loads(row["value"]) for row in rows}
     assert found == {

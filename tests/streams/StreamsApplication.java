@@ -60,11 +60,11 @@ import org.apache.kafka.streams.state.WindowStore;
 import org.apache.kafka.streams.state.WindowStoreIterator;
 
 /**
- * A Kafka Streams application with a store of every kind, as anyone might have one, and a way to
- * ask it: a JSON document a line on stdin, the answer a line on stdout.
+ * A typical Kafka Streams application with a store of every kind. It reads requests from stdin, one
+ * JSON document per line, and writes one line per answer to stdout.
  *
- * <p>Its arguments: bootstrap servers, state folder, and "shop" or "odd", which of the two
- * topologies it is, and its application id.
+ * <p>Arguments: bootstrap servers, state folder, and the application id, "shop" or "odd", which
+ * also selects the topology.
  *
  * <p>{"do": "start", "guarantee": …} starts it; {"do": "consume"} answers when all input is
  * processed and committed; {"do": "stop"} ends it; {"ask": …, "store": …, "key": …} are
@@ -120,7 +120,7 @@ public class StreamsApplication {
         return builder.build();
     }
 
-    /** Stores that need a second look: what works as it is, and what cannot be served so. */
+    /** Unusual stores: some can be served without changes, others cannot. */
     static Topology odd() {
         StreamsBuilder builder = new StreamsBuilder();
         KStream<String, String> events = builder.stream("events", Consumed.with(TEXT, TEXT));
@@ -142,7 +142,7 @@ public class StreamsApplication {
             .emitStrategy(EmitStrategy.onWindowClose())
             .count(Materialized.<String, Long, WindowStore<Bytes, byte[]>>as("on-close")
                 .withRetention(Duration.ofHours(2)));
-        // the changelog's retention.ms is that of size and grace, not the supplier's
+        // the changelog's retention.ms depends on size and grace, not on the supplier's retention
         byKey
             .windowedBy(TimeWindows.ofSizeAndGrace(Duration.ofMinutes(10), Duration.ofMinutes(5)))
             .count(Materialized.as(Stores.inMemoryWindowStore(
@@ -169,7 +169,7 @@ public class StreamsApplication {
         return builder.build();
     }
 
-    /** One count a value, of the records of its own task alone. */
+    /** Counts the records of its own task by value. */
     private static final class CountByValue implements Processor<String, String, Void, Void> {
         private KeyValueStore<String, Long> store;
 
@@ -185,7 +185,7 @@ public class StreamsApplication {
         }
     }
 
-    /** Keeps every record as it is, by its time. */
+    /** Stores every record by its time. */
     private static final class Keep implements Processor<String, String, Void, Void> {
         private WindowStore<String, String> store;
 
@@ -236,9 +236,9 @@ public class StreamsApplication {
         settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, guarantee);
         settings.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, TEXT.getClass());
         settings.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, TEXT.getClass());
-        // a member that comes again need not wait until the old one is given up
+        // a restarted member does not wait for the session timeout of the old one
         settings.put(StreamsConfig.consumerPrefix(ConsumerConfig.GROUP_INSTANCE_ID_CONFIG), "one");
-        // what it answers is what it has written
+        // without a cache, it answers only values that it has written
         settings.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
         settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 100);
         CountDownLatch running = new CountDownLatch(1);
@@ -254,7 +254,7 @@ public class StreamsApplication {
         }
     }
 
-    /** Until the committed offsets are the ends of the input topics. */
+    /** Waits until the committed offsets are the ends of the input topics. */
     private static void consume() throws Exception {
         try (Admin admin = Admin.create(Map.of("bootstrap.servers", servers))) {
             long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
@@ -288,7 +288,7 @@ public class StreamsApplication {
             .collect(Collectors.toMap(Map.Entry::getKey, entry -> entry.getValue().offset()));
     }
 
-    /** Of the topics that the application reads: its inputs, and what it writes for itself. */
+    /** Whether the application reads the topic: its inputs, and internal topics of joins. */
     private static boolean isRead(String topic) {
         boolean ofJoins = topic.startsWith(name + "-") && topic.endsWith("-topic");
         return ofJoins || INPUTS.get(name).contains(topic);
@@ -327,7 +327,7 @@ public class StreamsApplication {
                 }
             }
             case "sessions" -> {
-                // ranges of time are for the application's own processors (findSessions) only
+                // only the application's own processors can query ranges of time (findSessions)
                 long from = asked.path("from").asLong(Long.MIN_VALUE);
                 long to = asked.path("to").asLong(Long.MAX_VALUE);
                 try (KeyValueIterator<Windowed<String>, Object> sessions =
@@ -380,7 +380,7 @@ public class StreamsApplication {
         return streams.store(StoreQueryParameters.fromNameAndType(store, type));
     }
 
-    /** What the partitions of a store say, but nothing. */
+    /** The results of the partitions of a store, without empty ones. */
     private static <T> Iterable<T> ask(String store, Query<T> query) {
         return streams.query(StateQueryRequest.inStore(store).withQuery(query))
             .getPartitionResults().values().stream()

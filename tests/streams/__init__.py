@@ -1,1 +1,1 @@
-"""A real Kafka Streams application beside backends that serve its changelogs: same answers."""
+"""Compares a real Kafka Streams application with backends that serve its changelogs."""

@@ -1,9 +1,10 @@
-"""The Kafka Streams application as a process that is asked line by line."""
+"""The Kafka Streams application as a process with one request and one answer per line."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import subprocess
 import threading
@@ -12,28 +13,39 @@ from types import TracebackType
 from typing import Any
 
 from local.errors import tail
-from local.kafka.jars import streams_class_path
+from local.kafka.jars import JarSet, cache_dir, kafka_jars, resolve
 from local.kafka.java import find_java
 
 SOURCE = Path(__file__).with_name("StreamsApplication.java")
 NAME = "shop"
-"""The application id of the one whose stores docs/kafka-streams.md shows."""
+"""The id of the application whose stores docs/kafka-streams.md shows."""
 
-_PATIENCE = 90.0  # s, for one answer
+# in addition to the jars of the broker
+_JARS = JarSet(
+    "streams",
+    ("org.apache.kafka:kafka-streams:4.1.0", "org.rocksdb:rocksdbjni:9.7.3"),
+    transitive=False,
+)
+_TIMEOUT = 90.0  # s for the answers of `ask`
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _LOGGING = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=error",)
 
 
+def _class_path() -> str:
+    folders = (kafka_jars(), resolve(_JARS, cache_dir()))
+    return os.pathsep.join(f"{folder}/*" for folder in folders)
+
+
 class Application:
-    """`StreamsApplication.java`; its state lies in `folder`."""
+    """Runs `StreamsApplication.java`; `folder` has its state and log."""
 
     def __init__(self, bootstrap_servers: str, folder: Path, name: str = NAME) -> None:
-        """`name`: its application id, "shop" or "odd"."""
+        """`name`: the application id, "shop" or "odd"."""
         self._name = name
         self._state = folder / "state"
         self._log_path = folder / "application.log"
         self._log = self._log_path.open("wb")
-        classes = ("-cp", streams_class_path(), str(SOURCE))
+        classes = ("-cp", _class_path(), str(SOURCE))
         self._process = subprocess.Popen(
             [find_java(), *_JVM, *_LOGGING, *classes, bootstrap_servers, str(self._state), name],
             stdin=subprocess.PIPE,
@@ -50,7 +62,7 @@ class Application:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """It ends by itself when its input does."""
+        """Closes its input, at which it ends."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
@@ -67,27 +79,27 @@ class Application:
     def do(self, what: str, **arguments: Any) -> None:
         assert self.ask({"do": what, **arguments}) == [{"done": True}]
 
-    def forget(self, store: str) -> None:
-        """Deletes the local state of a stopped application's store: it will be restored."""
+    def delete_state(self, store: str) -> None:
+        """Deletes a store's local state. The application must be stopped; it restores the store."""
         tasks = {found.parents[1] for found in self._state.glob(f"{self._name}/*/rocksdb/{store}")}
         assert tasks
         for task in tasks:
             shutil.rmtree(task)
 
     def ask(self, *documents: dict[str, Any]) -> list[Any]:
-        """The answers, a line each; all is asked at once."""
+        """Sends all requests at once; returns their answers."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         lines = b"".join(json.dumps(document).encode() + b"\n" for document in documents)
-        watchdog = threading.Timer(_PATIENCE, self._process.kill)
-        asking = threading.Thread(target=self._write, args=(lines,))
+        watchdog = threading.Timer(_TIMEOUT, self._process.kill)
+        writing = threading.Thread(target=self._write, args=(lines,))
         watchdog.start()
-        asking.start()
+        writing.start()
         try:
             answers = [self._process.stdout.readline() for _ in documents]
         finally:
             watchdog.cancel()
-            asking.join()
+            writing.join()
         if not all(answers):
             unanswered = documents[answers.index(b"")]
             raise AssertionError(f"no answer to {unanswered}:\n{self._log_tail()}")
@@ -95,7 +107,7 @@ class Application:
 
     def _write(self, lines: bytes) -> None:
         assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # the reader is told why
+        with contextlib.suppress(BrokenPipeError):  # `ask` raises the error
             self._process.stdin.write(lines)
             self._process.stdin.flush()
 

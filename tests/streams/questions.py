@@ -1,4 +1,4 @@
-"""One question, as the application is asked and as a backend is; the answers in one form."""
+"""Questions for the application, a backend and a replay, with answers in the same form."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Question:
     first: int | None = None
     last: int | None = None
     as_of: int | None = None
-    horizon: int = 0  # the least time (ms) that the key's store partition has not forgotten
+    horizon: int = 0  # the least time (ms) that the key's store partition retains
 
     def to_application(self) -> dict[str, Any]:
         kind, first, last = self.kind, self.first, self.last
@@ -43,20 +43,22 @@ class Question:
         if self.kind == "latest":
             return value_of(answer)
         if self.kind.startswith("all-"):
-            return sorted(answer)  # it is in no order that means anything
+            return sorted(answer)  # the application's order is arbitrary
         if self._is_widened:
             return [version for version in answer if version[0] <= self.last]
         return answer
 
     @property
     def _is_widened(self) -> bool:
-        """Kafka Streams 4.1 looks for the versions of a range in those segments of the store that
-        are within it, and they stand there by their ends: it misses those that end later, and shows
-        some that ended before the horizon. Asked for all that is known, it is right."""
+        """Whether the range must be widened, because Kafka Streams 4.1 answers ranges incorrectly.
+
+        It searches only the store's segments within the range, and segments have versions by their
+        end: it misses versions that end later, and returns some that ended before the horizon. Its
+        answer for the widest range is right."""
         return self.kind == "versions" and self.last is not None and self.last >= self.horizon
 
     def to_backend(self, client: Client, page: int) -> Any:
-        """Lists are asked page by page."""
+        """Asks a backend; reads lists in pages of `page` items."""
         asked = {"from": self.first, "to": self.last, "as_of": self.as_of}
         given = {name: str(time) for name, time in asked.items() if time is not None}
         if self.kind.startswith("all-"):
@@ -116,7 +118,7 @@ class Question:
 
 
 def value_of(versions: list[list[Any]]) -> Any:
-    """Of the latest version, which there may be none of."""
+    """The value of the latest version; None if there is none."""
     return versions[0][2] if versions else None
 
 
@@ -132,7 +134,8 @@ _FIELDS = {
 
 
 def questions(store: str, kind: str, stage: int, replay: Replay) -> Iterator[Question]:
-    """For each key everything, and narrow ranges, at the store's horizon too; and all keys."""
+    """All questions of a stage: for each key the whole range and narrow ones, also at the horizon
+    of the store; and for all keys together."""
     random = Random(f"{store} {stage}")
     if isinstance(replay, KeyValues):
         yield Question(store, "all-values", "")

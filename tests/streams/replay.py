@@ -1,7 +1,7 @@
-"""What a changelog says, by the rules of Kafka Streams' own stores, written without the product.
+"""The content of a changelog by the rules of Kafka Streams' stores, without code of the product.
 
-A difference between the application and this is the format's; one between this and the product is
-the product's. For text keys; values are decoded by `decode`.
+If the application and this differ, this misreads the format; if this and the product differ, the
+product does. Keys are text; `decode` decodes values.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LEAST = -(1 << 63)
 
 
 class KeyValues:
-    """The last record of a key is its value."""
+    """A key has the value of its last record."""
 
     def __init__(self, logs: Sequence[Log], decode: Decode) -> None:
         self._values: dict[str, Any] = {}
@@ -30,12 +30,12 @@ class KeyValues:
         return self._values.get(key)
 
     def all(self) -> list[list[Any]]:
-        """[key, value] each, in the order of the keys."""
+        """A list of [key, value], in the order of the keys."""
         return [[key, value] for key, value in sorted(self._values.items()) if value is not None]
 
 
 class _Timed:
-    """Stores that forget: each partition by the greatest time that it has seen."""
+    """Stores with retention: the greatest time in a partition determines its horizon."""
 
     def __init__(self, logs: Sequence[Log], decode: Decode, retention: int) -> None:
         self._decode = decode
@@ -60,18 +60,18 @@ class _Timed:
             entries[where] = self._decode(value)
 
     def _of(self, key: str) -> tuple[list[tuple[tuple[int, ...], Any]], int]:
-        """The entries of a key in order, and the least time that is not forgotten there."""
+        """The entries of a key in order, and the least time that its partition retains."""
         for partition, seen in zip(self._partitions, self._seen, strict=True):
             if key in partition:
                 return sorted(partition[key].items()), seen - self._retention + 1
         return [], _LEAST
 
     def all_keys(self) -> list[str]:
-        """In order."""
+        """All keys, sorted."""
         return sorted({key for partition in self._partitions for key in partition})
 
     def horizon(self, key: str) -> int:
-        """The least time that is not forgotten."""
+        """The least time that the key's partition retains."""
         return self._of(key)[1]
 
 
@@ -81,7 +81,7 @@ class Windows(_Timed):
         self._put(number, key[:-12], (start, sequence), start, value)
 
     def windows(self, key: str, first: int, last: int) -> list[list[Any]]:
-        """[start, sequence, value] each."""
+        """A list of [start, sequence, value]."""
         entries, least = self._of(key)
         return [
             [start, sequence, value]
@@ -96,7 +96,7 @@ class Sessions(_Timed):
         self._put(number, key[:-16], (end, start), end, value)
 
     def sessions(self, key: str, first: int, last: int) -> list[list[Any]]:
-        """[start, end, value] each."""
+        """A list of [start, end, value]."""
         entries, least = self._of(key)
         return [
             [start, end, value]
@@ -116,7 +116,7 @@ class Versions(_Timed):
         return super().horizon(key) - 1
 
     def versions(self, key: str, first: int, last: int) -> list[list[Any]]:
-        """[valid from, valid to, value] each. What ended before the horizon is not known."""
+        """A list of [valid from, valid to, value], without versions that end before the horizon."""
         known_from = max(first, self.horizon(key))
         return [
             [begins, ends, value]
@@ -125,7 +125,7 @@ class Versions(_Timed):
         ]
 
     def version(self, key: str, as_of: int) -> list[list[Any]]:
-        """One or none. What was valid before the horizon is known only if it still is."""
+        """A list of at most one version. Before the horizon only the latest version is known."""
         return [
             [begins, ends, value]
             for begins, ends, value in self._all(key)

@@ -1,6 +1,6 @@
-"""What goes into the application: random records from a fixed seed, with everything that is rare.
+"""The input of the application: random records from a fixed seed, with all rare cases.
 
-Their times are of the last hours: brokers delete what is older than a topic's retention.
+Their times are within the last hours, because brokers delete records older than the retention.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ STAGES = (
     # first and last time (ms) and records of each topic
     (START, START + 5 * HOUR, 900),
     (START + 5 * HOUR, START + 6 * HOUR + 30 * MINUTE, 400),
-    # from the former last time on: the clocks of a restarted application's stores begin anew
+    # begins at the last time of the previous stage: the stream time of a restarted application's
+    # stores starts again
     (START + 6 * HOUR + 30 * MINUTE, START + 8 * HOUR, 400),
 )
 RESTART = 2
-"""The stage before which the application ends and is started again."""
+"""The stage before which the application is restarted."""
 
 PACE = [f"pace {n}" for n in range(9)]
-"""Keys of all partitions, whose records take the stream time to the ends of a stage."""
+"""Keys of all partitions; their records advance the stream time to the start and end of a stage."""
 
 EDGES = [f"edge {n}" for n in range(12)]
-"""Keys with records beside the moment at which a store forgets."""
+"""Keys with records around the horizon of a store."""
 
 KEYS = [
     *("a", "a/", "a//b", "/", "ab", "abc", "a b", "a%2Fb", "%", "a?b=1&c", "a\0", "a\0\0b", "\0"),
@@ -49,7 +50,7 @@ class Input(NamedTuple):
 
 
 def inputs(topic: str, stage: int) -> Iterator[Input]:
-    """The records of one topic in the order in which they are sent."""
+    """The records of one topic, in the order of sending."""
     random = Random(f"{topic} {stage}")
     first, last, count = STAGES[stage]
     forgotten = last - 2 * HOUR
@@ -77,12 +78,12 @@ def inputs(topic: str, stage: int) -> Iterator[Input]:
         yield record(random.choice(KEYS), _around(random, now))
     for key in PACE:
         yield record(key, last)
-    # they come when the stores have forgotten that time
+    # these arrive when the stores no longer retain their time
     yield from edges(EDGES[6:])
 
 
 def _around(random: Random, now: int) -> int:
-    """Mostly in order, some late, some very; on whole minutes and windows' bounds, too."""
+    """A time near `now`: mostly in order, some late or very late; some at bounds of windows."""
     kind = random.random()
     if kind < 0.1:
         now -= random.randrange(3 * HOUR)
@@ -93,7 +94,7 @@ def _around(random: Random, now: int) -> int:
 
 
 def send(bootstrap_servers: str, stage: int) -> None:
-    """Most producers are Java's; the one of prices is librdkafka as it is by default."""
+    """Sends most records with the partitioner of Java clients, prices with librdkafka's default."""
     failed: list[KafkaError] = []
 
     def delivered(error: KafkaError | None, _: Message) -> None:

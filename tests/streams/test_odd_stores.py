@@ -1,7 +1,7 @@
-"""Stores of a Kafka Streams application that need a second look: what `adopt` proposes for them,
-and what is answered from that, beside the application's own answers.
+"""Unusual stores of a Kafka Streams application: the views that `adopt` proposes for them, and the
+answers from these views, compared with the application's own.
 
-The views are what `adopt` writes with nobody to ask, and one of a global table's topic.
+The views are those of `adopt --yes`, and one of a global table's topic.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ class Odd:
     backends: list[Backend]
     adopted: str
     views: dict[str, View]
-    counts: Counter[str]  # how many events have a value
+    counts: Counter[str]  # number of events by value
 
     def both(self, question: Question) -> tuple[Any, Any]:
-        """What the application says, and what the backends say, which are all the same."""
-        [said] = self.application.ask(question.to_application())
+        """The answers of the application and of the backends, which must be equal to each other."""
+        [answer] = self.application.ask(question.to_application())
         answers = []
         for backend in self.backends:
             with Client(backend.port) as client:
                 answers.append(question.to_backend(client, 1000))
         assert answers[0] == answers[1]
-        return question.from_application(said), answers[0]
+        return question.from_application(answer), answers[0]
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,7 @@ def odd(
 
 
 def send(servers: str) -> Counter[str]:
-    """Half an hour of events, with clicks beside some, and tables to join."""
+    """Sends half an hour of events, some with clicks, and tables to join."""
     dice = Random(7)
     producer = Producer({"bootstrap.servers": servers, "partitioner": "murmur2_random"})
     counts: Counter[str] = Counter()
@@ -115,11 +115,11 @@ def send(servers: str) -> Counter[str]:
 
 
 @pytest.mark.parametrize("store", WINDOWED)
-def test_windows_are_answered_as_by_the_application(odd: Odd, store: str) -> None:
-    for key in [*KEYS, "nobody"]:
-        said, served = odd.both(Question(store, "windows", key, START - 60 * MINUTE, START * 2))
-        assert said == [[start, value] for start, _, value in served]
-        assert bool(said) == (key != "nobody")
+def test_windows_are_those_of_the_application(odd: Odd, store: str) -> None:
+    for key in [*KEYS, "unknown"]:
+        own, served = odd.both(Question(store, "windows", key, START - 60 * MINUTE, START * 2))
+        assert own == [[start, value] for start, _, value in served]
+        assert bool(own) == (key != "unknown")
 
 
 @pytest.mark.parametrize(
@@ -129,28 +129,28 @@ def test_windows_are_answered_as_by_the_application(odd: Odd, store: str) -> Non
         ("countries", [f"country {n}" for n in range(8)]),
     ],
 )
-def test_tables_are_answered_as_by_the_application(odd: Odd, store: str, keys: list[str]) -> None:
-    """The result of a foreign-key join; a global table, of which the input is the view."""
+def test_tables_are_those_of_the_application(odd: Odd, store: str, keys: list[str]) -> None:
+    """The result of a foreign-key join, and a global table, whose input topic is the view."""
     for key in keys:
-        said, served = odd.both(Question(store, "value", key))
-        assert said == served
-        assert (said is None) == (key == keys[-1])
+        own, served = odd.both(Question(store, "value", key))
+        assert own == served
+        assert (own is None) == (key == keys[-1])
 
 
-def test_partial_results_are_refused_and_told_on_request(odd: Odd) -> None:
+def test_partial_results_are_an_error_and_returned_on_request(odd: Odd) -> None:
     for value in VALUES:
-        said, served = odd.both(Question("per-task", "value", value))
+        own, served = odd.both(Question("per-task", "value", value))
         assert served == [503, "ambiguous-key"]
-        assert 0 < said < odd.counts[value]  # the application tells what one task has
+        assert 0 < own < odd.counts[value]  # the application returns the value of one task
         for backend in odd.backends:
             path = f"/views/per-task/keys/{value}?partials=all"
             partials = backend.get(path).json()["partials"]
             assert [each["partition"] for each in partials] == [0, 1, 2]
             assert sum(each["value"] for each in partials) == odd.counts[value]
-            assert said in [each["value"] for each in partials]
+            assert own in [each["value"] for each in partials]
 
 
-def test_the_console_proposes_what_is_served(odd: Odd) -> None:
+def test_the_console_proposes_the_served_views(odd: Odd) -> None:
     shown = {name for name in odd.views if "join" not in name and "STATE-STORE" not in name}
     assert shown == {*WINDOWED, "per-task", "lives-in", "rates", "countries"}
     for inner in ("lives-subscription-store", "seen-left-shared", "met-outer-shared"):
@@ -161,14 +161,14 @@ def test_the_console_proposes_what_is_served(odd: Odd) -> None:
     assert (per_task.partitioner, per_task.same_key) == ("none", "partial")
     assert odd.views["sliding"].window_size == 3 * MINUTE
     assert odd.views["on-close"].window_size == 10 * MINUTE
-    # its topic says 15 minutes and a day, the supplier six hours: nothing is cut off
+    # the topic has 15 minutes and a day, the supplier six hours: no retention is proposed
     assert {odd.views[store].retention for store in WINDOWED} == {None}
     assert odd.views["rates"].value == "bytes"
     assert "Serdes.Float" in odd.adopted
     assert "# Stores without a changelog are not listed" in odd.adopted
 
 
-def test_check_finds_nothing_wrong_but_warns_of_partial_results(
+def test_check_only_warns_of_partial_results(
     odd: Odd, broker: Broker, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("check") / "views.toml"

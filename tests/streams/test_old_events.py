@@ -1,4 +1,4 @@
-"""Events older than a changelog's retention: the broker deletes what the application answers."""
+"""Events older than a changelog's retention: the broker deletes what the application still has."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ START = int(time.time() * 1000) - 30 * DAY
 CHANGELOG = "odd-on-close-changelog"
 
 
-def test_adopt_and_check_tell_what_the_broker_has_deleted(tmp_path: Path) -> None:
-    # by default it looks every five minutes
-    often = {"log.retention.check.interval.ms": "500"}
-    with Broker(tmp_path / "broker", properties=often) as broker:
+def test_adopt_and_check_report_deleted_records(tmp_path: Path) -> None:
+    # the default is five minutes
+    properties = {"log.retention.check.interval.ms": "500"}
+    with Broker(tmp_path / "broker", properties=properties) as broker:
         servers = broker.bootstrap_servers
         names = ("events", "clicks", "people", "towns", "countries")
         inputs = [Topic(name, PARTITIONS, {"cleanup.policy": "compact"}) for name in names]
@@ -39,12 +39,12 @@ def test_adopt_and_check_tell_what_the_broker_has_deleted(tmp_path: Path) -> Non
         with Application(servers, tmp_path, "odd") as application:
             application.do("start", guarantee="at_least_once")
             application.do("consume")
-            wait_until(lambda: is_empty(servers), 60, "the broker to delete what is old")
+            wait_until(lambda: is_empty(servers), 60, "the broker to delete old records")
             question = Question("on-close", "windows", "key 7", START - DAY, START + DAY)
             [windows] = application.ask(question.to_application())
-            assert len(windows) == 1  # it still answers
-            said = run("adopt", "odd", "--yes", "--bootstrap-servers", servers)
-            assert f"# {CHANGELOG}: not proposed, the broker has deleted all 60 records" in said
+            assert len(windows) == 1  # the application still has them
+            adopted = run("adopt", "odd", "--yes", "--bootstrap-servers", servers)
+            assert f"# {CHANGELOG}: not proposed, the broker has deleted all 60 records" in adopted
             path = tmp_path / "views.toml"
             path.write_text(
                 f'[views.v]\ntopic = "{CHANGELOG}"\nkey = "string"\nvalue = "int64"\n'

@@ -1,8 +1,8 @@
-"""The changelogs of a Kafka Streams application, served as they are: its own answers, all of them.
+"""Backends that serve the changelogs of a Kafka Streams application give the application's answers.
 
-The views are those of docs/kafka-streams.md. Each stage of the input is asked three times: the
-application (interactive queries), the backends (HTTP) and a replay of the changelogs that knows
-nothing of the product.
+The views are those of docs/kafka-streams.md. After each stage of the input, three get the same
+questions: the application (interactive queries), the backends (HTTP), and a replay of the
+changelogs without code of the product.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ DOCUMENT = (Path(__file__).parents[2] / "docs" / "kafka-streams.md").read_text()
 
 
 def block(language: str) -> str:
-    """The first of the document's blocks in this language."""
+    """The document's first block in this language."""
     [found, *_] = re.findall(rf"^```{language}\n(.*?)^```", DOCUMENT, re.M | re.S)
     return str(found)
 
@@ -77,9 +77,9 @@ def answers(
         started = [backends.new().launch() for _ in range(2)]
         for stage in range(len(STAGES)):
             if stage == RESTART:
-                # once with its local state, but one store is restored from its changelog
+                # a restart with local state; one store is restored from its changelog
                 application.do("stop")
-                application.forget("prices")
+                application.delete_state("prices")
                 send(servers, stage)
                 application.do("start", guarantee="exactly_once_v2")
             elif stage:
@@ -95,21 +95,21 @@ def answers(
 
 
 def wait_for_end(servers: str, view: View, backends: list[Backend]) -> list[Log]:
-    """The changelog, when the backends have read it and no transaction is open."""
+    """Waits until the backends have read the changelog, without open transactions; returns it."""
     partitions = range(PARTITIONS)
     settings = {"bootstrap.servers": servers, "group.id": "unused", "log_level": 0}
     with closing(Consumer(settings)) as consumer:
 
-        def at_the_end() -> bool:
+        def have_caught_up() -> bool:
             topic = view.topic
             ends = {
                 number: consumer.get_watermark_offsets(TopicPartition(topic, number), 5)[1]
                 for number in partitions
             }
-            held = [entry for backend in backends for entry in backend.partitions(view.name)]
-            return {p["partition"]: p.get("position") for p in held} == ends
+            entries = [entry for backend in backends for entry in backend.partitions(view.name)]
+            return {p["partition"]: p.get("position") for p in entries} == ends
 
-        backends[0].wait(at_the_end, f"view {view.name} to be at its end")
+        backends[0].wait(have_caught_up, f"view {view.name} to catch up")
     return history(servers, view.topic, PARTITIONS)
 
 
@@ -138,9 +138,9 @@ def ask_all(
         pool = stack.enter_context(ThreadPoolExecutor(1))
         clients = cycle([stack.enter_context(Client(backend.port)) for backend in backends])
         pages = cycle((3, 1000, 1000))
-        said = pool.submit(application.ask, *[question.to_application() for question in asked])
+        own = pool.submit(application.ask, *[question.to_application() for question in asked])
         served = [question.to_backend(next(clients), next(pages)) for question in asked]
-        for question, answer, backend in zip(asked, said.result(), served, strict=True):
+        for question, answer, backend in zip(asked, own.result(), served, strict=True):
             yield Answered(
                 question,
                 question.from_application(answer),
@@ -155,47 +155,49 @@ each_stage = pytest.mark.parametrize("stage", range(len(STAGES)))
 
 @each_stage
 @each_store
-def test_backends_answer_as_the_application_does(answers: Answers, store: str, stage: int) -> None:
+def test_backends_give_the_answers_of_the_application(
+    answers: Answers, store: str, stage: int
+) -> None:
     found = comparable(answers, stage, store)
-    assert different(found, lambda a: without_sequences(a, known(a)), said) == []
-    # and it was asked for what is there, and for what is not
+    assert different(found, lambda a: without_sequences(a, of_backend(a)), of_application) == []
+    # the questions have existing and missing keys and times
     assert sum(bool(a.application) for a in found) > 20
     assert not all(a.application for a in found)
 
 
 @each_stage
 @each_store
-def test_the_changelog_says_what_the_application_does(
+def test_the_replay_gives_the_answers_of_the_application(
     answers: Answers, store: str, stage: int
 ) -> None:
-    """If this fails, it is the format that is not as we know it."""
+    """If this fails, the replay misreads the format."""
     found = comparable(answers, stage, store)
-    assert different(found, lambda a: without_sequences(a, a.replay), said) == []
+    assert different(found, lambda a: without_sequences(a, a.replay), of_application) == []
 
 
 @each_stage
 @each_store
-def test_backends_answer_what_the_changelog_says(answers: Answers, store: str, stage: int) -> None:
-    """With what the application does not tell: sequences, and versions when it was restarted."""
-    assert different(answers[stage, store], known, lambda a: a.replay) == []
+def test_backends_give_the_answers_of_the_replay(answers: Answers, store: str, stage: int) -> None:
+    """Also those that the application does not give: sequences, and versions after a restart."""
+    assert different(answers[stage, store], of_backend, lambda a: a.replay) == []
 
 
 def comparable(answers: Answers, stage: int, store: str) -> list[Answered]:
-    """What the application can be held to.
+    """The answers that are comparable with the application's.
 
     Kafka Streams 4.1 does not open the older segments of a versioned store again, and drops records
-    when it restores one: after a restart it is right about latest values only.
+    when it restores one: after a restart only its latest values are right.
     """
     restarted = VIEWS[store].store == "versioned" and stage >= RESTART
     return [a for a in answers[stage, store] if not restarted or a.question.kind == "latest"]
 
 
-def said(answered: Answered) -> Any:
+def of_application(answered: Answered) -> Any:
     return answered.application
 
 
-def known(answered: Answered) -> Any:
-    """The backend's answer; of what it has forgotten the others say "nothing"."""
+def of_backend(answered: Answered) -> Any:
+    """The backend's answer. Outside the history, the others return an empty list, not an error."""
     answer = answered.backend
     if isinstance(answer, list) and answer[:1] == [OUTSIDE]:
         question = answered.question
@@ -206,7 +208,7 @@ def known(answered: Answered) -> Any:
 
 
 def without_sequences(answered: Answered, answer: Any) -> Any:
-    """The application does not tell them."""
+    """The answer without sequences, which the application does not return."""
     if isinstance(answer, list) and answer and isinstance(answer[0], int):
         return answer  # the status and the code of an error
     if answered.question.kind == "windows":
@@ -219,16 +221,16 @@ def without_sequences(answered: Answered, answer: Any) -> Any:
 def different(
     found: list[Answered], one: Callable[[Answered], Any], other: Callable[[Answered], Any]
 ) -> list[str]:
-    """Some of the differences."""
+    """The first differences."""
     return [f"{a.question}: {one(a)}, not {other(a)}" for a in found if one(a) != other(a)][:5]
 
 
-def test_the_input_has_what_is_rare(answers: Answers) -> None:
+def test_the_input_has_rare_cases(answers: Answers) -> None:
     def of(store: str, kind: str) -> list[Answered]:
         everything = [a for stage in range(len(STAGES)) for a in answers[stage, store]]
         return [a for a in everything if a.question.kind == kind]
 
-    # several of one start; sessions that were merged; a key that was gone between two versions
+    # several with one start; merged sessions; a key that was deleted between two versions
     assert any(
         len({item[0] for item in a.replay}) < len(a.replay) for a in of("payments", "windows")
     )
@@ -237,24 +239,24 @@ def test_the_input_has_what_is_rare(answers: Answers) -> None:
     )
     versions = [pair for a in of("prices", "versions") for pair in pairwise(a.replay)]
     assert any(before[1] < after[0] for before, after in versions)
-    # the past beyond the horizon: forgotten, and known because it lasts
+    # before the horizon: versions outside the history, and latest versions that are still known
     past = [a for a in of("prices", "version") if (a.question.as_of or 0) < a.question.horizon]
     assert any(a.backend[:1] == [OUTSIDE] for a in past)
     assert any(a.backend[:1] not in ([], [OUTSIDE]) for a in past)
 
 
 def test_the_console_proposes_the_views_of_the_document(answers: Answers, broker: Broker) -> None:
-    """From the changelogs alone, with nobody to ask. But the retention of windows and sessions: the
-    topic does not tell it."""
+    """It needs only the changelogs and asks no questions. The topic does not have the retention of
+    windows and sessions."""
     servers = ("--bootstrap-servers", broker.bootstrap_servers)
     done = CliRunner().invoke(app, ["adopt", NAME, "--yes", *servers])
     assert done.exit_code == 0, done.stderr
     proposed = {view.name: view for view in parse_views(done.stdout).views}
-    told = {
+    expected = {
         name: replace(view, retention=view.retention if view.store == "versioned" else None)
         for name, view in VIEWS.items()
     }
-    assert proposed == told, done.stdout
+    assert proposed == expected, done.stdout
 
 
 def test_the_document_shows_the_application() -> None:

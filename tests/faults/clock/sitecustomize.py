@@ -1,6 +1,7 @@
-"""Python reads this at its start, where the folder is on PYTHONPATH: the wall clock of the process
-is off by as many ns as the first 8 bytes of the file FAULTS_CLOCK say, at any time. The monotonic
-clock stays as it is, as when an operator, or NTP, sets a machine's clock.
+"""Shifts the wall clock of a process by the number of ns in the first 8 bytes of FAULTS_CLOCK.
+
+Python imports this module at its start if the folder is on PYTHONPATH. The file may change at any
+time. The monotonic clock does not change, as when an operator or NTP sets a machine's clock.
 """
 
 import mmap

@@ -5,7 +5,7 @@ local DEAD = { name = "dead", is_dead = true }
 
 local POINT_READ, OTHER_REQUEST = true, false
 
---- The names in the order in which they are tried; a bar follows the healthy ones.
+--- The names in the order of the attempts; a bar follows the healthy ones.
 local function order_of(health, backends, may_probe, now)
     local ordered, healthy = passive_health.order(health, backends, may_probe, now)
     local names = {}
@@ -31,7 +31,7 @@ describe("passive health", function()
         assert.equal("b1 | dead", order_of(passive_health.new(), { B1, DEAD }, POINT_READ, 1000))
     end)
 
-    it("3 counts backends that failed as healthy if no other is better", function()
+    it("3 counts failed backends as healthy if there are no others", function()
         local health = passive_health.new()
         passive_health.failed(health, "b1", 1000, 1000)
         passive_health.failed(health, "b2", 1000, 1000)
@@ -86,7 +86,7 @@ describe("passive health", function()
         assert.equal(2, health.by_name.b1.failures)
     end)
 
-    it("8 forgets the failures after one success", function()
+    it("8 removes the failures after one success", function()
         local health = passive_health.new()
         passive_health.failed(health, "b1", 1000, 1000)
         passive_health.failed(health, "b1", 1001, 1001)
@@ -107,7 +107,7 @@ describe("passive health", function()
         assert.equal("b1 b2 |", order_of(health, { B1, B2 }, POINT_READ, 1001.15))
     end)
 
-    it("10 forgets a backend that was not probed for 10 s after its time", function()
+    it("10 removes a backend that was not probed for 10 s after its time", function()
         local health = passive_health.new()
         passive_health.failed(health, "b2", 1000, 1000)
         passive_health.failed(health, "of an old topology", 1000, 1000)

@@ -116,7 +116,7 @@ describe("the query", function()
         assert_key(messages, "YWI", "/messages/YWI?encoding=%74ext")
     end)
 
-    it("9b has no key if backends refuse the encoding", function()
+    it("9b has no key if backends reject the encoding", function()
         for _, arguments in ipairs {
             "encoding=base64urlx", "encoding=", "encoding", "encoding=BASE64URL", "encoding=base64",
             "encoding=base64url&encoding=base64url", "encoding=text&%65ncoding=base64url",
@@ -211,7 +211,7 @@ describe("plain headers", function()
         assert.is_true(query.has_plain_headers(with { ["x-long"] = ("x"):rep(7000) }))
     end)
 
-    it("2 are not those that a backend might refuse", function()
+    it("2 are not those that a backend might reject", function()
         for _, more in ipairs {
             { accept = { "*/*", "text/plain" } },
             { ["x-a"] = { "1", "2" } },

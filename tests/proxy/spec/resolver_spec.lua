@@ -12,7 +12,7 @@ describe("the resolver", function()
     end)
 
     it("3 returns no address for an unknown name", function()
-        -- a label has at most 63 letters: this fails without a query
+        -- a label has at most 63 letters, so this fails without a DNS query
         assert.same({}, resolver.addresses(("x"):rep(64), 0))
     end)
 end)

@@ -24,7 +24,7 @@ describe("the settings", function()
         end
     end)
 
-    it("3 refuse an invalid number of seconds", function()
+    it("3 reject an invalid number of seconds", function()
         local getenv = os.getenv
         finally(function()
             os.getenv = getenv -- luacheck: ignore 122

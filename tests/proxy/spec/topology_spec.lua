@@ -83,7 +83,7 @@ describe("a topology", function()
         assert.equal("10.0.0.2", map.replicas.words[1][1].address)
     end)
 
-    it("4 puts draining backends late, and the dead last", function()
+    it("4 puts draining backends after running ones, and dead ones last", function()
         local map = topology.build(processors {
             processor("b1", "one", "draining", { 0 }, { 1 }),
             processor("b2", "two", "running", { 1 }, { 0 }),
@@ -95,7 +95,7 @@ describe("a topology", function()
         assert.equal("b2", ids(usable(map)))
     end)
 
-    it("5 keeps an active in another state, which can best say what is wrong", function()
+    it("5 keeps an active in another state, which reports why it cannot answer", function()
         local map = topology.build(processors {
             processor("b1", "one", "starting", { 0 }, {}),
             processor("b2", "two", "running", { 1, 2 }, {}),

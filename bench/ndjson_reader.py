@@ -1,4 +1,4 @@
-"""A reader of NDJSON streams that checks what it reads: each entry once, and in order."""
+"""A reader of NDJSON streams that checks the keys: each one once, in ascending order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KEY = 16
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """What came, in so many seconds."""
+    """A whole stream: entries, bytes and seconds."""
 
     entries: int
     size: int
@@ -23,8 +23,8 @@ class Stream:
 
 
 def read(port: int, path: str, pause: float = 0.0) -> Stream:
-    """The whole stream, with `pause` s after each 64 KiB; LocalError if it breaks off, or if its
-    keys do not ascend."""
+    """Reads the whole stream, with a pause of `pause` s after each 64 KiB; LocalError if it is
+    incomplete or its keys do not ascend."""
     connection = HTTPConnection("127.0.0.1", port, timeout=60)
     began = time.monotonic()
     entries = size = 0
@@ -39,13 +39,13 @@ def read(port: int, path: str, pause: float = 0.0) -> Stream:
             *lines, rest = (rest + piece).split(b"\n")
             keys = [last, *[line[_HEAD : _HEAD + _KEY] for line in lines]]
             if sorted(set(keys)) != keys:
-                raise LocalError(f"{path}: keys do not ascend behind {last!r}")
+                raise LocalError(f"{path}: keys do not ascend after {last!r}")
             last = keys[-1]
             entries += len(lines)
             if pause:
                 time.sleep(pause)
     except (OSError, HTTPException) as error:
-        raise LocalError(f"{path} broke off after {entries:,} entries: {error!r}") from error
+        raise LocalError(f"{path} failed after {entries:,} entries: {error!r}") from error
     finally:
         connection.close()
     if rest:

@@ -1,4 +1,4 @@
-"""Single questions to a server, and many at once to see that all answers are right."""
+"""Single HTTP requests, and many concurrent reads that check the answers."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Answer:
 
 
 def get(port: int, path: str) -> Answer | None:
-    """An answer on a connection of its own; None where nobody answers within 5 s."""
-    return ask(port, path)
+    """GET on a new connection; None if the server does not answer within 5 s."""
+    return request(port, path)
 
 
-def ask(
+def request(
     port: int, path: str, method: str = "GET", body: bytes | None = None, timeout: float = 5.0
 ) -> Answer | None:
-    """The same of any request, within `timeout` s."""
+    """Sends a request on a new connection; None if the server does not answer in `timeout` s."""
     connection = HTTPConnection("127.0.0.1", port, timeout=timeout)
     try:
         connection.request(method, path, body)
@@ -46,7 +46,7 @@ def ask(
 
 
 def wrong_answers(port: int, numbers: Sequence[int], connections: int = 4) -> list[str]:
-    """Reads each record; those that were not answered 200 with the record as it was written."""
+    """Reads the records; describes each answer that is not a 200 with the record as written."""
     parts = [numbers[i::connections] for i in range(connections)]
     with ThreadPoolExecutor(connections) as threads:
         return [bad for part in threads.map(lambda p: _wrong(port, p), parts) for bad in part]

@@ -1,0 +1,1 @@
+"""Coalesced point reads, through a real nginx."""

@@ -1,0 +1,204 @@
+"""Coalesced reads get the answer of a single read if a backend, a client or a batch fails."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from local.waiting import wait_until
+from tests.proxy.backends import CATCHING_UP, Answer, Cluster, Request, always
+from tests.proxy.conftest import KEY, Roles
+from tests.proxy.crowd import (
+    LINE,
+    Crowd,
+    Gate,
+    metric,
+    reads,
+    send_behind_leader,
+    wait_waiting,
+)
+from tests.support.nginx import Nginx
+
+pytestmark = pytest.mark.system
+
+
+def test_a_leader_that_disconnects_does_not_delay_others(
+    roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate
+) -> None:
+    active = roles[0]
+    send_behind_leader(crowd, nginx, active, [LINE] * 5)
+    crowd.disconnect(0)
+    assert [a.json() for a in crowd.answers(*range(1, 6))] == [{"by": active.name}] * 5
+    assert active.batches == [5], "the backend had not answered the leader"
+
+
+def test_waiting_readers_that_disconnect_do_not_delay_others(
+    roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate
+) -> None:
+    active = roles[0]
+    send_behind_leader(crowd, nginx, active, [LINE] * 6)
+    crowd.disconnect(1, 3, 6)
+    gate.open()
+    assert [answer.status for answer in crowd.answers(0, 2, 4, 5)] == [200] * 4
+    with nginx.client() as client:
+        assert client.get(KEY).status == 200
+    assert reads(nginx, active) == {"waiting": 0, "in_flight": 0}
+
+
+def test_a_client_that_reads_slowly_does_not_delay_others(
+    roles: Roles, nginx: Nginx, crowd: Crowd
+) -> None:
+    active = roles[0]
+    body = b"x" * 30_000_000
+    released = threading.Event()
+
+    def large_first_answer(request: Request) -> Answer:
+        if request is active.requests[0]:
+            assert released.wait(30)
+            return Answer(body=body)
+        return active.answer(request)
+
+    active.behave = large_first_answer
+    send_behind_leader(crowd, nginx, active, [LINE] * 3)
+    released.set()
+    assert [a.json() for a in crowd.answers(1, 2, 3)] == [{"by": active.name}] * 3
+    assert crowd.answers(0)[0].body == body
+
+
+def hang(request: Request) -> None:
+    # longer than the time-out under test
+    threading.Event().wait(3)
+
+
+@pytest.mark.parametrize(
+    ("fault", "behave"),
+    [
+        ("has no such route", always(Answer(404, b"{}"))),
+        ("answers something else", always(Answer(200, b'{"by":"?"}'))),
+        ("answers for others", always(Answer(200, b"QTR1" + b"\0" * 12))),
+        ("fails", always(Answer(500, b""))),
+    ],
+)
+def test_if_a_backend_cannot_answer_batches_each_read_is_sent_by_itself(
+    roles: Roles,
+    start_worker: Callable[..., Nginx],
+    gate: Gate,
+    fault: str,
+    behave: Callable[[Request], Answer | None],
+) -> None:
+    active = roles[0]
+    active.behave_batch = behave
+    nginx = start_worker()
+    with Crowd(nginx) as crowd:
+        send_behind_leader(crowd, nginx, active, [LINE] * 4)
+        gate.open()
+        assert [answer.json() for answer in crowd.answers()] == [{"by": active.name}] * 5
+    assert metric(nginx, "batches_failed_reads_total") == 4
+    # no further batch follows soon
+    again = Gate(active)
+    seen = len(active.requests)
+    with Crowd(nginx) as crowd:
+        crowd.send(*[LINE] * 4)
+        wait_until(lambda: len(active.requests) == seen + 4, 10, "each read to arrive by itself")
+        again.open()
+    assert active.batches == [4]
+
+
+@pytest.mark.parametrize(
+    ("fault", "behave"),
+    [
+        ("hangs", hang),
+        ("breaks off", always(None)),
+        ("sends endless headers", always(Answer(200, b"", {"X": "x" * 40_000}))),
+    ],
+)
+def test_if_a_batch_fails_the_standby_answers(
+    roles: Roles,
+    start_worker: Callable[..., Nginx],
+    gate: Gate,
+    fault: str,
+    behave: Callable[[Request], Answer | None],
+) -> None:
+    active, standby, _ = roles
+    active.behave_batch = behave
+    nginx = start_worker(QUERYABLE_PROXY_READ_TIMEOUT="1")
+    with Crowd(nginx) as crowd:
+        send_behind_leader(crowd, nginx, active, [LINE] * 4)
+        gate.open()
+        leader, *others = [answer.json() for answer in crowd.answers()]
+    assert leader == {"by": active.name}
+    # all but the one that probes the active
+    assert others.count({"by": standby.name}) >= 3
+    with nginx.client() as client:
+        # no read is left waiting, whether the next probe succeeds or fails
+        assert [client.get(KEY).status for _ in range(3)] == [200] * 3
+    assert reads(nginx, active)["waiting"] == 0
+
+
+def test_reads_are_answered_when_the_backend_of_their_leader_dies(
+    cluster: Cluster, roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate
+) -> None:
+    active = roles[0]
+    send_behind_leader(crowd, nginx, active, [LINE] * 4)
+    threading.Thread(target=gate.open).start()
+    active.stop()
+    assert [answer.status for answer in crowd.answers()] == [200] * 5
+    active.start()
+    with nginx.client() as client:
+        wait_until(
+            lambda: client.get(KEY).json() == {"by": active.name}, 15, "the active to return"
+        )
+    gate = Gate(active)
+    seen = len(active.requests)
+    with Crowd(nginx) as others:
+        others.send(LINE)
+        wait_until(lambda: len(active.requests) == seen + 1, 10, "the leader")
+        others.send(LINE, LINE)
+        wait_waiting(nginx, active, 2)
+        gate.open()
+        assert [answer.status for answer in others.answers()] == [200] * 3
+    assert active.batches[-1] == 2
+
+
+def test_without_any_replica_each_read_is_a_503(
+    cluster: Cluster, roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate
+) -> None:
+    send_behind_leader(crowd, nginx, roles[0], [LINE] * 4)
+    threading.Thread(target=gate.open).start()
+    for backend in cluster.backends:
+        backend.stop()
+    assert {answer.status for answer in crowd.answers()} <= {200, 503}
+    for backend in cluster.backends:
+        backend.start()
+    with nginx.client() as client:
+        wait_until(lambda: client.get(KEY).status == 200, 15, "an answer")
+    assert reads(nginx, roles[0])["waiting"] == 0
+
+
+def test_reads_that_a_batch_does_not_answer_are_sent_by_themselves(
+    roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate
+) -> None:
+    active, standby, _ = roles
+    send_behind_leader(crowd, nginx, active, [LINE] * 3)
+    active.behave = lambda request: CATCHING_UP
+    gate.open()
+    leader, *others = crowd.answers()
+    assert leader.status == 200
+    assert [answer.json() for answer in others] == [{"by": standby.name}] * 3
+    assert active.batches == [3]
+
+
+def test_a_reload_leaves_no_read_waiting(
+    roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate
+) -> None:
+    active = roles[0]
+    send_behind_leader(crowd, nginx, active, [LINE] * 4)
+    reloading = threading.Thread(target=nginx.reload)
+    reloading.start()
+    answers = crowd.answers(1, 2, 3, 4)
+    assert [answer.json() for answer in answers] == [{"by": active.name}] * 4
+    gate.open()
+    assert crowd.answers(0)[0].status == 200
+    reloading.join()
