@@ -76,7 +76,7 @@ _FIELDS = {
     "retention": _Field("", None, 'how long entries are kept, by their time, such as "7d"'),
     **_format_fields(),
 }
-_FORMAT_FIELDS = {name for each in FORMATS.values() for name in each.fields}
+_FORMAT_FIELDS = tuple(dict.fromkeys(name for each in FORMATS.values() for name in each.fields))
 # field -> the kinds of store that have it, for fields that not all kinds have
 _ONLY_FOR = {
     field: tuple(name for name, kind in KINDS.items() if field in kind.fields)

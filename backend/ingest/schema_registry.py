@@ -146,7 +146,10 @@ class Registry:
             raise ValueError(f"schemas of type {kind} are not supported; supported: {supported}")
         form = f"?format={of_format.registry_form}" if of_format.registry_form else ""
         if form:
+            text = _text(found)
             found = self._get(path + form)
+            if _text(found) == text:
+                raise Unanswered(f"{self.name} does not support {form[1:]} of {kind} schemas")
         references: dict[tuple[str, int], tuple[str, str]] = {}
         self._add_references(found, references, form)
         return of_format.parse_registered(_text(found), tuple(references.values()))

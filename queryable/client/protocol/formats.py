@@ -1,17 +1,7 @@
-"""Keys and values as Python values, for each format of a view (docs/reference/formats.md).
+"""Keys and values as Python values. docs/client.md has the types of each format, and the module of
+the format in `model.formats` has the functions that convert them.
 
-| format        | Python                                                                  |
-|---------------|-------------------------------------------------------------------------|
-| string        | str                                                                     |
-| bytes         | bytes                                                                   |
-| int32, int64  | int                                                                     |
-| float64       | float                                                                   |
-| uuid          | uuid.UUID                                                               |
-| json          | the document: dict, list, str, int, float, bool, None                   |
-| avro          | the document as JSON (docs/reference/formats.md, Avro)                  |
-| none (values) | None                                                                    |
-
-`Raw(b"…")` is a key given by its record bytes, in any format. JSON and Avro keys may need it,
+`Raw(b"…")` gives a key by its record bytes, in any format. Keys that are documents may need it,
 because one document can be written in several ways.
 """
 
