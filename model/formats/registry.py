@@ -12,6 +12,7 @@
 | json     | the document's exact bytes | the same              | its very bytes | the document    |
 | none     | anything (values only)     | nothing               |                | null            |
 | avro     | Avro, bare or framed       | the same              | JSON           | avro/texts.py   |
+| protobuf | a message, bare or framed  | the same              | base64url      | JSON mapping    |
 
 ¹ "NaN", "Infinity" and "-Infinity", which JSON numbers cannot express.
 
@@ -28,6 +29,7 @@ from model.formats.format import Format, SchemaFormat
 from model.formats.integer import Integer
 from model.formats.json import Json
 from model.formats.none import NoValue
+from model.formats.protobuf.format import Protobuf
 from model.formats.string import String
 from model.formats.uuid import Uuid
 
@@ -41,6 +43,7 @@ _FORMATS: tuple[Format, ...] = (
     Json(),
     NoValue(),
     Avro(),
+    Protobuf(),
 )
 FORMATS: dict[str, Format] = {each.name: each for each in _FORMATS}
 """By the name that `key = …` and `value = …` have in views.toml."""

@@ -11,7 +11,7 @@ import pytest
 from backend.http.router import Router
 from backend.settings import Settings
 from local.settings import StackSettings
-from model.formats.registry import VALUE_CODECS
+from model.formats.registry import FORMATS as ALL_FORMATS
 from model.partitioner import PARTITIONERS
 from queryable.cli.app import app
 from tests.docs.examples import ALL_PAGES, BLOCK, ROOT, examples_of
@@ -85,7 +85,7 @@ def test_reference_has_every_metric() -> None:
 
 
 def test_formats_and_partitioners_are_documented() -> None:
-    for name in VALUE_CODECS:
+    for name in ALL_FORMATS:
         assert f"`{name}`" in FORMATS, name
         assert f"`{name}`" in VIEWS, name
     for name in PARTITIONERS:

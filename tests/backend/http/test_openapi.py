@@ -252,7 +252,7 @@ def test_its_limits_are_those_of_the_code() -> None:
 
 def test_it_covers_all_formats_and_kinds_of_store() -> None:
     formats = skeleton()["x-formats"]
-    assert formats.keys() == KEY_CODECS.keys() | VALUE_CODECS.keys() | {"avro"}
+    assert formats.keys() == KEY_CODECS.keys() | VALUE_CODECS.keys() | {"avro", "protobuf"}
     for name, each in formats.items():
         assert name in FITS[f"Serdes${each['serde']}"]
         if name in KEY_CODECS:

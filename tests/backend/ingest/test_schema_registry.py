@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from backend.ingest import schema_registry as module
 from backend.ingest.schema_registry import Registry, SchemaCache, SchemaFolder, Unanswered
@@ -15,6 +16,7 @@ from local.waiting import wait_until
 from model.formats.avro.schema import AvroSchema
 from model.formats.schemas import SchemaNotYet
 from tests.support.in_process.avro_examples import ORDER, FakeRegistry, binary, registry
+from tests.support.in_process.protobuf_examples import DESCRIPTORS, serialized
 
 
 @pytest.fixture
@@ -156,7 +158,7 @@ def test_a_registry_that_is_down_at_first(
 @pytest.mark.parametrize(
     ("document", "why"),
     [
-        ({"schema": "{}", "schemaType": "PROTOBUF"}, "PROTOBUF"),
+        ({"schema": "{}", "schemaType": "JSON"}, "JSON"),
         ({"schema": "nonsense"}, "not a supported Avro schema"),
     ],
 )
@@ -179,6 +181,39 @@ def test_a_schema_that_uses_others(running: FakeRegistry) -> None:
     schema = Registry(running.url).fetch(7)
     raw = b"\2" + binary(ORDER, {"id": 1, "price": 2.5}) + b"\0"
     assert json.loads(schema.to_json(raw)) == [{"o": {"id": 1, "price": 2.5, "note": None}}]
+
+
+def test_a_protobuf_schema_that_imports_another(running: FakeRegistry) -> None:
+    """As descriptors: a registry compiles its text."""
+    line = FileDescriptorProto(name="default", package="shop", syntax="proto3")
+    line.message_type.add(name="Line").field.add(name="count", number=1, type=5, label=1)
+    outer = FileDescriptorProto(name="default", package="shop", dependency=["line.proto"])
+    field = outer.message_type.add(name="Cart").field.add(name="line", number=1, type=11, label=1)
+    field.type_name = ".shop.Line"
+    about = {"schemaType": "PROTOBUF"}
+    refer = {"references": [{"name": "line.proto", "subject": "l", "version": 1}]}
+    running.add(7, "message Cart {}", **about, **refer)
+    running.answers["/schemas/ids/7?format=serialized"] = (
+        200,
+        {"schema": serialized(outer), **about, **refer},
+    )
+    running.answers["/subjects/l/versions/1?format=serialized"] = (
+        200,
+        {"schema": serialized(line), **about},
+    )
+    schema = Registry(running.url).fetch(7)
+    assert schema.to_json(b"\0\x0a\x02\x08\x05") == b'{"line":{"count":5}}'
+
+
+def test_a_registry_without_serialized_schemas_is_not_yet(running: FakeRegistry) -> None:
+    """Records must not become dead letters because a registry is too old."""
+    running.add(7, "message Cart {}", schemaType="PROTOBUF")
+    running.answers["/schemas/ids/7?format=serialized"] = running.answers["/schemas/ids/7"]
+    with pytest.raises(Unanswered, match="does not support format=serialized"):
+        Registry(running.url).fetch(7)
+    running.answers["/schemas/ids/7?format=serialized"] = (501, {"error_code": 501})
+    with pytest.raises(Unanswered, match="501"):
+        Registry(running.url).fetch(7)
 
 
 def test_what_is_kept_has_a_bound(
@@ -221,6 +256,8 @@ def test_a_folder(tmp_path: Path) -> None:
         folder.fetch(7)
     (tmp_path / "schemas" / "7.avsc").write_text(json.dumps(ORDER))
     assert folder.fetch(7).definition == ORDER
+    (tmp_path / "schemas" / "9.desc").write_bytes(DESCRIPTORS)
+    assert folder.fetch(9).to_json(b"\2\2\x08\x05") == b'{"id":5}'
     (tmp_path / "schemas" / "8.avsc").mkdir()
     with pytest.raises(Unanswered, match="cannot read"):
         folder.fetch(8)

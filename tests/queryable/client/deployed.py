@@ -13,6 +13,7 @@ import pytest
 from model.partitioner import partition_of
 from tests.queryable.client.both_clients import AnyClient, all_clients, exact
 from tests.support.deployment import views_toml
+from tests.support.in_process import protobuf_examples as protobuf
 from tests.support.in_process.avro_examples import ORDER, binary
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.reference.records import KEYS
@@ -58,6 +59,13 @@ def deployed(module_deploy: Deploy, make_topic: MakeTopic, writer: Writer) -> It
         writer.send(topic, [(key, VALUES[form]) for key in SEEDED[form]])
     orders, nones, numbers_of, *timed = (make_topic(PARTITIONS) for _ in range(7))
     views["avro"] = {"topic": orders, "value": "avro", "value_schema": "order.avsc"}
+    bills = make_topic(PARTITIONS)
+    views["protobuf"] = {
+        "topic": bills, "append": "on",
+        "key": "protobuf", "key_schema": "shop.desc", "key_message": "shop.Key",
+        "value": "protobuf", "value_schema": "shop.desc", "value_message": "shop.Order",
+    }  # fmt: skip
+    writer.send(bills, [(protobuf.key(n), protobuf.order(order_id=n)) for n in range(5)])
     views["none"] = {"topic": nones, "value": "none"}
     views["ranked"] = {"topic": numbers_of}
     writer.send(orders, [(b"a", binary(ORDER, {"id": 2**60, "price": 0.5, "note": None}))])
@@ -71,6 +79,7 @@ def deployed(module_deploy: Deploy, make_topic: MakeTopic, writer: Writer) -> It
     send_timed(writer, windows, series, sessions, versions)
     deployment = module_deploy(views_toml(**views))
     (deployment.folder / "order.avsc").write_text(json.dumps(ORDER))
+    (deployment.folder / "shop.desc").write_bytes(protobuf.DESCRIPTORS)
     backends = deployment.start(2)
     nginx = deployment.proxy()
     with all_clients(nginx.port) as clients:

@@ -14,9 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from model.formats.registry import KEY_CODECS
-from queryable import Raw
+from queryable import BadUse, Raw
 from tests.queryable.client.both_clients import exact, plain, plain_items, plain_key, python_value
 from tests.queryable.client.deployed import FORMATS, MINUTE, NAMES, NOW, SEEDED, Deployed
+from tests.support.in_process import protobuf_examples as protobuf
 from tests.support.reference.tables import base64url
 
 pytestmark = pytest.mark.system
@@ -170,6 +171,25 @@ def test_avro_and_none_values(deployed: Deployed) -> None:
     none = deployed.call("get", "none", "a")
     assert (none.found, none.value) == (True, None)
     assert not deployed.call("get", "none", "b")
+
+
+def test_protobuf_keys_and_values(deployed: Deployed) -> None:
+    """Keys are given by their bytes: there is more than one encoding of a message."""
+    for number in range(5):
+        answer = deployed.call("get", "protobuf", Raw(protobuf.key(number)))
+        assert answer.found
+        assert answer.value["orderId"] == str(number)
+    rows = deployed.call("scan", "protobuf")
+    assert [row.key for row in rows] == [{"id": n} for n in range(5)]
+    assert deployed.call("scan", "protobuf", stream=True) == rows
+    keys = [Raw(protobuf.key(number)) for number in (3, 9)]
+    answers = deployed.call("get_many", "protobuf", keys)
+    assert [answer.found for answer in answers] == [True, False]
+    with pytest.raises(BadUse, match=r"Raw\(message"):
+        deployed.clients[0].get("protobuf", {"id": 1})
+    for number, client in enumerate(deployed.clients, 100):
+        document = {"orderId": str(number), "tags": ["a"]}
+        client.append("protobuf", {"id": number}, document)
 
 
 KINDS = {

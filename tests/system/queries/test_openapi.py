@@ -34,6 +34,7 @@ from model.partitioner import partition_of
 from tests.support.backends import Backend
 from tests.support.client import Client, Response, raw
 from tests.support.deployment import settle, views_toml
+from tests.support.in_process import protobuf_examples as protobuf
 from tests.support.in_process.avro_examples import ORDER, binary
 from tests.support.nginx import Nginx
 from tests.support.plugins.fixtures import Deploy, MakeTopic
@@ -95,6 +96,11 @@ def backends(
     schema.write_text(json.dumps(ORDER))
     order = binary(ORDER, {"id": 1, "price": 2.5, "note": None})
     add("avro", b"", order, value="avro", value_schema=str(schema))
+    shop = schema.with_name("shop.desc")
+    shop.write_bytes(protobuf.DESCRIPTORS)
+    bill = protobuf.order(order_id=1)
+    fields = {"value_schema": str(shop), "value_message": "shop.Order"}
+    add("protobuf", b"", bill, value="protobuf", **fields)
     backends = module_deploy(views_toml(**views)).start(2)
     settle(backends)
     yield backends

@@ -1,0 +1,1 @@
+"""Protocol Buffers: bare messages, or framed as Confluent's serializers do."""

@@ -1,0 +1,102 @@
+"""Bounds the size and depth of a message's JSON before it is made.
+
+A few bytes can be much JSON: an empty message of two bytes has all its fields without presence, an
+enum of one byte has a long name, and an `Any` starts a parser, with a limit of its own, again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.protobuf.message_factory import GetMessageClass
+
+MAX_DEPTH = 100
+"""Levels of messages, as protobuf's parsers have it; here with those in an `Any`."""
+
+MAX_JSON_BYTES = 4 << 20
+"""Of a message's JSON, without the content of its strings and bytes, estimated from above.
+
+It bounds the time, too: json_format takes some 3 µs for each of at most 100,000 small messages."""
+
+_ANY = "google.protobuf.Any"
+_PUNCTUATION = 4  # quotes, colon and comma
+_NUMBER = 26  # the longest: a double
+
+
+class Bounds:
+    """The bounds of messages whose types are in one pool."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+        self._empty_sizes: dict[str, int] = {}  # of message types
+        self._item_sizes: dict[str, int] = {}  # of scalar fields
+
+    def check(self, message: Any) -> None:
+        """ValueError if the JSON of the message is too large or too deep."""
+        self._spend(message, MAX_JSON_BYTES, MAX_DEPTH)
+
+    def _spend(self, message: Any, left: int, levels: int) -> int:
+        """The bytes that are left after the message."""
+        if levels == 0:
+            raise ValueError(f"more than {MAX_DEPTH} levels")
+        descriptor = message.DESCRIPTOR
+        left -= self._empty_size(descriptor)
+        for field, value in message.ListFields():
+            name = field.full_name if field.is_extension else field.json_name
+            left -= len(name) + _PUNCTUATION
+            if _is_map(field):
+                of_value = field.message_type.fields_by_name["value"]
+                left -= len(value) * (_NUMBER + _PUNCTUATION)
+                if of_value.message_type is None:
+                    left -= len(value) * self._item_size(of_value)
+                else:
+                    for key in value:
+                        left = self._spend(value[key], left, levels - 1)
+            elif field.message_type is None:
+                left -= (len(value) if field.is_repeated else 1) * self._item_size(field)
+            else:
+                for each in value if field.is_repeated else (value,):
+                    left = self._spend(each, left, levels - 1)
+            if left < 0:
+                raise ValueError(f"more than {MAX_JSON_BYTES >> 20} MiB as JSON")
+        if left < 0:
+            raise ValueError(f"more than {MAX_JSON_BYTES >> 20} MiB as JSON")
+        if descriptor.full_name == _ANY and message.type_url:
+            return self._spend(self._unpacked(message), left, levels - 1)
+        return left
+
+    def _unpacked(self, message: Any) -> Any:
+        """The message in an `Any`."""
+        name = message.type_url.split("/")[-1]
+        try:
+            unpacked = GetMessageClass(self._pool.FindMessageTypeByName(name))()
+            unpacked.ParseFromString(message.value)
+        except Exception as e:  # KeyError: the type is not in the schema; DecodeError
+            raise ValueError(f"an Any of type {name[:100]}: {e}") from None
+        return unpacked
+
+    def _empty_size(self, descriptor: Any) -> int:
+        """Of the JSON of a message without content."""
+        known = self._empty_sizes.get(descriptor.full_name)
+        if known is None:
+            known = _PUNCTUATION + sum(
+                len(field.json_name) + _PUNCTUATION + self._item_size(field)
+                for field in descriptor.fields
+                if not field.has_presence
+            )
+            self._empty_sizes[descriptor.full_name] = known
+        return known
+
+    def _item_size(self, field: Any) -> int:
+        """Of one item of a field that is not a message, without the content of strings."""
+        known = self._item_sizes.get(field.full_name)
+        if known is None:
+            values = () if field.enum_type is None else field.enum_type.values
+            known = max([_NUMBER, *(len(each.name) + _PUNCTUATION for each in values)])
+            self._item_sizes[field.full_name] = known
+        return known
+
+
+def _is_map(field: Any) -> bool:
+    of = field.message_type
+    return of is not None and of.has_options and bool(of.GetOptions().map_entry)

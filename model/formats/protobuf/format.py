@@ -1,0 +1,84 @@
+"""Format `protobuf`. The package protobuf is imported when a view has this format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from model.formats.codec import Codec
+from model.formats.format import FieldError, PythonForm, Read, SchemaFormat
+from model.formats.schemas import CONFLUENT, SchemaSource
+
+if TYPE_CHECKING:
+    from model.formats.protobuf.schema import ProtobufFile
+
+
+def _refuse_document(value: Any) -> bytes:
+    # producers may write the same message in several ways
+    raise ValueError("give the record bytes of the key: Raw(message.SerializeToString())")
+
+
+class Protobuf(SchemaFormat):
+    name = "protobuf"
+    python = PythonForm(to_text=_refuse_document, identifies_key=False)
+    fields: ClassVar[Mapping[str, str]] = {
+        "schema": 'a file such as "a.desc" (a descriptor set), or "confluent"',
+        "message": 'the message type in the descriptor set, such as "shop.Order"',
+    }
+    media_types = ("application/protobuf", "application/x-protobuf")
+    file_suffix = ".desc"
+    registry_type = "PROTOBUF"
+    registry_form = "serialized"
+
+    def definition(
+        self, of: str, fields: Mapping[str, str], read: Read, has_source: bool
+    ) -> str | None:
+        if find_spec("google.protobuf") is None:
+            raise FieldError(
+                of,
+                "protobuf requires the package protobuf, which is not installed. Run: "
+                "pip install 'queryable-topics[protobuf]'",
+            )
+        if fields["message"] and fields["schema"] == CONFLUENT:
+            raise FieldError(f"{of}_message", f'not allowed with {of}_schema = "{CONFLUENT}"')
+        return super().definition(of, fields, read, has_source)
+
+    def definition_of(self, content: bytes, of: str, fields: Mapping[str, str]) -> str:
+        from model.formats.protobuf.codecs import definition
+
+        name = fields["message"]
+        file = self.parse_file(content)
+        if name not in file.messages:
+            known = ", ".join(file.messages[:20])
+            raise FieldError(
+                f"{of}_message" if name else of,
+                f'"{name}" is not a message type of the file; it has: {known}'
+                if name
+                else f"{of}_message is missing: set a message type of the file; it has: {known}",
+            )
+        return definition(name, file)
+
+    def codec_with(self, definition: str | None, source: SchemaSource | None) -> Codec:
+        from model.formats.protobuf.codecs import protobuf_codec
+
+        assert definition is not None
+        return protobuf_codec(definition, source)
+
+    def is_routed(self, definition: str | None) -> bool:
+        return False
+
+    def fingerprint(self, definition: str) -> str:
+        from model.formats.protobuf.codecs import parsed
+
+        return definition if definition == CONFLUENT else parsed(definition).fingerprint
+
+    def parse_file(self, content: bytes) -> ProtobufFile:
+        from model.formats.protobuf.schema import from_descriptor_set
+
+        return from_descriptor_set(content)
+
+    def parse_registered(self, text: str, references: Sequence[tuple[str, str]]) -> ProtobufFile:
+        from model.formats.protobuf.schema import from_registry
+
+        return from_registry(text, references)

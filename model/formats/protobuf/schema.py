@@ -1,0 +1,266 @@
+"""Message types from descriptors, and messages as JSON by protobuf's JSON mapping.
+
+https://protobuf.dev/programming-guides/json/: names in lowerCamelCase, 64-bit integers as strings.
+Fields without presence are always written, so that a zero is a zero and not a missing field.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from typing import Any, ClassVar
+
+import orjson
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.message_factory import GetMessageClass
+
+from model.formats.protobuf.bounds import Bounds
+
+_MAX_INDEXES = 100  # levels of nested message types
+_KNOWN = "google/protobuf/"
+"""The imports that come with the package protobuf."""
+
+_KNOWN_FILES = {
+    f"{_KNOWN}{name}.proto": f"google.protobuf.{name}_pb2"
+    for name in (
+        "any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct",
+        "timestamp", "type", "wrappers",
+    )
+}  # fmt: skip
+
+
+class MessageType:
+    """One message type. Methods raise ValueError for invalid input."""
+
+    def __init__(self, descriptor: Any, pool: Any, fingerprint: str) -> None:
+        self.fingerprint = fingerprint
+        self._class = GetMessageClass(descriptor)
+        self._pool = pool
+        self._bounds = Bounds(pool)
+
+    def check(self, raw: bytes) -> None:
+        """ValueError if `to_json` would fail or be too large."""
+        message = self._parse(raw)
+        self._bounds.check(message)
+        self._render(message)
+
+    def to_json(self, raw: bytes) -> bytes:
+        return self._render(self._parse(raw))
+
+    def from_json(self, value: Any) -> bytes:
+        """The message of a parsed JSON document, with its fields in the order of their numbers."""
+        name = self._class.DESCRIPTOR.full_name
+        # json_format takes an empty array for a message; only protobuf's own types are no objects
+        if not isinstance(value, dict) and not name.startswith("google.protobuf."):
+            raise ValueError(f"not a {name}: it is a JSON object")
+        try:
+            message = ParseDict(value, self._class(), descriptor_pool=self._pool)
+            raw: bytes = message.SerializeToString(deterministic=True)
+        except Exception as e:  # ParseError, EncodeError, RecursionError, …
+            raise ValueError(f"not a {name}: {e}") from None
+        return raw
+
+    def _parse(self, raw: bytes) -> Any:
+        message = self._class()
+        try:
+            message.ParseFromString(raw)
+        except Exception as e:  # DecodeError; ValueError and others in some versions
+            raise ValueError(f"not a {self._class.DESCRIPTOR.full_name}: {e}") from None
+        return message
+
+    def _render(self, message: Any) -> bytes:
+        try:
+            return orjson.dumps(
+                MessageToDict(
+                    message,
+                    always_print_fields_with_no_presence=True,
+                    descriptor_pool=self._pool,
+                )
+            )
+        except Exception as e:  # json_format's own, TypeError, UnicodeDecodeError, …
+            raise ValueError(f"not representable as JSON: {type(e).__name__}: {e}") from None
+
+
+class ProtobufFile:
+    """The message types of a .proto file and of its imports; implements `formats.schemas.Schema`
+    for records that have message indexes after the schema id.
+
+    `files`: the last one is the file, the others are its imports, in any order. ValueError if a
+    type is missing or malformed.
+    """
+
+    format: ClassVar[str] = "protobuf"
+
+    def __init__(self, files: Sequence[Any]) -> None:
+        if not files:
+            raise ValueError("not a descriptor set: it has no files")
+        self._file = files[-1]
+        self._pool = DescriptorPool()
+        try:
+            ordered = _in_order(files)
+            for file in ordered:
+                self._pool.AddSerializedFile(file.SerializeToString())
+            self.messages = [
+                name
+                for file in reversed(ordered)
+                if not file.name.startswith(_KNOWN)
+                for name in _names(file.message_type, file.package)
+            ]
+            for name in self.messages:
+                self._pool.FindMessageTypeByName(name)
+        except Exception as e:  # TypeError, KeyError: what a type refers to is missing
+            raise ValueError(f"not supported descriptors: {e}") from None
+        if not self.messages:
+            raise ValueError("not a descriptor set: it has no message types")
+        self.descriptor_set: bytes = FileDescriptorSet(file=ordered).SerializeToString()
+        self.fingerprint = _fingerprint(self.descriptor_set)
+        self._types: dict[tuple[int, ...], MessageType] = {}  # as many as the file has
+
+    def message(self, name: str) -> MessageType:
+        """A message type by its full name; KeyError."""
+        fingerprint = _fingerprint(name.encode() + b"\0" + self.descriptor_set)
+        return MessageType(self._pool.FindMessageTypeByName(name), self._pool, fingerprint)
+
+    def check(self, raw: bytes) -> None:
+        message, start = self._of(raw)
+        message.check(raw[start:])
+
+    def to_json(self, raw: bytes) -> bytes:
+        message, start = self._of(raw)
+        return message.to_json(raw[start:])
+
+    def value_of(self, raw: bytes) -> bytes:
+        return raw[self._of(raw)[1] :]
+
+    def _of(self, raw: bytes) -> tuple[MessageType, int]:
+        """The message type that the indexes name, and where the message starts."""
+        indexes, start = _indexes(raw)
+        if (known := self._types.get(indexes)) is not None:
+            return known, start
+        name, types = self._file.package, self._file.message_type
+        try:
+            for index in indexes:
+                name, types = _joined(name, types[index].name), types[index].nested_type
+            self._types[indexes] = self.message(name)
+        except (IndexError, KeyError):
+            path = "/".join(map(str, indexes))
+            raise ValueError(f"the schema has no message type at index {path}") from None
+        return self._types[indexes], start
+
+
+def from_descriptor_set(content: bytes) -> ProtobufFile:
+    """From a file of `protoc --include_imports --descriptor_set_out`; ValueError."""
+    try:
+        files = FileDescriptorSet.FromString(content).file
+    except Exception as e:
+        raise ValueError(f"not a descriptor set: {e}") from None
+    return ProtobufFile(files)
+
+
+def from_registry(text: str, references: Sequence[tuple[str, str]]) -> ProtobufFile:
+    """From what a registry returns for `format=serialized`; ValueError."""
+    files = []
+    for name, each in (*references, ("", text)):
+        try:
+            file = FileDescriptorProto.FromString(base64.b64decode(each, validate=True))
+        except Exception as e:  # binascii.Error, DecodeError
+            raise ValueError(f"not a serialized file descriptor: {e}") from None
+        file.name = name or file.name or "schema.proto"  # a reference has the name of its import
+        files.append(file)
+    return ProtobufFile(files)
+
+
+def _in_order(files: Sequence[Any]) -> list[Any]:
+    """Copies of the files without comments, imports first, with those of the package protobuf.
+
+    Imports that are missing are left out: they may have options only, which change no message.
+    """
+    by_name = {file.name: file for file in files}
+    ordered: list[Any] = []
+    done: set[str] = set()
+
+    def visit(name: str) -> None:
+        if name in done:
+            return
+        done.add(name)
+        file = FileDescriptorProto()
+        file.CopyFrom(by_name[name])
+        file.ClearField("source_code_info")
+        for imported in file.dependency:
+            if imported not in by_name and imported in _KNOWN_FILES:
+                module = import_module(_KNOWN_FILES[imported])
+                by_name[imported] = FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
+            if imported in by_name:
+                visit(imported)
+        _leave_out_imports(file, by_name)
+        ordered.append(file)
+
+    for file in files:
+        visit(file.name)
+    return ordered
+
+
+def _leave_out_imports(file: Any, by_name: dict[str, Any]) -> None:
+    """Remove the imports that are not in `by_name`; others refer to them by their index."""
+    imports, public = list(file.dependency), [file.dependency[i] for i in file.public_dependency]
+    kept = [name for name in imports if name in by_name]
+    if kept == imports:
+        return
+    for field in ("dependency", "public_dependency", "weak_dependency"):
+        file.ClearField(field)
+    file.dependency.extend(kept)
+    file.public_dependency.extend(kept.index(name) for name in public if name in by_name)
+
+
+def _names(types: Sequence[Any], parent: str) -> Iterator[str]:
+    """The full names of message types and of those nested in them, without map entries."""
+    for each in types:
+        if not each.options.map_entry:
+            name = _joined(parent, each.name)
+            yield name
+            yield from _names(each.nested_type, name)
+
+
+def _joined(parent: str, name: str) -> str:
+    return f"{parent}.{name}" if parent else name
+
+
+def _fingerprint(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def _indexes(raw: bytes) -> tuple[tuple[int, ...], int]:
+    """The path of the message type in its file, and where it ends in `raw`.
+
+    Zigzag varints: the number of indexes, and each index; one zero byte stands for [0].
+    """
+    count, at = _varint(raw, 0)
+    if count == 0:
+        return (0,), at
+    if not 0 < count <= _MAX_INDEXES:
+        raise ValueError(f"{count} message indexes; at most {_MAX_INDEXES} are allowed")
+    indexes = []
+    for _ in range(count):
+        index, at = _varint(raw, at)
+        if index < 0:
+            raise ValueError("a negative message index")
+        indexes.append(index)
+    return tuple(indexes), at
+
+
+def _varint(raw: bytes, at: int) -> tuple[int, int]:
+    """A zigzag varint of at most 5 bytes at `at`, and where it ends."""
+    value = 0
+    for shift in range(0, 35, 7):
+        if at >= len(raw):
+            raise ValueError("without message indexes after the schema id")
+        byte = raw[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+    raise ValueError("a message index of more than 5 bytes")
