@@ -82,6 +82,8 @@ class Instance:
         }
         self._librdkafka = librdkafka
         custom = {view.name: load_store(view.store) for view in self._views if view.is_custom}
+        for view in self._views:
+            view.codecs()  # imports those that are classes
         self._folder = DataDirectory(settings.data_dir, application=settings.application_id)
         for name, store in custom.items():
             self._folder.use(name, store)

@@ -68,6 +68,10 @@ class View:
     def value_codec(self) -> Codec:
         return format_of(self.value).codec_with(self.value_schema, self.schemas)
 
+    def codecs(self) -> tuple[Codec, Codec]:
+        """Of keys and values; ConfigurationError if one is a class that is not usable."""
+        return self.key_codec, self.value_codec
+
     @property
     def is_custom(self) -> bool:
         """Whether its store is a user-supplied class."""

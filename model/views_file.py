@@ -12,8 +12,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from model.classes import is_class_path
 from model.formats.format import FieldError, Read
-from model.formats.registry import FORMATS, SCHEMA_FORMATS
+from model.formats.registry import FORMATS, SCHEMA_FORMATS, format_of
 from model.kinds.registry import KINDS
 from model.partitioner import PARTITIONERS
 from model.problems import ConfigurationError
@@ -29,7 +30,6 @@ RESERVED_SEGMENTS = frozenset(
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}", re.ASCII)
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)  # Kafka's own rule
 _PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+", re.ASCII)
-_CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
 _LONGEST_GROUP = 249
 _TABLE = re.compile(r"^\s*\[\s*(?P<table>[^]]+?)\s*]")
 
@@ -53,12 +53,11 @@ def _format_fields() -> dict[str, _Field]:
     return {name: _Field("", None, meaning) for name, meaning in meanings.items()}
 
 
-_KEY_FORMATS = tuple(name for name, each in FORMATS.items() if each.for_keys)
 _FIELDS = {
     "topic": _Field(None, None, "the view's source topic"),
     "path": _Field("", None, 'a short path such as "/messages"'),
-    "key": _Field(None, _KEY_FORMATS, "the format of the keys"),
-    "value": _Field(None, tuple(FORMATS), "the format of the values"),
+    "key": _Field(None, None, "the format of the keys"),
+    "value": _Field(None, None, "the format of the values"),
     "store": _Field("key-value", None, "the kind of store"),
     "window_size": _Field(
         "", None, 'the length of a window, such as "1h"; without it: points in time'
@@ -167,6 +166,8 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
         values[field] = value
     if not _TOPIC.fullmatch(values["topic"]) or values["topic"] in (".", ".."):
         raise reader.error(table, "topic", f'"{values["topic"]}" is not a valid topic name')
+    _check_format("key", [n for n, of in FORMATS.items() if of.for_keys], values, table, reader)
+    _check_format("value", FORMATS, values, table, reader)
     _check_store(values, table, reader)
     for field, stores in _ONLY_FOR.items():
         if field in fields and values["store"] not in stores:
@@ -200,7 +201,7 @@ def _parse_schema(
     by_id: bool,
 ) -> str | None:
     """The definition of the schema; None if the format has none."""
-    of_format = FORMATS[values[of]]
+    of_format = format_of(values[of])
     for field in _FORMAT_FIELDS:
         if values[f"{of}_{field}"] and field not in of_format.fields:
             names = [each.name for each in FORMATS.values() if field in each.fields]
@@ -230,11 +231,27 @@ def _parse_schemas(table: Any, reader: _Reader) -> dict[str, str]:
     return {field: value.rstrip("/") if field == "registry" else value}
 
 
+def _check_format(
+    of: str,
+    formats: Iterable[str],
+    values: dict[str, str],
+    table: tuple[str, ...],
+    reader: _Reader,
+) -> None:
+    if values[of] not in formats and not is_class_path(values[of]):
+        raise reader.error(
+            table,
+            of,
+            f'unknown value "{values[of]}"; allowed: {", ".join(formats)}, or a class: '
+            '"package.module:Class"',
+        )
+
+
 def _check_store(values: dict[str, str], table: tuple[str, ...], reader: _Reader) -> None:
     store = values["store"]
     if store in KINDS:
         return
-    if not _CLASS.fullmatch(store):
+    if not is_class_path(store):
         raise reader.error(
             table,
             "store",

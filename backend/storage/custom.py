@@ -6,12 +6,12 @@ memory, and gets all records from the start of the log whenever its partition is
 
 from __future__ import annotations
 
-import importlib
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
+from model.classes import import_class
 from model.problems import ConfigurationError, StoreClosedError, StoreError
 from model.records import StoreMetadata
 
@@ -34,11 +34,7 @@ class CustomStore(Protocol):
 
 def load_store(path: str) -> type[CustomStore]:
     """The class named by `package.module:Class`; ConfigurationError if it is not usable."""
-    module_name, _, class_name = path.partition(":")
-    try:
-        found = getattr(importlib.import_module(module_name), class_name)
-    except (ImportError, AttributeError) as e:
-        raise ConfigurationError(f'store = "{path}" cannot be imported: {e}') from e
+    found = import_class(path, "store")
     missing = [name for name in ("apply", "query", "size", "close") if not hasattr(found, name)]
     if missing:
         raise ConfigurationError(

@@ -24,6 +24,7 @@ from __future__ import annotations
 from model.formats.avro.format import Avro
 from model.formats.bytes import Bytes
 from model.formats.codec import Codec
+from model.formats.custom import CustomFormat
 from model.formats.float64 import Float64
 from model.formats.format import Format, SchemaFormat
 from model.formats.integer import Integer
@@ -62,5 +63,5 @@ SCHEMA_FORMATS: tuple[SchemaFormat, ...] = tuple(
 
 
 def format_of(name: str) -> Format:
-    """The format that `key = …` or `value = …` in views.toml names."""
-    return FORMATS[name]
+    """The format that `key = …` or `value = …` in views.toml names; a class has its own."""
+    return FORMATS.get(name) or CustomFormat(name)

@@ -37,6 +37,7 @@ from model.views import View
 PREFIX = "/api/v1"
 
 KAFKA = "org.apache.kafka.common.serialization."
+_CUSTOM = "custom"  # any class
 # these give the bytes of any format
 _RAW_SERDES = ("ByteArraySerde", "BytesSerde", "ByteBufferSerde")
 FITS = {
@@ -44,12 +45,12 @@ FITS = {
         f"Serdes${serde}": frozenset(name for name, of in FORMATS.items() if serde in of.serdes)
         for serde in {serde for of in FORMATS.values() for serde in of.serdes}
     },
-    **{f"Serdes${serde}": frozenset(FORMATS) for serde in _RAW_SERDES},
+    **{f"Serdes${serde}": frozenset((*FORMATS, _CUSTOM)) for serde in _RAW_SERDES},
 }
 """Serde of Kafka's own -> the formats of a view that it reads."""
 
 # formats that clients have serdes of their own for
-_OWN = frozenset(name for name, of in FORMATS.items() if of.has_own_serdes)
+_OWN = frozenset((_CUSTOM, *(name for name, of in FORMATS.items() if of.has_own_serdes)))
 _CLASS = re.compile(r"([A-Za-z_]\w*\.)+[A-Za-z_$][\w$]*", re.ASCII)
 _LONG = re.compile(r"[+-]?0*[0-9]{1,19}", re.ASCII)
 # as in Java's decoder: complete padding, or none
@@ -84,7 +85,7 @@ def register_kiqr(
             raise QueryFailed("wrong-store", f"View {store} has a {view.store} store.")
         of_view = ("keys", view.key), ("values", view.value)
         for name, supported, (what, of) in zip(serdes, formats, of_view, strict=False):
-            if of not in supported:
+            if (of if of in FORMATS else _CUSTOM) not in supported:
                 raise QueryFailed(
                     "unfit-serde", f"{name} does not fit view {view.name}: its {what} are {of}."
                 )

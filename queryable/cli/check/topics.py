@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from model.formats.codec import Codec
 from model.formats.schemas import CONFLUENT
+from model.problems import ConfigurationError
 from model.views import ANY_PARTITION, CHANGELOG, View
 from queryable.cli.check.findings import Finding, ok, warning, wrong
 from queryable.cli.inspection.deleted_records import broker_retention
@@ -48,6 +49,11 @@ def check_records(
 ) -> Iterator[Finding]:
     """Checks the keys, formats and partitions of the records."""
     subject = f"view {view.name}"
+    try:
+        view.codecs()
+    except ConfigurationError as error:
+        yield wrong(subject, str(error), "put the module on the PYTHONPATH of this command, too")
+        return
     if not sample:
         yield ok(subject, f"topic {view.topic} has no records yet: formats cannot be checked")
         return

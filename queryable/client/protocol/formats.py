@@ -102,3 +102,12 @@ class Format:
 
 
 FORMATS = {name: Format(name, each.python, each.codec) for name, each in registry.FORMATS.items()}
+
+
+def format_of(name: str) -> Format:
+    """The format of a view. One that is unknown here, such as a class of the deployment, has JSON
+    documents."""
+    if name in FORMATS:
+        return FORMATS[name]
+    of = registry.format_of(name)
+    return Format(name, of.python, of.codec)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from queryable.client.protocol.formats import FORMATS, Format
+from queryable.client.protocol.formats import Format, format_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class View:
             name=description["name"],
             topic=description["topic"],
             path=description.get("path"),
-            key=FORMATS[description["key"]],
-            value=FORMATS[description["value"]],
+            key=format_of(description["key"]),
+            value=format_of(description["value"]),
             store=description["store"],
             partitioner=description["partitioner"],
             partitions=description.get("partitions"),

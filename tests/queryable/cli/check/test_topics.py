@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from model.views_file import parse_views
-from queryable.cli.check.topics import check_partitioner, check_retention
+from queryable.cli.check.topics import check_partitioner, check_records, check_retention
 from tests.queryable.cli.inspection.records import (
     BOTH,
 )
@@ -27,3 +27,11 @@ def test_no_advice_on_the_producers_of_changelogs() -> None:
     finding = check_retention(view, BOTH)
     assert "application's code" in finding.action
     assert "26h" not in finding.action
+
+
+def test_a_format_whose_class_is_not_installed_here() -> None:
+    [view] = parse_views('[views.t]\ntopic = "t"\nkey = "not_there:Key"\nvalue = "json"\n').views
+    [finding] = check_records(view, 1, [])
+    assert finding.status == "wrong"
+    assert 'format = "not_there:Key" cannot be imported' in finding.message
+    assert "PYTHONPATH" in finding.action
