@@ -47,6 +47,9 @@ class Codec(ABC):
     is_document = False
     """Whether `to_json` returns any JSON document, whose fields `by=` can name."""
 
+    quotes_integers = False
+    """Whether `to_json` writes integers of 64 bits as strings, as Protobuf's JSON mapping does."""
+
     has_prefixes = False
     """Whether keys are ordered by their bytes as text is, so that a prefix is a range."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import orjson
@@ -12,6 +13,7 @@ from model.views import View
 
 Number = int | float
 
+_INTEGER = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 _INFINITE = {"Infinity": float("inf"), "-Infinity": float("-inf")}
 
 
@@ -72,6 +74,7 @@ class NumberField:
                 )
             raise BadRequest("bad-parameter", f"{parameter} is missing: a field with numbers.")
         self._field = None if path is None else ValueField(view, path, parameter)
+        self._quotes_integers = view.value_codec.quotes_integers
 
     def of(self, documents: list[object]) -> list[Number | None]:
         """The number of each document; None if it has none. NaN is no number."""
@@ -81,4 +84,10 @@ class NumberField:
             found = [_INFINITE.get(each) if type(each) is str else each for each in documents]
         else:
             found = self._field.of(documents)
+            if self._quotes_integers:
+                found = [_unquoted(each) if type(each) is str else each for each in found]
         return [each if type(each) is int or type(each) is float else None for each in found]
+
+
+def _unquoted(text: str) -> object:
+    return int(text) if _INTEGER.fullmatch(text) else text

@@ -19,6 +19,7 @@ class ProtobufCodec(Codec):
 
     name = "protobuf"
     is_document = True
+    quotes_integers = True
     json_is_exact = False
     representation = "protobuf"
 
@@ -50,6 +51,8 @@ class ProtobufCodec(Codec):
 
 class ConfluentProtobufCodec(ConfluentCodec):
     """Records with Confluent's framing. In a URL, a key is its record bytes in base64url."""
+
+    quotes_integers = True
 
     def from_text(self, text: bytes) -> bytes:
         raw = from_base64url(text)

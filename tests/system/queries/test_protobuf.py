@@ -69,6 +69,10 @@ def test_messages_of_a_descriptor_set(
         assert [item["key"] for item in items] == [{"id": n} for n in range(1, KEYS)]
         top = backend.get("/views/v/top?by=price&limit=2").json()["items"]
         assert [item["key"]["id"] for item in top] == [KEYS - 1, KEYS - 2]
+        top = backend.get("/views/v/top?by=orderId&limit=2").json()["items"]  # strings in JSON
+        assert [item["value"]["orderId"] for item in top] == [str(KEYS - 1), str(KEYS - 2)]
+        groups = backend.get("/views/v/aggregate?by=status&value=orderId").json()
+        assert f'"sum":{sum(range(KEYS))}' in json.dumps(groups, separators=(",", ":"))
         described = backend.get("/views/v").json()
         assert described["schemas"]["value"]["message"] == "shop.Order"
         assert described["routed_encodings"] == ["base64url"]
