@@ -1,6 +1,6 @@
 """The composition root: builds the parts of an instance from the settings and connects them.
 
-The only module that knows storage, ingest, cluster and HTTP together.
+No other module imports storage, ingest, cluster and HTTP together.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from a2wsgi import WSGIMiddleware
 from confluent_kafka import KafkaException
@@ -35,8 +35,8 @@ from backend.ingest.lifecycle.partitions import PartitionLifecycle, RecoveryPoli
 from backend.ingest.lifecycle.snapshot_fetcher import SnapshotFetcher
 from backend.ingest.loop import IngestLoop
 from backend.ingest.metadata_poller import MetadataPoller
-from backend.ingest.protocols import Folder
-from backend.ingest.schema_registry import Registry, SchemaCache, SchemaFolder
+from backend.ingest.protocols import StoreDirectory
+from backend.ingest.schema_registry import SchemaCache, SchemaFolder, SchemaRegistry
 from backend.ingest.store_partitions import PartitionRegistry
 from backend.ingest.writer import PartitionWriter
 from backend.instance_context import DRAINING, InstanceContext
@@ -53,22 +53,22 @@ from model.views import Deployment
 
 log = logging.getLogger(__name__)
 
-# if a worker exits with this code, gunicorn's arbiter stops with it, too
+# gunicorn's arbiter stops, too, if a worker exits with this code
 EXIT_CANNOT_START = 3
-_STOP_TIMEOUT = 10.0
+_STOP_TIMEOUT = 10.0  # s
 
 
 def _schemas(settings: Settings, deployment: Deployment) -> SchemaCache | None:
-    """The source of schemas by id, if the deployment has one."""
+    """The cache of schemas by id; None if the deployment has no source of them."""
     if deployment.registry is not None:
-        return SchemaCache(Registry(deployment.registry, settings.schema_registry_auth))
+        return SchemaCache(SchemaRegistry(deployment.registry, settings.schema_registry_auth))
     if deployment.schema_folder is not None:
         return SchemaCache(SchemaFolder(settings.views.parent / deployment.schema_folder))
     return None
 
 
 class Instance:
-    """All parts of one backend process; started after the fork, stopped before the exit."""
+    """All parts of one backend process. They start after the fork and stop before the exit."""
 
     def __init__(self, settings: Settings, deployment: Deployment) -> None:
         self.settings = settings
@@ -81,12 +81,14 @@ class Instance:
             "bootstrap.servers": settings.bootstrap_servers,
         }
         self._librdkafka = librdkafka
-        custom = {view.name: load_store(view.store) for view in self._views if view.is_custom}
+        custom_stores = {
+            view.name: load_store(view.store) for view in self._views if view.is_custom
+        }
         for view in self._views:
-            view.codecs()  # imports those that are classes
-        self._folder = DataDirectory(settings.data_dir, application=settings.application_id)
-        for name, store in custom.items():
-            self._folder.use(name, store)
+            view.codecs()  # imports custom classes
+        self._directory = DataDirectory(settings.data_dir, application=settings.application_id)
+        for name, store in custom_stores.items():
+            self._directory.use_custom_store(name, store)
         self._registry = PartitionRegistry(self._views)
         self._metadata_poller = MetadataPoller(
             librdkafka, settings.end_offset_interval, settings.broker_timeout
@@ -99,20 +101,20 @@ class Instance:
             self._views, librdkafka, kafka_python, settings.broker_timeout
         )
         self._snapshot_fetcher = SnapshotFetcher(
-            self._folder,
+            self._directory,
             lambda view, partition: self.context.snapshot_sources(view, partition),
             lambda: self.context.topology.secret,
             settings.copy_threshold,
         )
         dead_letters = DeadLetters(librdkafka, settings.broker_timeout)
         assignments = SourceAssignments(self._registry)
-        writer = PartitionWriter(self._on_news)
+        writer = PartitionWriter(self._on_state_change)
         policy = RecoveryPolicy(
             settings.acceptable_recovery_lag, settings.cleanup_delay, settings.clock_tolerance
         )
         lifecycle = PartitionLifecycle(
             self._views,
-            cast(Folder, self._folder),
+            cast(StoreDirectory, self._directory),
             self._registry,
             self._metadata_poller,
             self._snapshot_fetcher,
@@ -165,16 +167,16 @@ class Instance:
             self.context,
             self._views,
             self._registry,
-            self._folder.on_disk,
+            self._directory.on_disk,
             self._ingest_loop.opening,
         )
 
     def check_broker(self) -> None:
-        """Wait for the broker, at most `start_timeout` s; ConfigurationError if it does not answer.
+        """Wait for the broker, at most `start_timeout` s. Returns within 2 s after `stop`.
 
-        Also returns within 2 s after `stop`.
+        Raises ConfigurationError if the broker does not answer.
         """
-        errors: list[str] = []  # connection errors, reported in the background
+        errors: list[str] = []  # connection errors, from librdkafka's threads
         settings: dict[str, Any] = {**self._librdkafka, "log_level": 0}
         settings["error_cb"] = lambda error: errors.append(error.str())
         admin = AdminClient(settings)
@@ -195,7 +197,7 @@ class Instance:
                     ) from e
 
     def start(self) -> None:
-        """Start the threads, in the order of their dependencies."""
+        """Start the threads in the order of their dependencies."""
         if self._schemas is not None:
             self._schemas.start()
         self._metadata_poller.start()
@@ -209,16 +211,19 @@ class Instance:
     def drain(self) -> float:
         """Announce in /processors that this instance is stopping.
 
-        Returns the time (s) for which it must continue to answer, until proxies and peers know.
+        Returns the time (s) for which it must continue to answer, until proxies and peers use other
+        instances.
         """
         self.context.set_state(DRAINING)
         others_answer = any(
-            self.context.others(each.view.name, each.partition) for each in self._registry.all()
+            self.context.others(opened.view.name, opened.partition)
+            for opened in self._registry.all()
         )
         return self.settings.drain_time if others_answer else 0.0
 
     def stop(self) -> None:
-        """Leave the group first, so that others take over while the stores are closed."""
+        """Stop all threads and close the stores. The instance leaves the group first, so that
+        others take over in the meantime."""
         self._stopping.set()
         if self._member.alive:
             self._member.stop(_STOP_TIMEOUT)
@@ -231,7 +236,7 @@ class Instance:
         if self._schemas is not None:
             self._schemas.stop()
         self._appender.stop()
-        self._folder.close()
+        self._directory.close()
 
     def _reads_served(self) -> int:
         return sum(counts.served for counts in self.context.counts.values())
@@ -239,12 +244,12 @@ class Instance:
     def _member_metadata(self) -> MemberMetadata:
         return self._membership_reporter.now(self._highest_epoch)
 
-    def _on_news(self) -> None:
+    def _on_state_change(self) -> None:
         if self._membership_reporter.is_out_of_date():
             self._member.rejoin()
 
     def _on_topology(self, topology: Topology) -> None:
-        """Apply a new topology, unless it is older than the current one."""
+        """Apply a new topology. An older one than the current one is ignored."""
         if topology.epoch <= self._highest_epoch:
             log.warning(
                 "ignoring the topology of epoch %s: epoch %s is newer",
@@ -258,7 +263,7 @@ class Instance:
         mine = {
             (view.name, partition): role
             for view in self._views
-            # not the partitions of another instance with the same id
+            # another instance with the same id may be in the topology
             if me in topology.members
             and (placed := topology.views.get(view.name))
             and placed.hash == view.hash
@@ -268,64 +273,63 @@ class Instance:
         self._registry.map_mispartitioned = frozenset(
             name for name, placed in topology.views.items() if placed.mispartitioned
         )
-        shared = {unit for unit in mine if topology.is_shared(me, *unit)}
+        shared = {partition_id for partition_id in mine if topology.is_shared(me, *partition_id)}
         taken_over = {
-            (each.view.name, each.partition)
-            for each in self._registry.all()
-            if topology.is_taken_over(self.context.topology, each.view.name, each.partition)
+            (opened.view.name, opened.partition)
+            for opened in self._registry.all()
+            if topology.is_taken_over(self.context.topology, opened.view.name, opened.partition)
         }
         self._ingest_loop.assign(mine, shared, taken_over)
         self.context.take_topology(topology)
-        log.info("epoch %s: %d partitions here: %s", topology.epoch, len(mine), _listed(mine))
+        log.info(
+            "epoch %s: %d partitions here: %s", topology.epoch, len(mine), _format_partitions(mine)
+        )
 
 
-def _listed(mine: Mapping[tuple[str, int], str]) -> str:
-    """The partitions by role, for the log."""
+def _format_partitions(mine: Mapping[tuple[str, int], str]) -> str:
+    """The partitions by role, for a log line."""
     return ", ".join(
-        f"{role} {[unit for unit in sorted(mine) if mine[unit] == role]}"
+        f"{role} {[partition_id for partition_id in sorted(mine) if mine[partition_id] == role]}"
         for role in ROLES
         if role in mine.values()
     )
 
 
-def _bridged(pages: Flask) -> App:
-    """Flask in threads. KIQR requests wait for other instances, so they have their own threads."""
-    ordinary = cast(App, WSGIMiddleware(cast(Any, pages), workers=4))
-    kiqr = cast(App, WSGIMiddleware(cast(Any, pages), workers=8))
+def _flask_bridge(flask_app: Flask) -> App:
+    """An ASGI application that runs Flask in threads. KIQR requests wait for other instances, so
+    they have their own threads."""
+    other = cast(App, WSGIMiddleware(cast(Any, flask_app), workers=4))
+    kiqr = cast(App, WSGIMiddleware(cast(Any, flask_app), workers=8))
 
     async def bridge(scope: Scope, receive: Receive, send: Send) -> None:
-        chosen = kiqr if scope["path"].startswith(f"{PREFIX}/") else ordinary
-        await chosen(scope, receive, send)
+        middleware = kiqr if scope["path"].startswith(f"{PREFIX}/") else other
+        await middleware(scope, receive, send)
 
     return bridge
 
 
-class _Failing(Protocol):
-    def __call__(self, reason: str) -> None: ...
-
-
-def _give_up(reason: str) -> None:
+def _exit(reason: str) -> None:
     log.critical("%s", reason)
     logging.shutdown()
     os._exit(EXIT_CANNOT_START)
 
 
 class Application:
-    """The ASGI application: the router with Flask behind it, and the instance."""
+    """The ASGI application: the router, Flask behind it, and the instance."""
 
     def __init__(
-        self, settings: Settings, deployment: Deployment, fail: _Failing = _give_up
+        self, settings: Settings, deployment: Deployment, on_failure: Callable[[str], None] = _exit
     ) -> None:
         try:
             self.instance = Instance(settings, deployment)
         except KafkaException as e:
-            # librdkafka checks its settings when a client is made
+            # librdkafka checks its settings when a client is created
             raise ConfigurationError(f"{settings.views}, [kafka]: {e.args[0].str()}") from e
         context = self.instance.context
         self._raw_reads = RawReads(context) if settings.kiqr else None
-        self._router = Router(context, _bridged(create_flask_app(context, self._raw_reads)))
-        self._fail = fail
-        self.send_timeout = settings.send_timeout  # s; these two are for the worker
+        self._router = Router(context, _flask_bridge(create_flask_app(context, self._raw_reads)))
+        self._on_failure = on_failure
+        self.send_timeout = settings.send_timeout  # s; the worker reads these two
         self.request_timeout = settings.request_timeout
         self._starting: asyncio.Task[None] | None = None
 
@@ -358,8 +362,8 @@ class Application:
                 self._router.start_heartbeats()
                 if self._raw_reads is not None:
                     self._raw_reads.start(self._router.keys, scatter_gather)
-                # start in the background, and answer 503 meanwhile: a server that does not accept
-                # connections looks hung
+                # start in the background and answer 503 until then, because a server that does not
+                # accept connections seems to hang
                 self._starting = asyncio.create_task(self._start())
                 await send({"type": "lifespan.startup.complete"})
             else:
@@ -371,20 +375,23 @@ class Application:
                 return
 
     async def _start(self) -> None:
-        _spare_the_collector()
+        _reduce_garbage_collection()
         try:
             await asyncio.to_thread(self.instance.check_broker)
             self.instance.start()
         except ConfigurationError as e:
-            self._fail(str(e))
+            self._on_failure(str(e))
         except Exception as e:
             log.exception("cannot start the instance")
-            self._fail(f"cannot start the instance: {e}")
+            self._on_failure(f"cannot start the instance: {e}")
 
 
-def _spare_the_collector() -> None:
-    """Exclude all objects of the start from garbage collection, and collect less often: ingest
-    creates thousands of objects per batch, without cycles, and the default is every 700."""
+def _reduce_garbage_collection() -> None:
+    """Exclude the existing objects from garbage collection, and collect less often.
+
+    Ingest creates thousands of objects per batch, without reference cycles. By default, the
+    collector would run after every 700 of them.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)

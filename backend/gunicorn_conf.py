@@ -1,7 +1,7 @@
 """gunicorn's settings for a backend: `gunicorn -c python:backend.gunicorn_conf`.
 
-One worker, because only one process can open a RocksDB directory. To scale, run one instance per
-core. Invalid settings are refused here, before the fork, with one message and exit code 2.
+There is one worker, because only one process can open a RocksDB directory. To scale, run one
+instance per core. Invalid settings end the process before the fork, with a message and exit code 2.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ except ConfigurationError as _error:
 
 
 def _application() -> ServerApplication:
-    """Called in the worker, after the fork: threads and RocksDB do not survive a fork."""
+    """Called in the worker after the fork, because threads and RocksDB do not survive a fork."""
     try:
         return Application(_settings, read_views(_settings.views))
     except ConfigurationError as error:
@@ -58,10 +58,10 @@ loglevel = "info"
 control_socket_disable = True
 proc_name = f"queryable-{_instance}"
 
-# The root logger is for our modules; gunicorn has its own.
+# The root logger is for this project's modules. gunicorn has its own.
 logging.basicConfig(
     format=f"%(asctime)s {_instance} %(levelname)s %(name)s %(message)s", level=logging.WARNING
 )
 logging.getLogger("backend").setLevel(logging.INFO)
-# kafka-python logs a stack trace per failed connection; the member thread logs one line instead
+# kafka-python logs a stack trace per failed connection. The member thread logs one line instead.
 logging.getLogger("kafka").setLevel(logging.CRITICAL)

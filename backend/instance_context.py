@@ -1,4 +1,4 @@
-"""The instance as seen by queries and HTTP: one object, built by `backend.app`."""
+"""The parts and state of an instance that queries and HTTP use. `backend.app` builds it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ and where none of them can answer, each request would go to all."""
 
 @dataclass
 class ReadCounts:
-    """One view's point reads by outcome since the start; only the event loop writes."""
+    """The point reads of a view since the start, by outcome. Only the event loop writes."""
 
     found: int = 0
     missed: int = 0
@@ -48,11 +48,11 @@ class ReadCounts:
 
 @dataclass
 class ScanCounts:
-    """One view's scans since the start; only the event loop writes.
+    """The scans of a view since the start. Only the event loop writes.
 
     `asked` and `seconds`: client requests by kind (page, stream, or the name of a query), and their
-    duration (s, including the client's reading time). `entries`: entries read in this instance's
-    partitions, also for other instances.
+    duration (s, including the time in which clients read). `entries`: entries read from this
+    instance's partitions, also for other instances.
     """
 
     asked: dict[str, int] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class ScanCounts:
 
 @dataclass
 class InstanceContext:
-    """State and parts of an instance. `topology` and `state` are replaced, never modified."""
+    """The parts and state of an instance. `topology` and `state` are replaced, never modified."""
 
     settings: Settings
     views: dict[str, View]
@@ -101,15 +101,15 @@ class InstanceContext:
         """The other instances that may answer for a partition: the active first, suspects last. At
         most MOST_OTHERS.
 
-        `stale`: NEVER for the active only; ALLOW or None for standbys, too.
+        `stale`: NEVER returns the active only; ALLOW and None also return standbys.
         """
         me = self.me
         if stale == NEVER:
             active = self.topology.active_of(view, partition)
             return [] if active in (None, me) else [active]
-        holders = [each for each in self.topology.holders_of(view, partition) if each != me]
+        holders = [m for m in self.topology.holders_of(view, partition) if m != me]
         if len(holders) > 1:
-            holders.sort(key=lambda each: self.peers.is_suspect(each.id))
+            holders.sort(key=lambda member: self.peers.is_suspect(member.id))
         return holders[:MOST_OTHERS]
 
     def snapshot_sources(self, view: str, partition: int) -> list[Member]:
@@ -126,7 +126,7 @@ class InstanceContext:
         return 1 + kind.standbys(self.settings.standby_replicas, instances)
 
     def pipeline_headers(self, view: View) -> tuple[Header, ...]:
-        """Headers for every answer from the view; none if it has no pipeline."""
+        """The headers of every answer of the view; none if it has no pipeline."""
         pipeline = self.pipelines.get(view.name)
         return () if pipeline is None else pipeline.headers(time.monotonic())
 
@@ -139,6 +139,7 @@ class InstanceContext:
         )
 
     def take_topology(self, topology: Topology) -> None:
+        """Use a new topology. The first one ends the state "starting"."""
         self.lost.take_topology(self.topology, topology, self.settings.instance_id, self.dead)
         self.topology = topology
         self.epoch_header = str(topology.epoch).encode()
@@ -147,11 +148,12 @@ class InstanceContext:
 
     @property
     def dead(self) -> set[str]:
-        """Ids of instances that miss heartbeats."""
+        """The ids of instances that miss heartbeats."""
         return {id_ for id_, state in self.peers.states().items() if state == DEAD}
 
     def set_state(self, state: str) -> None:
-        """Set the state. It is part of /processors, but not of an epoch: so a new revision."""
+        """Set the state. /processors contains it, but it does not change the epoch, so there is a
+        new revision."""
         self.state = state
         self.revise()
 
@@ -160,7 +162,7 @@ class InstanceContext:
         self.revision = next(self._revisions) + 1
 
     def placed(self, view: View) -> PlacedView:
-        """The placement of the view, with at least one partition; Unavailable."""
+        """The placement of the view, with at least one partition. Raises Unavailable."""
         placed = self.topology.views.get(view.name)
         if placed is None:
             if self.known:

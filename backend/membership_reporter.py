@@ -1,6 +1,6 @@
 """The metadata that an instance sends to its group's leader, and when it must send it again.
 
-Combines open store partitions, topology and data folder: part of the composition root.
+It combines open store partitions, topology and data folder, so it is part of the composition root.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from backend.instance_context import InstanceContext
 from model.topology import ACTIVE, STANDBY, WARMING, Epoch, MemberMetadata
 from model.views import View
 
-_AGAIN = 10.0  # s after which the same report is repeated
+_REPEAT_AFTER = 10.0  # s
 
 
 class MembershipReporter:
-    """Builds this instance's metadata, and remembers the last report."""
+    """Builds this instance's metadata, and remembers what it reported last."""
 
     def __init__(
         self,
@@ -50,9 +50,9 @@ class MembershipReporter:
         self._reported_built = self._registry.built_partitions()
         self._reported_ready = {
             view.name: tuple(
-                each.partition
-                for each in open_partitions
-                if each.view is view and each.progress.answerable
+                opened.partition
+                for opened in open_partitions
+                if opened.view is view and opened.progress.answerable
             )
             for view in self._views
         }
@@ -64,12 +64,12 @@ class MembershipReporter:
             member=me,
             views=MemberMetadata.views_of(self._views),
             positions={
-                # an unopened store on disk is better than none
+                # a store on disk is useful even if it is not open yet
                 view.name: dict.fromkeys(on_disk.get(view.name, ()), 0)
                 | {
-                    each.partition: each.progress.position
-                    for each in open_partitions
-                    if each.view is view
+                    opened.partition: opened.progress.position
+                    for opened in open_partitions
+                    if opened.view is view
                 }
                 for view in self._views
             },
@@ -85,57 +85,71 @@ class MembershipReporter:
         )
 
     def _mispartitioned(self, map_mispartitioned: tuple[str, ...]) -> tuple[str, ...]:
-        """Views with mispartitioned records: found here, or marked in the topology while a store
-        partition here has not caught up yet."""
-        unread = {view for view, _ in self._opening()} | {
-            each.view.name
-            for each in self._registry.all()
-            if each.progress.position < each.progress.target_offset
+        """Views with mispartitioned records. They were found here, or the topology marks them and a
+        store partition here has not caught up yet."""
+        catching_up = {view for view, _ in self._opening()} | {
+            opened.view.name
+            for opened in self._registry.all()
+            if opened.progress.position < opened.progress.target_offset
         }
-        return tuple({*self._registry.mispartitioned_views(), *(unread & set(map_mispartitioned))})
+        return tuple(
+            {*self._registry.mispartitioned_views(), *(catching_up & set(map_mispartitioned))}
+        )
 
     def is_out_of_date(self) -> bool:
-        """Whether the leader needs a new report, for a newer topology."""
-        return self._has_found_out() or self._has_warmed_up() or self._sees_other_partitions()
+        """Whether the leader needs a new report to make a newer topology."""
+        return (
+            self._has_unreported_findings()
+            or self._can_become_active()
+            or self._partition_counts_differ()
+        )
 
-    def _has_found_out(self) -> bool:
-        """Mispartitioned records, or a store started with fewer partitions: both change how other
-        instances must read the view."""
+    def _has_unreported_findings(self) -> bool:
+        """Whether the leader does not know of mispartitioned records, or of a store that was
+        created with fewer partitions. Both change how other instances must read the view."""
         built = self._registry.built_partitions()
         mispartitioned = set(self._registry.mispartitioned_views())
         for name, placed in self._context.topology.views.items():
-            mine, said = built.get(name), placed.built_partitions
-            unheard = (
-                mine is not None
-                and said
-                and (mine < said or (mine > said and self._reported_built.get(name) == said))
+            own_built, placed_built = built.get(name), placed.built_partitions
+            is_unreported = (
+                own_built is not None
+                and placed_built
+                and (
+                    own_built < placed_built
+                    or (own_built > placed_built and self._reported_built.get(name) == placed_built)
+                )
             )
-            if unheard or (name in mispartitioned and not placed.mispartitioned):
+            if is_unreported or (name in mispartitioned and not placed.mispartitioned):
                 return True
         return False
 
-    def _has_warmed_up(self) -> bool:
-        """Whether all warming partitions can become active now and this is not reported yet: the
-        next topology does it (KIP-441 uses a probing rebalance every ten minutes)."""
+    def _can_become_active(self) -> bool:
+        """Whether all warming partitions can become active now, and the leader does not know it.
+
+        The next topology then makes them active. KIP-441 uses a probing rebalance every ten minutes
+        instead.
+        """
         topology, me = self._context.topology, self._context.me
         warming = {
             (view.name, partition)
             for view in self._views
             for partition in topology.roles_of(me.id, view.name)[WARMING]
         }
-        found = [self._registry.get(*unit) for unit in warming]
-        if not all(each is not None and each.progress.answerable for each in found):
+        opened = [self._registry.get(*partition_id) for partition_id in warming]
+        if not all(p is not None and p.progress.answerable for p in opened):
             return False
         is_unreported = any(
             partition not in self._reported_ready.get(name, ()) for name, partition in warming
         )
-        # repeat the report if the leader found this instance too far behind
-        return is_unreported or (bool(warming) and self._clock() - self._reported_at > _AGAIN)
+        # repeat the report: the leader may have found that this instance lags too much
+        return is_unreported or (
+            bool(warming) and self._clock() - self._reported_at > _REPEAT_AFTER
+        )
 
-    def _sees_other_partitions(self) -> bool:
-        """Whether partition counts have changed. Normally the leader detects this itself."""
+    def _partition_counts_differ(self) -> bool:
+        """Whether partition counts differ from the topology. Normally the leader detects this."""
         topology, topic_metadata = self._context.topology, self._context.metadata_poller.latest
-        return self._clock() - self._reported_at > _AGAIN and any(
+        return self._clock() - self._reported_at > _REPEAT_AFTER and any(
             (known := topic_metadata.get(view.topic)) is not None
             and (placed := topology.views.get(view.name)) is not None
             and known.partitions != placed.partitions

@@ -1,5 +1,7 @@
-"""The settings of a backend, read once at the start: environment variables `QUERYABLE_*`, and the
-file with the views."""
+"""The settings of a backend: environment variables `QUERYABLE_*`, and the file with the views.
+
+They are read once, at the start.
+"""
 
 from __future__ import annotations
 
@@ -113,7 +115,7 @@ class Settings(BaseSettings):
 
     @property
     def ends_trusted_for(self) -> float:
-        """Seconds for which a fetched log end is used to compute the lag: a few polls may fail."""
+        """The maximum age (s) of a log end from which the lag is computed; a few polls may fail."""
         return 3 * self.end_offset_interval + 2
 
     @model_validator(mode="after")
@@ -131,7 +133,8 @@ class Settings(BaseSettings):
 
 
 def load_settings() -> Settings:
-    """The settings from the environment; ConfigurationError names the variable and the problem."""
+    """Read the settings from the environment. Raises ConfigurationError, which names the variable
+    and the problem."""
     try:
         return Settings()
     except ValidationError as e:
@@ -139,16 +142,17 @@ def load_settings() -> Settings:
 
 
 def problems_of(error: ValidationError) -> str:
-    """The invalid variables and their problems, in one line."""
+    """One line with the invalid variables and their problems."""
     return "; ".join(
-        f"QUERYABLE_{'_'.join(map(str, each['loc'])).upper()}: {each['msg']}"
-        f" (it is {each['input']!r})"
-        for each in error.errors()
+        f"QUERYABLE_{'_'.join(map(str, problem['loc'])).upper()}: {problem['msg']}"
+        f" (it is {problem['input']!r})"
+        for problem in error.errors()
     )
 
 
 def read_views(path: Path) -> Deployment:
-    """The deployment declared in a file; ConfigurationError if the file is missing or invalid."""
+    """Parse the file that declares the views. Raises ConfigurationError if it is missing or
+    invalid."""
     try:
         return parse_views(path.read_text(), str(path), partial(_read_beside, path))
     except OSError as e:
@@ -161,7 +165,7 @@ def read_views(path: Path) -> Deployment:
 
 
 def _read_beside(views: Path, name: str) -> bytes:
-    """A file named in views.toml, relative to it; ValueError."""
+    """Read a file that views.toml names, relative to it. Raises ValueError."""
     try:
         return (views.parent / name).read_bytes()
     except OSError as e:
@@ -169,7 +173,7 @@ def _read_beside(views: Path, name: str) -> bytes:
 
 
 def check_port(settings: Settings) -> None:
-    """ConfigurationError if the address is not available."""
+    """Raise ConfigurationError if the address is not available."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -1,4 +1,5 @@
-"""What backend, client, Spark and the local stack agree on: views, keys, partitions, the topology.
+"""The definitions that backend, client, Spark and the local stack share: views, keys, partitions,
+the topology.
 
-Nothing here does I/O, starts a thread, reads a clock or keeps a global that changes.
+This package does no I/O, starts no threads, reads no clock, and has no mutable globals.
 """

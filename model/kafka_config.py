@@ -1,7 +1,8 @@
-"""One `[kafka]` table for three clients: confluent-kafka, kafka-python and Spark's Java client.
+"""Translates the `[kafka]` table for three clients: confluent-kafka, kafka-python and Spark's Java
+client.
 
-The table uses librdkafka's names (CONFIGURATION.md of librdkafka). Connection settings are
-translated for the other two clients. A setting that a client does not support is an error.
+The table uses the names of librdkafka (its CONFIGURATION.md). Connection settings are translated
+for the other two clients. A connection setting that a client does not support is an error.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from typing import Any
 
 from model.problems import ConfigurationError
 
-# For each topic that we create: reject records whose timestamp is an hour ahead of the broker.
-# Brokers before Kafka 3.6 do not know this setting and refuse to create a topic that has it.
+# A setting of each topic that this project creates: the broker rejects records whose timestamp is
+# more than an hour ahead of its clock. Brokers before Kafka 3.6 do not know the setting and refuse
+# to create a topic with it.
 NOT_FROM_THE_FUTURE = {"message.timestamp.after.max.ms": "3600000"}
 
 # librdkafka -> kafka-python
@@ -40,17 +42,18 @@ _JAVA = {
     "ssl.endpoint.identification.algorithm": "ssl.endpoint.identification.algorithm",
 }
 
-# Connection settings need a counterpart in every client; tuning settings do not.
+# Connection settings need a counterpart in every client. Other settings are for librdkafka only.
 _CONNECTION_PREFIXES = ("security.", "sasl.", "ssl.", "enable.ssl")
 
 
 def for_librdkafka(table: Mapping[str, str]) -> dict[str, Any]:
-    """The table unchanged: librdkafka rejects unknown settings itself."""
+    """The unchanged table. librdkafka itself rejects unknown settings."""
     return dict(table)
 
 
 def for_kafka_python(table: Mapping[str, str]) -> dict[str, Any]:
-    """Keyword arguments for kafka-python's clients; ConfigurationError for unsupported settings."""
+    """Keyword arguments for kafka-python's clients. Raises ConfigurationError for unsupported
+    connection settings."""
     settings: dict[str, Any] = {}
     for name, value in table.items():
         if name in _KAFKA_PYTHON:
@@ -59,16 +62,17 @@ def for_kafka_python(table: Mapping[str, str]) -> dict[str, Any]:
             settings["ssl_check_hostname"] = value == "https"
         elif name == "enable.ssl.certificate.verification":
             if value != "true":
-                raise _cannot(name, "kafka-python always verifies certificates")
+                raise _unsupported(name, "kafka-python always verifies certificates")
         elif name.startswith(_CONNECTION_PREFIXES):
-            raise _cannot(name, "kafka-python has no counterpart")
+            raise _unsupported(name, "kafka-python has no counterpart")
     if "security_protocol" in settings:
         settings["security_protocol"] = str(settings["security_protocol"]).upper()
     return settings
 
 
 def for_java(table: Mapping[str, str]) -> dict[str, str]:
-    """Settings of Kafka's Java clients (without Spark's prefix `kafka.`)."""
+    """Settings of Kafka's Java clients, without Spark's prefix `kafka.`. Raises ConfigurationError
+    for unsupported connection settings."""
     settings: dict[str, str] = {}
     username, password = table.get("sasl.username"), table.get("sasl.password")
     mechanism = table.get("sasl.mechanism") or table.get("sasl.mechanisms")
@@ -78,7 +82,7 @@ def for_java(table: Mapping[str, str]) -> dict[str, str]:
         )
         settings["sasl.jaas.config"] = (
             f"org.apache.kafka.common.security.{module} required "
-            f"username={_quoted(username)} password={_quoted(password)};"
+            f"username={_quote(username)} password={_quote(password)};"
         )
     if "ssl.ca.location" in table:
         settings["ssl.truststore.type"] = "PEM"
@@ -87,14 +91,16 @@ def for_java(table: Mapping[str, str]) -> dict[str, str]:
         if name in ("sasl.username", "sasl.password", "ssl.ca.location"):
             continue
         if name in ("ssl.certificate.location", "ssl.key.location", "ssl.key.password"):
-            raise _cannot(name, "Java wants certificate and key in one PEM file: ssl.keystore.*")
+            raise _unsupported(
+                name, "Java wants certificate and key in one PEM file: ssl.keystore.*"
+            )
         if name in _JAVA:
             settings[_JAVA[name]] = value
         elif name == "enable.ssl.certificate.verification":
             if value != "true":
-                raise _cannot(name, "Java always verifies certificates")
+                raise _unsupported(name, "Java always verifies certificates")
         elif name.startswith(_CONNECTION_PREFIXES):
-            raise _cannot(name, "Java has no counterpart")
+            raise _unsupported(name, "Java has no counterpart")
     if settings.get("ssl.endpoint.identification.algorithm") == "none":
         settings["ssl.endpoint.identification.algorithm"] = ""  # Java's value for "none"
     if "security.protocol" in settings:
@@ -102,10 +108,10 @@ def for_java(table: Mapping[str, str]) -> dict[str, str]:
     return settings
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
-def _cannot(name: str, why: str) -> ConfigurationError:
+def _unsupported(name: str, why: str) -> ConfigurationError:
     return ConfigurationError(f"[kafka] {name}: {why}")

@@ -1,4 +1,4 @@
-"""Size limits for the parts of a request. All are checked before anything is parsed.
+"""Size limits for the parts of a request. All are checked before the part is parsed.
 
 | what                                | at most                                        |
 |-------------------------------------|------------------------------------------------|
@@ -12,9 +12,9 @@
 | body of a batch                     | 2 MiB                                          |
 | JSON body                           | 32,768 commas, colons and opening brackets     |
 
-Parsing blocks the event loop. Its cost depends on the number of JSON values more than on the size:
-2 MiB of text take 5 ms, 2 MiB of `[]` take 90 ms. Each value in an array or object needs a comma,
-a colon or a bracket, so counting these bounds the cost. Characters inside strings are counted too,
+Parsing blocks the event loop. Its cost depends more on the number of JSON values than on the size:
+2 MiB of text take 5 ms, and 2 MiB of `[]` take 90 ms. Each value in an array or object needs a
+comma, a colon or a bracket, so their number bounds the cost. Those inside strings count, too,
 because skipping them would need a parser.
 """
 
@@ -36,30 +36,31 @@ LONGER_PARAMETERS = {
     **dict.fromkeys(("by", "value"), MOST_PATH_BYTES),
     "min_offset": 16 << 10,
 }
-"""Name -> maximum bytes (percent-decoded), if not MOST_PARAMETER_BYTES."""
+"""Name -> maximum bytes (percent-decoded), for parameters with a greater limit than
+MOST_PARAMETER_BYTES."""
 
-_SHOWN = 64
+_SHOWN = 64  # characters
 
 
 def parameter_bytes(name: str) -> int:
-    """The maximum size in bytes of a parameter's value, percent-decoded."""
+    """The maximum size (bytes) of a parameter's value, percent-decoded."""
     return LONGER_PARAMETERS.get(name, MOST_PARAMETER_BYTES)
 
 
 def check_parameter(name: str, value: str) -> None:
-    """BadRequest if the value (percent-decoded, a character a byte) is too long."""
-    most = parameter_bytes(name)
-    if len(value) > most:
+    """Raise BadRequest if the value (percent-decoded, one character per byte) is too long."""
+    limit = parameter_bytes(name)
+    if len(value) > limit:
         raise BadRequest(
             "bad-parameter",
-            f"{name} has {len(value)} bytes; at most {most} are allowed.",
+            f"{name} has {len(value)} bytes; at most {limit} are allowed.",
             parameter=name,
-            limit=most,
+            limit=limit,
         )
 
 
 def check_path(path: str) -> None:
-    """BadRequest if the field path in `by=` is too long or too deep."""
+    """Raise BadRequest if the field path in `by=` is too long or too deep."""
     if len(path.encode()) > MOST_PATH_BYTES:
         raise BadRequest(
             "bad-parameter",
@@ -82,15 +83,15 @@ def json_parts(body: bytes) -> int:
     return sum(map(body.count, (b",", b":", b"[", b"{")))
 
 
-def check_json(body: bytes, most: int = MOST_JSON_PARTS) -> None:
-    """BadRequest if the body may be expensive to parse."""
+def check_json(body: bytes, limit: int = MOST_JSON_PARTS) -> None:
+    """Raise BadRequest if the body could be expensive to parse."""
     parts = json_parts(body)
-    if parts > most:
+    if parts > limit:
         raise BadRequest(
             "bad-request",
-            f"The body has {parts} commas, colons and opening brackets; at most {most} are "
+            f"The body has {parts} commas, colons and opening brackets; at most {limit} are "
             f"allowed. Send several requests.",
-            limit=most,
+            limit=limit,
         )
 
 

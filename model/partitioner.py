@@ -1,8 +1,8 @@
 """The partition of a key, computed as Kafka's producers compute it.
 
-`murmur2` is the Java client's default (`Utils.toPositive(Utils.murmur2(key)) % n`), `crc32`
-librdkafka's default (`consistent_random`, for a non-null key), and `fnv1a` librdkafka's and
-Sarama's. Tests check all three against vectors made by the clients themselves (tests/vectors).
+`murmur2` is the default of the Java client (`Utils.toPositive(Utils.murmur2(key)) % n`). `crc32` is
+the default of librdkafka (`consistent_random`, for a non-null key). `fnv1a` is available in
+librdkafka and Sarama. Tests check all three against vectors made with the clients (tests/vectors).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ M = 0x5BD1E995
 SEED = 0x9747B28C
 _U32 = 0xFFFFFFFF
 
-# _WORDS[n] unpacks n whole words from the start of a key
+# _WORDS[n] unpacks n words of four bytes from the start of a key
 _WORDS = tuple(struct.Struct(f"<{words}I").unpack_from for words in range(65))
 
 
@@ -51,7 +51,7 @@ def _crc32_partition(key: bytes, partitions: int) -> int:
 
 
 def _fnv1a_partition(key: bytes, partitions: int) -> int:
-    # librdkafka takes the absolute value of the hash as a signed number, not its low 31 bits
+    # librdkafka uses the absolute value of the signed hash, not its low 31 bits
     h = fnv1a(key)
     return (h if h < 0x80000000 else 0x100000000 - h) % partitions
 
@@ -66,5 +66,5 @@ PARTITIONERS = tuple(_PARTITION_OF)
 
 
 def partition_of(partitioner: str) -> Callable[[bytes, int], int]:
-    """The function (key, number of partitions) -> partition of a name in PARTITIONERS."""
+    """The function (key, number of partitions) -> partition of a partitioner in PARTITIONERS."""
     return _PARTITION_OF[partitioner]

@@ -1,4 +1,4 @@
-"""The partitions of many keys at once, with NumPy; `partitioner` does not need NumPy."""
+"""The partitions of many keys at once, with NumPy. `partitioner` does not need NumPy."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from model.partitioner import SEED, M, murmur2, partition_of
 
-# Keys are hashed column by column in a matrix that is as wide as the longest key. Longer keys are
-# rare, and one of them would widen the whole matrix.
-_WIDEST_IN_MATRIX = 128
+# Keys are hashed column by column in a matrix that is as wide as the longest key. Longer keys than
+# this (in bytes) are rare, and one of them would widen the whole matrix.
+_MAX_MATRIX_WIDTH = 128
 
 
 def murmur2_batch(keys: Sequence[bytes]) -> NDArray[np.uint32]:
@@ -22,15 +22,15 @@ def murmur2_batch(keys: Sequence[bytes]) -> NDArray[np.uint32]:
     count = len(keys)
     lengths = np.fromiter(map(len, keys), dtype=np.uint32, count=count)
     width = int(lengths.max(initial=0))
-    if width > _WIDEST_IN_MATRIX:
+    if width > _MAX_MATRIX_WIDTH:
         return np.fromiter(map(murmur2, keys), dtype=np.uint32, count=count)
-    words = width // 4 + 1  # one more: the last one to three bytes of the longest key
+    words = width // 4 + 1  # with one for the last one to three bytes of the longest key
     shortest = int(lengths.min(initial=width))
     padded = keys if width == shortest and not width & 3 else None
     if padded is None:
         padded, row = [k.ljust(words * 4, b"\0") for k in keys], words
     else:
-        row = width // 4  # whole words: no padding needed
+        row = width // 4  # keys consist of complete words, so no padding is needed
     # transposed, so that each word is contiguous in memory
     columns = np.frombuffer(b"".join(padded), dtype="<u4").reshape(count, row).T.copy()
     m = np.uint32(M)
@@ -46,7 +46,7 @@ def murmur2_batch(keys: Sequence[bytes]) -> NDArray[np.uint32]:
         else:
             h = np.where(i < whole, (h * m) ^ mixed[i], h)
     if row == words:
-        # the padding is zeros, so the last word has only the remaining one to three bytes
+        # the padding is zero, so the last word contains only the remaining one to three bytes
         rest = columns[whole, np.arange(count)]
         h = np.where(lengths & np.uint32(3), (h ^ rest) * m, h)
     h ^= h >> np.uint32(13)

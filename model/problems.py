@@ -1,8 +1,8 @@
-"""All errors that a client can get, as RFC 9457 problem details.
+"""The errors that a client can get, as RFC 9457 problem details.
 
     Problem
     ├── BadRequest          400  malformed path, key or parameter
-    ├── Forbidden           403  the request is for members of the group only
+    ├── Forbidden           403  only members of the group may send the request
     ├── NotFound            404  unknown key, view or route
     ├── MethodNotAllowed    405
     ├── NotAcceptable       406  no representation matches the Accept header
@@ -10,10 +10,10 @@
     ├── KeyTooLong          414
     ├── QueryFailed         500  only in the KIQR dialect, whose clients expect it
     └── Unavailable         503  temporarily unavailable; always with Retry-After
-        └── NonRetryable             … and retrying does not help, here or elsewhere
+        └── NonRetryable             a retry does not help, here or on another instance
 
-Codes are stable: clients may switch on them. The detail is for people: it says what is wrong,
-where, and what to do.
+Codes are stable: clients may compare them. The detail is for people. It says what is wrong, where,
+and what to do.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RETRY_ELSEWHERE_NO = (b"retry-elsewhere", b"no")
 
 
 class Problem(Exception):
-    """An error answer. `retry_after` (s) is set if a retry may succeed."""
+    """An error response. `retry_after` (s) is set if a retry may succeed."""
 
     status = 500
     title = "Internal error"
@@ -104,7 +104,7 @@ class KeyTooLong(Problem):
 
 
 class QueryFailed(Problem):
-    """The query cannot be answered; used by the KIQR dialect only."""
+    """The query cannot be answered. Only the KIQR dialect uses it."""
 
     title = "Query failed"
 
@@ -123,9 +123,9 @@ class NonRetryable(Unavailable):
 
 
 class StoreError(Exception):
-    """A read or write of a store partition failed; the message names its folder and the cause.
+    """A read or a write of a store partition failed. The message names its folder and the cause.
 
-    `damaged`: the stored data is corrupt, so a retry does not help.
+    `damaged`: whether the stored data is corrupt, so that a retry does not help.
     """
 
     def __init__(self, message: str, damaged: bool) -> None:
@@ -134,8 +134,8 @@ class StoreError(Exception):
 
 
 class StoreClosedError(Exception):
-    """The store partition was closed during the read; another instance may own it now."""
+    """The store partition was closed before or during the read. Another instance may own it."""
 
 
 class ConfigurationError(Exception):
-    """An error that must be fixed before a process can start; the message says what and how."""
+    """An error that must be fixed before a process can start. The message says how."""

@@ -1,7 +1,7 @@
 """The position of a store partition, its freshness, and whether it may answer.
 
-Times are in seconds of one monotonic clock; the caller passes them in. The ingest thread writes,
-the event loop reads without a lock: fields are replaced, never modified.
+Times are in seconds of one monotonic clock; the caller passes them in. The ingest thread writes.
+The event loop reads without a lock, because fields are replaced, never modified.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ CATCHING_UP: Final = "catching-up"
 
 
 class Progress:
-    """One store partition's position relative to the end of its log.
+    """The position of a store partition relative to the end of its log.
 
-    `position` is the next offset to apply. `end` is the end of the log as last fetched from the
-    broker (the last stable offset, which read_committed consumers can reach); None before the first
-    fetch. The store partition becomes answerable at `target_offset`, and stays so whatever its lag.
+    `position` is the next offset to apply. `end` is the end of the log that was last fetched from
+    the broker (the last stable offset, which read_committed consumers can reach); None before the
+    first fetch. The store partition becomes answerable at `target_offset`, and stays answerable
+    with any lag.
     """
 
     __slots__ = ("_pending_at", "_pending_end", "answerable", "caught_up_at", "end", "end_at",
@@ -35,10 +36,10 @@ class Progress:
         self._pending_at: float | None = None
 
     def applied(self, position: int) -> bool:
-        """Record that the store has reached `position`. True if that made it answerable."""
+        """Record that the store has reached `position`. Returns True if it became answerable."""
         self.position = position
         if self._pending_at is not None and position >= self._pending_end:
-            # all records that were in the log at that time are applied
+            # all records that were in the log at that time have been applied
             self.caught_up_at = self._pending_at
             self._pending_at = None
         if not self.answerable and position >= self.target_offset:
@@ -47,15 +48,15 @@ class Progress:
         return False
 
     def end_fetched(self, end: int, now: float) -> None:
-        """Record that, at `now`, the log ended at `end`."""
+        """Record that the log ended at `end` at the time `now`."""
         self.end = end
         self.end_at = now
         if self.position >= end:
             self.caught_up_at = now
             self._pending_at = None
         elif self._pending_at is None:
-            # Keep the oldest end that is not reached yet. Under constant writes a newer one would
-            # never be reached, and staleness would grow although the lag is small.
+            # Keep the oldest end that is not reached yet. With constant writes, the newest one
+            # would never be reached, and the staleness would grow although the lag is small.
             self._pending_end = end
             self._pending_at = now
 
@@ -64,11 +65,12 @@ class Progress:
         return ANSWERABLE if self.answerable else CATCHING_UP
 
     def lag(self, now: float, trusted_for: float) -> int | None:
-        """Offsets behind the end; None if no end was fetched in the last `trusted_for` s."""
+        """The number of offsets behind the end; None if no end was fetched in the last
+        `trusted_for` s."""
         if self.end is None or self.end_at is None or now - self.end_at > trusted_for:
             return None
         return max(0, self.end - self.position)
 
     def staleness(self, now: float) -> float | None:
-        """Seconds since it was last caught up with a fetched end; None if it never was."""
+        """Seconds since it had last caught up with a fetched end; None if it never had."""
         return None if self.caught_up_at is None else max(0.0, now - self.caught_up_at)

@@ -1,15 +1,15 @@
 """The byte format of a store partition. Numbers are big-endian.
 
-    0x00 · name               the store's own records: position, stream time, metadata
-    0x01 · key (`layouts`)    an entry: record timestamp (8 B, ms) · offset (8 B) · value
+    0x00 · name               state of the store itself: position, stream time, metadata
+    0x01 · key (kinds/layout) an entry: record timestamp (8 B, ms) · offset (8 B) · value
     0x02 · time (8 B) · key   expiry index: the time of an entry; only for views with a retention
 
-Tombstones are stored as entries in a versioned store, and if the key may also be in another
-partition, where its entry may be older. The offset of a tombstone is stored as its bitwise
-complement (negative), its value is empty.
+A tombstone is stored as an entry in two cases: in a versioned store, and if the key may also be in
+another partition, whose entry may be older. Its offset is stored as the bitwise complement, which
+is negative, and its value is empty.
 
-The position is in the same keyspace as the entries, so that one WriteBatch (and, after a crash,
-one write-ahead log) contains both or neither.
+The position is in the same keyspace as the entries. So one WriteBatch contains both or neither, and
+so does the write-ahead log after a crash.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ entry_head = _HEAD.pack
 
 
 class Entry(NamedTuple):
-    """One entry of a view: the record's timestamp (ms), offset and value (record bytes); the value
-    of a tombstone is None."""
+    """An entry of a view: the timestamp (ms), offset and value (record bytes) of its record. The
+    value of a tombstone is None."""
 
     timestamp: int
     offset: int
@@ -44,7 +44,7 @@ class Entry(NamedTuple):
 
 
 def decode_entry(stored: bytes) -> Entry:
-    """An entry from its stored bytes; struct.error if they are too short."""
+    """Decode stored bytes. Raises struct.error if they are too short."""
     timestamp, offset = _HEAD.unpack_from(stored)
     if offset < 0:
         return Entry(timestamp, ~offset, None)
@@ -57,43 +57,45 @@ def deleted_entry(timestamp: int, offset: int) -> bytes:
 
 
 def is_deleted(stored: bytes) -> bool:
+    """Whether the stored bytes are a tombstone."""
     return stored[8] >= 0x80
 
 
 def entry_offset(stored: bytes) -> int:
-    """The record offset of an entry, without decoding the rest."""
+    """The record offset of an entry that is not a tombstone."""
     return int.from_bytes(stored[8:16], "big")
 
 
 def ordered_time(ms: int) -> bytes:
-    """A time as 8 B that sort like the numbers, negative ones first."""
+    """A time (ms) as 8 B that sort as the numbers do, negative ones first."""
     return (ms + _SIGN).to_bytes(8, "big")
 
 
 def from_ordered_time(stored: bytes) -> int:
-    """The inverse, ms."""
+    """The inverse of `ordered_time`: ms."""
     return int.from_bytes(stored, "big") - _SIGN
 
 
 def encode_number(number: int) -> bytes:
-    """A position, or a stream time (ms)."""
+    """The stored bytes of a position or a stream time (ms)."""
     return _NUMBER.pack(number)
 
 
 def decode_number(stored: bytes) -> int:
+    """The inverse of `encode_number`. Raises struct.error if the size is wrong."""
     number: int = _NUMBER.unpack(stored)[0]
     return number
 
 
 @dataclass(frozen=True)
 class StoreMetadata:
-    """What the entries were made from. A stored partition is reused only if this still matches."""
+    """Metadata of a store. An existing store is used only if view and topic still match it."""
 
     view_hash: str
     topic_id: str
-    partitions: int  # of the topic, when the first record was applied
+    partitions: int  # of the topic, when the store was created
     leader_epoch: int  # of the last record applied; -1 if unknown
-    answerable: bool  # whether it has reached the end of the log once
+    answerable: bool  # whether it has reached the end of the log
     mispartitioned: int  # number of mispartitioned records
     dead_letters: int  # number of records that could not be decoded
     alive_at: int  # wall clock, ms: when it was last open
@@ -105,7 +107,7 @@ class StoreMetadata:
 
     @staticmethod
     def decode(stored: bytes) -> StoreMetadata:
-        """ValueError or TypeError if `stored` was not written by `encode`."""
+        """The inverse of `encode`. Raises ValueError or TypeError for other bytes."""
         fields: dict[str, Any] = orjson.loads(stored)
         if "mis_partitioned" in fields:
             fields["mispartitioned"] = fields.pop("mis_partitioned")

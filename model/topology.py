@@ -1,7 +1,8 @@
-"""The topology: which member has which partitions, in which role.
+"""The topology: which members have which partitions, and in which role.
 
-The group's leader computes it; all members and proxies read it. Between members it is compressed
-JSON in the user data of the group's assignment; over HTTP it is the document of /processors.
+The group's leader computes it, and all members and proxies read it. Between members, it is
+compressed JSON in the user data of the group's assignment. Over HTTP, it is the document of
+/processors.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ import orjson
 
 from model.views import View
 
-# The version of the user data. Unknown fields are ignored. A new number is a breaking change:
-# members of different versions get no partitions from each other's leaders.
+# The version of the user data. Unknown fields are ignored. A new version is a breaking change: a
+# leader assigns no partitions to members of another version.
 VERSION = 2
-MAX_BYTES = 800_000  # a broker refuses a group's metadata above message.max.bytes (1 MB by default)
+MAX_BYTES = 800_000  # the limit of a broker is message.max.bytes (1 MB by default)
 NOBODY = -1
 
-# The role of a member for a partition. In all three roles it has a store and applies the log.
+# The roles of a member for a partition. In each role it has a store and applies the log.
 ACTIVE: Final = "active"
 STANDBY: Final = "standby"
 WARMING: Final = "warming"
@@ -61,14 +62,14 @@ class PlacedView:
 
     `active[partition]` is an index into the topology's members, or NOBODY. `standbys[partition]`
     are such indexes, in the order in which to ask them. `warming` has a (partition, index) for each
-    member that is building a partition to become its active; it gets no requests before that.
+    member that builds a store to become active for the partition. It gets no requests before.
     """
 
     description: Mapping[str, Any]
     hash: str
     active: tuple[int, ...]
     mispartitioned: bool = False
-    built_partitions: int = 0  # smallest partition count at which a store was started; 0: none
+    built_partitions: int = 0  # smallest count when a store was created; 0: no store
     standbys: tuple[tuple[int, ...], ...] = ()  # empty: no standbys
     warming: tuple[tuple[int, int], ...] = ()
     moved: tuple[int, ...] = ()  # partitions whose active changes with this topology
@@ -78,13 +79,13 @@ class PlacedView:
         return len(self.active)
 
     def holders(self, partition: int) -> tuple[int, ...]:
-        """The members that answer for a partition, the active first."""
+        """The indexes of the members that answer for a partition, the active first."""
         index = self.active[partition]
         active = () if index == NOBODY else (index,)
         return active + (self.standbys[partition] if self.standbys else ())
 
 
-DOCUMENT_VERSION = 1  # of /processors: fields may be added, not changed
+DOCUMENT_VERSION = 1  # of /processors; fields may be added without a new version
 _FIELDS = {
     ACTIVE: "topicPartitions",
     STANDBY: "standbyPartitions",
@@ -99,9 +100,10 @@ class Topology:
     epoch: Epoch = NO_EPOCH
     members: tuple[Member, ...] = ()
     views: Mapping[str, PlacedView] = field(default_factory=dict)
-    secret: str = ""  # known only to the group's members, which sign with it
+    secret: str = ""  # only the group's members know it, and sign with it
 
     def active_of(self, view: str, partition: int) -> Member | None:
+        """The active of a partition; None if there is none."""
         placed = self.views.get(view)
         if placed is None or not 0 <= partition < placed.partitions:
             return None
@@ -109,49 +111,49 @@ class Topology:
         return None if index == NOBODY else self.members[index]
 
     def holders_of(self, view: str, partition: int) -> list[Member]:
-        """The members that answer for a partition, the active first; empty if it is not placed."""
+        """The members that answer for a partition, the active first; empty if there are none."""
         placed = self.views.get(view)
         if placed is None or not 0 <= partition < placed.partitions:
             return []
         return [self.members[index] for index in placed.holders(partition)]
 
     def is_shared(self, member: Member, view: str, partition: int) -> bool:
-        """Whether other members answer for the member's partition, or did in the last topology."""
+        """Whether other members answer for a partition, or did in the previous topology."""
         others = any(holder != member for holder in self.holders_of(view, partition))
         return others or partition in self.views[view].moved
 
     def is_taken_over(self, before: Topology, view: str, partition: int) -> bool:
-        """Whether the partition has another active than in the topology `before`."""
+        """Whether the partition had another active in the topology `before`."""
         active = before.active_of(view, partition)
         return active is not None and active != self.active_of(view, partition)
 
     def neighbours(self, member_id: str) -> list[Member]:
-        """The other members that share a partition with this one."""
-        found: set[int] = set()
+        """The other members that have a partition in common with this one."""
+        neighbours: set[int] = set()
         for placed in self.views.values():
             warming = dict(placed.warming)
             for partition in range(placed.partitions):
-                those = {*placed.holders(partition), warming.get(partition, NOBODY)}
-                if any(i != NOBODY and self.members[i].id == member_id for i in those):
-                    found |= those
-        return [m for i, m in enumerate(self.members) if i in found and m.id != member_id]
+                indexes = {*placed.holders(partition), warming.get(partition, NOBODY)}
+                if any(i != NOBODY and self.members[i].id == member_id for i in indexes):
+                    neighbours |= indexes
+        return [m for i, m in enumerate(self.members) if i in neighbours and m.id != member_id]
 
     def roles_of(self, member_id: str, view: str) -> dict[str, list[int]]:
-        """Role -> the member's partitions of `view` in this role."""
+        """Role -> partitions of `view` that the member has in this role."""
         roles: dict[str, list[int]] = {role: [] for role in ROLES}
         index = next((i for i, m in enumerate(self.members) if m.id == member_id), NOBODY)
         placed = self.views.get(view)
         if placed is not None and index != NOBODY:
             roles[ACTIVE] = [p for p, i in enumerate(placed.active) if i == index]
-            roles[STANDBY] = [p for p, those in enumerate(placed.standbys) if index in those]
+            roles[STANDBY] = [p for p, indexes in enumerate(placed.standbys) if index in indexes]
             roles[WARMING] = [p for p, i in placed.warming if i == index]
         return roles
 
     def encode(self, copies: int = 1) -> bytes:
-        """The user data of an assignment, without the generation, which Kafka supplies.
+        """The user data of an assignment. It does not contain the generation, which Kafka supplies.
 
-        TopologyError if `copies` of it exceed MAX_BYTES: the coordinator stores the assignments of
-        all members in one record.
+        Raises TopologyError if `copies` of it exceed MAX_BYTES: the coordinator stores the
+        assignments of all members in one record.
         """
         packed = zlib.compress(
             orjson.dumps(
@@ -186,7 +188,7 @@ class Topology:
 
     @staticmethod
     def decode(user_data: bytes, generation: int) -> Topology:
-        """The inverse of `encode`; TopologyError if `user_data` is malformed."""
+        """The inverse of `encode`. Raises TopologyError if `user_data` is malformed."""
         try:
             document = orjson.loads(zlib.decompress(user_data))
             if document["v"] != VERSION:
@@ -201,7 +203,7 @@ class Topology:
                         tuple(placed["active"]),
                         placed["mis_partitioned"],
                         placed["built_partitions"],
-                        tuple(tuple(those) for those in placed["standbys"]),
+                        tuple(tuple(indexes) for indexes in placed["standbys"]),
                         tuple((partition, index) for partition, index in placed["warming"]),
                         tuple(placed["moved"]),
                     )
@@ -215,8 +217,10 @@ class Topology:
             raise TopologyError(f"malformed topology: {e!r}") from e
 
     def processors(self, states: Mapping[str, str]) -> dict[str, Any]:
-        """The document of /processors. `states`: id -> state; "running" if missing."""
-        held = {role: {name: self._by_member(role, name) for name in self.views} for role in ROLES}
+        """The document of /processors. `states`: id -> state; the default is "running"."""
+        of_role = {
+            role: {name: self._by_member(role, name) for name in self.views} for role in ROLES
+        }
         return {
             "version": DOCUMENT_VERSION,
             "epoch": str(self.epoch),
@@ -232,7 +236,7 @@ class Topology:
                     **({"rack": member.rack} if member.rack else {}),
                     "state": states.get(member.id, "running"),
                     **{
-                        field: {name: of_view[index] for name, of_view in held[role].items()}
+                        field: {name: of_view[index] for name, of_view in of_role[role].items()}
                         for role, field in _FIELDS.items()
                     },
                 }
@@ -241,29 +245,30 @@ class Topology:
         }
 
     def _by_member(self, role: str, view: str) -> list[list[int]]:
-        """Each member's partitions of a view in a role; one pass over all partitions."""
+        """Each member's partitions of a view in a role. Takes one pass over all partitions."""
         placed = self.views[view]
-        of_each: list[list[int]] = [[] for _ in self.members]
+        by_member: list[list[int]] = [[] for _ in self.members]
         pairs: Iterable[tuple[int, int]] = placed.warming
         if role == ACTIVE:
             pairs = ((p, index) for p, index in enumerate(placed.active) if index != NOBODY)
         elif role == STANDBY:
-            pairs = ((p, index) for p, those in enumerate(placed.standbys) for index in those)
+            pairs = ((p, index) for p, indexes in enumerate(placed.standbys) for index in indexes)
         for partition, index in pairs:
-            of_each[index].append(partition)
-        return of_each
+            by_member[index].append(partition)
+        return by_member
 
 
 @dataclass(frozen=True)
 class MemberMetadata:
-    """What a member tells the leader when it joins: the user data of its subscription."""
+    """The metadata that a member sends to the leader when it joins: the user data of its
+    subscription."""
 
     member: Member
     views: Mapping[str, tuple[str, Mapping[str, Any]]]  # name -> (hash, description)
     positions: Mapping[str, Mapping[int, int]]  # view -> partition -> position of its store
     active: Mapping[str, tuple[int, ...]]  # view -> partitions for which it is active
-    epoch: Epoch  # the highest that it has seen
-    started_at: int  # wall clock, ms: of two members with the same id, the later one wins
+    epoch: Epoch  # the highest epoch that it has seen
+    started_at: int  # wall clock, ms: of two members with the same id, the later one counts
     mispartitioned: tuple[str, ...] = ()  # views with mispartitioned records in its stores
     map_mispartitioned: tuple[str, ...] = ()  # views that its topology marks as mispartitioned
     built: Mapping[str, int] = field(default_factory=dict)  # view -> smallest partition count
@@ -304,7 +309,7 @@ class MemberMetadata:
 
     @staticmethod
     def decode(user_data: bytes) -> MemberMetadata:
-        """The inverse of `encode`; TopologyError if `user_data` is malformed."""
+        """The inverse of `encode`. Raises TopologyError if `user_data` is malformed."""
         try:
             document = orjson.loads(zlib.decompress(user_data))
             if document["v"] != VERSION:
@@ -313,10 +318,10 @@ class MemberMetadata:
                 member=Member(*document["member"][:4]),
                 views={name: (h, d) for name, (h, d) in document["views"].items()},
                 positions={
-                    view: {int(partition): position for partition, position in held.items()}
-                    for view, held in document["positions"].items()
+                    view: {int(partition): position for partition, position in of_view.items()}
+                    for view, of_view in document["positions"].items()
                 },
-                active={view: tuple(held) for view, held in document["active"].items()},
+                active={view: tuple(of_view) for view, of_view in document["active"].items()},
                 epoch=Epoch(*document["epoch"]),
                 started_at=document["started_at"],
                 mispartitioned=tuple(document["mis_partitioned"]),

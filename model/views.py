@@ -18,18 +18,17 @@ from model.kinds.layout import Layout
 from model.kinds.registry import kind_of
 
 ANY_PARTITION = "none"
-"""The partitioner of a topic whose records may be in any partition: queries ask all of them."""
-
+"""The partitioner of a topic whose records may be in any partition. Queries ask all of them."""
 
 NEWEST, PARTIAL = "newest", "partial"
-"""`same_key`: the meaning of a key in several partitions. NEWEST: the key has moved, and its newest
-record is its value. PARTIAL: each partition has a partial result of its own."""
+"""The values of `same_key`, the meaning of a key in several partitions. NEWEST: the key has moved,
+and its newest record is its value. PARTIAL: each partition has a partial result."""
 
 CHANGELOG = "-changelog"
 """The suffix of Kafka Streams' changelog topics."""
 
 _SCHEMAS = ("key_schema", "value_schema")
-_LEFT_OUT = (*_SCHEMAS, "same_key")
+_OMITTED_IF_UNSET = (*_SCHEMAS, "same_key")
 _ALWAYS_SHOWN = ("name", "topic", "path", "key", "value", "partitioner", "store")
 
 
@@ -57,7 +56,8 @@ class View:
 
     @cached_property
     def hash(self) -> str:
-        """16 hexadecimal digits; they change if the definition changes the data or the answers."""
+        """16 hexadecimal digits. They change if a change of the definition changes the data or the
+        answers."""
         return hashlib.sha256(orjson.dumps(self._definition())).hexdigest()[:16]
 
     @property
@@ -74,13 +74,13 @@ class View:
 
     @property
     def is_custom(self) -> bool:
-        """Whether its store is a user-supplied class."""
+        """Whether its store is a custom class."""
         return self.kind.is_custom
 
     @property
     def routed_encodings(self) -> tuple[str, ...]:
-        """The encodings of keys in URLs from which the proxy computes the partition. A request
-        with another key goes to any instance, which forwards it."""
+        """The encodings of keys in URLs from which the proxy can compute the partition. With other
+        encodings, the request goes to any instance, which forwards it."""
         if self.partitioner == ANY_PARTITION:
             return ()
         if not format_of(self.key).is_routed(self.key_schema):
@@ -91,8 +91,8 @@ class View:
     def is_partial(self) -> bool:
         """Whether a key in several partitions has a partial result in each.
 
-        This is the default for a changelog: a record is in its task's partition, and tasks do not
-        know each other's results for the same key.
+        This is the default for a changelog: a record is in the partition of its task, and tasks do
+        not know each other's results for the same key.
         """
         return self.same_key == PARTIAL or (
             self.same_key is None and self.topic.endswith(CHANGELOG)
@@ -109,31 +109,34 @@ class View:
         return self.kind.layout(self)
 
     def _definition(self) -> dict[str, Any]:
-        """The fields that define the view. Fields of later versions are omitted if they are not
-        set, so that the hashes of older views stay the same."""
+        """The fields that define the view. Fields that newer versions have added are omitted if
+        they are not set, so that the hashes of older views stay the same."""
         return {
-            each.name: value
-            for each in fields(self)
-            if each.compare
-            and ((value := getattr(self, each.name)) is not None or each.name not in _LEFT_OUT)
+            field.name: value
+            for field in fields(self)
+            if field.compare
+            and (
+                (value := getattr(self, field.name)) is not None
+                or field.name not in _OMITTED_IF_UNSET
+            )
         }
 
     def description(self) -> dict[str, Any]:
-        """The public description in /views and /processors: times in ms, fingerprints instead of
-        schemas."""
-        usual = {field.name: field.default for field in fields(self)}
+        """The public description in /views and /processors. Times are in ms, and fingerprints
+        replace schemas."""
+        defaults = {field.name: field.default for field in fields(self)}
         formats = {"key_schema": self.key, "value_schema": self.value}
         return {
             name: format_of(formats[name]).fingerprint(value) if name in _SCHEMAS else value
             for name, value in self._definition().items()
-            if name in _ALWAYS_SHOWN or value != usual[name]
+            if name in _ALWAYS_SHOWN or value != defaults[name]
         }
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """The contents of views.toml: the views, the settings of all Kafka clients, and the source of
-    schemas by id, which is a registry's URL or a folder."""
+    """The content of views.toml: the views, the settings of all Kafka clients, and the source of
+    schemas by id, which is the URL of a registry or a folder."""
 
     views: tuple[View, ...]
     kafka: dict[str, str]

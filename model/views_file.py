@@ -1,7 +1,7 @@
 """The parser of views.toml.
 
-Errors name the line, the field and the expected value. The parser is strict, because a
-misunderstood view gives wrong answers.
+Errors name the line, the field and the expected value. The parser is strict, because a view that is
+misunderstood gives wrong answers.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from model.problems import ConfigurationError
 from model.times import parse_duration
 from model.views import ANY_PARTITION, NEWEST, PARTIAL, Deployment, View
 
-# First path segments that the product itself uses.
+# The first segments of this product's own paths.
 RESERVED_SEGMENTS = frozenset(
     {"admin", "api", "health", "instance", "internal", "metrics"}
     | {"openapi.json", "processors", "proxy", "topics", "views"}
 )
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}", re.ASCII)
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)  # Kafka's own rule
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)  # Kafka's rule
 _PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+", re.ASCII)
-_LONGEST_GROUP = 249
+_MAX_GROUP_LENGTH = 249
 _TABLE = re.compile(r"^\s*\[\s*(?P<table>[^]]+?)\s*]")
 
 
@@ -89,7 +89,7 @@ def _no_files(name: str) -> bytes:
 
 
 def parse_views(text: str, source: str = "views.toml", read: Read = _no_files) -> Deployment:
-    """The deployment that `text` (TOML) declares; ConfigurationError names the line."""
+    """Parse TOML to a deployment. Raises ConfigurationError, which names the line."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as e:
@@ -111,13 +111,13 @@ def parse_views(text: str, source: str = "views.toml", read: Read = _no_files) -
         _parse_view(name, fields, reader, read, "schemas" in document)
         for name, fields in views.items()
     )
-    _refuse_shared_paths(parsed, reader)
+    _reject_overlapping_paths(parsed, reader)
     kafka = _parse_kafka(document.get("kafka", {}), reader)
     return Deployment(parsed, kafka, schemas.get("registry"), schemas.get("folder"))
 
 
 class _Reader:
-    """Finds the line of a field, which tomllib does not report."""
+    """Makes errors with the line of a field, which tomllib does not report."""
 
     def __init__(self, text: str, source: str) -> None:
         self._lines = text.splitlines()
@@ -171,7 +171,7 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
     _check_store(values, table, reader)
     for field, stores in _ONLY_FOR.items():
         if field in fields and values["store"] not in stores:
-            raise reader.error(table, field, f"only for store = {_quoted(stores)}")
+            raise reader.error(table, field, f"only for store = {_join_quoted(stores)}")
     return View(
         name=name,
         topic=values["topic"],
@@ -205,7 +205,9 @@ def _parse_schema(
     for field in _FORMAT_FIELDS:
         if values[f"{of}_{field}"] and field not in of_format.fields:
             names = [each.name for each in FORMATS.values() if field in each.fields]
-            raise reader.error(table, f"{of}_{field}", f"allowed only with {of} = {_quoted(names)}")
+            raise reader.error(
+                table, f"{of}_{field}", f"allowed only with {of} = {_join_quoted(names)}"
+            )
     fields = {field: values[f"{of}_{field}"] for field in of_format.fields}
     try:
         return of_format.definition(of, fields, read, by_id)
@@ -214,16 +216,16 @@ def _parse_schema(
 
 
 def _parse_schemas(table: Any, reader: _Reader) -> dict[str, str]:
-    """{"registry": URL} or {"folder": name}; empty without a [schemas] table."""
+    """{"registry": URL} or {"folder": name}; empty if there is no table [schemas]."""
     if table is None:
         return {}
     files = " or ".join(f"<id>{each.file_suffix}" for each in SCHEMA_FORMATS)
-    right = f'registry = "http://host:port", or folder = "schemas" with files {files}'
+    expected = f'registry = "http://host:port", or folder = "schemas" with files {files}'
     if not isinstance(table, dict) or len(table) != 1:
-        raise reader.error(("schemas",), None, f"set exactly one of: {right}")
+        raise reader.error(("schemas",), None, f"set exactly one of: {expected}")
     [(field, value)] = table.items()
     if field not in ("registry", "folder") or not isinstance(value, str) or not value:
-        raise reader.error(("schemas",), field, f"expected {right}")
+        raise reader.error(("schemas",), field, f"expected {expected}")
     if field == "registry" and not re.fullmatch(r"https?://[^/@\s]+(/[^@\s?#]*)?", value):
         raise reader.error(
             ("schemas",), field, f'"{value}" is not a URL such as "http://host:8081"'
@@ -267,14 +269,14 @@ def _check_store(values: dict[str, str], table: tuple[str, ...], reader: _Reader
         )
 
 
-def _quoted(words: Iterable[str]) -> str:
+def _join_quoted(words: Iterable[str]) -> str:
     return " or ".join(f'"{word}"' for word in words)
 
 
 def _parse_duration(
     field: str, values: dict[str, str], table: tuple[str, ...], reader: _Reader
 ) -> int | None:
-    """In ms; None if not set."""
+    """The duration in ms; None if it is not set."""
     text = values[field]
     if not text:
         return None
@@ -285,11 +287,11 @@ def _parse_duration(
 
 
 def _parse_pipeline(group: str, table: tuple[str, ...], reader: _Reader) -> str | None:
-    if len(group) > _LONGEST_GROUP or not group.isprintable():
+    if len(group) > _MAX_GROUP_LENGTH or not group.isprintable():
         raise reader.error(
             table,
             "pipeline",
-            f"{group[:40]!r} is not a valid consumer group: at most {_LONGEST_GROUP} printable "
+            f"{group[:40]!r} is not a valid consumer group: at most {_MAX_GROUP_LENGTH} printable "
             f"characters",
         )
     return group or None
@@ -308,7 +310,7 @@ def _parse_path(path: str, table: tuple[str, ...], reader: _Reader) -> str | Non
     return path
 
 
-def _refuse_shared_paths(views: tuple[View, ...], reader: _Reader) -> None:
+def _reject_overlapping_paths(views: tuple[View, ...], reader: _Reader) -> None:
     paths: dict[str, str] = {}
     for view in views:
         if view.path is None:

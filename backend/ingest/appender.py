@@ -8,10 +8,10 @@ from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer
 
-Done = Callable[[int | None, str], None]
-"""Called in the appender's thread: the record's offset, or None and the error."""
+DeliveryCallback = Callable[[int | None, str], None]
+"""Called in the appender's thread with the record's offset, or with None and the error."""
 
-_MOST_WAITING = 10_000
+_MAX_QUEUED = 10_000  # records
 
 
 class QueueFull(Exception):
@@ -22,14 +22,14 @@ class Appender:
     """An idempotent producer and the thread that serves it."""
 
     def __init__(self, client_settings: Mapping[str, Any], timeout: float) -> None:
-        """`timeout`: s until delivery of an unacknowledged record fails."""
+        """`timeout` (s): how long the producer tries to deliver a record."""
         self._settings = {
             **client_settings,
             "client.id": "queryable-append",
             "enable.idempotence": True,
             "linger.ms": 2,
             "delivery.timeout.ms": int(timeout * 1000),
-            "queue.buffering.max.messages": _MOST_WAITING,
+            "queue.buffering.max.messages": _MAX_QUEUED,
         }
         self._producer: Producer | None = None
         self._stop = threading.Event()
@@ -40,16 +40,21 @@ class Appender:
         self._thread.start()
 
     def append(
-        self, topic: str, partition: int, key: bytes, value: bytes | None, done: Done
+        self,
+        topic: str,
+        partition: int,
+        key: bytes,
+        value: bytes | None,
+        on_delivery: DeliveryCallback,
     ) -> None:
-        """Enqueue a record, without waiting; QueueFull."""
+        """Add a record to the producer's queue without waiting. Raises QueueFull."""
         assert self._producer is not None
 
         def delivered(error: KafkaError | None, message: Message) -> None:
             if error is None:
-                done(message.offset(), "")
+                on_delivery(message.offset(), "")
             else:
-                done(None, error.str())
+                on_delivery(None, error.str())
 
         try:
             self._producer.produce(topic, value, key, partition=partition, on_delivery=delivered)

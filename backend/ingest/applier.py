@@ -9,18 +9,18 @@ from dataclasses import replace
 from backend.ingest.batch import Record, build_batch
 from backend.ingest.consumer import Fetched, SourceAssignments
 from backend.ingest.dead_letters import DeadLetters
-from backend.ingest.expiry import expired
+from backend.ingest.expiry import expiry_batch
 from backend.ingest.lifecycle.partitions import PartitionLifecycle
 from backend.ingest.metadata_poller import MetadataPoller
 from backend.ingest.mispartitioned import confirmed_mispartitioned, known_counts
 from backend.ingest.store_partitions import PartitionRegistry, StorePartition
-from backend.ingest.stream_time import advance, reached
+from backend.ingest.stream_time import advance, max_stream_time
 from backend.ingest.writer import PartitionWriter
 from model.problems import StoreError
 
 
 class RecordApplier:
-    """Used by the ingest thread alone."""
+    """Applies records to store partitions. Only the ingest thread may use it."""
 
     def __init__(
         self,
@@ -42,79 +42,82 @@ class RecordApplier:
         self._tolerance = clock_tolerance
 
     def apply(self, fetched: Fetched) -> None:
-        """Apply records, then log ends; rebuild store partitions whose position is lost."""
+        """Apply the records and log ends. Rebuild store partitions whose position is no longer in
+        the log."""
         for source, records in fetched.records.items():
-            for store_partition in self._registry.fed_by(*source):
+            for store_partition in self._registry.of_source(*source):
                 with self._guard(store_partition):
                     self.apply_run(store_partition, records)
         for source, end in fetched.ends.items():
-            for store_partition in self._registry.fed_by(*source):
+            for store_partition in self._registry.of_source(*source):
                 with self._guard(store_partition):
                     self._advance(store_partition, end)
         for source in fetched.lost:
-            for store_partition in self._registry.fed_by(*source):
+            for store_partition in self._registry.of_source(*source):
                 position = store_partition.progress.position
                 self._lifecycle.rebuild(
                     store_partition, f"the log no longer has offset {position}, or has changed"
                 )
 
     def apply_run(self, store_partition: StorePartition, run: Sequence[Record]) -> None:
-        """Apply records of one partition, in offset order: one batch with the position behind them.
-
-        StoreError.
-        """
+        """Apply records of one partition, in offset order. One batch has the changes and the
+        position after them. Raises StoreError."""
         position = run[-1].offset() + 1
         if position <= store_partition.progress.position:
             return
         view = store_partition.view
-        batch, store, metadata = (
-            store_partition.store.new_batch(),
-            store_partition.store,
-            store_partition.metadata,
-        )
+        store, metadata = store_partition.store, store_partition.metadata
+        batch = store.new_batch()
         counts = known_counts(store_partition, self._metadata_poller.get(view.topic))
         stores_tombstone = self._registry.tombstone_filter(store_partition, counts)
-        now = store.stream_time, reached(self._tolerance)
-        built = build_batch(
-            batch, view, run, store_partition.progress.position, *now, stores_tombstone
+        result = build_batch(
+            batch,
+            view,
+            run,
+            store_partition.progress.position,
+            store.stream_time,
+            max_stream_time(self._tolerance),
+            stores_tombstone,
         )
-        store_partition.ahead = min(store_partition.ahead, built.ahead)
-        if built.waiting is not None:
+        store_partition.earliest_future_time = min(
+            store_partition.earliest_future_time, result.earliest_future_time
+        )
+        if result.missing_schema is not None:
             # the records before it are applied; other views of the topic continue
-            store_partition.waiting_for = built.waiting
+            store_partition.waiting_for = result.missing_schema
             self._assignments.update(view.topic, store_partition.partition)
-            run = run[: built.stopped]
+            run = run[: result.stopped_at]
             position = run[-1].offset() + 1 if run else 0
             if position <= store_partition.progress.position:
                 return
-        dead, epoch = built.dead, run[-1].leader_epoch()
+        dead_letters, epoch = result.dead_letters, run[-1].leader_epoch()
         if epoch is not None and epoch != metadata.leader_epoch:
             metadata = replace(metadata, leader_epoch=epoch)
         mispartitioned = confirmed_mispartitioned(
-            store_partition, built.keys, counts, self._metadata_poller
+            store_partition, result.keys, counts, self._metadata_poller
         )
         if mispartitioned:
             if not metadata.mispartitioned:
                 store_partition.warn_of_mispartitioned(position - 1)
             metadata = replace(metadata, mispartitioned=metadata.mispartitioned + mispartitioned)
-        if dead:
-            self._dead_letters.take(store_partition, dead)
-            metadata = replace(metadata, dead_letters=metadata.dead_letters + len(dead))
+        if dead_letters:
+            self._dead_letters.take(store_partition, dead_letters)
+            metadata = replace(metadata, dead_letters=metadata.dead_letters + len(dead_letters))
         changed = metadata is not store_partition.metadata
         # readers must know of a mispartitioned record before they can miss it
         is_first = mispartitioned and not store_partition.metadata.mispartitioned
         store_partition.metadata = metadata
         if is_first:
-            self._writer.on_news()
+            self._writer.on_state_change()
         new_metadata = metadata if changed else None
-        self._writer.write(store_partition, batch, position, new_metadata, built.stream_time)
-        store_partition.applied_records += len(built.keys)
+        self._writer.write(store_partition, batch, position, new_metadata, result.stream_time)
+        store_partition.applied_records += len(result.keys)
         if store_partition.listeners:
-            store_partition.listeners.applied(run, view.layout, dead)
+            store_partition.listeners.applied(run, view.layout, dead_letters)
 
     def _advance(self, store_partition: StorePartition, offset: int) -> None:
-        """Move the position to the end of the log. Transaction markers and compacted records
-        before the end have offsets, too."""
+        """Move the position to the end of the log. There may be no record right before the end:
+        transaction markers and compacted records also have offsets."""
         position = max(offset, store_partition.progress.position)
         if position > store_partition.progress.position or not store_partition.progress.answerable:
             self._writer.write(store_partition, store_partition.store.new_batch(), position)
@@ -127,14 +130,15 @@ class RecordApplier:
 
     def _expire(self, store_partition: StorePartition) -> None:
         store_partition.store.end_bulk_load()
-        advance(store_partition, reached(self._tolerance))
-        batch = expired(store_partition, self._registry.is_mispartitioned(store_partition.view))
+        advance(store_partition, max_stream_time(self._tolerance))
+        mispartitioned = self._registry.is_mispartitioned(store_partition.view)
+        batch = expiry_batch(store_partition, mispartitioned)
         if batch is not None:
             self._writer.write(store_partition, batch, store_partition.progress.position)
 
     @contextmanager
     def _guard(self, store_partition: StorePartition) -> Iterator[None]:
-        """An error of one store partition does not stop the others."""
+        """Keep an error of one store partition from stopping the others."""
         try:
             yield
         except StoreError as e:

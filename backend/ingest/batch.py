@@ -1,7 +1,7 @@
 """Builds a write batch for one store partition from consumed records.
 
-The hot loop of ingest: records are copied only into the batch, none is logged, and partitions are
-checked for all records at once (in NumPy).
+This is the hot loop of ingest. A record's bytes are copied only into the batch, and no record is
+logged. NumPy checks the partitions of all records at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NO_KEY = "the record has no key"
 
 
 class Record(Protocol):
-    """A consumed record, as confluent-kafka gives it."""
+    """A consumed record: the methods of confluent-kafka's Message that ingest uses."""
 
     def key(self) -> bytes | None: ...
 
@@ -39,7 +39,7 @@ class Record(Protocol):
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """A record that cannot be decoded in the view's formats, and why."""
+    """A record that cannot be decoded in the view's formats, and the reason."""
 
     record: Record
     reason: str
@@ -47,14 +47,14 @@ class DeadLetter:
 
 @dataclass
 class BatchResult:
-    """The outcome of a run of records: the bare keys added, dead letters, and the stream time."""
+    """The result for a run of records: the bare keys added, dead letters, and the stream time."""
 
     keys: list[bytes]
-    dead: list[DeadLetter]
+    dead_letters: list[DeadLetter]
     stream_time: int | None  # ms; unchanged if the view has no retention
-    waiting: SchemaNotYet | None = None
-    stopped: int = 0  # if `waiting`: index of the first record that has to wait
-    ahead: int = expiry.FOREVER  # ms: the smallest time that stream time may not reach yet
+    missing_schema: SchemaNotYet | None = None
+    stopped_at: int = 0  # if a schema is missing: index of the first record that needs it
+    earliest_future_time: int = expiry.MAX_TIME  # ms: smallest time after `max_stream_time`
 
 
 def build_batch(
@@ -63,7 +63,7 @@ def build_batch(
     records: Sequence[Record],
     position: int,
     stream_time: int | None = None,
-    reached: int = expiry.FOREVER,
+    max_stream_time: int = expiry.MAX_TIME,
     stores_tombstone: Callable[[bytes], bool] | None = None,
 ) -> BatchResult:
     """Add the records from `position` on to the batch.
@@ -71,8 +71,8 @@ def build_batch(
     A null value deletes the key. An undecodable record leaves the previous value in place. A record
     whose schema is not available yet ends the run.
 
-    `reached` (ms): later times do not advance the stream time yet. `stores_tombstone(bare key)`:
-    whether a tombstone of this key must be stored as an entry.
+    `max_stream_time` (ms): later record times do not advance the stream time yet.
+    `stores_tombstone(bare key)`: whether a tombstone of this key must be stored as an entry.
     """
     run = _from_position(records, position)
     if view.is_custom:
@@ -80,12 +80,12 @@ def build_batch(
     elif view.kind.one_entry_per_key and view.retention is None:
         result = _build_latest(batch, view, run, stream_time, stores_tombstone)
     else:
-        result = _build_timed(batch, view, run, stream_time, stores_tombstone, reached)
-    if result.waiting is None:
+        result = _build_timed(batch, view, run, stream_time, stores_tombstone, max_stream_time)
+    if result.missing_schema is None:
         return result
-    # each record that was processed is among the keys or the dead letters
-    done = len(result.keys) + len(result.dead)
-    result.stopped = len(records) - len(run) + done
+    # each processed record has added either a key or a dead letter
+    processed = len(result.keys) + len(result.dead_letters)
+    result.stopped_at = len(records) - len(run) + processed
     return result
 
 
@@ -96,25 +96,25 @@ def _build_latest(
     stream_time: int | None,
     stores_tombstone: Callable[[bytes], bool] | None,
 ) -> BatchResult:
-    """One entry per key, no times to check: the loop for most records."""
+    """For views with one entry per key and without retention: most records pass this loop."""
     put, delete, head = batch.put, batch.delete, entry_head
     probe_key, probe_value = view.key_codec.probe, view.value_codec.probe
     keeps_value = view.value_codec.stores_values
-    # a C function, if the stored bytes are the record's
+    # if the stored key is the record's key: a C function
     stored_key = ENTRY.__add__ if view.key_codec.keeps_bytes else view.layout.stored_key
     keys: list[bytes] = []
-    dead: list[DeadLetter] = []
+    dead_letters: list[DeadLetter] = []
     for record in records:
         key, value = record.key(), record.value()
         if key is None:
-            dead.append(DeadLetter(record, _NO_KEY))
+            dead_letters.append(DeadLetter(record, _NO_KEY))
             continue
         try:
             probe_key(key)
             if value is None:
                 if stores_tombstone is not None and stores_tombstone(key):
-                    gone = deleted_entry(record.timestamp()[1], record.offset())
-                    put(stored_key(key), gone)
+                    tombstone = deleted_entry(record.timestamp()[1], record.offset())
+                    put(stored_key(key), tombstone)
                 else:
                     delete(stored_key(key))
             else:
@@ -122,12 +122,12 @@ def _build_latest(
                 entry = head(record.timestamp()[1], record.offset())
                 put(stored_key(key), entry + value if keeps_value else entry)
         except ValueError:
-            dead.append(DeadLetter(record, _error_of(view, key, key, value)))
+            dead_letters.append(DeadLetter(record, _decode_error(view, key, key, value)))
             continue
-        except SchemaNotYet as not_yet:
-            return BatchResult(keys, dead, stream_time, not_yet)
+        except SchemaNotYet as missing:
+            return BatchResult(keys, dead_letters, stream_time, missing)
         keys.append(key)
-    return BatchResult(keys, dead, stream_time)
+    return BatchResult(keys, dead_letters, stream_time)
 
 
 def _build_timed(
@@ -136,9 +136,9 @@ def _build_timed(
     records: Sequence[Record],
     stream_time: int | None,
     stores_tombstone: Callable[[bytes], bool] | None,
-    reached: int,
+    max_stream_time: int,
 ) -> BatchResult:
-    """Entries with a time: windows, sessions, versions, and all views with a retention."""
+    """For windows, sessions and versions, and for all views with a retention."""
     put, delete = batch.put, batch.delete
     kind, retention = view.kind, view.retention
     keeps_value = view.value_codec.stores_values
@@ -146,7 +146,7 @@ def _build_timed(
     result = BatchResult([], [], stream_time)
     for bare, stored_key, value, timestamp, offset in _valid_records(view, records, result):
         result.keys.append(bare)
-        stays = (
+        is_stored = (
             value is not None
             or has_versions
             or (stores_tombstone is not None and stores_tombstone(bare))
@@ -154,21 +154,22 @@ def _build_timed(
         if retention is not None:
             time = time_of(stored_key, timestamp)
             latest = result.stream_time
-            if time > reached:
-                result.ahead = min(result.ahead, time)
+            if time > max_stream_time:
+                result.earliest_future_time = min(result.earliest_future_time, time)
             elif latest is None or time > latest:
                 result.stream_time = time
             if time < kind.horizon(view, result.stream_time):
-                # late: it had expired before it arrived
+                # a late record, whose entry has expired already
                 if not has_versions:
                     delete(stored_key)
                 continue
-            if stays or time > reached:  # the latter: stream time will move there later
-                put(expiry.note(time, stored_key), b"")
+            # `advance` needs the index keys of future times, also of tombstones
+            if is_stored or time > max_stream_time:
+                put(expiry.index_key(time, stored_key), b"")
         if value is not None:
             entry = entry_head(timestamp, offset)
             put(stored_key, entry + value if keeps_value else entry)
-        elif stays:
+        elif is_stored:
             put(stored_key, deleted_entry(timestamp, offset))
         else:
             delete(stored_key)
@@ -176,7 +177,7 @@ def _build_timed(
 
 
 def _build_custom(batch: RecordBatch, view: View, records: Sequence[Record]) -> BatchResult:
-    """For a custom store: the valid records themselves."""
+    """For custom stores, which get the valid records themselves."""
     result = BatchResult([], [], None)
     for key, _, value, timestamp, offset in _valid_records(view, records, result):
         batch.apply(key, value, timestamp, offset)
@@ -189,15 +190,15 @@ def _valid_records(
 ) -> Iterator[tuple[bytes, bytes, bytes | None, int, int]]:
     """Yield (bare key, stored key, value, timestamp in ms, offset) of each valid record.
 
-    Dead letters are added to `result`. A schema that is not available yet is set there, and ends
-    the iteration.
+    Adds dead letters to `result`. A schema that is not available yet ends the iteration and is set
+    in `result`.
     """
     probe_key, probe_value = view.key_codec.probe, view.value_codec.probe
     layout = view.layout
     for record in records:
         key, value = record.key(), record.value()
         if key is None:
-            result.dead.append(DeadLetter(record, _NO_KEY))
+            result.dead_letters.append(DeadLetter(record, _NO_KEY))
             continue
         timestamp = record.timestamp()[1]
         bare = layout.bare_key(key)
@@ -207,10 +208,11 @@ def _valid_records(
             if value is not None:
                 probe_value(value)
         except ValueError:
-            result.dead.append(DeadLetter(record, _error_of(view, key, bare, value)))
+            reason = _decode_error(view, key, bare, value)
+            result.dead_letters.append(DeadLetter(record, reason))
             continue
-        except SchemaNotYet as not_yet:
-            result.waiting = not_yet
+        except SchemaNotYet as missing:
+            result.missing_schema = missing
             return
         yield bare, stored_key, value, timestamp, record.offset()
 
@@ -222,7 +224,7 @@ def _from_position(records: Sequence[Record], position: int) -> Sequence[Record]
     return records[bisect_left(records, position, key=lambda record: record.offset()) :]
 
 
-def _error_of(view: View, key: bytes, bare: bytes, value: bytes | None) -> str:
+def _decode_error(view: View, key: bytes, bare: bytes, value: bytes | None) -> str:
     try:
         view.key_codec.check(bare)
         view.layout.stored_key(key, 0)
@@ -240,7 +242,8 @@ def count_mispartitioned(
 ) -> int:
     """The number of keys that belong to another partition, under each of the partition counts.
 
-    After partitions were added, a record is in its place if one of the counts puts it here.
+    After partitions were added, a record is mispartitioned only if no count maps it to
+    `partition`.
     """
     if not keys or view.partitioner == ANY_PARTITION:
         return 0

@@ -14,17 +14,20 @@ _QUIET_AFTER = 1.0  # s without a read
 
 
 class BatchSizer:
-    """Small batches while reads are served or everything is caught up; else large batches."""
+    """Large batches while a store partition catches up and no reads are served; else small ones."""
 
     def __init__(self, reads_served: Callable[[], int]) -> None:
         self._reads_served = reads_served
-        self._reads = (0, 0.0)  # reads served, and when that number last changed
+        self._reads = 0  # served so far
+        self._changed_at = 0.0  # when that number last changed
 
     def batch_size(self, store_partitions: Iterable[StorePartition]) -> int:
+        """The number of records to fetch next."""
         now = time.monotonic()
-        served = self._reads_served()
-        if served != self._reads[0]:
-            self._reads = (served, now)
-        if now - self._reads[1] < _QUIET_AFTER:
+        reads = self._reads_served()
+        if reads != self._reads:
+            self._reads, self._changed_at = reads, now
+        if now - self._changed_at < _QUIET_AFTER:
             return _BATCH
-        return _BATCH if all(each.progress.answerable for each in store_partitions) else _BULK_BATCH
+        is_catching_up = any(not partition.progress.answerable for partition in store_partitions)
+        return _BULK_BATCH if is_catching_up else _BATCH

@@ -19,11 +19,12 @@ class Change(NamedTuple):
 
 
 Listener = Callable[[Sequence[Change] | None], None]
-"""Called in the ingest thread, in log order; None: the store partition is closed."""
+"""Called in the ingest thread, in log order. None means that the store partition was closed."""
 
 
 class ChangeListeners:
-    """Readers add and remove listeners from any thread; the ingest thread calls them."""
+    """The listeners of one store partition, by key. Any thread may add and remove listeners; the
+    ingest thread calls them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -34,6 +35,7 @@ class ChangeListeners:
         return bool(self._by_key)
 
     def add(self, key: bytes, listener: Listener) -> None:
+        """Add a listener. If the store partition is closed, call it with None at once."""
         with self._lock:
             if not self._closed:
                 self._by_key.setdefault(key, []).append(listener)
@@ -50,14 +52,14 @@ class ChangeListeners:
                     del self._by_key[key]
 
     def applied(
-        self, records: Sequence[Record], layout: Layout, dead: Sequence[DeadLetter]
+        self, records: Sequence[Record], layout: Layout, dead_letters: Sequence[DeadLetter]
     ) -> None:
         """Notify listeners of stored records; dead letters among them are skipped."""
-        refused = {letter.record.offset() for letter in dead}
+        skipped = {letter.record.offset() for letter in dead_letters}
         changes: dict[bytes, list[Change]] = {}
         for record in records:
             raw = record.key()
-            if raw is None or record.offset() in refused:
+            if raw is None or record.offset() in skipped:
                 continue
             key = layout.bare_key(raw)
             if key in self._by_key:
@@ -70,7 +72,7 @@ class ChangeListeners:
                 listener(of_key)
 
     def close(self) -> None:
-        """Tell all listeners that the store partition is closed."""
+        """Notify all listeners that the store partition is closed."""
         with self._lock:
             self._closed = True
             listeners = [listener for of_key in self._by_key.values() for listener in of_key]

@@ -1,6 +1,7 @@
-"""The consumer of one instance: its assignment and what it fetches.
+"""The consumer of one instance: its assignment, and the records that it fetches.
 
-The interface between ingest and Kafka's client: the rest of ingest only sees records and offsets.
+This is the interface between ingest and Kafka's client. The rest of ingest only sees records and
+offsets.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from backend.ingest.store_partitions import PartitionRegistry
 
 log = logging.getLogger(__name__)
 
-_GATHER = 0.01  # s that a fetch waits for more records
+_MORE_RECORDS_TIMEOUT = 0.01  # s that a fetch waits for more records after the first one
 
-Source = tuple[str, int]  # a topic and a partition of it
+Source = tuple[str, int]
+"""A topic and the number of a partition."""
 
 _SETTINGS = {
     "group.id": "queryable-unused",  # required by librdkafka; it joins no group, commits nothing
@@ -46,7 +48,8 @@ _LOST = (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION)
 
 @dataclass
 class Fetched:
-    """The result of one fetch: records in offset order, log ends reached, and lost positions."""
+    """The result of one fetch: records in offset order, the log ends that were reached, and the
+    partitions whose log no longer has the requested offset."""
 
     records: dict[Source, list[Record]] = field(default_factory=dict)
     ends: dict[Source, int] = field(default_factory=dict)
@@ -54,14 +57,14 @@ class Fetched:
 
 
 class RecordConsumer:
-    """Used by the ingest thread alone."""
+    """A Kafka consumer with a manual assignment. Only the ingest thread may use it."""
 
     def __init__(self, client_settings: Mapping[str, Any]) -> None:
         self._consumer = Consumer({**client_settings, **_SETTINGS})
         self._assigned: set[Source] = set()
 
     def assign(self, source: Source, position: int, leader_epoch: int) -> None:
-        """(Re)start reading `source` at `position`.
+        """Start or restart reading `source` at `position`.
 
         `leader_epoch`: of the last applied record; -1 if unknown. librdkafka uses it to detect log
         truncation (KIP-320).
@@ -80,19 +83,19 @@ class RecordConsumer:
             self._assigned.discard(source)
 
     def fetch(self, max_records: int, timeout: float) -> Fetched:
-        """Up to `max_records` records, waiting at most `timeout` s; nothing if not assigned."""
+        """Fetch up to `max_records` records, and wait at most `timeout` s for the first one."""
         fetched = Fetched()
-        # consume() waits for the full number: wait for one record, then take what is there
+        # consume() waits for the full number, so wait for one record first
         messages = self._consume(1, timeout)
         if messages:
-            messages += self._consume(max_records - 1, _GATHER)
+            messages += self._consume(max_records - 1, _MORE_RECORDS_TIMEOUT)
         topic, partition, run = "", -1, []
         for message in messages:
             error = message.error()
             if error is not None:
-                self._note(fetched, message, error)
+                self._add_event(fetched, message, error)
                 continue
-            # messages of one partition come in runs
+            # consecutive messages are mostly from the same partition
             if message.partition() != partition or message.topic() != topic:
                 topic, partition = source = _source(message)
                 run = fetched.records.setdefault(source, [])
@@ -106,7 +109,7 @@ class RecordConsumer:
             log.warning("consuming: %s", e)
             return []
 
-    def _note(self, fetched: Fetched, message: Message, error: KafkaError) -> None:
+    def _add_event(self, fetched: Fetched, message: Message, error: KafkaError) -> None:
         source = _source(message)
         if error.code() == KafkaError._PARTITION_EOF:
             fetched.ends[source] = cast(int, message.offset())
@@ -126,7 +129,7 @@ def _source(message: Message) -> Source:
 class SourceAssignments:
     """The consumer's assignment, derived from the open store partitions.
 
-    `consumer` is replaced whenever ingest restarts.
+    `consumer` is replaced when ingest restarts.
     """
 
     def __init__(self, registry: PartitionRegistry) -> None:
@@ -134,14 +137,14 @@ class SourceAssignments:
         self._registry = registry
 
     def update(self, topic: str, partition: int) -> None:
-        """Read this topic partition from the smallest position of the store partitions that it
-        feeds; stop reading it if there are none."""
+        """Read this topic partition from the smallest position of its store partitions. Stop
+        reading it if it has none."""
         assert self.consumer is not None
-        fed = self._registry.fed_by(topic, partition)
-        if not fed:
+        store_partitions = self._registry.of_source(topic, partition)
+        if not store_partitions:
             self.consumer.unassign((topic, partition))
             return
-        first = min(fed, key=lambda store_partition: store_partition.progress.position)
+        first = min(store_partitions, key=lambda partition: partition.progress.position)
         self.consumer.assign(
             (topic, partition), first.progress.position, first.metadata.leader_epoch
         )

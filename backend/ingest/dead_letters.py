@@ -1,6 +1,7 @@
 """Writes records that cannot be decoded to `<topic>.dead-letter`.
 
-The key is `topic:partition:offset`: a replay writes the same key again, and compaction keeps one.
+The key is `topic:partition:offset`. A replay writes the same key again, and compaction keeps one
+record per key.
 """
 
 from __future__ import annotations
@@ -21,16 +22,15 @@ from model.views import View
 
 log = logging.getLogger(__name__)
 
-SUFFIX = ".dead-letter"
-_KEPT = 100  # per partition, on a standby
+_SUFFIX = ".dead-letter"
+_MAX_UNSENT = 100  # per partition, on a standby
 
-# The headers make a rejected record larger than the original.
-_MAX_BYTES = 2 << 20
+_MAX_BYTES = 2 << 20  # more than the default, because the headers make a record larger
 _TOPIC_CONFIG = {"cleanup.policy": "compact", "max.message.bytes": str(_MAX_BYTES)}
 
 
 class DeadLetters:
-    """Writes dead letters; used by the ingest thread alone."""
+    """Writes dead letters. Only the ingest thread may use it."""
 
     def __init__(self, client_settings: Mapping[str, Any], timeout: float) -> None:
         self._settings = dict(client_settings)
@@ -48,33 +48,33 @@ class DeadLetters:
     def take(
         self,
         store_partition: StorePartition,
-        letters: Sequence[DeadLetter] = (),
+        dead_letters: Sequence[DeadLetter] = (),
         is_taken_over: bool = False,
     ) -> None:
-        """Write dead letters, if this instance is the partition's active.
+        """Write dead letters if this instance is the partition's active.
 
-        Other instances keep the latest ones in memory. They write them too when the active changes:
-        the old active may not have written them, and the new one may have started from a snapshot
-        behind them. Duplicates have the same key.
+        Other instances keep the latest ones in memory, and write them when the active changes: the
+        old active may not have written them, and the new one may have started from a snapshot with
+        a later position. Duplicates have the same key.
         """
-        store_partition.unsent += letters
+        store_partition.unsent += dead_letters
         if store_partition.role != ACTIVE and not is_taken_over:
-            del store_partition.unsent[:-_KEPT]
+            del store_partition.unsent[:-_MAX_UNSENT]
         elif store_partition.unsent:
             self.send(store_partition.view, store_partition.partition, store_partition.unsent)
             store_partition.unsent = []
 
-    def send(self, view: View, partition: int, letters: Sequence[DeadLetter]) -> None:
+    def send(self, view: View, partition: int, dead_letters: Sequence[DeadLetter]) -> None:
         """Write dead letters and wait for the broker's acknowledgement, at most `timeout` s.
 
-        A failure (for example, missing permission to create the topic) does not stop the view: lost
-        dead letters are counted and logged.
+        A failure, such as a missing permission to create the topic, does not stop the view. The
+        dead letters that could not be written are counted and logged.
         """
-        topic = view.topic + SUFFIX
-        before = self._failed
+        topic = view.topic + _SUFFIX
+        failed_before = self._failed
         try:
-            producer = self._ready(topic)
-            for letter in letters:
+            producer = self._producer_for(topic)
+            for letter in dead_letters:
                 record = letter.record
                 producer.produce(
                     topic,
@@ -91,17 +91,18 @@ class DeadLetters:
                     on_delivery=self._delivered,
                 )
                 producer.poll(0)
-            left = producer.flush(self._timeout)
-            if left:
+            unsent = producer.flush(self._timeout)
+            if unsent:
                 producer.purge()
                 producer.flush(1)
         except (KafkaException, BufferError) as e:
             with self._lock:
-                self._failed = before + len(letters)
-            log.error("could not write %d dead letters to %s: %s", len(letters), topic, e)
+                self._failed = failed_before + len(dead_letters)
+            log.error("could not write %d dead letters to %s: %s", len(dead_letters), topic, e)
             return
-        if self._failed > before:
-            log.error("could not write %d dead letters to %s", self._failed - before, topic)
+        failed = self._failed - failed_before
+        if failed:
+            log.error("could not write %d dead letters to %s", failed, topic)
 
     def close(self) -> None:
         if self._producer is not None:
@@ -112,7 +113,8 @@ class DeadLetters:
             with self._lock:
                 self._failed += 1
 
-    def _ready(self, topic: str) -> Producer:
+    def _producer_for(self, topic: str) -> Producer:
+        """The producer, after the topic was created. Raises KafkaException."""
         if self._producer is None:
             self._producer = Producer(
                 {
@@ -136,7 +138,7 @@ class DeadLetters:
         return self._producer
 
     def _create(self, topic: str, config: dict[str, str]) -> None:
-        """Create the topic if it does not exist. KafkaException."""
+        """Create the topic if it does not exist. Raises KafkaException."""
         admin = AdminClient(self._settings)
         # one partition: dead letters are few, and consumers read them in order
         new = NewTopic(topic, num_partitions=1, config=config)

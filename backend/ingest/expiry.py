@@ -6,28 +6,28 @@ from itertools import islice
 
 from backend.ingest.protocols import Batch
 from backend.ingest.store_partitions import StorePartition
-from model.kinds.expiry import expired_notes, noted
+from model.kinds.expiry import decode_index_key, expired_range
 
-_AT_ONCE = 500
+_BATCH_SIZE = 500  # entries
 
 
-def expired(store_partition: StorePartition, mispartitioned: bool = False) -> Batch | None:
+def expiry_batch(store_partition: StorePartition, mispartitioned: bool = False) -> Batch | None:
     """A batch that deletes some of the expired entries; None if there are none.
 
-    `mispartitioned`: a key may have entries in other partitions, too.
+    `mispartitioned`: a key may also have entries in other partitions.
     """
     store, view = store_partition.store, store_partition.view
     until = view.kind.horizon(view, store.stream_time)
     if until <= store_partition.expired_until:
         return None
-    notes = [key for key, _ in islice(store.scan(*expired_notes(until)), _AT_ONCE)]
-    if len(notes) < _AT_ONCE:
+    index_keys = [key for key, _ in islice(store.scan(*expired_range(until)), _BATCH_SIZE)]
+    if len(index_keys) < _BATCH_SIZE:
         store_partition.expired_until = until
-    if not notes:
+    if not index_keys:
         return None
     batch = store.new_batch()
-    for key in notes:
-        batch.delete(key)
-        _, stored_key = noted(key)
+    for index_key in index_keys:
+        batch.delete(index_key)
+        _, stored_key = decode_index_key(index_key)
         view.kind.delete_expired(view, store, batch, stored_key, until, mispartitioned)
     return batch

@@ -1,4 +1,4 @@
-"""The ingest thread: opens store partitions and applies the log to them.
+"""The ingest thread, which opens store partitions and applies the log to them.
 
 Only this thread modifies store partitions. Other threads assign partitions to it and wake it.
 """
@@ -15,9 +15,8 @@ from backend.ingest.applier import RecordApplier
 from backend.ingest.batch_sizer import BatchSizer
 from backend.ingest.consumer import Fetched, RecordConsumer, SourceAssignments
 from backend.ingest.dead_letters import DeadLetters
-from backend.ingest.lifecycle.orphan_cleanup import Unit
 from backend.ingest.lifecycle.partitions import PartitionLifecycle
-from backend.ingest.store_partitions import PartitionRegistry
+from backend.ingest.store_partitions import PartitionRegistry, StorePartitionId
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +37,7 @@ class IngestLoop:
         client_settings: Mapping[str, Any],
         reads_served: Callable[[], int],
     ) -> None:
-        """`client_settings`: librdkafka's. `reads_served()`: the number of reads so far; batches
+        """`client_settings`: of librdkafka. `reads_served()`: the number of reads so far; batches
         are smaller while it grows."""
         self._registry = registry
         self._lifecycle = lifecycle
@@ -71,12 +70,17 @@ class IngestLoop:
         """The number of store partitions rebuilt since the start."""
         return self._lifecycle.rebuilds
 
-    def assign(self, wanted: Mapping[Unit, str], shared: Set[Unit], taken_over: Set[Unit]) -> None:
+    def assign(
+        self,
+        assigned: Mapping[StorePartitionId, str],
+        shared: Set[StorePartitionId],
+        taken_over: Set[StorePartitionId],
+    ) -> None:
         """Set the assigned store partitions: see PartitionLifecycle.assign."""
-        self._lifecycle.assign(wanted, shared, taken_over)
+        self._lifecycle.assign(assigned, shared, taken_over)
         self._wake.set()
 
-    def opening(self) -> dict[Unit, str]:
+    def opening(self) -> dict[StorePartitionId, str]:
         """The assigned store partitions that are not open yet, and their roles."""
         return self._lifecycle.opening()
 
@@ -85,7 +89,7 @@ class IngestLoop:
     def _run(self) -> None:
         while not self._stop.is_set():
             try:
-                self.work()
+                self.run_until_stopped()
             except Exception as e:
                 # entries and positions are consistent: restart from the stored positions
                 self.failure = f"{type(e).__name__}: {e}"
@@ -93,23 +97,23 @@ class IngestLoop:
                 self._stop.wait(_RETRY_AFTER)
         self._dead_letters.close()
 
-    def work(self) -> None:
-        """Run until stopped or failed; then close all store partitions."""
+    def run_until_stopped(self) -> None:
+        """Run until stopped or failed, then close all store partitions."""
         consumer = RecordConsumer(self._client_settings)
         self._assignments.consumer = consumer
         try:
             while not self._stop.is_set():
-                self.turn(lambda: self._fetch(consumer))
+                self.run_once(lambda: self._fetch(consumer))
                 self.progress_at = time.monotonic()
         finally:
             for store_partition in self._registry.all():
                 self._lifecycle.close(store_partition)
             consumer.close()
 
-    def turn(self, fetch: Callable[[], Fetched]) -> None:
+    def run_once(self, fetch: Callable[[], Fetched]) -> None:
         """One iteration: open and close, compare with the broker, fetch and apply, expire."""
         self._lifecycle.reconcile(self._stop.is_set)
-        self._lifecycle.compare_with_metadata()
+        self._lifecycle.check_metadata()
         self._lifecycle.touch()
         for resumed in self._registry.resume():
             self._assignments.update(resumed.view.topic, resumed.partition)

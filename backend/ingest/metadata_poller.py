@@ -1,7 +1,7 @@
 """Polls the broker for topic metadata: log ends and starts, topic ids, partition counts.
 
-One thread. Lag and staleness are measured against the last poll. Recreated topics, truncated logs
-and added partitions are detected from this metadata.
+One thread polls. Lag and staleness are relative to the last poll. Ingest detects recreated topics,
+truncated logs and added partitions from this metadata.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from typing import Any
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
+from backend.ingest.rate_limited_log import RateLimitedLog
 from backend.ingest.topic_metadata import TopicMetadata
 
 log = logging.getLogger(__name__)
-
-_LOG_EVERY = 30.0  # s between two log lines about the same problem
 
 
 class MetadataPoller:
@@ -27,7 +26,7 @@ class MetadataPoller:
 
     def __init__(self, client_settings: Mapping[str, Any], interval: float, timeout: float) -> None:
         self._admin = AdminClient(
-            # librdkafka would log every second what `_warn` logs every 30 s
+            # librdkafka would log a connection error every second
             {**client_settings, "client.id": "queryable-metadata-poller", "log_level": 0}
         )
         self._interval = interval
@@ -38,8 +37,8 @@ class MetadataPoller:
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._polled = threading.Condition()
-        self._polled_since = 0.0  # when the last successful poll began
-        self._warned_at: dict[str, float] = {}
+        self._polled_since = 0.0  # start of the last successful poll
+        self._log = RateLimitedLog(log)
         self._thread = threading.Thread(target=self._run, name="metadata-poller", daemon=True)
 
     def start(self) -> None:
@@ -62,7 +61,7 @@ class MetadataPoller:
             self._wake.set()
 
     def get(self, topic: str) -> TopicMetadata | None:
-        """The latest metadata; None before the first answer."""
+        """The latest metadata; None if there is none yet."""
         return self.latest.get(topic)
 
     def refresh(self) -> None:
@@ -70,9 +69,9 @@ class MetadataPoller:
         self._wake.set()
 
     def fresh(self, topic: str) -> TopicMetadata | None:
-        """Poll and return the new metadata; the latest known if the broker does not answer.
+        """Poll and return the new metadata, or the latest known if the broker does not answer.
 
-        Blocks for up to one request's timeout: not for threads that answer reads.
+        Blocks for at most one request's timeout. Threads that answer reads must not call it.
         """
         since = time.monotonic()
         self._wake.set()
@@ -87,17 +86,17 @@ class MetadataPoller:
             topics = self._topics
             if not topics or self._stop.is_set():
                 continue
-            began = time.monotonic()
+            started_at = time.monotonic()
             try:
                 self.poll(sorted(topics))
                 with self._polled:
-                    self._polled_since = began
+                    self._polled_since = started_at
                     self._polled.notify_all()
             except Exception as e:  # the thread must survive any error of the broker
-                self._warn("*", f"the broker does not answer: {e}")
+                self._log.warn("*", f"the broker does not answer: {e}")
 
     def poll(self, topics: list[str]) -> None:
-        """Poll the broker in the caller's thread; KafkaException, TimeoutError."""
+        """Poll the broker in the caller's thread. Raises KafkaException, TimeoutError."""
         described = self._admin.describe_topics(
             TopicCollection(topics), request_timeout=self._timeout
         )
@@ -107,7 +106,7 @@ class MetadataPoller:
             try:
                 description = future.result(self._timeout + 1)
             except (KafkaException, TimeoutError) as e:
-                self._warn(topic, f"topic {topic}: {e}")
+                self._log.warn(topic, f"topic {topic}: {e}")
                 continue
             ids[topic] = str(description.topic_id)
             counts[topic] = len(description.partitions)
@@ -126,31 +125,31 @@ class MetadataPoller:
                 )
 
     def _offsets(self, counts: Mapping[str, int], spec: OffsetSpec) -> dict[str, dict[int, int]]:
-        asked = {
+        requests = {
             TopicPartition(topic, partition): spec
             for topic, count in counts.items()
             for partition in range(count)
         }
-        found: dict[str, dict[int, int]] = {topic: {} for topic in counts}
-        if not asked:
-            return found
-        answers = self._admin.list_offsets(
-            asked,
+        offsets: dict[str, dict[int, int]] = {topic: {} for topic in counts}
+        if not requests:
+            return offsets
+        futures = self._admin.list_offsets(
+            requests,
             isolation_level=IsolationLevel.READ_COMMITTED,
             request_timeout=self._timeout,
         )
-        for partition, future in answers.items():
-            where = f"{partition.topic}-{partition.partition}"
+        for partition, future in futures.items():
+            name = f"{partition.topic}-{partition.partition}"
             try:
                 offset = future.result(self._timeout + 1).offset
             except (KafkaException, TimeoutError) as e:
-                self._warn(partition.topic, f"{where}: {e}")
+                self._log.warn(partition.topic, f"{name}: {e}")
                 continue
-            if offset < 0:  # librdkafka's "invalid"; used as an end, it would look like truncation
-                self._warn(partition.topic, f"{where}: the broker returned no offset")
+            if offset < 0:  # OFFSET_INVALID; as a log end, it would look like truncation
+                self._log.warn(partition.topic, f"{name}: the broker returned no offset")
                 continue
-            found[partition.topic][partition.partition] = offset
-        return found
+            offsets[partition.topic][partition.partition] = offset
+        return offsets
 
     def _delete_retention_of(self, topic: str, topic_id: str) -> int | None:
         known = self._delete_retention.get(topic)
@@ -163,9 +162,3 @@ class MetadataPoller:
         retention = int(config["delete.retention.ms"].value) if compacted else None
         self._delete_retention[topic] = (topic_id, retention)
         return retention
-
-    def _warn(self, about: str, what: str) -> None:
-        now = time.monotonic()
-        if now - self._warned_at.get(about, -_LOG_EVERY) >= _LOG_EVERY:
-            self._warned_at[about] = now
-            log.warning("%s", what)

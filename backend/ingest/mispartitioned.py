@@ -10,7 +10,7 @@ from backend.ingest.store_partitions import StorePartition
 from backend.ingest.topic_metadata import TopicMetadata
 
 
-class Broker(Protocol):
+class MetadataSource(Protocol):
     def fresh(self, topic: str) -> TopicMetadata | None:
         """Metadata fetched after this call, if the broker answers."""
 
@@ -28,17 +28,20 @@ def known_counts(
 
 
 def confirmed_mispartitioned(
-    store_partition: StorePartition, keys: Sequence[bytes], counts: Sequence[int], broker: Broker
+    store_partition: StorePartition,
+    keys: Sequence[bytes],
+    counts: Sequence[int],
+    source: MetadataSource,
 ) -> int:
     """The number of keys of new records that belong to another partition, under all `counts`.
 
-    A single mispartitioned record makes every read of the view ask all partitions from then on. A
-    producer may learn of added partitions before this instance does, so the broker is asked before
+    After the first mispartitioned record, every read of the view asks all partitions. A producer
+    may learn of added partitions before this instance does, so the metadata is fetched again before
     the first record is counted.
     """
     view, partition = store_partition.view, store_partition.partition
-    found = count_mispartitioned(view, keys, partition, counts)
-    if found and not store_partition.metadata.mispartitioned:
-        newest = known_counts(store_partition, broker.fresh(view.topic))
-        found = count_mispartitioned(view, keys, partition, newest)
-    return found
+    count = count_mispartitioned(view, keys, partition, counts)
+    if count and not store_partition.metadata.mispartitioned:
+        newest_counts = known_counts(store_partition, source.fresh(view.topic))
+        count = count_mispartitioned(view, keys, partition, newest_counts)
+    return count

@@ -1,4 +1,4 @@
-"""The interface of a store, as ingest needs it. `backend.storage` implements it."""
+"""The interfaces of stores that ingest uses. `backend.storage` implements them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from model.records import StoreMetadata
 
 
 class Batch(Protocol):
-    """Changes of one store partition, applied in the order in which they are added."""
+    """Changes of one store partition, written together in the order in which they were added."""
 
     def put(self, key: bytes, value: bytes) -> None: ...
 
@@ -24,7 +24,7 @@ class RecordBatch(Protocol):
 
 
 class Store(Protocol):
-    """One open store partition. Entries and position stay consistent through any crash."""
+    """One open store partition. Entries and position are consistent after any crash."""
 
     position: int | None
     stream_time: int | None
@@ -69,7 +69,7 @@ class Store(Protocol):
     def close(self) -> None: ...
 
 
-class Folder(Protocol):
+class StoreDirectory(Protocol):
     """Opens and deletes store partitions."""
 
     def open(self, view: str, partition: int, memory: bool = False) -> tuple[Store, str | None]: ...

@@ -1,4 +1,4 @@
-"""The open store partitions of this instance: written by ingest, read by all threads."""
+"""The open store partitions of this instance. Ingest writes them, all threads read them."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from model.views import ANY_PARTITION, CHANGELOG, View
 
 log = logging.getLogger(__name__)
 
+StorePartitionId = tuple[str, int]
+"""A view's name and the number of a partition."""
 
 _SET_PRODUCERS = "Set the view's partitioner to the one of the topic's producers"
 _SET_NONE = (
@@ -32,7 +34,7 @@ _SET_NONE = (
 class StorePartition:
     """An open store partition and its progress.
 
-    `metadata` is what the store has stored, or will store with the next batch.
+    The store has `metadata`, or gets it with the next batch.
     """
 
     view: View
@@ -44,22 +46,22 @@ class StorePartition:
     role: str = ACTIVE  # in the topology
     applied_records: int = 0
     expired_until: int = -(1 << 63)  # ms: entries with smaller times are deleted
-    ahead: int = -(1 << 63)  # ms: smallest time that stream time has not reached; see `advance`
-    waiting_for: SchemaNotYet | None = None  # the schema that the record at its position needs
+    earliest_future_time: int = -(1 << 63)  # ms: of an entry, after stream time; see `advance`
+    waiting_for: SchemaNotYet | None = None  # the schema of the record at `position`
     unsent: list[DeadLetter] = field(default_factory=list)  # see DeadLetters.take
     listeners: ChangeListeners = field(default_factory=ChangeListeners)
     damaged: str | None = None  # why it must be rebuilt; set by a failed read
     partition_header: bytes = field(init=False)
-    etag_format: bytes = field(init=False)  # % (record offset, form of the value)
+    etag_format: bytes = field(init=False)  # % (record offset, representation of the value)
 
     def __post_init__(self) -> None:
         self.partition_header = b"%d" % self.partition
-        # a recreated topic has the same offsets with other records
-        made = zlib.crc32(self.metadata.topic_id.encode())
+        # a recreated topic has the same offsets, but other records
+        topic_hash = zlib.crc32(self.metadata.topic_id.encode())
         # topic names cannot contain a percent sign
         self.etag_format = b'"%b-%08x-%d-%%d-%%b"' % (
             self.view.topic.encode(),
-            made,
+            topic_hash,
             self.partition,
         )
 
@@ -82,8 +84,8 @@ class StorePartition:
     def close(self, alive_at: int) -> None:
         """Store the time (wall clock, ms), close the store and the listeners.
 
-        Each step runs even if another one fails, for example on a full disk: entries and position
-        are consistent in any case.
+        Each step runs even if another one fails, for example on a full disk. Entries and position
+        stay consistent.
         """
         try:
             self.store.touch(alive_at)
@@ -99,7 +101,7 @@ class StorePartition:
 
 
 class PartitionRegistry:
-    """view -> partition -> StorePartition. Only the ingest thread modifies the dicts."""
+    """The open store partitions by view and partition. Only the ingest thread modifies them."""
 
     def __init__(self, views: tuple[View, ...]) -> None:
         self._by_view: dict[str, dict[int, StorePartition]] = {view.name: {} for view in views}
@@ -107,7 +109,7 @@ class PartitionRegistry:
         self.map_mispartitioned: frozenset[str] = frozenset()
 
     def of_view(self, view: str) -> dict[int, StorePartition]:
-        """The live dict of a view; readers may keep it."""
+        """Partition -> StorePartition of a view. The dict is live, and callers may keep it."""
         return self._by_view[view]
 
     def all(self) -> list[StorePartition]:
@@ -120,8 +122,9 @@ class PartitionRegistry:
     def get(self, view: str, partition: int) -> StorePartition | None:
         return self._by_view[view].get(partition)
 
-    def fed_by(self, topic: str, partition: int) -> list[StorePartition]:
-        """The open store partitions of a topic partition, without those that wait for a schema."""
+    def of_source(self, topic: str, partition: int) -> list[StorePartition]:
+        """The open store partitions that are made from a topic partition, without those that wait
+        for a schema."""
         return [
             store_partition
             for of_view in self._by_view.values()
@@ -137,10 +140,14 @@ class PartitionRegistry:
 
     def resume(self) -> list[StorePartition]:
         """End the wait of store partitions whose schema is available, and return them."""
-        found = [h for h in self.all() if h.waiting_for is not None and h.waiting_for.over]
-        for store_partition in found:
+        resumed = [
+            store_partition
+            for store_partition in self.all()
+            if store_partition.waiting_for is not None and store_partition.waiting_for.over
+        ]
+        for store_partition in resumed:
             store_partition.waiting_for = None
-        return found
+        return resumed
 
     def is_mispartitioned(self, view: View) -> bool:
         """Whether a key of the view may be in several partitions, as far as this instance knows."""
@@ -156,15 +163,16 @@ class PartitionRegistry:
     def tombstone_filter(
         self, store_partition: StorePartition, counts: Collection[int]
     ) -> Callable[[bytes], bool]:
-        """Predicate: (bare) keys whose tombstones must be stored.
+        """A predicate: whether the tombstone of a (bare) key must be stored.
 
-        These are keys that may also be in another partition, whose entry may be older than the
-        tombstone. `counts`: the known partition counts of the topic.
+        It must be stored if the key may also be in another partition, because the entry there may
+        be older than the tombstone. `counts`: the known partition counts of the topic.
         """
         if self.is_mispartitioned(store_partition.view):
             return lambda key: True
-        place, here = partition_of(store_partition.view.partitioner), store_partition.partition
-        return lambda key: any(place(key, count) != here for count in counts)
+        partitioner = partition_of(store_partition.view.partitioner)
+        own = store_partition.partition
+        return lambda key: any(partitioner(key, count) != own for count in counts)
 
     def mispartitioned_views(self) -> tuple[str, ...]:
         """Views with mispartitioned records in open store partitions."""
@@ -178,7 +186,7 @@ class PartitionRegistry:
         )
 
     def built_partitions(self) -> dict[str, int]:
-        """view -> the smallest partition count with which one of its stores was started."""
+        """View -> the smallest partition count of the topic when one of its stores was created."""
         counts = {
             name: [
                 store_partition.metadata.partitions for store_partition in list(of_view.values())

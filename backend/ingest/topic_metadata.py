@@ -1,4 +1,4 @@
-"""Topic metadata from the broker, and whether an existing store partition still matches it."""
+"""Topic metadata from the broker, and the check whether a store partition still matches it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TopicMetadata:
     fetched_at: float
 
 
-def why_rebuild(
+def rebuild_reason(
     view: View,
     partition: int,
     position: int | None,
@@ -29,7 +29,7 @@ def why_rebuild(
     topic_metadata: TopicMetadata,
     now_ms: int,
 ) -> str | None:
-    """Why a store must be rebuilt; None if ingest can continue from its position.
+    """The reason to rebuild a store; None if ingest can continue from its position.
 
     A store must be rebuilt if its entries could differ from a replay of the log.
     """
@@ -46,24 +46,26 @@ def why_rebuild(
         return f"the log starts at {start}, after the position {position}: records were missed"
     retention = topic_metadata.delete_retention
     if retention is not None and position < end and now_ms - metadata.alive_at > retention // 2:
-        away = (now_ms - metadata.alive_at) // 1000
+        offline = (now_ms - metadata.alive_at) // 1000
         return (
-            f"it was offline for {away} s: tombstones may be lost (delete.retention.ms={retention})"
+            f"it was offline for {offline} s: tombstones may be lost "
+            f"(delete.retention.ms={retention})"
         )
     return None
 
 
-def why_rebuild_open(
+def open_store_rebuild_reason(
     partition: int,
     position: int,
     before: int | None,
     metadata: StoreMetadata,
     topic_metadata: TopicMetadata,
 ) -> str | None:
-    """The same for an open store. `before`: its position when the previous metadata arrived.
+    """The reason to rebuild an open store; else None.
 
-    An end below the current position may have been fetched before the last records were applied. An
-    end below `before` means that the log was truncated.
+    `before`: its position when the previous metadata arrived. A log end before this position means
+    that the log was truncated. The current position cannot be used, because the end may have been
+    fetched before the last records were applied.
     """
     if topic_metadata.topic_id != metadata.topic_id:
         return "the topic was deleted and recreated"

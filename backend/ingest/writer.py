@@ -11,11 +11,12 @@ from model.records import StoreMetadata
 
 
 class PartitionWriter:
-    """Used by the ingest thread alone."""
+    """Writes to store partitions. Only the ingest thread may use it."""
 
-    def __init__(self, on_news: Callable[[], None]) -> None:
-        """`on_news()` is called when the group's leader needs new metadata of this instance."""
-        self.on_news = on_news
+    def __init__(self, on_state_change: Callable[[], None]) -> None:
+        """`on_state_change()`: called when the metadata that this instance reports to the group's
+        leader may have changed."""
+        self.on_state_change = on_state_change
 
     def write(
         self,
@@ -25,13 +26,13 @@ class PartitionWriter:
         metadata: StoreMetadata | None = None,
         stream_time: int | None = None,
     ) -> None:
-        """Write a batch and the position after it; StoreError."""
+        """Write a batch and the position after it. Raises StoreError."""
         store_partition.store.write(batch, position, metadata, stream_time)
         if store_partition.progress.applied(position):
             self.note_answerable(store_partition)
 
     def write_state(self, store_partition: StorePartition) -> None:
-        """Write metadata and position without entries; StoreError."""
+        """Write metadata and position without entries. Raises StoreError."""
         at = store_partition.progress.position
         self.write(store_partition, store_partition.store.new_batch(), at, store_partition.metadata)
 
@@ -45,4 +46,4 @@ class PartitionWriter:
                 store_partition.metadata,
             )
         store_partition.log_answerable()
-        self.on_news()
+        self.on_state_change()

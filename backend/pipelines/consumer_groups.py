@@ -1,7 +1,7 @@
 """Fetches the committed offsets of consumer groups, with metadata, and whether they have members.
 
-Uses kafka-python: one request per coordinator for all groups (KIP-709). librdkafka's Python client
-reads metadata past its end.
+It uses kafka-python, which sends one request per coordinator for all groups (KIP-709). librdkafka's
+Python client reads metadata past its end.
 """
 
 from __future__ import annotations
@@ -12,14 +12,17 @@ from typing import Any
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from model.pipelines import Committed, Unit
+from model.pipelines import CommittedOffset, SourcePartition
 
 
 class ConsumerGroups:
-    """Not thread-safe. A failed client is replaced, because coordinators may have moved."""
+    """Reads the state of consumer groups. Not thread-safe.
+
+    A client that fails is replaced, because coordinators may have moved.
+    """
 
     def __init__(self, client_settings: Mapping[str, Any], timeout: float) -> None:
-        """`timeout`: s for a request, and for connecting."""
+        """`timeout` (s): for a request, and for connecting."""
         ms = round(timeout * 1000)
         self._settings = {
             **client_settings,
@@ -30,24 +33,26 @@ class ConsumerGroups:
         }
         self._client: KafkaAdminClient | None = None
 
-    def committed(self, groups: list[str]) -> dict[str, dict[Unit, Committed]]:
-        """By group; KafkaError, OSError."""
-        found = self._ask("list_group_offsets", groups)
+    def committed(self, groups: list[str]) -> dict[str, dict[SourcePartition, CommittedOffset]]:
+        """The committed offsets by group. Raises KafkaError, OSError."""
+        found = self._request("list_group_offsets", groups)
         return {
             group: {
-                (unit.topic, unit.partition): Committed(each.offset, each.metadata or "")
-                for unit, each in found.get(group, {}).items()
-                if each.offset >= 0
+                (partition.topic, partition.partition): CommittedOffset(
+                    committed.offset, committed.metadata or ""
+                )
+                for partition, committed in found.get(group, {}).items()
+                if committed.offset >= 0
             }
             for group in groups
         }
 
     def have_members(self, groups: list[str]) -> dict[str, bool]:
-        """By group; KafkaError, OSError."""
-        found = self._ask("describe_groups", groups)
+        """Whether each group has members. Raises KafkaError, OSError."""
+        found = self._request("describe_groups", groups)
         return {group: bool(description["members"]) for group, description in found.items()}
 
-    def _ask(self, method: str, groups: list[str]) -> Any:
+    def _request(self, method: str, groups: list[str]) -> Any:
         try:
             if self._client is None:
                 self._client = KafkaAdminClient(**self._settings)

@@ -1,7 +1,7 @@
 """Checks whether there are records between a committed offset and the end of the log.
 
 A consumer that commits "the last record's offset + 1" stays before the marker that ends the last
-transaction, and would seem to lag forever. Offsets cannot show this; a fetch can.
+transaction, and would always seem to lag. Offsets do not show this, but a fetch does.
 """
 
 from __future__ import annotations
@@ -11,88 +11,88 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from model.pipelines import Unit
+from model.pipelines import SourcePartition
 
-_Of = tuple[str, Unit]  # consumer group and partition
-_Gap = tuple[int, int]  # from the committed offset to the end
+_GroupPartition = tuple[str, SourcePartition]  # of a consumer group
+_Offsets = tuple[int, int]  # the committed offset, and the end of the log
 
-_WAIT = 0.2  # s per poll for a fetch
-_PER_POLL = 8  # fetches per poll
+_POLL_TIMEOUT = 0.2  # s
+_MAX_CHECKS = 8  # per call of `empty`
 
 
-class _Checked(NamedTuple):
-    gap: _Gap
+class _Result(NamedTuple):
+    offsets: _Offsets
     is_empty: bool
 
 
 class LogGaps:
-    """Remembers which gaps are empty. Not thread-safe."""
+    """Finds gaps without records, and remembers them. Not thread-safe."""
 
     def __init__(self, client_settings: Mapping[str, Any]) -> None:
         self._settings = {
             **client_settings,
             "client.id": "queryable-pipelines",
-            "group.id": "queryable-pipelines",  # required; it commits nothing and joins nothing
+            "group.id": "queryable-pipelines",  # required, but unused: no group is joined
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "isolation.level": "read_committed",
-            # if the committed offset is no longer in the log, later offsets may have records
+            # if the committed offset is no longer in the log, there may be later records
             "auto.offset.reset": "earliest",
             "fetch.message.max.bytes": 1024,
             "queued.max.messages.kbytes": 64,
             "log_level": 0,
         }
         self._consumer: Consumer | None = None
-        self._seen: dict[_Of, _Gap] = {}  # in the last poll
-        self._checked: dict[_Of, _Checked] = {}
-        self._asking: tuple[_Of, _Gap] | None = None
+        self._previous: dict[_GroupPartition, _Offsets] = {}  # gaps of the previous call
+        self._results: dict[_GroupPartition, _Result] = {}
+        self._current: tuple[_GroupPartition, _Offsets] | None = None
 
-    def empty(self, gaps: Mapping[_Of, _Gap]) -> set[_Of]:
-        """The gaps that are known to have no records. A gap is checked once, when it is the same in
-        two polls."""
-        known = self._checked.items()
-        self._checked = {of: found for of, found in known if gaps.get(of) == found.gap}
-        for _ in range(_PER_POLL):
-            if self._asking is not None and gaps.get(self._asking[0]) != self._asking[1]:
-                self._forget()
-            if self._asking is None:
-                self._ask(gaps)
-            if self._asking is None or not self._answered():
+    def empty(self, gaps: Mapping[_GroupPartition, _Offsets]) -> set[_GroupPartition]:
+        """The gaps that are known to have no records. A gap is checked once, after it was the same
+        in two calls."""
+        results = self._results.items()
+        self._results = {of: result for of, result in results if gaps.get(of) == result.offsets}
+        for _ in range(_MAX_CHECKS):
+            if self._current is not None and gaps.get(self._current[0]) != self._current[1]:
+                self._end_check()
+            if self._current is None:
+                self._start_check(gaps)
+            if self._current is None or not self._poll():
                 break
-        self._seen = dict(gaps)
-        return {of for of, found in self._checked.items() if found.is_empty}
+        self._previous = dict(gaps)
+        return {of for of, result in self._results.items() if result.is_empty}
 
-    def _ask(self, gaps: Mapping[_Of, _Gap]) -> None:
-        for of, gap in gaps.items():
-            if of not in self._checked and self._seen.get(of) == gap:
+    def _start_check(self, gaps: Mapping[_GroupPartition, _Offsets]) -> None:
+        for of, offsets in gaps.items():
+            if of not in self._results and self._previous.get(of) == offsets:
                 if self._consumer is None:
                     self._consumer = Consumer(self._settings)
-                (_, (topic, partition)), (offset, _) = of, gap
+                (_, (topic, partition)), (offset, _) = of, offsets
                 self._consumer.assign([TopicPartition(topic, partition, offset)])
-                self._asking = of, gap
+                self._current = of, offsets
                 return
 
-    def _answered(self) -> bool:
-        """False: no answer yet; the fetch continues until the next poll."""
+    def _poll(self) -> bool:
+        """Poll for the result of the current check. Returns False if there is none yet."""
         assert self._consumer is not None
-        assert self._asking is not None
-        of, gap = self._asking
-        message = self._consumer.poll(_WAIT)
+        assert self._current is not None
+        of, offsets = self._current
+        message = self._consumer.poll(_POLL_TIMEOUT)
         if message is None:
             return False
         error = message.error()
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
             return False
-        # a record at the end or later was written since
-        is_empty = error is not None or (message.offset() or 0) >= gap[1]
-        self._checked[of] = _Checked(gap, is_empty)
-        self._forget()
+        # a record at the end or after it was written in the meantime
+        is_empty = error is not None or (message.offset() or 0) >= offsets[1]
+        self._results[of] = _Result(offsets, is_empty)
+        self._end_check()
         return True
 
-    def _forget(self) -> None:
+    def _end_check(self) -> None:
         assert self._consumer is not None
         self._consumer.unassign()
-        self._asking = None
+        self._current = None
 
     def close(self) -> None:
         if self._consumer is not None:

@@ -1,7 +1,7 @@
 """Polls the pipelines that derive views: their committed offsets and the ends of their sources.
 
-One thread, started only if a view has a pipeline. Each poll is one request per group coordinator,
-and a few for all source topics together.
+One thread polls, if any view has a pipeline. Each poll takes one request per group coordinator, and
+a few for all source topics together.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import Any, TypeVar
 from kafka.errors import KafkaError
 
 from backend.ingest.metadata_poller import MetadataPoller
+from backend.ingest.rate_limited_log import RateLimitedLog
 from backend.pipelines.consumer_groups import ConsumerGroups
 from backend.pipelines.log_gaps import LogGaps
-from model.pipelines import Committed, Ends, Pipeline, Unit, parse_beat
+from model.pipelines import CommittedOffset, LogOffsets, Pipeline, SourcePartition, parse_heartbeat
 from model.views import View
 
-_Answer = TypeVar("_Answer")
+_Result = TypeVar("_Result")
 
 log = logging.getLogger(__name__)
 
-_INTERVAL = 1.0  # s between two polls
-_GROUPS_A_SECOND = 50  # with more groups, each is polled less often
-_LOG_EVERY = 30.0  # s between two log lines about the same problem
+_MIN_INTERVAL = 1.0  # s between two polls
+_MAX_GROUPS_PER_SECOND = 50  # with more groups, polls are further apart
 
 
 class PipelineMonitor:
-    """The pipelines of a deployment, by consumer group and by view."""
+    """The pipelines of a deployment. `by_view`: the pipeline of each view that has one."""
 
     def __init__(
         self,
@@ -39,20 +39,21 @@ class PipelineMonitor:
         group_settings: Mapping[str, Any],
         timeout: float,
     ) -> None:
-        """Settings of librdkafka and of kafka-python; `timeout`: s for one request."""
+        """`client_settings`: of librdkafka. `group_settings`: of kafka-python. `timeout` (s): for
+        one request."""
         groups = {view.name: view.pipeline for view in views if view.pipeline}
         self._timeout = timeout
-        self._interval = max(_INTERVAL, len(set(groups.values())) / _GROUPS_A_SECOND)
+        self._interval = max(_MIN_INTERVAL, len(set(groups.values())) / _MAX_GROUPS_PER_SECOND)
         self._by_group = {
             group: Pipeline(group, 3 * self._interval + 2) for group in sorted(set(groups.values()))
         }
         self.by_view = {name: self._by_group[group] for name, group in groups.items()}
         self._stop = threading.Event()
-        self._warned_at: dict[str, float] = {}
+        self._log = RateLimitedLog(log)
         self._thread: threading.Thread | None = None
         if self._by_group:
             self._groups = ConsumerGroups(group_settings, timeout)
-            # its thread is never started: this thread calls `poll`
+            # its own thread is not started, because this one calls `poll`
             self._topics = MetadataPoller(client_settings, self._interval, timeout)
             self._gaps = LogGaps(client_settings)
 
@@ -70,24 +71,25 @@ class PipelineMonitor:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            began = time.monotonic()
+            started_at = time.monotonic()
             try:
                 self._poll()
             except Exception as e:  # the thread must survive any error of the broker
-                self._warn("*", f"cannot poll the pipelines of views: {e}")
-            self._stop.wait(max(0.1, self._interval - (time.monotonic() - began)))
+                self._log.warn("*", f"cannot poll the pipelines of views: {e}")
+            self._stop.wait(max(0.1, self._interval - (time.monotonic() - started_at)))
         self._gaps.close()
         self._groups.close()
 
     def _poll(self) -> None:
-        """Fetch committed offsets first, then log ends: the difference is not read yet."""
-        committed = self._of_each(self._groups.committed, list(self._by_group))
-        members = self._of_each(
+        """Poll all groups and source topics. Committed offsets are fetched before log ends, so that
+        the difference is the lag."""
+        committed = self._per_group(self._groups.committed, list(self._by_group))
+        members = self._per_group(
             self._groups.have_members,
             [
                 group
                 for group, offsets in committed.items()
-                if offsets and not any(parse_beat(each.metadata) for each in offsets.values())
+                if offsets and not any(parse_heartbeat(o.metadata) for o in offsets.values())
             ],
         )
         topics = sorted({topic for offsets in committed.values() for topic, _ in offsets})
@@ -95,53 +97,53 @@ class PipelineMonitor:
             try:
                 self._topics.poll(topics)
             except Exception as e:
-                # heartbeats are still valid, and the previous ends have a timestamp
-                self._warn("topics", f"cannot poll the sources of pipelines: {e}")
+                # heartbeats are valid nevertheless, and the previous log ends have a timestamp
+                self._log.warn("topics", f"cannot poll the sources of pipelines: {e}")
         ends = {
-            topic: Ends(topic_metadata.starts, topic_metadata.ends, topic_metadata.fetched_at)
+            topic: LogOffsets(topic_metadata.starts, topic_metadata.ends, topic_metadata.fetched_at)
             for topic in topics
             if (topic_metadata := self._topics.get(topic)) is not None
         }
-        self._skip_gaps(committed, ends)
+        self._skip_empty_gaps(committed, ends)
         now, wall_ms = time.monotonic(), time.time_ns() // 1_000_000
         for group, offsets in committed.items():
             of_group = {topic: ends[topic] for topic in {t for t, _ in offsets} if topic in ends}
-            self._by_group[group].looked(now, wall_ms, offsets, of_group, members.get(group))
+            self._by_group[group].record_poll(now, wall_ms, offsets, of_group, members.get(group))
 
-    def _skip_gaps(
-        self, committed: Mapping[str, dict[Unit, Committed]], ends: Mapping[str, Ends]
+    def _skip_empty_gaps(
+        self,
+        committed: Mapping[str, dict[SourcePartition, CommittedOffset]],
+        ends: Mapping[str, LogOffsets],
     ) -> None:
-        """If only transaction markers remain before the end, the group has read everything."""
+        """Move committed offsets to the end of the log if only transaction markers are between."""
         gaps = {
-            (group, unit): (each.offset, end)
+            (group, source_partition): (committed_offset.offset, end)
             for group, offsets in committed.items()
-            for unit, each in offsets.items()
-            if unit[0] in ends and each.offset < (end := ends[unit[0]].ends.get(unit[1], 0))
+            for source_partition, committed_offset in offsets.items()
+            if source_partition[0] in ends
+            and committed_offset.offset
+            < (end := ends[source_partition[0]].ends.get(source_partition[1], 0))
         }
-        for group, unit in self._gaps.empty(gaps):
-            before = committed[group][unit]
-            committed[group][unit] = before._replace(offset=gaps[group, unit][1])
+        for group, source_partition in self._gaps.empty(gaps):
+            before = committed[group][source_partition]
+            committed[group][source_partition] = before._replace(
+                offset=gaps[group, source_partition][1]
+            )
 
-    def _of_each(
-        self, ask: Callable[[list[str]], dict[str, _Answer]], groups: list[str]
-    ) -> dict[str, _Answer]:
-        """The answers for these groups, without the groups that fail."""
+    def _per_group(
+        self, fetch: Callable[[list[str]], dict[str, _Result]], groups: list[str]
+    ) -> dict[str, _Result]:
+        """The results for these groups, without the groups for which the request fails."""
         if not groups:
             return {}
         try:
-            return ask(groups)
+            return fetch(groups)
         except (KafkaError, OSError) as e:
             if len(groups) == 1:
-                self._warn(groups[0], f"pipeline {groups[0]}: {e!r}")
+                self._log.warn(groups[0], f"pipeline {groups[0]}: {e!r}")
                 return {}
-        answers: dict[str, _Answer] = {}
+        results: dict[str, _Result] = {}
         for group in groups:
             if not self._stop.is_set():
-                answers |= self._of_each(ask, [group])
-        return answers
-
-    def _warn(self, about: str, what: str) -> None:
-        now = time.monotonic()
-        if now - self._warned_at.get(about, -_LOG_EVERY) >= _LOG_EVERY:
-            self._warned_at[about] = now
-            log.warning("%s", what)
+                results |= self._per_group(fetch, [group])
+        return results

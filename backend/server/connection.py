@@ -17,21 +17,22 @@ from backend.server.slow_readers import SlowReaderGuard
 from backend.wire.answer import Answer
 from backend.wire.plain_requests import body_of_reads, path_of_get
 
-_WRITE_BUFFER = 64 * 1024  # bytes of a response that wait for the client; more pauses its sender
-_SLICE = 16 * 1024  # bytes that the parser gets at once
-# Bytes of a head, of a chunk's size or of trailers. Until they are complete, the parser has no
-# limit and scans them again with each `feed`.
-_UNPARSED = 64 * 1024
-_PIPELINE = 64 * 1024  # bytes of later requests that wait for a response; more pauses reading
+_WRITE_BUFFER = 64 * 1024  # unsent bytes of a response; with more, the application is paused
+_SLICE_BYTES = 16 * 1024  # bytes per call of the parser
+# Maximum bytes of a head, a chunk's size or trailers. The parser has no limit for incomplete ones,
+# and scans them again with each `feed`.
+_MAX_UNPARSED = 64 * 1024
+_MAX_PENDING = 64 * 1024  # bytes of pipelined requests; with more, reading is paused
 _DISCONNECT_GRACE = 3.0  # s for the application to return after its client has disconnected
 
 
 class Connection(asyncio.Protocol):
-    """Answers the requests of a connection one after the other, in their order.
+    """Answers the requests of a connection one after another, in order.
 
-    Between two requests, bytes that are one plain point read are answered immediately. All other
-    bytes go to the parser, and each request becomes an `Exchange` with the ASGI application. The
-    hot path is `data_received`: no parser, no task, no scope, and no timer that is set again.
+    If the bytes that arrive between two requests are one plain point read, it is answered at once.
+    All other bytes go to the parser, and each request becomes an `Exchange` with the ASGI
+    application. The hot path is `data_received`: it uses no parser, task or scope, and does not
+    reset the timer.
     """
 
     def __init__(self, server: Server) -> None:
@@ -42,12 +43,12 @@ class Connection(asyncio.Protocol):
         self._exchange: Exchange | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_between_requests = True
-        self._unparsed = 0  # bytes since the parser last called back
+        self._unparsed = 0  # bytes since the last callback of the parser
         self._has_request_line = False
-        self._later: deque[bytes] = deque()  # requests that wait for a response
-        self._later_size = 0
-        self._reading_pauses = False
-        self._writing_pauses = False
+        self._pending: deque[bytes] = deque()  # data received during an exchange
+        self._pending_bytes = 0
+        self._is_reading_paused = False
+        self._is_writing_paused = False
         self._is_writable = asyncio.Event()
         self._reader_guard: Any = None
         self._deadline = Deadline(server.loop, self._expired)
@@ -73,11 +74,11 @@ class Connection(asyncio.Protocol):
         self._server.connections.discard(self)
         self._deadline.close()
         self._reader_guard.stop()
-        self._parser = None  # breaks a cycle that the garbage collector cannot see
-        self._writing_pauses = False
+        self._parser = None  # the garbage collector does not see this reference cycle
+        self._is_writing_paused = False
         self._is_writable.set()
         if self._exchange is not None:
-            self._exchange.cut()
+            self._exchange.disconnect()
         if self._task is not None:
             self._server.loop.call_later(_DISCONNECT_GRACE, self._task.cancel)
 
@@ -85,7 +86,7 @@ class Connection(asyncio.Protocol):
         if (
             self._is_between_requests
             and self._server.keeps_connections
-            and not self._writing_pauses
+            and not self._is_writing_paused
         ):
             answer = self._answer_now(data)
             if answer is not None:
@@ -95,14 +96,14 @@ class Connection(asyncio.Protocol):
         self._read(data)
 
     def pause_writing(self) -> None:
-        self._writing_pauses = True
+        self._is_writing_paused = True
         self._is_writable.clear()
         self._reader_guard.start()
 
     def resume_writing(self) -> None:
         if self.is_open:
             self._reader_guard.stop()
-        self._writing_pauses = False
+        self._is_writing_paused = False
         self._is_writable.set()
 
     # -- for the worker --------------------------------------------------------------------------
@@ -112,7 +113,7 @@ class Connection(asyncio.Protocol):
         return self._exchange is None
 
     def close(self) -> None:
-        """Close as soon as the client has read the responses, or has stopped reading."""
+        """Close when the client has read the responses, or does not read any longer."""
         if self.is_open:
             self.is_open = False
             self._deadline.clear()
@@ -134,21 +135,21 @@ class Connection(asyncio.Protocol):
         return None
 
     def _read(self, data: bytes) -> None:
-        # In slices, because bytes after the end of a request are copied once for each request.
-        for at in range(0, len(data), _SLICE):
-            self._later.append(data[at : at + _SLICE])
-        self._later_size += len(data)
-        self._read_on()
+        # Slices, because the parser copies the bytes after the end of each request.
+        for at in range(0, len(data), _SLICE_BYTES):
+            self._pending.append(data[at : at + _SLICE_BYTES])
+        self._pending_bytes += len(data)
+        self._feed_pending()
 
-    def _read_on(self) -> None:
-        """Feed the parser up to the end of a request; the rest waits for its response."""
-        while self._later and self.is_open:
+    def _feed_pending(self) -> None:
+        """Feed the parser up to the end of a request. The rest waits until it is answered."""
+        while self._pending and self.is_open:
             if self._exchange is not None and self._exchange.is_received:
                 break
-            data = self._later.popleft()
-            self._later_size -= len(data)
+            data = self._pending.popleft()
+            self._pending_bytes -= len(data)
             self._feed(data)
-        if self._later_size > _PIPELINE:
+        if self._pending_bytes > _MAX_PENDING:
             self.pause_reading()
 
     def _feed(self, data: bytes) -> None:
@@ -158,35 +159,35 @@ class Connection(asyncio.Protocol):
             self._has_request_line = False
             self._deadline.set(self._application.request_timeout)
             if self._parser is None:
-                self._prepare()
+                self._create_parser()
         is_head = self._exchange is None
         self._unparsed += len(data)
         try:
             self._parser.feed(data)
             if is_head and self._exchange is not None:
-                self._begin(self._exchange)
-        # The parser's errors have two base classes, one of them private. A valid request raises
-        # nothing here.
+                self._start_exchange(self._exchange)
+        # The parser's errors have two base classes, one of them private. Valid requests raise no
+        # exception here.
         except Exception as error:
-            self._refuse(error)
+            self._reject(error)
             return
         if self._exchange is not None and self._exchange.is_received:
             self._deadline.clear()
             return
         self._has_request_line = self._has_request_line or b"\n" in data
-        if self._unparsed > _UNPARSED:
-            self._refuse_endless()
+        if self._unparsed > _MAX_UNPARSED:
+            self._reject_endless_part()
 
-    def _refuse_endless(self) -> None:
+    def _reject_endless_part(self) -> None:
         if self._exchange is not None:
-            self._end_with(400, f"A chunk's size or the trailers exceed {_UNPARSED} bytes")
+            self._send_error(400, f"A chunk's size or the trailers exceed {_MAX_UNPARSED} bytes")
         elif self._has_request_line:
-            self._end_with(431, f"The headers exceed {_UNPARSED} bytes")
+            self._send_error(431, f"The headers exceed {_MAX_UNPARSED} bytes")
         else:
-            self._end_with(414, f"The request line exceeds {_UNPARSED} bytes")
+            self._send_error(414, f"The request line exceeds {_MAX_UNPARSED} bytes")
 
-    def _prepare(self) -> None:
-        """Before the first request that needs the parser."""
+    def _create_parser(self) -> None:
+        """Called before the first request that needs the parser."""
         self._server_address = self._address("sockname")
         self._client_address = self._address("peername")
         self._scheme = "https" if self._transport.get_extra_info("ssl_object") else "http"
@@ -198,7 +199,7 @@ class Connection(asyncio.Protocol):
             limit_request_line=limits.limit_request_line,
             limit_request_fields=limits.limit_request_fields,
             limit_request_field_size=limits.limit_request_field_size,
-            limit_remaining=0,  # no limit: it gets at most one slice after the end of a request
+            limit_remaining=0,  # no limit: after the end of a request, it has at most one slice
         )
 
     def _headers_complete(self) -> bool:
@@ -215,9 +216,9 @@ class Connection(asyncio.Protocol):
         assert self._exchange is not None
         self._exchange.complete()
 
-    def _begin(self, exchange: Exchange) -> None:
+    def _start_exchange(self, exchange: Exchange) -> None:
         request = CallbackRequest.from_parser(self._parser)
-        # In a WSGI environment X_Name and X-Name would be the same.
+        # In a WSGI environment, X_Name and X-Name would be the same header.
         headers = [header for header in request.headers_bytes if b"_" not in header[0]]
         if request.may_upgrade() and any(
             name == b"upgrade" and b"websocket" in value.lower() for name, value in headers
@@ -245,32 +246,32 @@ class Connection(asyncio.Protocol):
         address = self._transport.get_extra_info(name)
         return tuple(address[:2]) if isinstance(address, tuple) else None
 
-    def _refuse(self, error: Exception) -> None:
+    def _reject(self, error: Exception) -> None:
         """Answer an invalid request with a problem document."""
         if isinstance(error, LimitRequestLine):
-            self._end_with(414, str(error))
+            self._send_error(414, str(error))
         elif isinstance(error, LimitRequestHeaders):
-            self._end_with(431, str(error))
+            self._send_error(431, str(error))
         else:
-            self._end_with(400, str(error))
+            self._send_error(400, str(error))
 
-    def _end_with(self, status: int, message: str) -> None:
+    def _send_error(self, status: int, message: str) -> None:
         if self._exchange is None or self._exchange.is_unanswered:
             self.write([error_response(status, message)])
         if self._exchange is not None:
-            self._exchange.cut()
+            self._exchange.disconnect()
         self.close()
 
     def _expired(self) -> None:
-        """The request is not complete in time, or the connection is idle."""
+        """The request is incomplete after the timeout, or the connection is idle."""
         if self._task is not None:
             assert self._exchange is not None
-            self._exchange.cut()  # the application answers, and the connection closes
+            self._exchange.disconnect()  # the application responds, and the connection closes
         elif self._is_between_requests:
             self.close()
         else:
             seconds = self._application.request_timeout
-            self._end_with(408, f"The request has not arrived within {seconds:g} s")
+            self._send_error(408, f"The request has not arrived within {seconds:g} s")
 
     # -- for the exchange ------------------------------------------------------------------------
 
@@ -279,6 +280,7 @@ class Connection(asyncio.Protocol):
         return self._server.keeps_connections
 
     def write(self, parts: list[bytes]) -> None:
+        """Send bytes; does nothing if the connection is closed."""
         if not self.is_open:
             return
         if len(parts) == 1:
@@ -287,33 +289,35 @@ class Connection(asyncio.Protocol):
             self._transport.writelines(parts)
 
     async def writable(self) -> None:
-        if self._writing_pauses:
+        """Wait until the client has read enough of the response."""
+        if self._is_writing_paused:
             await self._is_writable.wait()
 
     def pause_reading(self) -> None:
-        if not self._reading_pauses and self.is_open:
-            self._reading_pauses = True
+        if not self._is_reading_paused and self.is_open:
+            self._is_reading_paused = True
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        if self._reading_pauses and self.is_open and self._later_size <= _PIPELINE:
-            self._reading_pauses = False
+        if self._is_reading_paused and self.is_open and self._pending_bytes <= _MAX_PENDING:
+            self._is_reading_paused = False
             self._transport.resume_reading()
 
     def exchange_ended(self, keep_open: bool) -> None:
+        """Close the connection, or go on with the next request."""
         self._exchange = self._task = None
         if not keep_open or not self._server.keeps_connections:
             self.close()
             return
-        tail: bytes = self._parser.remaining()
+        unread: bytes = self._parser.remaining()
         self._parser.reset()
         self._is_between_requests = True
         self._deadline.set(self._server.limits.keepalive)
-        if self._later:
-            if tail:
-                self._later.appendleft(tail)
-                self._later_size += len(tail)
-            self._read_on()
-        elif tail:
-            self.data_received(tail)
+        if self._pending:
+            if unread:
+                self._pending.appendleft(unread)
+                self._pending_bytes += len(unread)
+            self._feed_pending()
+        elif unread:
+            self.data_received(unread)
         self.resume_reading()

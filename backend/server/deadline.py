@@ -1,4 +1,4 @@
-"""A time limit that is moved often and expires rarely."""
+"""A timeout that is reset often and expires rarely."""
 
 from __future__ import annotations
 
@@ -7,46 +7,47 @@ from collections.abc import Callable
 
 
 class Deadline:
-    """Calls `expired` once the time is over. Moving it later costs no call of the event loop."""
+    """Calls `expired` once after the timeout. Setting it to a later time calls no event loop
+    function but `time`."""
 
-    __slots__ = ("_at", "_expired", "_handle", "_loop", "_wakes_at")
+    __slots__ = ("_at", "_expired", "_loop", "_timer", "_timer_at")
 
     def __init__(self, loop: AbstractEventLoop, expired: Callable[[], None]) -> None:
         self._loop = loop
         self._expired = expired
         self._at: float | None = None
-        self._handle: TimerHandle | None = None
-        self._wakes_at = 0.0
+        self._timer: TimerHandle | None = None
+        self._timer_at = 0.0
 
     def set(self, seconds: float) -> None:
-        """From now on; replaces the time limit that was set before."""
+        """Start the timeout now, instead of the previous one."""
         self._at = at = self._loop.time() + seconds
-        if self._handle is None or at < self._wakes_at:
-            self._wake(at)
+        if self._timer is None or at < self._timer_at:
+            self._start_timer(at)
 
     def clear(self) -> None:
-        """No time limit."""
+        """Cancel the timeout."""
         self._at = None
 
     def close(self) -> None:
-        """As `clear`, and nothing refers to `expired` any more."""
+        """Cancel the timeout and drop the reference to `expired` in the event loop."""
         self._at = None
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
-    def _wake(self, at: float) -> None:
-        if self._handle is not None:
-            self._handle.cancel()
-        self._wakes_at = at
-        self._handle = self._loop.call_later(at - self._loop.time(), self._look)
+    def _start_timer(self, at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = self._loop.call_later(at - self._loop.time(), self._check)
 
-    def _look(self) -> None:
-        self._handle = None
+    def _check(self) -> None:
+        self._timer = None
         if self._at is None:
             return
         if self._at > self._loop.time():
-            self._wake(self._at)
+            self._start_timer(self._at)
             return
         self._at = None
         self._expired()

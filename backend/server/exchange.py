@@ -16,13 +16,13 @@ from backend.server.response import error_response, head
 log = logging.getLogger("backend.server")
 
 _BODY_BUFFER = 256 * 1024  # bytes of a body that wait for the application
-_JOIN_BELOW = 64 * 1024  # a larger body is written beside its headers, not copied behind them
+_MAX_JOINED = 64 * 1024  # bytes; a larger body is not copied to join it with its headers
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LAST_CHUNK = b"0\r\n\r\n"
 
 
 class Channel(Protocol):
-    """What an exchange needs of its connection."""
+    """The interface of a connection that an exchange uses."""
 
     @property
     def is_open(self) -> bool: ...
@@ -36,9 +36,10 @@ class Channel(Protocol):
 
 
 class Exchange:
-    """The connection feeds the request body; the application calls `receive` and `send`.
+    """One request and its response.
 
-    The exchange ends when the application returns. The connection starts no other exchange before.
+    The connection feeds the request body, and the application calls `receive` and `send`. The
+    exchange ends when the application returns. Then the connection starts the next one.
     """
 
     def __init__(self, channel: Channel) -> None:
@@ -47,17 +48,17 @@ class Exchange:
         self._buffered = 0
         self.is_received = False  # the whole request has arrived
         self._is_delivered = False  # the application has the whole body
-        self._is_cut = False  # the client is gone, or the body is late
-        self._wakes: asyncio.Future[None] | None = None
+        self._is_disconnected = False  # the client has disconnected, or the body is late
+        self._waiter: asyncio.Future[None] | None = None
         self._has_started = False
-        self._head = b""  # waits for the first bytes of the body
+        self._head = b""  # is sent with the first bytes of the body
         self._has_ended = False
         self._sent = 0  # bytes of the response body
 
     # -- for the connection ----------------------------------------------------------------------
 
     def feed(self, chunk: bytes) -> None:
-        """Bytes of the request body."""
+        """Add bytes of the request body."""
         self._chunks.append(chunk)
         self._buffered += len(chunk)
         if self._buffered > _BODY_BUFFER:
@@ -69,18 +70,18 @@ class Exchange:
         self.is_received = True
         self._wake()
 
-    def cut(self) -> None:
-        """The rest of the request will not arrive: the application gets `http.disconnect`."""
-        self._is_cut = True
+    def disconnect(self) -> None:
+        """The rest of the request will not arrive. The application gets `http.disconnect`."""
+        self._is_disconnected = True
         self._wake()
 
     @property
     def is_unanswered(self) -> bool:
-        """Nothing of the response has been written."""
+        """Whether no part of the response was written."""
         return bool(self._head) or not self._has_started
 
     def begin(self, request: CallbackRequest, scope: Scope) -> None:
-        """The head of the request is complete."""
+        """Called when the head of the request is complete."""
         self._version = request.version
         self._asks_to_close = request.should_close()
         self._is_head = scope["method"] == "HEAD"
@@ -95,22 +96,22 @@ class Exchange:
         self._scope = scope
 
     async def run(self, application: App) -> None:
-        """Call the application and end the exchange, whatever the application does."""
+        """Call the application and end the exchange, even if the application fails."""
         keep_open = False
         try:
             await application(self._scope, self.receive, self.send)
             keep_open = self._finish()
         except Exception:
             log.exception("%s %r", self._scope["method"], self._scope["raw_path"])
-            self._refuse(500, "Internal Server Error")
+            self._send_error(500, "Internal Server Error")
         finally:
             self._channel.exchange_ended(keep_open)
 
     # -- for the application ---------------------------------------------------------------------
 
     async def receive(self) -> Message:
-        """ASGI: the next part of the body. After the body: waits for the client to disconnect."""
-        while not self._is_cut:
+        """ASGI: the next part of the body. After the body, wait for the client to disconnect."""
+        while not self._is_disconnected:
             if self._chunks:
                 return self._next_chunk()
             if self.is_received and not self._is_delivered:
@@ -119,13 +120,13 @@ class Exchange:
             if self._expects_continue and not self.is_received and not self._has_started:
                 self._expects_continue = False
                 self._channel.write([_CONTINUE])
-            await self._news()
+            await self._wait_for_input()
         return {"type": "http.disconnect"}
 
     async def send(self, message: Message) -> None:
         """ASGI: the start of the response, or a part of its body."""
         if not self._channel.is_open:
-            await asyncio.sleep(0)  # so that a loop that only sends can be cancelled
+            await asyncio.sleep(0)  # a loop that only sends can be cancelled here
             return
         if message["type"] == "http.response.start":
             if self._has_started:
@@ -147,47 +148,47 @@ class Exchange:
         self._is_delivered = self.is_received and not self._chunks
         return {"type": "http.request", "body": chunk, "more_body": not self._is_delivered}
 
-    async def _news(self) -> None:
-        self._wakes = asyncio.get_running_loop().create_future()
+    async def _wait_for_input(self) -> None:
+        self._waiter = asyncio.get_running_loop().create_future()
         try:
-            await self._wakes
+            await self._waiter
         finally:
-            self._wakes = None
+            self._waiter = None
 
     def _wake(self) -> None:
-        if self._wakes is not None and not self._wakes.done():
-            self._wakes.set_result(None)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
-    def _start(self, status: int, given: Iterable[tuple[bytes, bytes]]) -> None:
+    def _start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
         self._omits_body = self._is_head or status in (204, 304)
         self._length: int | None = None
-        headers = []
-        for header in given:
+        kept = []
+        for header in headers:
             name = header[0].lower()
             if name == b"transfer-encoding" or (name == b"content-length" and status == 204):
-                continue  # the framing is ours
+                continue  # this class does the framing
             if name == b"content-length":
                 self._length = int(header[1])
-            headers.append(header)
+            kept.append(header)
         is_unframed = self._length is None and not self._omits_body
         self._is_chunked = is_unframed and self._version >= (1, 1)
         if self._is_chunked:
-            headers.append((b"transfer-encoding", b"chunked"))
-        # After an incomplete request, the next bytes could be mistaken for another one.
+            kept.append((b"transfer-encoding", b"chunked"))
+        # After an incomplete request, its remaining bytes could be mistaken for another request.
         self._closes = (
             self._asks_to_close
             or not self.is_received
             or not self._channel.may_stay_open
             or (is_unframed and not self._is_chunked)
         )
-        self._head = head(status, headers, self._closes)
+        self._head = head(status, kept, self._closes)
         self._has_started = True
 
     def _send_body(self, body: bytes, more: bool) -> None:
         if self._omits_body:
             body = b""
         elif body.__class__ is not bytes:
-            body = bytes(body)  # the application may reuse it
+            body = bytes(body)  # a copy, because the application may reuse the buffer
         size = len(body)
         if self._length is not None and not self._omits_body and self._sent + size > self._length:
             raise RuntimeError("the response body is longer than its Content-Length")
@@ -204,15 +205,15 @@ class Exchange:
         elif size:
             parts.append(body)
         if parts:
-            self._channel.write(parts if size >= _JOIN_BELOW else [b"".join(parts)])
+            self._channel.write(parts if size >= _MAX_JOINED else [b"".join(parts)])
         self._has_ended = not more
 
     def _finish(self) -> bool:
         """Whether the connection can take another request."""
         if not self._channel.is_open:
             return False
-        if not self._has_started and self._is_cut:
-            self._refuse(408, "The request has not arrived in time")
+        if not self._has_started and self._is_disconnected:
+            self._send_error(408, "The request has not arrived in time")
             return False
         if not self._has_started:
             raise RuntimeError("the application has sent no response")
@@ -222,7 +223,7 @@ class Exchange:
             raise RuntimeError("the response body is shorter than its Content-Length")
         return not self._closes
 
-    def _refuse(self, status: int, message: str) -> None:
-        """Send an error response, or nothing after a part of another response."""
+    def _send_error(self, status: int, message: str) -> None:
+        """Send an error response, unless a part of another response was sent."""
         if self._channel.is_open and self.is_unanswered:
             self._channel.write([error_response(status, message)])

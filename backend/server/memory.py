@@ -1,19 +1,19 @@
-"""Memory settings of the C library, whose arenas are most of a process's memory outside caches."""
+"""Memory settings of the C library. Its arenas are most of a process's memory outside caches."""
 
 from __future__ import annotations
 
 import ctypes
 
-ARENAS = 2
+_MAX_ARENAS = 2
 _M_ARENA_MAX = -8  # glibc's malloc.h
 
 
-def limit_arenas(limit: int = ARENAS) -> bool:
-    """Let all threads share `limit` malloc arenas. False if the C library is not glibc.
+def limit_arenas(limit: int = _MAX_ARENAS) -> bool:
+    """Let all threads share `limit` malloc arenas. Returns False if the C library is not glibc.
 
-    The default is eight arenas per core. Memory freed in one is not reused by another, so the
-    threads of RocksDB and librdkafka would leave gaps in all of them. Call it before they start.
-    Source: mallopt(3).
+    The default is eight arenas per core. Memory that is freed in one arena is not reused by
+    another, so the threads of RocksDB and librdkafka would fragment all of them. Call this before
+    they start. Source: mallopt(3).
     """
     try:
         return bool(ctypes.CDLL(None).mallopt(_M_ARENA_MAX, limit))

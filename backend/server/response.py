@@ -1,4 +1,4 @@
-"""The bytes of a response: status line, headers, and whole answers. Source: RFC 9112."""
+"""The bytes of responses. Source: RFC 9112."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STATUS_LINES = {
     status.value: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode()) for status in HTTPStatus
 }
 _CLOSE = b"connection: close\r\n"
-# Problem codes of requests that the application does not see; the proxy uses the same.
+# Problem codes of requests that do not reach the application; the proxy uses the same ones.
 _CODES = {
     408: "request-timeout",
     414: "uri-too-long",
@@ -23,7 +23,7 @@ _CODES = {
 
 
 class _Clock:
-    """The Server and Date headers, which end the header block; built once a second."""
+    """The last lines of a header block: Server and Date, built once a second."""
 
     def __init__(self) -> None:
         self._second = 0
@@ -42,7 +42,7 @@ _clock = _Clock()
 
 
 def response(answer: Answer) -> bytes:
-    """All bytes of a response. Our own headers need no check for line breaks."""
+    """All bytes of a response. An Answer's headers are trusted, so line breaks are not checked."""
     parts = [_STATUS_LINES[answer.status]]
     for name, value in answer.headers:
         parts += (name, b": ", value, b"\r\n")
@@ -51,14 +51,14 @@ def response(answer: Answer) -> bytes:
 
 
 def head(status: int, headers: list[tuple[bytes, bytes]], closes: bool) -> bytes:
-    """Status line and headers; ValueError if a header contains a line break."""
+    """Status line and headers. Raises ValueError if a header contains a line break."""
     parts = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d Unknown\r\n" % status]
     for name, value in headers:
         parts += (name, b": ", value, b"\r\n")
     if closes:
         parts.append(_CLOSE)
     lines = b"".join(parts)
-    # otherwise a client could read the rest of a value as a header or as another response
+    # otherwise a client could read a part of a value as a header or as another response
     expected = len(headers) + 1 + closes
     if lines.count(b"\n") != expected or lines.count(b"\r") != expected:
         raise ValueError(f"a response header contains a line break: {headers!r}")
@@ -66,7 +66,7 @@ def head(status: int, headers: list[tuple[bytes, bytes]], closes: bool) -> bytes
 
 
 def error_response(status: int, message: str) -> bytes:
-    """A problem document; the connection closes after it."""
+    """A problem document, after which the connection is closed."""
     problem = Problem(_CODES.get(status, "bad-request"), f"{message.rstrip('.')}.")
     problem.status, problem.title = status, HTTPStatus(status).phrase
     answer = problem_answer(problem, [(b"connection", b"close")])

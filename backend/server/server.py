@@ -1,4 +1,4 @@
-"""What the connections of a worker share: the application, the limits and each other."""
+"""The state that the connections of a worker share: the application, limits and connections."""
 
 from __future__ import annotations
 
@@ -15,27 +15,28 @@ if TYPE_CHECKING:
 
 
 class Application(Protocol):
-    """The ASGI application, and what the server asks of it besides."""
+    """The ASGI application, with the methods for answers without ASGI."""
 
     request_timeout: float
-    """Seconds within which a request has to arrive."""
+    """Seconds within which a complete request must arrive."""
     send_timeout: float
-    """Seconds within which a client has to read something of its response."""
+    """Seconds after which a client that reads nothing of its response is disconnected."""
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]: ...
     def answer_now(self, raw_path: bytes) -> Answer | None:
-        """The answer to a plain GET that needs no waiting; None: use `__call__`."""
+        """The answer to a plain GET; None if it must wait, so that `__call__` is needed."""
 
     def reads_now(self, body: bytes) -> Answer:
-        """The answer to point reads that the proxy has coalesced."""
+        """The answer to coalesced point reads of the proxy."""
 
     def drain(self) -> float:
-        """The server is about to stop; seconds for which it should still answer."""
+        """Called before the server stops. Returns the seconds for which it must continue to
+        answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of a connection. Times in seconds; the rest as gunicorn's settings of these names."""
+    """Limits of a connection, as in gunicorn's settings of these names. `keepalive` is in s."""
 
     keepalive: float
     worker_connections: int
@@ -52,4 +53,4 @@ class Server:
         self.limits = limits
         self.loop = loop
         self.connections: set[Connection] = set()
-        self.keeps_connections = limits.keepalive > 0  # they take further requests
+        self.keeps_connections = limits.keepalive > 0  # whether they accept further requests

@@ -1,4 +1,4 @@
-"""Clients that do not read their responses."""
+"""Disconnects clients that do not read their responses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ log = logging.getLogger("backend.server")
 
 
 class SlowReaderGuard:
-    """Aborts a connection if its client reads nothing for `seconds` while bytes wait for it.
+    """Aborts a connection if its client reads nothing for `seconds` although bytes wait for it.
 
     A slow client that reads something keeps its connection.
     """

@@ -1,8 +1,8 @@
-"""The gunicorn worker: listens, tells the arbiter that it lives, and stops without losing requests.
+"""The gunicorn worker: listens, notifies the arbiter, and stops without losing requests.
 
-gunicorn's own ASGI worker leaves idle connections open on SIGTERM, does not enforce
-`worker_connections`, has no time limit for a request or for reading a response, and spends more on
-a request than a point read costs; docs/performance.md compares it with others.
+gunicorn's own ASGI worker leaves idle connections open on SIGTERM and does not enforce
+`worker_connections`. It has no timeout for a request or for reading a response, and a request costs
+more than a point read. docs/performance.md compares it with others.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from backend.server.server import Limits, Server
 
 log = logging.getLogger("backend.server")
 
-_HEARTBEAT = 1.0  # s between two signs of life
-_PATIENCE = 10.0  # s for requests in flight when the worker stops
+_NOTIFY_INTERVAL = 1.0  # s between two notifications of the arbiter
+_SHUTDOWN_TIMEOUT = 10.0  # s for requests in flight when the worker stops
 
 
 class Worker(base.Worker):  # type: ignore[misc]
-    """SIGTERM: drain, close idle connections, let requests in flight end. SIGINT, SIGQUIT: stop."""
+    """Runs the server. SIGTERM: drain, close idle connections, finish requests in flight. SIGINT
+    and SIGQUIT: stop at once."""
 
     loop: asyncio.AbstractEventLoop
 
@@ -38,8 +39,8 @@ class Worker(base.Worker):  # type: ignore[misc]
         self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
         self.loop = self._runner.get_loop()
         self._stopping = asyncio.Event()
-        self._drains = False
-        self._is_quick = False
+        self._is_draining = False
+        self._is_immediate = False
         super().init_process()
 
     def init_signals(self) -> None:
@@ -59,11 +60,12 @@ class Worker(base.Worker):  # type: ignore[misc]
             self._runner.run(self._serve())
 
     def _drain(self) -> None:
-        """Answer until proxies and peers know that others answer; a second signal ends that."""
-        if self._drains:
+        """Continue to answer until proxies and peers use other instances. A second signal stops at
+        once."""
+        if self._is_draining:
             self._stop()
             return
-        self._drains = True
+        self._is_draining = True
         self.loop.call_later(self.wsgi.drain(), self._stop)
 
     def _stop(self) -> None:
@@ -71,7 +73,7 @@ class Worker(base.Worker):  # type: ignore[misc]
         self._stopping.set()
 
     def _quit(self) -> None:
-        self._is_quick = True
+        self._is_immediate = True
         if self.alive:
             self.cfg.worker_int(self)
         self._stop()
@@ -102,7 +104,7 @@ class Worker(base.Worker):  # type: ignore[misc]
         for listener in listeners:
             listener.close()
         await self._close_connections(server)
-        if not self._is_quick:
+        if not self._is_immediate:
             await lifespan.shutdown()
 
     async def _listen(self, server: Server, sock: Any) -> asyncio.Server:
@@ -119,18 +121,18 @@ class Worker(base.Worker):  # type: ignore[misc]
         while self.alive and self.ppid == os.getppid():
             self.notify()
             try:
-                await asyncio.wait_for(self._stopping.wait(), _HEARTBEAT)
+                await asyncio.wait_for(self._stopping.wait(), _NOTIFY_INTERVAL)
             except TimeoutError:
                 continue
 
     async def _close_connections(self, server: Server) -> None:
-        """Those in flight end by themselves, or are aborted, so that the application can stop."""
+        """Close idle connections, and abort the others if they do not end within the timeout."""
         server.keeps_connections = False
         for connection in list(server.connections):
             if connection.is_idle:
                 connection.close()
-        deadline = self.loop.time() + min(_PATIENCE, self.cfg.graceful_timeout)
-        while server.connections and not self._is_quick and self.loop.time() < deadline:
+        deadline = self.loop.time() + min(_SHUTDOWN_TIMEOUT, self.cfg.graceful_timeout)
+        while server.connections and not self._is_immediate and self.loop.time() < deadline:
             self.notify()
             await asyncio.sleep(0.05)
         for connection in list(server.connections):

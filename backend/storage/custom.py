@@ -1,7 +1,7 @@
 """Custom stores: a class named in views.toml as `store = "package.module:Class"`.
 
-One object per store partition; its methods are never called concurrently. It keeps its data in
-memory, and gets all records from the start of the log whenever its partition is opened.
+There is one object per store partition. Its methods are never called concurrently. It keeps its
+data in memory, and gets all records from the start of the log when its partition is opened.
 """
 
 from __future__ import annotations
@@ -20,46 +20,50 @@ class CustomStore(Protocol):
     """The interface of the class; its constructor is called without arguments."""
 
     def apply(self, key: bytes, value: bytes | None, timestamp: int, offset: int) -> None:
-        """Apply a record, in offset order: record bytes, None for a tombstone, time in ms."""
+        """Apply a record; records come in offset order.
+
+        `key` and `value` are record bytes, and the value of a tombstone is None. `timestamp`: ms.
+        """
 
     def query(self, key: bytes) -> Any:
-        """The answer for a key, serialisable as JSON; None if there is none (404)."""
+        """The answer for a key, which must be serialisable as JSON. None gives status 404."""
 
     def size(self) -> int:
         """Approximate memory use in bytes."""
 
     def close(self) -> None:
-        """Release resources; no method is called after this."""
+        """Release resources. No method is called after this one."""
 
 
 def load_store(path: str) -> type[CustomStore]:
-    """The class named by `package.module:Class`; ConfigurationError if it is not usable."""
-    found = import_class(path, "store")
-    missing = [name for name in ("apply", "query", "size", "close") if not hasattr(found, name)]
+    """Import the class `package.module:Class`. Raises ConfigurationError if it cannot be used."""
+    loaded = import_class(path, "store")
+    missing = [name for name in ("apply", "query", "size", "close") if not hasattr(loaded, name)]
     if missing:
         raise ConfigurationError(
             f'store = "{path}" lacks the methods {", ".join(missing)}; see '
             f"backend.storage.custom.CustomStore"
         )
-    store: type[CustomStore] = found
+    store: type[CustomStore] = loaded
     return store
 
 
-Applied = tuple[bytes, bytes | None, int, int]
+_Record = tuple[bytes, bytes | None, int, int]
+"""The arguments of `CustomStore.apply`."""
 
 
 class CustomBatch:
     """Records for a custom store, in log order."""
 
     def __init__(self) -> None:
-        self.records: list[Applied] = []
+        self.records: list[_Record] = []
 
     def apply(self, key: bytes, value: bytes | None, timestamp: int, offset: int) -> None:
         self.records.append((key, value, timestamp, offset))
 
 
 class CustomPartition:
-    """An open store partition with a custom store; never written to disk."""
+    """An open store partition with a custom store. It is never written to disk."""
 
     stream_time: int | None = None
 
@@ -73,7 +77,7 @@ class CustomPartition:
         self.metadata: StoreMetadata | None = None
 
     def query(self, key: bytes) -> Any:
-        """The store's answer for a key; StoreError, StoreClosedError."""
+        """The store's answer for a key. Raises StoreError, StoreClosedError."""
         with self._lock:
             if self._closed:
                 raise StoreClosedError(self._name)
@@ -117,10 +121,10 @@ class CustomPartition:
             self.metadata = metadata
 
     def begin_bulk_load(self, until: int) -> None:
-        pass  # in memory
+        """Does nothing: the store is in memory."""
 
     def end_bulk_load(self) -> None:
-        pass
+        """Does nothing: the store is in memory."""
 
     def initialise(self, position: int, metadata: StoreMetadata) -> None:
         self.write(CustomBatch(), position, metadata)
@@ -129,7 +133,7 @@ class CustomPartition:
         """Does nothing: no data outlives the process."""
 
     def checkpoint(self) -> None:
-        """None: a custom store has no snapshots."""
+        """Returns None: a custom store has no snapshots."""
 
     def drop_checkpoint(self, files: Path) -> None:
         """Does nothing: there are no checkpoints."""

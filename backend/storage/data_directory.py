@@ -35,11 +35,11 @@ log = logging.getLogger(__name__)
 
 _ASIDE = ".aside-"
 _DELETED = ".deleted-"
-_COPY = ".copy-"
+_SNAPSHOT = ".copy-"
 _PARTITION = re.compile(r"\d+", re.ASCII)
 # suffixes of directories that a crash may leave behind
-_UNDER_WAY = "|".join(map(re.escape, (_DELETED, _COPY, CHECKPOINT)))
-_LEFTOVER = re.compile(rf"\d+({_UNDER_WAY}).*", re.ASCII)
+_CRASH_SUFFIXES = "|".join(map(re.escape, (_DELETED, _SNAPSHOT, CHECKPOINT)))
+_LEFTOVER = re.compile(rf"\d+({_CRASH_SUFFIXES}).*", re.ASCII)
 
 
 class DataDirectory:
@@ -57,8 +57,8 @@ class DataDirectory:
     ) -> None:
         """Create, lock and mark the folder.
 
-        ConfigurationError if it is not usable, or if it is not empty and belongs to something else;
-        then nothing in it is changed.
+        Raises ConfigurationError if it cannot be used, or if it is not empty and does not belong to
+        this application. In that case, nothing in it is changed.
         """
         self.root = root
         self._memory = SharedMemory(tuning)
@@ -68,12 +68,13 @@ class DataDirectory:
         try:
             root.mkdir(mode=0o700, parents=True, exist_ok=True)
             if os.path.lexists(root / LOCK):
-                lock = _locked(root)
+                lock = _acquire_lock(root)
             unmarked = inspect(root, application, is_store)
             if lock is None:
-                # the lock is the write test, too: for root, permission bits mean nothing
-                lock = _locked(root)
-                unmarked = inspect(root, application, is_store)  # another process may be first
+                # creating the lock also tests write access, which permission bits do not show
+                lock = _acquire_lock(root)
+                # again, because another process may have been faster
+                unmarked = inspect(root, application, is_store)
             if unmarked is not None:
                 self._mark_all(unmarked)
             keep_private(root)
@@ -89,11 +90,11 @@ class DataDirectory:
                 os.close(lock)
             raise
         self._lock = lock
-        for leftover in self._ours(_LEFTOVER):
+        for leftover in self._marked(_LEFTOVER):
             self._mark.delete(leftover)
 
     def _mark_all(self, stores: Iterable[Path]) -> None:
-        """Mark the stores, then the root: after a crash, the next start does it again."""
+        """Mark the stores, then the root. After a crash in between, the next start repeats it."""
         for store in stores:
             for path in (store.parent, store):
                 keep_private(path)
@@ -101,17 +102,17 @@ class DataDirectory:
             log.info("marked %s as a store of application %s", store, self._mark.application)
         self._mark.put(self.root)
 
-    def _ours(self, name: re.Pattern[str]) -> list[Path]:
-        """The directories `<view>/<name>` with our mark."""
-        found: list[Path] = []
+    def _marked(self, name: re.Pattern[str]) -> list[Path]:
+        """The directories `<view>/<name>` with the mark of this application."""
+        paths: list[Path] = []
         for view in self.root.iterdir():
-            # unreadable folders are not ours, for example lost+found
+            # skip unreadable folders such as lost+found
             with suppress(OSError):
                 inside = list(view.iterdir()) if is_real_folder(view) else []
-                found += [p for p in inside if name.fullmatch(p.name) and self._mark.is_on(p)]
-        return found
+                paths += [p for p in inside if name.fullmatch(p.name) and self._mark.is_on(p)]
+        return paths
 
-    def use(self, view: str, store: type[CustomStore]) -> None:
+    def use_custom_store(self, view: str, store: type[CustomStore]) -> None:
         """Use this class for the view's store partitions."""
         self._custom[view] = store
 
@@ -121,18 +122,16 @@ class DataDirectory:
     def open(
         self, view: str, partition: int, memory: bool = False
     ) -> tuple[RocksDBStore | CustomPartition, str | None]:
-        """An open store partition, and why it was replaced by an empty one (None if it was not).
-
-        `memory`: an in-memory store, which is always empty.
+        """Open a store partition; also returns why it was replaced by an empty one, or None.
 
         A damaged store is set aside for inspection and replaced by an empty one, because its
-        records are in Kafka.
+        records are in Kafka. `memory`: open an in-memory store, which is always empty.
         """
         if view in self._custom:
             return CustomPartition(f"{view}/{partition}", self._custom[view]()), None
         path = self.path(view, partition)
         if memory:
-            self._mark.delete(path)  # from when the view was stored on disk
+            self._mark.delete(path)  # a store from before the view had this setting
             self._make(path)
             options = self._options()
             options.set_env(Env.mem_env())
@@ -141,7 +140,7 @@ class DataDirectory:
         try:
             return self._open(path), None
         except Exception as e:
-            if not _damaged(e):
+            if not _is_damage(e):
                 raise
             aside = self.set_aside(view, partition)
             reason = f"RocksDB cannot open it ({e}); set aside as {aside.name}"
@@ -149,10 +148,11 @@ class DataDirectory:
         return self._open(path), reason
 
     def _make(self, path: Path) -> None:
-        """Create and mark the directory of a store; FolderRefused if it is not ours."""
+        """Create and mark the directory of a store. Raises FolderRefused if it exists and is not
+        this application's."""
         make_private(path.parent)
         if is_real_folder(path) and not os.path.lexists(path / MARK) and is_store(path):
-            # an older version without mark files has used the folder meanwhile
+            # created by an older version, which does not write mark files
             self._mark.put(path)
         self._mark.make(path)
 
@@ -164,7 +164,7 @@ class DataDirectory:
         return self._memory.options()
 
     def set_aside(self, view: str, partition: int) -> Path:
-        """Rename the directory of a damaged (closed) store; only the latest one is kept."""
+        """Rename the directory of a damaged (closed) store. Only the latest one is kept."""
         path = self.path(view, partition)
         if not self._mark.is_on(path):
             return path  # an in-memory store
@@ -175,12 +175,12 @@ class DataDirectory:
         return aside
 
     def delete(self, view: str, partition: int) -> None:
-        """Delete a (closed) store; after a crash in between, it cannot be opened."""
+        """Delete a (closed) store. It is renamed first, so that it is not opened after a crash."""
         path = self.path(view, partition)
         if self._mark.is_on(path):
-            doomed = path.with_name(f"{path.name}{_DELETED}{time.time_ns()}")
-            path.rename(doomed)
-            self._mark.delete(doomed)
+            deleted = path.with_name(f"{path.name}{_DELETED}{time.time_ns()}")
+            path.rename(deleted)
+            self._mark.delete(deleted)
 
     def exists(self, view: str, partition: int) -> bool:
         return os.path.lexists(self.path(view, partition))
@@ -188,18 +188,18 @@ class DataDirectory:
     def new_snapshot(self, view: str, partition: int) -> Path:
         """A new folder for the files of a snapshot, for `install` or `discard`."""
         path = self.path(view, partition)
-        copy = path.with_name(f"{path.name}{_COPY}{time.time_ns()}")
-        self._make(copy)
-        return copy
+        snapshot = path.with_name(f"{path.name}{_SNAPSHOT}{time.time_ns()}")
+        self._make(snapshot)
+        return snapshot
 
-    def install(self, copy: Path, view: str, partition: int) -> None:
-        """Make a complete snapshot the store of a partition; raises what opening it raises.
+    def install(self, snapshot: Path, view: str, partition: int) -> None:
+        """Make a complete snapshot the store of a partition. Raises the errors of opening it.
 
-        It must reach the end of the log before it answers, because its source may be behind other
-        instances. The files are synced before the rename, so that it is complete after a power
-        failure.
+        The store must reach the end of the log before it answers, because the snapshot's source may
+        lag behind other instances. The files are synced before the rename, so that the store is
+        complete after a power failure.
         """
-        store = RocksDBStore(copy, self._options(), self._mark)
+        store = RocksDBStore(snapshot, self._options(), self._mark)
         try:
             if store.metadata is None or store.position is None:
                 raise ValueError("the snapshot has no metadata")
@@ -208,28 +208,30 @@ class DataDirectory:
             )
         finally:
             store.close()
-        for file in copy.iterdir():
+        for file in snapshot.iterdir():
             sync(file)
-        sync(copy)
-        copy.rename(self.path(view, partition))
-        sync(copy.parent)
+        sync(snapshot)
+        snapshot.rename(self.path(view, partition))
+        sync(snapshot.parent)
 
-    def discard(self, copy: Path) -> None:
-        self._mark.delete(copy)
+    def discard(self, snapshot: Path) -> None:
+        """Delete the folder of an incomplete snapshot."""
+        self._mark.delete(snapshot)
 
     def on_disk(self) -> dict[str, list[int]]:
         """The store partitions on disk: view -> partitions."""
-        found: dict[str, list[int]] = {}
-        for path in self._ours(_PARTITION):
-            found.setdefault(path.parent.name, []).append(int(path.name))
-        return found
+        partitions: dict[str, list[int]] = {}
+        for path in self._marked(_PARTITION):
+            partitions.setdefault(path.parent.name, []).append(int(path.name))
+        return partitions
 
     def close(self) -> None:
         os.close(self._lock)
 
 
-def _locked(root: Path) -> int:
-    """Lock the folder, until the file is closed. ConfigurationError if it is locked."""
+def _acquire_lock(root: Path) -> int:
+    """Lock the folder until the returned file is closed. Raises ConfigurationError if another
+    process has locked it."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     lock = os.open(root / LOCK, flags, 0o600)
     try:
@@ -243,16 +245,16 @@ def _locked(root: Path) -> int:
     return lock
 
 
-def _damaged(error: Exception) -> bool:
-    """Whether opening failed because of the files, not because of the machine's state.
+def _is_damage(error: Exception) -> bool:
+    """Whether opening failed because of damaged files, not because of the machine's state.
 
-    rocksdict raises plain exceptions with RocksDB's status text. A full disk, too many open files
-    or a locked database are "IO error", too, but temporary. Only errors about corrupt or missing
-    files count as damage.
+    rocksdict raises plain exceptions with RocksDB's status text. "IO error" alone is not damage: a
+    full disk, too many open files and a locked database also cause it. Only errors about corrupt or
+    missing files count as damage.
     """
     text = str(error)
     if isinstance(error, (ValueError, TypeError, struct.error)):
-        return True  # the metadata or the position is malformed
+        return True  # malformed metadata or position
     return any(
         sign in text
         for sign in ("Corruption", "No such file", "Invalid argument", "does not exist", "NotFound")

@@ -2,7 +2,7 @@
 
 Source: the RocksDB tuning guide and its wiki pages "Block Cache", "RocksDB Bloom Filter" and
 "Write Buffer Manager". All store partitions of a process share one block cache, and memtables are
-charged to it: memory is bounded per process, not per partition.
+charged to it. So memory is bounded per process, not per partition.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class SharedMemory:
     def __init__(self, tuning: Tuning | None = None) -> None:
         self.tuning = tuning or Tuning()
         self.cache = Cache(self.tuning.cache)
-        # no stalls: batches bound ingest, and a stalled write would hold the interpreter lock
+        # no write stalls: a stalled write would hold the interpreter lock
         self.write_buffers = WriteBufferManager.new_write_buffer_manager_with_cache(
             self.tuning.write_buffers, False, self.cache
         )
@@ -50,7 +50,7 @@ class SharedMemory:
         """Options for opening one store partition (keys and values are bytes).
 
         `bulk_load`: use a vector memtable, which is sorted when it is flushed. Writes take a
-        quarter of the time, but each read copies and sorts the vector. The files are the same.
+        quarter of the time, but each read copies and sorts the vector. The file format is the same.
         """
         tuning = self.tuning
         table = BlockBasedOptions()

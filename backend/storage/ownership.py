@@ -1,7 +1,7 @@
 """Ownership of folders: a mark file in each folder names the application that created it.
 
-Only folders with our mark are ever deleted. A data folder without it is used only if it is empty.
-Symbolic links are never followed. Nothing here needs RocksDB.
+Only folders with the mark of this application are deleted. A data folder without a mark is used
+only if it is empty. Symbolic links are never followed. This module does not need RocksDB.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _VIEW = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 _PARTITION = re.compile(r"\d+", re.ASCII)
 # RocksDB's unfinished checkpoints end with .tmp
 _LEFTOVER = re.compile(r"\d+\.(aside|copy|deleted|checkpoint)-\d+(\.tmp)?", re.ASCII)
-_ONLY_CONFIG = {"rocksdict-config.json"}  # left behind by an in-memory store after a crash
+_CONFIG_FILES = {"rocksdict-config.json"}  # left behind by an in-memory store after a crash
 
 
 class FolderRefused(ConfigurationError):
-    """A folder that does not belong to this application: the problem, and what to do."""
+    """A folder must not be used: `says` is the problem, and `do` is how to fix it."""
 
     def __init__(self, says: str, do: str) -> None:
         super().__init__(f"{says}. {do}.")
@@ -45,20 +45,20 @@ class FolderRefused(ConfigurationError):
 
 @dataclass(frozen=True)
 class Mark:
-    """The mark of one application."""
+    """The mark of an application, and what is done with marked folders."""
 
     application: str
 
     def is_on(self, folder: Path) -> bool:
-        """Whether this is a real folder, in a real folder, with this mark."""
+        """Whether the folder has this mark. False if it or its parent is a symbolic link."""
         try:
-            real = is_real_folder(folder.parent) and is_real_folder(folder)
-            return real and marked_by(folder) == self.application
+            is_real = is_real_folder(folder.parent) and is_real_folder(folder)
+            return is_real and marked_by(folder) == self.application
         except (OSError, ValueError):
             return False
 
     def put(self, folder: Path) -> None:
-        """Mark the folder, atomically. OSError."""
+        """Mark the folder, atomically. Raises OSError."""
         new = folder / _NEW
         with new.open("wb") as file:
             file.write(orjson.dumps({"application": self.application, "format": _FORMAT}) + b"\n")
@@ -68,9 +68,9 @@ class Mark:
         sync(folder)
 
     def make(self, folder: Path) -> None:
-        """Create and mark a folder, private to this user. An existing one must be ours or empty.
+        """Create and mark a folder that only this user can access.
 
-        FolderRefused, OSError.
+        An existing folder must be empty or have this mark. Raises FolderRefused, OSError.
         """
         make_private(folder)
         if self.is_on(folder):
@@ -84,8 +84,8 @@ class Mark:
         self.put(folder)
 
     def delete(self, folder: Path) -> None:
-        """Delete a folder with this mark, and no other. The mark file is deleted last, so that the
-        rest can be deleted after a crash."""
+        """Delete the folder if it has this mark. The mark file is deleted last, so that the rest
+        can be deleted after a crash."""
         if not self.is_on(folder):
             if os.path.lexists(folder):
                 log.warning("not deleting %s: it has no %s of this application", folder, MARK)
@@ -107,28 +107,28 @@ class Mark:
 def marked_by(folder: Path) -> str | None:
     """The application in the folder's mark; None without a mark.
 
-    ValueError if the mark is malformed or of an unknown version, OSError if it is not readable.
+    Raises ValueError if the mark is malformed or of an unknown version, OSError if reading fails.
     """
     try:
         fd = os.open(folder / MARK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     with open(fd, "rb") as file:
-        stated = orjson.loads(file.read(10_000))
-    if not isinstance(stated, dict) or not isinstance(stated.get("application"), str):
-        raise ValueError("it names no application")
-    if stated.get("format") != _FORMAT:
-        raise ValueError(f"its format is {stated.get('format')!r}, this version needs {_FORMAT}")
-    application: str = stated["application"]
+        content = orjson.loads(file.read(10_000))
+    if not isinstance(content, dict) or not isinstance(content.get("application"), str):
+        raise ValueError("it does not name an application")
+    if content.get("format") != _FORMAT:
+        raise ValueError(f"its format is {content.get('format')!r}, this version needs {_FORMAT}")
+    application: str = content["application"]
     return application
 
 
 def inspect(root: Path, application: str, is_store: Callable[[Path], bool]) -> list[Path] | None:
     """Check whether an instance of the application may use this data folder; changes nothing.
 
-    None: it is marked already. Otherwise the caller must mark it and the returned folders, which
-    are stores of versions without mark files. `is_store(path)`: whether a folder is a store.
-    FolderRefused if the data folder must not be used.
+    Returns None if it is marked already. Otherwise the caller must mark it and the returned
+    folders, which are stores of versions without mark files. `is_store(path)`: whether a folder is
+    a store. Raises FolderRefused if the data folder must not be used.
     """
     try:
         owner = marked_by(root)
@@ -147,28 +147,29 @@ def inspect(root: Path, application: str, is_store: Callable[[Path], bool]) -> l
         )
     entries = sorted(entry for entry in root.iterdir() if entry.name not in _IGNORED)
     stores: list[Path] = []
-    strangers: Iterator[Path | None] = (_stores(entry, stores, is_store) for entry in entries)
+    foreign_paths: Iterator[Path | None] = (_stores(entry, stores, is_store) for entry in entries)
     if not (root / LOCK).is_file():
-        strangers = iter(entries)
-    stranger = next(filter(None, strangers), None)
-    if stranger is not None:
+        foreign_paths = iter(entries)
+    foreign = next(filter(None, foreign_paths), None)
+    if foreign is not None:
         raise FolderRefused(
             f"the data folder {root} is not empty and was not created by an instance: it has no "
-            f"{MARK}, and {stranger.relative_to(root)} is not a store. Nothing in it was changed",
+            f"{MARK}, and {foreign.relative_to(root)} is not a store. Nothing in it was changed",
             "Set QUERYABLE_DATA_DIR to an empty or a new folder",
         )
     return stores
 
 
 def _stores(view: Path, stores: list[Path], is_store: Callable[[Path], bool]) -> Path | None:
-    """Add the stores in a view's folder to `stores`; return a path that is not ours, if any.
+    """Add the stores in a view's folder to `stores`. Returns a path that does not belong to a data
+    folder, or None.
 
-    Leftovers of a crash may be damaged or incomplete. They are accepted, but marked (and so deleted
-    later) only if they are stores.
+    Directories that a crash left behind may be damaged or incomplete. They are accepted, but they
+    are marked, and so deleted later, only if they are stores.
     """
     if not _VIEW.fullmatch(view.name) or not is_real_folder(view):
         return view
-    found = list[Path]()
+    own_stores = list[Path]()
     leftovers = False
     for path in sorted(view.iterdir()):
         is_leftover = _LEFTOVER.fullmatch(path.name) is not None
@@ -176,16 +177,16 @@ def _stores(view: Path, stores: list[Path], is_store: Callable[[Path], bool]) ->
             return path
         names = set(os.listdir(path))
         if not names:
-            continue  # marked when it is used
-        if names == _ONLY_CONFIG or is_store(path):
-            found.append(path)
+            continue  # it is marked when it is used
+        if names == _CONFIG_FILES or is_store(path):
+            own_stores.append(path)
         elif is_leftover:
             leftovers = True
         else:
             return path
-    if leftovers and not found:
+    if leftovers and not own_stores:
         return view
-    stores += found
+    stores += own_stores
     return None
 
 
@@ -198,7 +199,10 @@ def is_real_folder(path: Path) -> bool:
 
 
 def make_private(folder: Path) -> None:
-    """Create the folder if it does not exist, and make it private. FolderRefused, OSError."""
+    """Create the folder if it does not exist, and make it private.
+
+    Raises FolderRefused, OSError.
+    """
     if folder.is_symlink():
         raise FolderRefused(
             f"{folder} is a symbolic link, and symbolic links are not followed",
@@ -209,17 +213,17 @@ def make_private(folder: Path) -> None:
 
 
 def keep_private(folder: Path) -> None:
-    """Remove the access rights of all users but the owner."""
+    """Remove the access rights of other users than the owner."""
     try:
         if folder.stat().st_mode & 0o077:
             folder.chmod(0o700)
     except PermissionError:
-        # owned by another user, for example a volume of root with write access for a group
+        # the owner is another user, for example root, with write access for a group
         log.warning("cannot change the access rights of %s: other users may read it", folder)
 
 
 def sync(path: Path) -> None:
-    """Flush a file's content or a folder's entries to disk. OSError."""
+    """Flush a file's content or a folder's entries to disk. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)

@@ -1,6 +1,6 @@
 """Recognises stores of older versions, which have no mark file, by opening them.
 
-They are opened through links in a temporary folder, because even a read-only open writes a file.
+Even a read-only open writes a file, so they are opened through links in a temporary folder.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _CONFIG = "rocksdict-config.json"
 
 
 def is_store(path: Path) -> bool:
-    """Whether it is a RocksDB with our position and metadata. Changes nothing."""
+    """Whether the folder is a RocksDB with a position and metadata. Changes nothing in it."""
     files = list(path.iterdir())
     if not {"CURRENT", _CONFIG} <= {file.name for file in files}:
         return False
@@ -41,6 +41,6 @@ def is_store(path: Path) -> bool:
             decode_number(position)
             StoreMetadata.decode(metadata)
         except Exception:
-            # rocksdict raises plain exceptions; on any error, it is not known to be ours
+            # rocksdict raises plain exceptions
             return False
     return True

@@ -32,11 +32,11 @@ from model.records import (
 )
 
 CHECKPOINT = ".checkpoint-"  # between a partition's number and a time
-_FLUSHED_AHEAD = 8_000  # records
+_FLUSH_BEFORE_END = 8_000  # records before the end of a bulk load
 
 
 class RocksDBStore:
-    """An open store partition. Reads from any thread; writes from one."""
+    """An open store partition. Any thread may read, one thread may write."""
 
     def __init__(
         self,
@@ -46,60 +46,62 @@ class RocksDBStore:
         bulk_load_options: Options | None = None,
         memory: bool = False,
     ) -> None:
-        """Open or create; raises what rocksdict raises (see `DataDirectory.open`).
+        """Open or create the store. Raises the errors of rocksdict (see `DataDirectory.open`).
 
-        `mark`: of the folder, which must exist and be marked.
+        `mark`: the mark of the folder, which must exist and have it.
         `bulk_load_options`: for `begin_bulk_load`, which does nothing without them.
-        `memory`: the options have an in-memory environment; `close` discards the data.
+        `memory`: the options have an in-memory environment, and `close` discards the data.
         """
         self.path = path
         self._mark = mark
         self._options, self._bulk_load_options = options, bulk_load_options
-        self._until: int | None = None  # during a bulk load: the position at which it ends
+        self._bulk_load_end: int | None = None  # the position at which a bulk load ends
         self._was_read = False  # since the bulk load began
-        self._flushing = False
+        self._is_flushing = False
         self._closed = False
         self._memory = memory
         self._db = open_db(path, options)
         if memory:
-            # nothing to recover, and this environment cannot sync a log
-            unlogged = WriteOptions()
-            unlogged.disable_wal = True  # type: ignore[method-assign, assignment]
-            self._db.set_write_options(unlogged)
-        self._read: Callable[[Any], Any] = self._db.get
-        stored = self._read(POSITION_KEY)
+            # there is nothing to recover, and this environment cannot sync a write-ahead log
+            without_wal = WriteOptions()
+            without_wal.disable_wal = True  # type: ignore[method-assign, assignment]
+            self._db.set_write_options(without_wal)
+        self._get: Callable[[Any], Any] = self._db.get
+        stored = self._get(POSITION_KEY)
         self.position: int | None = None if stored is None else decode_number(stored)
-        stored = self._read(STREAM_TIME_KEY)
+        stored = self._get(STREAM_TIME_KEY)
         self.stream_time: int | None = None if stored is None else decode_number(stored)
-        stored = self._read(METADATA_KEY)
+        stored = self._get(METADATA_KEY)
         self.metadata: StoreMetadata | None = (
             None if stored is None else StoreMetadata.decode(stored)
         )
 
     def get(self, key: bytes) -> bytes | None:
-        """The stored bytes under a stored key (`records`), or None; StoreError, StoreClosedError.
+        """The stored bytes of a stored key (`model.records`), or None.
 
-        A point read takes about 2 µs, so it may run in the event loop.
+        A point read takes about 2 µs, so the event loop may call it. Raises StoreError,
+        StoreClosedError.
         """
         try:
-            return self._read(key)  # type: ignore[no-any-return]
+            return self._get(key)  # type: ignore[no-any-return]
         except Exception as e:
             raise self._read_error(e) from e
 
     def get_many(self, keys: list[bytes]) -> list[bytes | None]:
-        """`get` for each key; if one read fails, all do."""
+        """`get` for each key. If one read fails, all fail."""
         try:
-            return self._read(keys)  # type: ignore[no-any-return]
+            return self._get(keys)  # type: ignore[no-any-return]
         except Exception as e:
             raise self._read_error(e) from e
 
     def scan(
         self, low: bytes, high: bytes, backwards: bool = False, once: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        """(stored key, stored bytes) with low <= key < high, as of the call; StoreError.
+        """(stored key, stored bytes) with low <= key < high, as of the call.
 
-        `once`: do not add blocks to the block cache, where they would displace others.
-        About 0.5 µs per entry; in the event loop, long scans must pause.
+        `once`: do not add the blocks to the block cache, where they would displace others.
+        An entry takes about 0.5 µs; in the event loop, long scans must pause. Raises StoreError,
+        StoreClosedError.
         """
         if self._closed:
             raise StoreClosedError(str(self.path))
@@ -109,30 +111,33 @@ class RocksDBStore:
         start = high if backwards else low
         self._was_read = True
         try:
-            found = self._db.items(backwards=backwards, from_key=start, read_opt=bounds)
+            items = self._db.items(backwards=backwards, from_key=start, read_opt=bounds)
         except Exception as e:
             raise self._read_error(e) from e
         # the binding does not support a lower bound
-        entries = cast(Iterator[tuple[bytes, bytes]], found)
-        return self._guarded(
+        entries = cast(Iterator[tuple[bytes, bytes]], items)
+        return self._with_errors(
             takewhile(lambda entry: entry[0] >= low, entries) if backwards else entries,
             bounds,
             start,
             backwards,
         )
 
-    def _guarded(
+    def _with_errors(
         self,
-        found: Iterator[tuple[bytes, bytes]],
+        items: Iterator[tuple[bytes, bytes]],
         bounds: ReadOptions,
         start: bytes,
         backwards: bool,
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Yield entries and keep `bounds` alive as long as the iterator: RocksDB has a pointer into
-        its memory, and the scan would end anywhere once that memory is reused."""
+        """Yield the entries; raise StoreError if an error has ended the scan.
+
+        Keeps `bounds` alive as long as the iterator. RocksDB has a pointer to its memory, and the
+        scan would end early if that memory were reused.
+        """
         last = None
         try:
-            for entry in found:
+            for entry in items:
                 last = entry
                 yield entry
             self._check_end(start if last is None else last[0], bounds, backwards)
@@ -157,49 +162,52 @@ class RocksDBStore:
         cursor.status()
 
     def _read_error(self, error: Exception) -> StoreError | StoreClosedError:
-        """RuntimeError: the database is being closed; it may be open again by now."""
+        """The error to raise instead. A RuntimeError means that the database was closed during the
+        read; it may be open again."""
         if self._closed or isinstance(error, (DbClosedError, RuntimeError)):
             return StoreClosedError(str(self.path))
         return _store_error(f"reading {self.path}", error)
 
     def begin_bulk_load(self, until: int) -> None:
-        """Optimise for writes up to this position. Until the bulk load ends, a read takes about
-        30 ms. Reads while it begins or ends raise StoreClosedError. StoreError.
+        """Optimise for writes up to this position.
+
+        Until the bulk load ends, a read takes about 30 ms. While it begins or ends, reads raise
+        StoreClosedError. Raises StoreError.
         """
         if self._bulk_load_options is not None:
             self._reopen(self._bulk_load_options)
-            self._read = self._read_while_bulk_loading
-            self._until, self._was_read, self._flushing = until, False, False
+            self._get = self._get_while_bulk_loading
+            self._bulk_load_end, self._was_read, self._is_flushing = until, False, False
 
     def end_bulk_load(self) -> None:
-        """End a bulk load early if anything has been read since it began; StoreError."""
-        if self._until is not None and self._was_read:
+        """End a bulk load early if there was a read since it began. Raises StoreError."""
+        if self._bulk_load_end is not None and self._was_read:
             self._reopen(self._options)
-            self._until = None
+            self._bulk_load_end = None
 
     def _continue_bulk_load(self, until: int, position: int) -> None:
         if position >= until:
             self._reopen(self._options)
-            self._until = None
-        elif position >= until - _FLUSHED_AHEAD and not self._flushing:
-            # flush in the background, so that little is left to flush before reopening
-            self._flushing = True
-            with suppress(Exception):  # such as a full disk: reopening reports it
+            self._bulk_load_end = None
+        elif position >= until - _FLUSH_BEFORE_END and not self._is_flushing:
+            # flush in the background, so that reopening has little left to flush
+            self._is_flushing = True
+            with suppress(Exception):  # for example a full disk; reopening reports it
                 self._db.flush(wait=False)
 
     def _reopen(self, options: Options) -> None:
-        """Close and open the database: the only way to change the kind of memtable. Opening fails
-        while a scan is open."""
+        """Close and open the database, which is the only way to change the kind of memtable. Raises
+        StoreError, also while a scan is open."""
         self._closed = True
         try:
             self._db.close()
             self._db = open_db(self.path, options)
         except Exception as e:
             raise _store_error(f"opening {self.path} again", e) from e
-        self._read = self._db.get
+        self._get = self._db.get
         self._closed = False
 
-    def _read_while_bulk_loading(self, key: Any) -> Any:
+    def _get_while_bulk_loading(self, key: Any) -> Any:
         self._was_read = True
         return self._db.get(key)
 
@@ -214,8 +222,8 @@ class RocksDBStore:
         metadata: StoreMetadata | None = None,
         stream_time: int | None = None,
     ) -> None:
-        """Atomically write a batch, the position after it and, if given, metadata and stream time
-        (ms)."""
+        """Write a batch, the position after it and, if given, metadata and stream time (ms), all
+        atomically. Raises StoreError."""
         batch.put(POSITION_KEY, encode_number(position))
         if stream_time is not None:
             batch.put(STREAM_TIME_KEY, encode_number(stream_time))
@@ -225,8 +233,8 @@ class RocksDBStore:
             self._db.write(batch)
         except Exception as e:
             raise _store_error(f"writing {self.path}", e) from e
-        if self._until is not None:
-            self._continue_bulk_load(self._until, position)
+        if self._bulk_load_end is not None:
+            self._continue_bulk_load(self._bulk_load_end, position)
         self.position = position
         if stream_time is not None:
             self.stream_time = stream_time
@@ -238,17 +246,19 @@ class RocksDBStore:
         self.write(self.new_batch(), position, metadata)
 
     def touch(self, alive_at: int) -> None:
-        """Store the time at which it was last open (wall clock, ms)."""
+        """Store the time at which the store was last open (wall clock, ms)."""
         if self.metadata is not None and self.position is not None:
             self.write(self.new_batch(), self.position, replace(self.metadata, alive_at=alive_at))
 
     def checkpoint(self) -> Path | None:
-        """A folder with the files of a checkpoint, valid until `drop_checkpoint`; None for an
-        in-memory store. StoreError."""
+        """Create a checkpoint; returns the folder with its files, for `drop_checkpoint`.
+
+        Returns None for an in-memory store. Raises StoreError.
+        """
         if self._memory:
             return None
-        # RocksDB creates this folder itself; its parent has our mark, so that it can be deleted
-        # after a crash
+        # RocksDB creates the inner folder itself. The outer one has the mark, so that it is deleted
+        # after a crash.
         outer = self.path.with_name(f"{self.path.name}{CHECKPOINT}{time.monotonic_ns()}")
         try:
             self._mark.make(outer)
@@ -263,11 +273,11 @@ class RocksDBStore:
         self._mark.delete(files.parent)
 
     def size(self) -> int:
-        """Bytes on disk and in memtables, as RocksDB estimates them; 0 once closed."""
+        """RocksDB's estimate of the bytes on disk and in memtables; 0 if closed."""
         return self._estimate("total-sst-files-size") + self._estimate("cur-size-all-mem-tables")
 
     def entries(self) -> int:
-        """Entries as RocksDB estimates them; 0 once closed."""
+        """RocksDB's estimate of the number of entries; 0 if closed."""
         return self._estimate("estimate-num-keys")
 
     def _estimate(self, name: str) -> int:
@@ -279,23 +289,24 @@ class RocksDBStore:
             raise
 
     def close(self) -> None:
-        """Idempotent. Later and concurrent reads raise StoreClosedError."""
+        """Close the store; later calls do nothing. Later and concurrent reads raise
+        StoreClosedError."""
         if not self._closed:
             self._closed = True
             if not self._memory:
                 self._db.close()
                 return
-            with suppress(Exception):  # without a log, it cannot sync one
+            with suppress(Exception):  # closing fails to sync the write-ahead log, which is off
                 self._db.close()
             self._mark.delete(self.path)
 
 
 def open_db(path: Path, options: Options) -> Rdict:
-    # Name the column family of an existing database. Otherwise its options come from its files,
-    # which have neither the shared block cache nor the filters (rocksdict 0.3.29).
+    # Without the name of the column family, the options of an existing database come from its
+    # files, which have neither the shared block cache nor the filters (rocksdict 0.3.29).
     return Rdict(str(path), options, {"default": options})
 
 
 def _store_error(what: str, error: Exception) -> StoreError:
-    """rocksdict raises plain exceptions with RocksDB's status text."""
+    """A StoreError for an exception of rocksdict, which has RocksDB's status text."""
     return StoreError(f"{what}: {error}", damaged="Corruption" in str(error))

@@ -2,8 +2,8 @@
 
     version (1 B) · BLAKE2b of the query and the key (8 B) · the last stored key
 
-A cursor is only valid for the query that it came from (view, kind, order, bounds, times): with
-another query, entries would be skipped. Any other cursor is an error.
+A cursor is valid only for the query that it came from (view, kind, order, bounds, times). Another
+query would skip entries, so any other cursor is an error.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from model.problems import BadRequest
 
 _VERSION = b"\x01"
 _DIGEST_SIZE = 8
-_KEY_AT = 1 + _DIGEST_SIZE
+_KEY_OFFSET = 1 + _DIGEST_SIZE
 
 Question = tuple[str | int | bool | None, ...]
-"""All parameters of a query, in JSON types."""
+"""The parameters that identify a query, in JSON types."""
 
 
 def encode_cursor(question: Question, key: bytes) -> str:
@@ -29,21 +29,24 @@ def encode_cursor(question: Question, key: bytes) -> str:
 
 
 def decode_cursor(question: Question, text: str) -> bytes:
-    """The last stored key; BadRequest unless `text` is a cursor of this query."""
+    """The last stored key. Raises BadRequest unless `text` is a cursor of this query."""
     try:
         raw = from_base64url(text.encode())
     except ValueError:
         raise _invalid() from None
-    key = raw[_KEY_AT:]
-    if raw[:_KEY_AT] != _VERSION + _digest(question, key) or encode_cursor(question, key) != text:
+    key = raw[_KEY_OFFSET:]
+    if (
+        raw[:_KEY_OFFSET] != _VERSION + _digest(question, key)
+        or encode_cursor(question, key) != text
+    ):
         raise _invalid()
     return key
 
 
 def _digest(question: Question, key: bytes) -> bytes:
-    asked = orjson.dumps(question)
+    encoded = orjson.dumps(question)
     return hashlib.blake2b(
-        len(asked).to_bytes(4, "big") + asked + key, digest_size=_DIGEST_SIZE
+        len(encoded).to_bytes(4, "big") + encoded + key, digest_size=_DIGEST_SIZE
     ).digest()
 
 

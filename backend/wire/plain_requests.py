@@ -1,7 +1,7 @@
 """Recognises complete HTTP requests of the simplest form without a parser.
 
-A pattern matches all bytes that a connection has received, or nothing. The HTTP parser reads
-everything that does not match. Sources: RFC 9110 and 9112.
+A pattern matches either all bytes that a connection has received, or nothing. The HTTP parser reads
+all requests that do not match. Sources: RFC 9110 and 9112.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 MOST_BYTES = 4096
-"""Size limit of a plain GET, and of a path in a coalesced request."""
+"""The maximum size of a plain GET, and of a path in a coalesced request."""
 
 # A path: printable ASCII without "#" and "?", which every parser reads in the same way.
 _TARGET = rb"/[!-\"$->@-~]*"
@@ -27,30 +27,30 @@ _GET = re.compile(
     rb"|(?i:connection): keep-alive\r\n)*"
     rb"\r\n"
 )
-# As proxy/point_batch_client.lua writes it.
+# The request that proxy/point_batch_client.lua sends.
 _READS = re.compile(
     rb"POST /internal/reads HTTP/1\.1\r\nHost: [!-~]+\r\nContent-Length: ([0-9]{1,7})\r\n\r\n"
 )
 
 
 def path_of_get(data: bytes) -> bytes | None:
-    """The raw path of a plain GET without a query string, or None."""
+    """The raw path of a plain GET without a query string; None for other requests."""
     if len(data) > MOST_BYTES:
         return None
-    found = _GET.fullmatch(data)
-    return found[1] if found else None
+    match = _GET.fullmatch(data)
+    return match[1] if match else None
 
 
 def body_of_reads(data: bytes) -> bytes | None:
-    """The body of the proxy's request for coalesced point reads, or None."""
-    found = _READS.match(data)
-    if found is None or len(data) - found.end() != int(found[1]):
+    """The body of the proxy's request for coalesced point reads; None for other requests."""
+    match = _READS.match(data)
+    if match is None or len(data) - match.end() != int(match[1]):
         return None
-    return data[found.end() :]
+    return data[match.end() :]
 
 
 def are_plain(lines: bytes) -> bool:
-    """Whether these lines contain only bytes that a plain path can have. Takes 1 ms per MB."""
+    """Whether the lines contain only bytes that a plain path can have. Takes 1 ms per MB."""
     return not lines.translate(None, _LINES_OF_PATHS)
 
 

@@ -1,10 +1,10 @@
-"""The transfer format of a store partition's snapshot: a stream of files.
+"""The transfer format of a store partition's snapshot, which is a stream of files.
 
     {"name": "000012.sst", "size": 4096}\n   4096 bytes   SHA-256 of them (32 bytes)
     …
     {"files": 7, "bytes": 123456}\n
 
-The last line makes truncation detectable.
+The last line shows that the stream is not truncated.
 """
 
 from __future__ import annotations
@@ -17,30 +17,32 @@ from typing import Protocol
 import orjson
 
 PATH = "/internal/copy"
-DIGEST_SIZE = hashlib.sha256().digest_size
+_DIGEST_SIZE = hashlib.sha256().digest_size
 PIECE = 1 << 18  # bytes per read, hash update and send
-_MOST_HEADER = 1024
-_MOST_FILES = 100_000
+_MAX_HEADER_BYTES = 1024
+_MAX_FILES = 100_000
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}", re.ASCII)
 
 
 class SnapshotError(ValueError):
-    """The stream is not a complete snapshot; the message says why."""
+    """The stream is not a complete snapshot; the message gives the reason."""
 
 
 class Target(Protocol):
-    """The destination of a file."""
+    """An open file to which a received file is written."""
 
-    def write(self, piece: bytes, /) -> object: ...
+    def write(self, chunk: bytes, /) -> object: ...
 
     def close(self) -> None: ...
 
 
 def file_header(name: str, size: int) -> bytes:
+    """The line before the `size` bytes of a file."""
     return orjson.dumps({"name": name, "size": size}) + b"\n"
 
 
 def end_line(files: int, size: int) -> bytes:
+    """The last line; `size`: bytes of all files."""
     return orjson.dumps({"files": files, "bytes": size}) + b"\n"
 
 
@@ -50,14 +52,14 @@ def receive(
     create: Callable[[str], Target],
     progress: Callable[[int], None] = lambda _: None,
 ) -> int:
-    """Write each file of a stream to `create(name)`; returns the total number of bytes.
+    """Write each file of a stream to `create(name)`. Returns the total number of bytes.
 
-    `progress(bytes)` is called during the transfer. SnapshotError if the stream is incomplete or
-    corrupt.
+    `progress(bytes)` is called during the transfer. Raises SnapshotError if the stream is
+    incomplete or corrupt.
     """
     files = total = 0
     while True:
-        line = readline(_MOST_HEADER)
+        line = readline(_MAX_HEADER_BYTES)
         try:
             header = orjson.loads(line)
             if "files" in header:
@@ -72,8 +74,8 @@ def receive(
         is_name = isinstance(name, str) and _NAME.fullmatch(name)
         if not is_name or type(size) is not int or size < 0:
             raise SnapshotError(f"invalid file name or size: {name!r}, {size!r} bytes")
-        if files >= _MOST_FILES:
-            raise SnapshotError(f"the stream has more than {_MOST_FILES} files")
+        if files >= _MAX_FILES:
+            raise SnapshotError(f"the stream has more than {_MAX_FILES} files")
         target = create(name)
         try:
             _receive_file(read, name, size, target, lambda n, base=total: progress(base + n))  # type: ignore[misc]
@@ -92,15 +94,15 @@ def _receive_file(
     digest = hashlib.sha256()
     left = size
     while left > 0:
-        piece = read(min(left, PIECE))
-        if not piece:
+        chunk = read(min(left, PIECE))
+        if not chunk:
             raise SnapshotError(f"{name} is truncated: {left} bytes are missing")
-        digest.update(piece)
-        target.write(piece)
-        left -= len(piece)
+        digest.update(chunk)
+        target.write(chunk)
+        left -= len(chunk)
         progress(size - left)
-    stated = b""
-    while len(stated) < DIGEST_SIZE and (piece := read(DIGEST_SIZE - len(stated))):
-        stated += piece
-    if stated != digest.digest():
+    expected = b""
+    while len(expected) < _DIGEST_SIZE and (chunk := read(_DIGEST_SIZE - len(expected))):
+        expected += chunk
+    if expected != digest.digest():
         raise SnapshotError(f"{name} is corrupt: its checksum does not match")

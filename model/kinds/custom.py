@@ -1,4 +1,4 @@
-"""Custom stores: `store = "package.module:Class"`. They only have queries by key."""
+"""Custom stores (`store = "package.module:Class"`). They only support queries by key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""key-value: one entry per key, from the latest record."""
+"""The kind `key-value`: one entry per key, from its latest record."""
 
 from __future__ import annotations
 
@@ -72,6 +72,6 @@ class KeyValue(Kind):
         mispartitioned: bool,
     ) -> None:
         stored = store.get(stored_key)
-        # the key may have a newer record by now
+        # the key may have a newer record
         if stored is not None and decode_entry(stored).timestamp < until:
             batch.delete(stored_key)

@@ -49,7 +49,7 @@ class Deleter(Protocol):
 
 @dataclass(frozen=True)
 class TimeSpan:
-    """A time range and an order: times in ms, both bounds inclusive; None: no bound."""
+    """A time range and an order. Times are in ms, and bounds are inclusive; None: no bound."""
 
     first: int | None = None
     last: int | None = None
@@ -57,7 +57,7 @@ class TimeSpan:
 
 
 class Kind:
-    """A kind of store. The defaults are those of a store with one entry a key."""
+    """A kind of store. The defaults are those of a store with one entry per key."""
 
     name: ClassVar[str]
     resource: ClassVar[str | None] = "keys"  # GET /views/{view}/{resource}
@@ -66,9 +66,11 @@ class Kind:
     has_points: ClassVar[bool] = True  # a key has one value
     has_versions: ClassVar[bool] = False  # `as_of`; tombstones are entries
     has_changes: ClassVar[bool] = False  # GET {path}/{key}/changes
-    is_custom: ClassVar[bool] = False  # a user-supplied class
+    is_custom: ClassVar[bool] = False  # a custom class
     one_entry_per_key: ClassVar[bool] = False  # the stored key is the key alone
-    entries_depend: ClassVar[bool] = False  # a key's entries only make sense together
+    entries_depend: ClassVar[bool] = (
+        False  # the entries of a key are meaningless without each other
+    )
     tail: ClassVar[int] = 0  # bytes of time (and sequence) after the key in a stored key
     expires_at_retention: ClassVar[bool] = False  # else one ms later, as in Kafka Streams
     on_all_instances: ClassVar[bool] = False  # each has all partitions, and reads its own first
@@ -87,7 +89,7 @@ class Kind:
         raise NotImplementedError
 
     def row_key(self, view: View, key: bytes, with_times: bool = True) -> EntryKey:
-        """The decoded key of a row. Without `with_times`, rows with versions have no times."""
+        """The decoded key of a row. If not `with_times`, rows of versioned stores have no times."""
         return view.layout.entry_key(key)
 
     def after_row(self, key: bytes) -> bytes:
@@ -97,14 +99,14 @@ class Kind:
     # Listings
 
     def render(self, view: View) -> Render:
-        """A function that renders the JSON items of a listing; one format operation per item,
-        because it is an inner loop."""
+        """A function that renders the JSON items of a listing. It is an inner loop, so it does one
+        format operation per item."""
         raise NotImplementedError
 
     def filter(
         self, view: View, first: int | None, last: int | None, horizon: int
     ) -> Callable[[Pair], bool] | None:
-        """Predicate: the entries in a listing; None: all. Compares times in their stored form."""
+        """A predicate for the entries of a listing; None: all. It compares times in stored form."""
         if view.retention is None:
             return None
         return lambda pair: int.from_bytes(pair[1][:8], "big", signed=True) >= horizon
@@ -118,13 +120,13 @@ class Kind:
         raise NotImplementedError
 
     def history_bounds(self, span: TimeSpan) -> tuple[int | None, int | None]:
-        """The smallest and greatest time (ms) of entries needed for this span; None: no bound."""
+        """The smallest and greatest time (ms) of the entries that a span needs; None: no bound."""
         return span.first, span.last
 
     # Expiry
 
     def time_of(self, stored_key: bytes, timestamp: int) -> int:
-        """The time (ms) of an entry, for expiry; `timestamp` is its record's."""
+        """The time (ms) of an entry for expiry. `timestamp`: of its record."""
         return timestamp
 
     def horizon(self, view: View, stream_time: int | None) -> int:
@@ -144,7 +146,7 @@ class Kind:
     ) -> None:
         """Delete an entry whose time was before `until` (ms) when it was written.
 
-        `mispartitioned`: the key may have entries in other partitions, too.
+        `mispartitioned`: the key may also have entries in other partitions.
         """
         batch.delete(stored_key)
 
@@ -159,7 +161,7 @@ def scan_behind(
 
 
 def item_without_key(view: View, render: Render, key: bytes, entry: Pair) -> bytes | None:
-    """An item of a listing without its key, which a history has only once. None: deleted."""
+    """An item of a listing without its key: a history has the key only once. None: a tombstone."""
     if is_deleted(entry[1]):
         return None
     [item] = render((entry,))
@@ -167,7 +169,7 @@ def item_without_key(view: View, render: Render, key: bytes, entry: Pair) -> byt
 
 
 def later(first: int | None, least: int) -> int:
-    """The later of an optional bound and a time."""
+    """The later of a time and an optional bound."""
     return least if first is None else max(first, least)
 
 

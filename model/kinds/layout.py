@@ -7,13 +7,13 @@
 | session   | key · end (8 B, ms) · start (8 B, ms)        | key³ · end⁴ · start⁴      |
 | versioned | key; the record's timestamp is the version   | key³ · timestamp⁴         |
 
-¹ `codec.to_store`: byte order is the type's order.
+¹ `codec.to_store`: the byte order is the order of the type.
 ² only `key · start` if `window_key = "topic"`, as written by Kafka Streams' `to()`.
-³ as ¹. For keys of variable length each 00 becomes 00 FF, and 00 00 ends the key, so that the order
-  stays correct when more bytes follow (as in FoundationDB's tuple layer).
-⁴ 8 B, sign bit flipped.
+³ as ¹. In keys of variable length, each 00 becomes 00 FF, and 00 00 ends the key. So the order is
+  correct when more bytes follow. Source: FoundationDB's tuple layer.
+⁴ 8 B, with the sign bit flipped.
 
-All integers are big-endian. Partitioners hash the `key` without times: the *bare key*.
+All integers are big-endian. Partitioners hash the `key` without times, which is the *bare key*.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ Range = tuple[bytes, bytes]
 
 
 class EntryKey(NamedTuple):
-    """A decoded stored key. Times in ms: a window's start, a session's start and end; `start` of a
-    version is the time from which it is valid."""
+    """A decoded stored key. Times are in ms. `start`: of a window or session, or the time from
+    which a version is valid. `end`: of a session."""
 
     key: bytes
     start: int = 0
@@ -38,22 +38,22 @@ class EntryKey(NamedTuple):
 
 
 class Layout(Protocol):
-    """Maps record keys to stored keys and back. ValueError for an invalid record key."""
+    """Maps record keys to stored keys and back. Raises ValueError for an invalid record key."""
 
     def bare_key(self, record_key: bytes) -> bytes:
-        """The part of a record key that readers use as the key."""
+        """The part of a record key that queries use as the key."""
 
     def stored_key(self, record_key: bytes, timestamp: int = 0) -> bytes:
         """The stored key of a record; `timestamp` (ms) is used for versions only."""
 
     def entry_key(self, stored_key: bytes) -> EntryKey:
-        """The inverse."""
+        """The inverse of `stored_key`."""
 
     def key_range(self, first: bytes | None, last: bytes | None) -> Range:
         """All entries with first <= bare key <= last, in the order of the type; None: no bound."""
 
     def prefix_range(self, prefix: bytes) -> Range:
-        """All entries whose bare key starts with `prefix`; for text and bytes keys."""
+        """All entries whose bare key starts with `prefix`, for keys that are text or bytes."""
 
 
 def after(prefix: bytes) -> bytes:
@@ -66,18 +66,19 @@ ALL: Range = (ENTRY, after(ENTRY))
 
 
 class TimedLayout:
-    """Base class of the layouts with times after the key."""
+    """The base class of layouts with times after the key."""
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
         self._fixed = codec.size  # None: variable length
 
     def head(self, key: bytes) -> bytes:
+        """The common prefix of the stored keys of a bare key."""
         stored = self._codec.to_store(key)
         return ENTRY + (stored if self._fixed is not None else _escape(stored) + b"\0\0")
 
     def split(self, stored_key: bytes, tail: int) -> tuple[bytes, bytes]:
-        """The bare key, and the last `tail` bytes."""
+        """The bare key, and the last `tail` bytes of a stored key."""
         head = stored_key[1:-tail]
         if self._fixed is None:
             head = head[:-2].replace(b"\0\xff", b"\0")

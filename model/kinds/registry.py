@@ -19,5 +19,5 @@ CUSTOM = Custom()
 
 
 def kind_of(store: str) -> Kind:
-    """The kind that `store` in views.toml names; a class has the kind CUSTOM."""
+    """The kind of store for the value of `store` in views.toml; CUSTOM for a class."""
     return KINDS.get(store, CUSTOM)

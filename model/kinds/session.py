@@ -1,4 +1,4 @@
-"""session: entries of a key by session end, then start.
+"""The kind `session`: entries of a key by session end, then start.
 
 The rules are those of Kafka Streams' session stores: bounds are inclusive, and a session matches if
 it overlaps them.
@@ -87,9 +87,9 @@ class Session(Kind):
     ) -> Callable[[Pair], bool] | None:
         if first is None and last is None and view.retention is None:
             return None
-        ends_from = ordered_time(later(first, horizon))
-        starts_to = b"\xff" * 8 if last is None else ordered_time(last)
-        return lambda pair: pair[0][-16:-8] >= ends_from and pair[0][-8:] <= starts_to
+        min_end = ordered_time(later(first, horizon))
+        max_start = b"\xff" * 8 if last is None else ordered_time(last)
+        return lambda pair: pair[0][-16:-8] >= min_end and pair[0][-8:] <= max_start
 
     def history_items(
         self, view: View, store: Reader, key: bytes, span: TimeSpan, past: bytes | None
@@ -98,8 +98,8 @@ class Session(Kind):
         horizon = self.horizon(view, store.stream_time)
         low, high = layout.ending_from(key, later(span.first, horizon))
         for entry in scan_behind(store, low, high, span, past):
-            begins_in_time = span.last is None or layout.entry_key(entry[0]).start <= span.last
-            yield entry[0], item_without_key(view, render, key, entry) if begins_in_time else None
+            matches = span.last is None or layout.entry_key(entry[0]).start <= span.last
+            yield entry[0], item_without_key(view, render, key, entry) if matches else None
 
     def time_of(self, stored_key: bytes, timestamp: int) -> int:
         return from_ordered_time(stored_key[-16:-8])

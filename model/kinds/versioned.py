@@ -1,4 +1,5 @@
-"""versioned: entries of a key by the time from which they are valid; tombstones are entries.
+"""The kind `versioned`: entries of a key by the time from which they are valid. Tombstones are
+entries.
 
 Source: KIP-889 (versioned state stores).
 """
@@ -52,21 +53,22 @@ class VersionedLayout(TimedLayout):
 
 
 def version_at(store: Reader, layout: VersionedLayout, key: bytes, time: int | None) -> Pair | None:
-    """The latest version of `key` at `time` (ms; None: now); it may be a tombstone."""
+    """The version of `key` at `time` (ms; None: the latest version). It may be a tombstone."""
     low, high = layout.valid_from_range(key, None, time)
     return next(store.scan(low, high, backwards=True), None)
 
 
 def validity(
-    layout: VersionedLayout, found: Pair, following: Pair | None
+    layout: VersionedLayout, version: Pair, following: Pair | None
 ) -> tuple[int, int | None]:
-    """From when (ms) until when a version is valid: until the next one; None: it is the latest."""
+    """The times (ms) from which and until which a version is valid. It is valid until the
+    following version; None: it is the latest."""
     until = None if following is None else layout.entry_key(following[0]).start
-    return layout.entry_key(found[0]).start, until
+    return layout.entry_key(version[0]).start, until
 
 
 def validity_json(valid_from: int, valid_to: int | None) -> bytes:
-    """The two members of a JSON object that say from when until when a version is valid."""
+    """The two members of a JSON object with the times of `validity`."""
     until = b"null" if valid_to is None else b"%d" % valid_to
     return b'"valid_from":%d,"valid_to":%b' % (valid_from, until)
 
@@ -97,15 +99,15 @@ class Versioned(Kind):
     def filter(
         self, view: View, first: int | None, last: int | None, horizon: int
     ) -> Callable[[Pair], bool] | None:
-        return None  # a version before the horizon may still be valid now
+        return None  # a version from before the horizon may still be valid
 
     def history_bounds(self, span: TimeSpan) -> tuple[int | None, int | None]:
-        return None, None  # a version may have started long before the span
+        return None, None  # a version that is valid in the span may be older
 
     def history_items(
         self, view: View, store: Reader, key: bytes, span: TimeSpan, past: bytes | None
     ) -> Iterator[Item]:
-        """Periods in which the key was deleted have no item."""
+        """The versions that are valid in the span. Tombstones have no item."""
         layout = cast(VersionedLayout, view.layout)
         of_key = layout.valid_from_range(key, None, None)
         first = later(span.first, self.horizon(view, store.stream_time))
@@ -114,36 +116,36 @@ class Versioned(Kind):
                 yield from self._before_horizon(view, store, key, span.last)
             return
         low, high = layout.valid_from_range(key, first, span.last)
-        if valid_then := version_at(store, layout, key, first):
-            low = valid_then[0]
+        if valid_at_start := version_at(store, layout, key, first):
+            low = valid_at_start[0]
         if span.descending:
             high = high if past is None else past
             following = next(store.scan(high, of_key[1]), None)
-            for found in store.scan(low, high, backwards=True):
-                yield self._item(view, found, following)
-                following = found
+            for version in store.scan(low, high, backwards=True):
+                yield self._item(view, version, following)
+                following = version
         else:
             low = low if past is None else past + b"\0"
-            onwards: Iterator[Pair | None] = store.scan(low, of_key[1])
-            for version, following in pairwise(chain(onwards, (None,))):
-                if version is None or version[0] >= high:
+            ascending: Iterator[Pair | None] = store.scan(low, of_key[1])
+            for current, following in pairwise(chain(ascending, (None,))):
+                if current is None or current[0] >= high:
                     return
-                yield self._item(view, version, following)
+                yield self._item(view, current, following)
 
     def _before_horizon(self, view: View, store: Reader, key: bytes, last: int) -> Iterator[Item]:
-        """The latest version if it started before the horizon; older ones are not known."""
+        """The latest version, if it is valid from `last` or before. Older ones may be deleted."""
         layout = cast(VersionedLayout, view.layout)
         latest = version_at(store, layout, key, None)
         if latest is not None and layout.entry_key(latest[0]).start <= last:
             yield self._item(view, latest, None)
 
-    def _item(self, view: View, found: Pair, following: Pair | None) -> Item:
-        stored_key, stored = found
+    def _item(self, view: View, version: Pair, following: Pair | None) -> Item:
+        stored_key, stored = version
         if is_deleted(stored):
             return stored_key, None
         layout = cast(VersionedLayout, view.layout)
-        valid = validity_json(*validity(layout, found, following))
-        return stored_key, b'{%b,"value":%b}' % (valid, view.value_codec.to_json(stored[VALUE]))
+        times = validity_json(*validity(layout, version, following))
+        return stored_key, b'{%b,"value":%b}' % (times, view.value_codec.to_json(stored[VALUE]))
 
     def delete_expired(
         self,
@@ -154,8 +156,8 @@ class Versioned(Kind):
         until: int,
         mispartitioned: bool,
     ) -> None:
-        """Delete the versions before this one, which is valid at the horizon. Delete a tombstone,
-        too, unless it may end a version in another partition."""
+        """Delete the versions before this one, which is valid at the horizon. If this one is a
+        tombstone, delete it, too, unless it may end a version in another partition."""
         layout = cast(VersionedLayout, view.layout)
         first, _ = layout.valid_from_range(layout.entry_key(stored_key).key, None, None)
         for older, _ in store.scan(first, stored_key):

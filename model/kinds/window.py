@@ -1,4 +1,4 @@
-"""window: entries of a key by window start, then sequence.
+"""The kind `window`: entries of a key by window start, then sequence.
 
 The rules are those of Kafka Streams' window stores: bounds are inclusive and apply to the start.
 """
@@ -33,7 +33,7 @@ _SIGN = 1 << 63
 
 
 class WindowLayout(TimedLayout):
-    """Entries of a key by window start, then sequence number (for entries with the same start)."""
+    """Entries of a key by window start, then sequence number (if several have the same start)."""
 
     def __init__(self, codec: Codec, sequenced: bool = True) -> None:
         """`sequenced`: whether record keys end with the sequence number."""
@@ -96,9 +96,9 @@ class Window(Kind):
     ) -> Callable[[Pair], bool] | None:
         if first is None and last is None and view.retention is None:
             return None
-        least = ordered_time(later(first, horizon))
-        greatest = b"\xff" * 8 if last is None else ordered_time(last)
-        return lambda pair: least <= pair[0][-12:-4] <= greatest
+        min_start = ordered_time(later(first, horizon))
+        max_start = b"\xff" * 8 if last is None else ordered_time(last)
+        return lambda pair: min_start <= pair[0][-12:-4] <= max_start
 
     def history_items(
         self, view: View, store: Reader, key: bytes, span: TimeSpan, past: bytes | None

@@ -1,4 +1,4 @@
-"""The environment: what stands in it, what is derived, and what is refused."""
+"""Tests of the settings from the environment: defaults, derived values, and errors."""
 
 from pathlib import Path
 
@@ -23,7 +23,9 @@ def test_the_defaults() -> None:
     assert (settings.data_dir, settings.views) == (Path("data"), Path("views.toml"))
 
 
-def test_what_is_advertised_names_the_instance(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_instance_id_defaults_to_the_advertised_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("QUERYABLE_HOST", "0.0.0.0")
     monkeypatch.setenv("QUERYABLE_PORT", "9000")
     monkeypatch.setenv("QUERYABLE_ADVERTISED_HOST", "b1.example")
@@ -53,7 +55,7 @@ def test_what_is_advertised_names_the_instance(monkeypatch: pytest.MonkeyPatch) 
         ("CLOCK_TOLERANCE", "nan"),
     ],
 )
-def test_what_is_wrong_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+def test_an_invalid_value_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     monkeypatch.setenv(f"QUERYABLE_{name}", value)
     with pytest.raises(ConfigurationError) as error:
         load_settings()
@@ -61,17 +63,17 @@ def test_what_is_wrong_is_named(monkeypatch: pytest.MonkeyPatch, name: str, valu
     assert repr(value) in str(error.value)
 
 
-def test_all_that_is_wrong_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_invalid_values_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QUERYABLE_PORT", "x")
     monkeypatch.setenv("QUERYABLE_BROKER_TIMEOUT", "y")
     with pytest.raises(ConfigurationError, match=r"QUERYABLE_PORT.*; QUERYABLE_BROKER_TIMEOUT"):
         load_settings()
 
 
-def test_nothing_changes_later() -> None:
+def test_settings_are_frozen() -> None:
     with pytest.raises(ValueError, match="frozen"):
         load_settings().port = 1
 
 
-def test_every_setting_says_what_it_is_for() -> None:
+def test_every_setting_has_a_description() -> None:
     assert all(field.description for field in Settings.model_fields.values())

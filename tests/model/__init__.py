@@ -1,1 +1,1 @@
-"""What backend, client, Spark and the local stack agree on."""
+"""Tests of the definitions that backend, client, Spark and the local stack share."""

@@ -1,4 +1,4 @@
-"""One [kafka] table, three clients: translated, or refused; never dropped."""
+"""Tests of the [kafka] table: settings are translated for each client, or refused."""
 
 import pytest
 
@@ -18,7 +18,7 @@ TLS = {
 }
 
 
-def test_librdkafka_gets_the_table_as_it_is() -> None:
+def test_librdkafka_gets_the_unchanged_table() -> None:
     assert for_librdkafka(SASL) == SASL
     assert for_librdkafka({}) == {}
 
@@ -43,7 +43,7 @@ def test_librdkafka_gets_the_table_as_it_is() -> None:
             {"ssl_certfile": "c.pem", "ssl_keyfile": "k.pem"},
         ),
         ({"enable.ssl.certificate.verification": "true"}, {}),
-        # tuning of librdkafka's own concerns no other client
+        # other settings are for librdkafka only
         ({"socket.keepalive.enable": "true", "fetch.wait.max.ms": "10"}, {}),
     ],
 )
@@ -54,7 +54,7 @@ def test_kafka_python(table: dict[str, str], expected: dict[str, object]) -> Non
 def test_kafka_python_knows_the_names() -> None:
     from kafka import KafkaConsumer
 
-    everything = {
+    all_settings = {
         **SASL,
         **TLS,
         **{f"ssl.{kind}.location": "x" for kind in ("certificate", "key", "crl")},
@@ -62,19 +62,19 @@ def test_kafka_python_knows_the_names() -> None:
         "ssl.cipher.suites": "x",
         "sasl.kerberos.service.name": "kafka",
     }
-    assert set(for_kafka_python(everything)) <= set(KafkaConsumer.DEFAULT_CONFIG)
+    assert set(for_kafka_python(all_settings)) <= set(KafkaConsumer.DEFAULT_CONFIG)
 
 
 @pytest.mark.parametrize(
     "name", ["ssl.keystore.location", "sasl.oauthbearer.config", "ssl.ca.pem", "ssl.curves.list"]
 )
-def test_what_has_no_counterpart_is_refused(name: str) -> None:
+def test_connection_settings_without_a_counterpart_are_refused(name: str) -> None:
     for translate in (for_kafka_python, for_java):
         with pytest.raises(ConfigurationError, match=rf"\[kafka\] {name}: "):
             translate({name: "x"})
 
 
-def test_unverified_certificates_are_refused_by_those_that_always_verify() -> None:
+def test_clients_that_always_verify_certificates_refuse_to_disable_it() -> None:
     table = {"enable.ssl.certificate.verification": "false"}
     for translate in (for_kafka_python, for_java):
         with pytest.raises(ConfigurationError, match="always verif"):
@@ -123,7 +123,7 @@ def test_java(table: dict[str, str], expected: dict[str, str]) -> None:
     assert for_java(table) == expected
 
 
-def test_java_cannot_take_a_certificate_and_a_key_in_two_files() -> None:
+def test_java_does_not_support_separate_files_for_certificate_and_key() -> None:
     for name in ("ssl.certificate.location", "ssl.key.location"):
         with pytest.raises(ConfigurationError, match="one PEM file"):
             for_java({name: "x"})

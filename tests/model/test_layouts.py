@@ -1,4 +1,4 @@
-"""Record keys to stored keys and back, in the order of the type, then of time."""
+"""Tests of stored keys: they sort by key, then by time, and are decoded to the record key."""
 
 import struct
 
@@ -15,7 +15,7 @@ from model.kinds.versioned import VersionedLayout
 from model.kinds.window import WindowLayout
 
 TIMES = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 2**42)
-# many zero and 255 bytes: these are what escaping is about
+# many bytes 00 and FF, which matter for escaping
 BYTES = st.lists(st.sampled_from([0, 1, 97, 254, 255]), max_size=6).map(bytes)
 KEYS = {
     "bytes": (BYTES, lambda raw: raw),
@@ -42,12 +42,12 @@ def session(key: bytes, start: int, end: int) -> bytes:
 
 @FORMATS
 @given(data=st.data())
-def test_windows_are_in_the_order_of_key_start_sequence(name: str, data: st.DataObject) -> None:
+def test_windows_sort_by_key_then_start_then_sequence(name: str, data: st.DataObject) -> None:
     keys, meaning = KEYS[name]
     layout = WindowLayout(KEY_CODECS[name])
-    entry = st.tuples(keys, TIMES, st.integers(0, 2**31 - 1))
-    first, second = data.draw(entry), data.draw(entry)
-    stored = [layout.stored_key(window(*each)) for each in (first, second)]
+    entries = st.tuples(keys, TIMES, st.integers(0, 2**31 - 1))
+    first, second = data.draw(entries), data.draw(entries)
+    stored = [layout.stored_key(window(*entry)) for entry in (first, second)]
     assert layout.bare_key(window(*first)) == first[0]
     assert layout.entry_key(stored[0]) == EntryKey(first[0], start=first[1], sequence=first[2])
     ordered = (meaning(first[0]), *first[1:]) < (meaning(second[0]), *second[1:])
@@ -56,7 +56,7 @@ def test_windows_are_in_the_order_of_key_start_sequence(name: str, data: st.Data
 
 @FORMATS
 @given(data=st.data())
-def test_sessions_and_versions_come_back_as_they_were(name: str, data: st.DataObject) -> None:
+def test_sessions_and_versions_are_decoded_and_sort_by_key(name: str, data: st.DataObject) -> None:
     keys, meaning = KEYS[name]
     one, other = data.draw(keys), data.draw(keys)
     start, end = data.draw(TIMES), data.draw(TIMES)
@@ -79,7 +79,9 @@ def within(stored: bytes, bounds: tuple[bytes, bytes]) -> bool:
 
 @FORMATS
 @given(data=st.data())
-def test_key_ranges_hold_just_the_keys_within(name: str, data: st.DataObject) -> None:
+def test_a_key_range_contains_exactly_the_keys_within_its_bounds(
+    name: str, data: st.DataObject
+) -> None:
     keys, meaning = KEYS[name]
     key, first, last = (data.draw(keys) for _ in range(3))
     codec: Codec = KEY_CODECS[name]
@@ -130,6 +132,6 @@ def test_a_record_key_that_is_too_short_is_refused(layout: type, length: int) ->
 
 
 @given(prefix=BYTES.map(lambda tail: b"\x01" + tail), tail=BYTES)
-def test_after_is_behind_all_with_the_prefix(prefix: bytes, tail: bytes) -> None:
+def test_after_is_greater_than_all_strings_with_the_prefix(prefix: bytes, tail: bytes) -> None:
     assert prefix + tail < after(prefix)
     assert not after(prefix).startswith(prefix)

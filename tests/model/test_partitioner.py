@@ -1,4 +1,4 @@
-"""The partitioners say what Kafka's own clients say (tests/vectors), one key or a batch at once."""
+"""Tests of the partitioners against vectors of Kafka's clients (tests/vectors)."""
 
 import pytest
 from hypothesis import example, given, settings
@@ -11,14 +11,14 @@ from tests.vectors.partitions import vectors
 
 @pytest.mark.parametrize("name", PARTITIONERS)
 def test_one_key(name: str) -> None:
-    counts, keys, said = vectors(name)
+    counts, keys, expected = vectors(name)
     assert len(keys) >= 2000
     of = partition_of(name)
     wrong = [
         (key[:20], count)
-        for key, partitions in zip(keys, said, strict=True)
+        for key, partitions in zip(keys, expected, strict=True)
         for count, partition in zip(counts, partitions, strict=True)
-        # the last count shows the whole hash: enough for the long ones
+        # the last count shows the complete hash, which is enough for long keys
         if (len(key) < 200 or count == counts[-1]) and of(key, count) != partition
     ]
     assert not wrong
@@ -27,22 +27,22 @@ def test_one_key(name: str) -> None:
 @pytest.mark.parametrize("name", PARTITIONERS)
 @pytest.mark.parametrize("longest", [0, 9, 80, 128])
 def test_a_batch(name: str, longest: int) -> None:
-    counts, keys, said = vectors(name)
+    counts, keys, expected = vectors(name)
     chosen = [i for i, key in enumerate(keys) if len(key) <= longest]
     batch = [keys[i] for i in chosen]
     for column, count in enumerate(counts):
         found = partitions_of_batch(name, batch, count)
-        assert found.tolist() == [said[i][column] for i in chosen]
+        assert found.tolist() == [expected[i][column] for i in chosen]
 
 
 @pytest.mark.parametrize("name", PARTITIONERS)
 def test_a_batch_with_long_keys(name: str) -> None:
-    """Keys of more than 128 bytes do not fit in the matrix that the others are hashed in."""
-    counts, keys, said = vectors(name)
+    """Keys of more than 128 bytes are not hashed in the matrix."""
+    counts, keys, expected = vectors(name)
     chosen = [i for i, key in enumerate(keys) if len(key) > 128 or i % 100 == 0]
     assert max(len(keys[i]) for i in chosen) >= 65536
     found = partitions_of_batch(name, [keys[i] for i in chosen], counts[-1])
-    assert found.tolist() == [said[i][-1] for i in chosen]
+    assert found.tolist() == [expected[i][-1] for i in chosen]
 
 
 KEYS = st.lists(
@@ -61,7 +61,9 @@ KEYS = st.lists(
 @example([], 3)
 @example([b""], 3)
 @example([b"x" * 129, b""], 3)
-def test_a_batch_is_its_keys_one_by_one(name: str, keys: list[bytes], partitions: int) -> None:
+def test_a_batch_gives_the_same_partitions_as_single_keys(
+    name: str, keys: list[bytes], partitions: int
+) -> None:
     of = partition_of(name)
     found = partitions_of_batch(name, keys, partitions)
     assert found.shape == (len(keys),)

@@ -1,4 +1,4 @@
-"""The stored form of a store's metadata: stores of earlier versions stay readable."""
+"""Tests of the stored form of store metadata, which stores of older versions have, too."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ STORED = {
 
 
 def test_stored_names() -> None:
-    found = StoreMetadata.decode(orjson.dumps(STORED))
-    assert (found.mispartitioned, found.dead_letters) == (2, 1)
-    assert orjson.loads(found.encode()) == STORED
+    decoded = StoreMetadata.decode(orjson.dumps(STORED))
+    assert (decoded.mispartitioned, decoded.dead_letters) == (2, 1)
+    assert orjson.loads(decoded.encode()) == STORED
 
 
 def test_round_trip() -> None:

@@ -1,4 +1,4 @@
-"""Times in questions: up to both ends of 64 bits, and bounds between which there is nothing."""
+"""Tests of times in requests: the limits of 64 bits, open and inverted bounds."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ GREATEST, LEAST = 2**63 - 1, -(2**63)
         ("0001-01-01T00:00:00Z", -62_135_596_800_000),
     ],
 )  # fmt: skip
-def test_times(text: str, ms: int) -> None:
+def test_valid_times(text: str, ms: int) -> None:
     assert parse_time(text) == ms
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (str(GREATEST + 1), "64 bits"), (str(LEAST - 1), "64 bits"), ("9" * 40, "64 bits"),
         ("9" * 5000, "64 characters"), ("", "not a valid time"), ("1.5", "not a valid time"),
@@ -36,14 +36,14 @@ def test_times(text: str, ms: int) -> None:
         ("1970-01-01T00:00:01", "no time zone"),
     ],
 )  # fmt: skip
-def test_what_is_no_time_is_refused(text: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_invalid_times_are_refused(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         parse_time(text)
 
 
-def found(made: Cluster, target: str) -> list[Any]:
-    """The items that all instances agree on."""
-    answers = [made.ask(id_, "GET", f"/views/orders/{target}", b"", {}) for id_ in made.nodes]
+def items_of(cluster: Cluster, target: str) -> list[Any]:
+    """The items of a response, which must be the same from all instances."""
+    answers = [cluster.ask(id_, "GET", f"/views/orders/{target}", b"", {}) for id_ in cluster.nodes]
     assert {answer.status for answer in answers} == {200}, (target, answers[0].body)
     [items] = {str(answer.json()["items"]): answer.json()["items"] for answer in answers}.values()
     return list(items)
@@ -58,54 +58,54 @@ STORES = {
 
 @pytest.mark.parametrize("partitioner", ["murmur2", "none"])
 @pytest.mark.parametrize("store", STORES)
-def test_open_ends_and_inverted_bounds(tmp_path: Path, store: str, partitioner: str) -> None:
+def test_greatest_and_inverted_bounds(tmp_path: Path, store: str, partitioner: str) -> None:
     resource, entries = STORES[store]
-    made = Cluster(tmp_path, view(store=store, partitioner=partitioner))
+    cluster = Cluster(tmp_path, view(store=store, partitioner=partitioner))
     try:
-        partition = 1 if partitioner == "none" else made.home(b"a")
+        partition = 1 if partitioner == "none" else cluster.home(b"a")
         for n, at in enumerate(entries):
-            made.write(Record(n, b"a", at, b"%d" % n, n * 10), partition)
-        made.settle()
+            cluster.write(Record(n, b"a", at, b"%d" % n, n * 10), partition)
+        cluster.settle()
         targets = [f"keys/a/{resource}"] + ([resource] if store != "versioned" else [])
         for target in targets:
             for order in ("asc", "desc"):
-                asked = f"{target}?order={order}"
-                whole = found(made, asked)
-                assert len(whole) == 3
-                assert found(made, f"{asked}&to={GREATEST}") == whole
-                assert found(made, f"{asked}&from={LEAST}") == whole
-                assert found(made, f"{asked}&from={LEAST}&to={GREATEST}") == whole
-                assert len(found(made, f"{asked}&from=10&to={GREATEST}")) >= 2
-                assert len(found(made, f"{asked}&from={LEAST}&to=0")) == 1
+                query = f"{target}?order={order}"
+                every = items_of(cluster, query)
+                assert len(every) == 3
+                assert items_of(cluster, f"{query}&to={GREATEST}") == every
+                assert items_of(cluster, f"{query}&from={LEAST}") == every
+                assert items_of(cluster, f"{query}&from={LEAST}&to={GREATEST}") == every
+                assert len(items_of(cluster, f"{query}&from=10&to={GREATEST}")) >= 2
+                assert len(items_of(cluster, f"{query}&from={LEAST}&to=0")) == 1
                 for first, last in ((20, 0), (20, 10), (GREATEST, LEAST), (1, -1)):
-                    assert found(made, f"{asked}&from={first}&to={last}") == []
-            refused = made.ask("b1", "GET", f"/views/orders/{target}?to={GREATEST + 1}", b"", {})
+                    assert items_of(cluster, f"{query}&from={first}&to={last}") == []
+            refused = cluster.ask("b1", "GET", f"/views/orders/{target}?to={GREATEST + 1}", b"", {})
             assert (refused.status, refused.json()["code"]) == (400, "bad-parameter")
             assert "64 bits" in refused.json()["detail"]
         if store == "versioned":
             for time, status in ((GREATEST, 200), (LEAST, 404)):
-                answer = made.ask("b1", "GET", f"/views/orders/keys/a?as_of={time}", b"", {})
+                answer = cluster.ask("b1", "GET", f"/views/orders/keys/a?as_of={time}", b"", {})
                 assert answer.status == status
     finally:
-        made.close()
+        cluster.close()
 
 
-def test_a_session_may_reach_over_inverted_bounds(tmp_path: Path) -> None:
-    """As Kafka Streams finds sessions: by the earliest end and the latest start."""
-    made = Cluster(tmp_path, view(store="session"))
+def test_a_session_may_match_inverted_bounds(tmp_path: Path) -> None:
+    """As in Kafka Streams, the bounds are the earliest end and the latest start."""
+    cluster = Cluster(tmp_path, view(store="session"))
     try:
-        made.write(Record(0, b"a", (100, 0), b"1", 100), made.home(b"a"))
-        made.settle()
+        cluster.write(Record(0, b"a", (100, 0), b"1", 100), cluster.home(b"a"))
+        cluster.settle()
         for target in ("keys/a/sessions", "sessions"):
-            assert len(found(made, f"{target}?from=60&to=40")) == 1
-            assert found(made, f"{target}?from=101&to=40") == []
-            assert found(made, f"{target}?from=60&to=-1") == []
+            assert len(items_of(cluster, f"{target}?from=60&to=40")) == 1
+            assert items_of(cluster, f"{target}?from=101&to=40") == []
+            assert items_of(cluster, f"{target}?from=60&to=-1") == []
     finally:
-        made.close()
+        cluster.close()
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "status"),
+    ("name", "value", "status"),
     [
         ("max_lag", str(GREATEST), 200), ("max_lag", str(GREATEST + 1), 400),
         ("max_lag", "-1", 400), ("max_lag", "9" * 5000, 400),
@@ -113,16 +113,16 @@ def test_a_session_may_reach_over_inverted_bounds(tmp_path: Path) -> None:
         ("min_offset", f"0:{GREATEST + 1}", 400), ("min_offset", "0:-1", 400),
     ],
 )  # fmt: skip
-def test_bounds_of_freshness(tmp_path: Path, name: str, given: str, status: int) -> None:
-    made = Cluster(tmp_path, view())
+def test_limits_of_freshness_parameters(tmp_path: Path, name: str, value: str, status: int) -> None:
+    cluster = Cluster(tmp_path, view())
     try:
-        key = next(k for k in (b"%d" % n for n in range(20)) if made.home(k) == 0)
-        made.write(Record(0, key, (), b"1", 1), 0)
-        made.settle()
-        target = f"/views/orders/keys/{key.decode()}?{name}={given}"
-        answer = made.ask("b1", "GET", target, b"", {})
+        key = next(k for k in (b"%d" % n for n in range(20)) if cluster.home(k) == 0)
+        cluster.write(Record(0, key, (), b"1", 1), 0)
+        cluster.settle()
+        target = f"/views/orders/keys/{key.decode()}?{name}={value}"
+        answer = cluster.ask("b1", "GET", target, b"", {})
         assert answer.status == status
         if status == 400:
             assert answer.json()["code"] == "bad-parameter"
     finally:
-        made.close()
+        cluster.close()

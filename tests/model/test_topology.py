@@ -1,4 +1,4 @@
-"""The map and the members' user data: as bytes, as /processors, and what is refused."""
+"""Tests of the topology and member metadata: user data, the document of /processors, and errors."""
 
 import zlib
 from dataclasses import replace
@@ -47,7 +47,7 @@ def topologies(draw: st.DrawFn) -> Topology:
     return Topology(draw(EPOCHS), tuple(members), views, draw(NAMES))
 
 
-CANDIDATES = st.builds(
+MEMBER_METADATA = st.builds(
     MemberMetadata,
     member=MEMBERS,
     views=st.dictionaries(NAMES, st.tuples(NAMES, DESCRIPTIONS), max_size=3),
@@ -65,16 +65,16 @@ CANDIDATES = st.builds(
 
 @settings(deadline=None, max_examples=60)
 @given(topologies(), st.integers(0, 2**31 - 1))
-def test_a_topology_as_user_data(topology: Topology, generation: int) -> None:
-    """The generation is not in it: Kafka tells it."""
+def test_a_topology_is_decoded_as_it_was_encoded(topology: Topology, generation: int) -> None:
+    """The user data does not contain the generation, which Kafka supplies."""
     expected = replace(topology, epoch=Epoch(topology.epoch.ms, generation))
     assert Topology.decode(topology.encode(), generation) == expected
 
 
 @settings(deadline=None, max_examples=60)
-@given(CANDIDATES)
-def test_a_candidate_as_user_data(said: MemberMetadata) -> None:
-    assert MemberMetadata.decode(said.encode()) == said
+@given(MEMBER_METADATA)
+def test_member_metadata_is_decoded_as_it_was_encoded(metadata: MemberMetadata) -> None:
+    assert MemberMetadata.decode(metadata.encode()) == metadata
 
 
 def packed(document: object) -> bytes:
@@ -82,14 +82,14 @@ def packed(document: object) -> bytes:
 
 
 FOREIGN = {
-    "nothing": b"",
+    "empty": b"",
     "not compressed": b"sticky\0\1",
     "not JSON": zlib.compress(b"\xff"),
     "a number": packed(1),
     "a list": packed([1]),
     "no version": packed({}),
     "another version": packed({"v": 9, "ms": 1, "members": [], "views": {}}),
-    "nothing else": packed({"v": 2}),
+    "only a version": packed({"v": 2}),
     "a list of views": packed({"v": 2, "ms": 1, "members": [], "views": [], "member": ["a", "b", 1],
                                "positions": {}, "active": {}, "epoch": [1, 1], "started_at": 1,
                                "mis_partitioned": [], "built": {}}),
@@ -99,14 +99,14 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("user_data", FOREIGN.values(), ids=FOREIGN)
-def test_user_data_of_others(user_data: bytes) -> None:
+def test_foreign_user_data_is_refused(user_data: bytes) -> None:
     with pytest.raises(TopologyError):
         Topology.decode(user_data, 1)
     with pytest.raises(TopologyError):
         MemberMetadata.decode(user_data)
 
 
-def test_the_version_is_named() -> None:
+def test_the_error_names_the_version() -> None:
     with pytest.raises(TopologyError, match="version 9"):
         Topology.decode(FOREIGN["another version"], 1)
     with pytest.raises(TopologyError, match="version 9"):
@@ -115,31 +115,31 @@ def test_the_version_is_named() -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(st.data())
-def test_damaged_user_data(data: st.DataObject) -> None:
-    sound = candidate("b1", positions={"orders": {0: 7, 1: 9}}).encode()
-    at = data.draw(st.integers(2, len(sound) - 1))  # the first two bytes are zlib's own settings
-    flipped = sound[at] ^ data.draw(st.integers(1, 255))
-    for damaged in (sound[:at], sound[:at] + bytes([flipped]) + sound[at + 1 :]):
+def test_damaged_user_data_is_refused(data: st.DataObject) -> None:
+    valid = candidate("b1", positions={"orders": {0: 7, 1: 9}}).encode()
+    at = data.draw(st.integers(2, len(valid) - 1))  # the first two bytes are zlib settings
+    flipped = valid[at] ^ data.draw(st.integers(1, 255))
+    for damaged in (valid[:at], valid[:at] + bytes([flipped]) + valid[at + 1 :]):
         with pytest.raises(TopologyError):
             MemberMetadata.decode(damaged)
         with pytest.raises(TopologyError):
             Topology.decode(damaged, 1)
 
 
-def test_a_map_that_no_group_can_carry_is_refused() -> None:
+def test_a_topology_that_is_too_large_is_refused() -> None:
     import random
 
-    dice = random.Random(1)
+    rng = random.Random(1)
     members = tuple(
-        Member(dice.randbytes(100).hex(), dice.randbytes(100).hex(), 1) for _ in range(5000)
+        Member(rng.randbytes(100).hex(), rng.randbytes(100).hex(), 1) for _ in range(5000)
     )
-    big = Topology(Epoch(1, 1), members, {"orders": PlacedView({}, "h", tuple(range(5000)))})
+    large = Topology(Epoch(1, 1), members, {"orders": PlacedView({}, "h", tuple(range(5000)))})
     with pytest.raises(TopologyError, match=rf"5000 partitions on 5000 instances.*{MAX_BYTES}"):
-        big.encode()
-    assert len(replace(big, members=members[:1000]).encode()) < MAX_BYTES
+        large.encode()
+    assert len(replace(large, members=members[:1000]).encode()) < MAX_BYTES
 
 
-def test_ten_thousand_partitions_can_be_carried() -> None:
+def test_a_topology_with_ten_thousand_partitions_is_small_enough() -> None:
     members = tuple(Member(f"b{i}", "127.0.0.1", 8000 + i) for i in range(100))
     active = tuple((i * 7919) % 100 for i in range(10_000))
     topology = Topology(Epoch(1, 1), members, {"v": PlacedView(ORDERS.description(), "h", active)})
@@ -172,7 +172,7 @@ TOPOLOGY = Topology(
 )
 
 
-def test_who_is_active() -> None:
+def test_actives() -> None:
     b1, b2 = TOPOLOGY.members
     assert [TOPOLOGY.active_of("orders", p) for p in range(-1, 5)] == [
         None, b1, b2, None, b1, None,
@@ -185,10 +185,10 @@ def test_who_is_active() -> None:
     assert TOPOLOGY.roles_of("b1", "nothing")["active"] == []
 
 
-def test_who_can_be_asked() -> None:
+def test_holders() -> None:
     b1, b2 = TOPOLOGY.members
-    asked = [TOPOLOGY.holders_of("orders", p) for p in range(-1, 5)]
-    assert asked == [[], [b1, b2], [b2, b1], [], [b1], []], "not who is warming up"
+    holders = [TOPOLOGY.holders_of("orders", p) for p in range(-1, 5)]
+    assert holders == [[], [b1, b2], [b2, b1], [], [b1], []], "without warming members"
     assert TOPOLOGY.roles_of("b2", "orders") == {"active": [1], "standby": [0], "warming": [3]}
     assert TOPOLOGY.roles_of("b9", "orders") == {"active": [], "standby": [], "warming": []}
 

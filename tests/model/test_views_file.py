@@ -1,4 +1,4 @@
-"""views.toml: what it may say, and that a mistake is refused with its line, field and remedy."""
+"""Tests of views.toml: valid files, and errors with line, field and remedy."""
 
 from dataclasses import fields, replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from model.views_file import RESERVED_SEGMENTS, parse_views
 from tests.support.in_process.examples import ORDERS
 
 ROOT = Path(__file__).parents[2]
-GOOD = """\
+VALID = """\
 [views.orders]
 topic = "orders"
 path = "/orders"
@@ -23,32 +23,32 @@ value = "json"
 
 
 def with_line(number: int, line: str) -> str:
-    lines = GOOD.splitlines()
+    lines = VALID.splitlines()
     lines[number - 1] = line
     return "\n".join(lines)
 
 
 def second(name: str, path: str) -> str:
-    return f'{GOOD}\n[views.{name}]\ntopic="t"\nkey="string"\nvalue="json"\npath="{path}"\n'
+    return f'{VALID}\n[views.{name}]\ntopic="t"\nkey="string"\nvalue="json"\npath="{path}"\n'
 
 
 def test_a_view() -> None:
-    assert parse_views(GOOD).views == (View("orders", "orders", "/orders", "string", "json",
+    assert parse_views(VALID).views == (View("orders", "orders", "/orders", "string", "json",
                                             "murmur2"),)  # fmt: skip
 
 
-def test_to_name_the_pipeline_makes_it_no_other_view() -> None:
-    """Its stores are kept."""
-    [named] = parse_views(f'{GOOD}pipeline = "job 1"').views
-    [plain] = parse_views(GOOD).views
+def test_the_pipeline_is_not_part_of_the_definition() -> None:
+    """A change of the pipeline must not rebuild the stores."""
+    [named] = parse_views(f'{VALID}pipeline = "job 1"').views
+    [plain] = parse_views(VALID).views
     assert (named.pipeline, plain.pipeline) == ("job 1", None)
     assert (named.hash, named.description()) == (plain.hash, plain.description())
-    for wrong in ("x" * 250, "a\\u0000b"):
+    for invalid in ("x" * 250, "a\\u0000b"):
         with pytest.raises(ConfigurationError, match=r"line 6.*consumer group"):
-            parse_views(f'{GOOD}pipeline = "{wrong}"')
+            parse_views(f'{VALID}pipeline = "{invalid}"')
 
 
-def test_everything_that_may_be_said() -> None:
+def test_all_fields_and_kafka_settings() -> None:
     text = """
         [views."a.b"]   # a comment
         topic = "t.1_x-Y"
@@ -87,34 +87,34 @@ def test_the_shipped_file() -> None:
     assert views["word-count"].value == "int64"
 
 
-# text; where: line and table, field; a part of what would be right
-BROKEN = {
+# text; line, table and field in the error; a part of the remedy in the error
+INVALID = {
     "no TOML": ("[views.orders\n", "not TOML", "line 1, column 14"),
     "no TOML at its end": ("[views.orders", "not TOML", "at end of document"),
     "empty": ("", "no views are declared", "[views.orders]"),
     "views is no table": ("views = 3", "no views are declared", "add a table"),
-    "unknown table": (GOOD + "[view.x]\n", "line 6, [view]", "[views.*], [kafka], [schemas]"),
+    "unknown table": (VALID + "[view.x]\n", "line 6, [view]", "[views.*], [kafka], [schemas]"),
     "a view is no table": ("[views]\n\norders = 3", "line 3, [views], orders", "[views.orders]"),
-    "view's name": (GOOD + '[views."a/b"]\n', "line 6, [views.a/b]", "letters, digits"),
-    "view named ..": (GOOD + '[views.".."]\n', "line 6, [views...]", "letters, digits"),
+    "view's name": (VALID + '[views."a/b"]\n', "line 6, [views.a/b]", "letters, digits"),
+    "view named ..": (VALID + '[views.".."]\n', "line 6, [views...]", "letters, digits"),
     "misspelt field": (with_line(4, 'keys = "string"'), "line 4, [views.orders], keys", "key,"),
-    "retention": (GOOD + 'retention = "7 days"', "line 6, [views.orders], retention", '"7d"'),
+    "retention": (VALID + 'retention = "7 days"', "line 6, [views.orders], retention", '"7d"'),
     "window size of others": (
-        GOOD + 'window_size = "1h"',
+        VALID + 'window_size = "1h"',
         "line 6, [views.orders], window_size",
         'store = "window"',
     ),
-    "own store on disk": (
-        GOOD + 'store = "a.b:C"',
+    "custom store on disk": (
+        VALID + 'store = "a.b:C"',
         "line 1, [views.orders], persistence",
         'persistence = "memory"',
     ),
-    "own store with retention": (
-        GOOD + 'store = "a.b:C"\npersistence = "memory"\nretention = "1d"',
+    "custom store with retention": (
+        VALID + 'store = "a.b:C"\npersistence = "memory"\nretention = "1d"',
         "line 8, [views.orders], retention",
         "rebuilt from the topic",
     ),
-    "unknown field": (GOOD + 'standby = "1"', "line 6, [views.orders], standby", "path"),
+    "unknown field": (VALID + 'standby = "1"', "line 6, [views.orders], standby", "path"),
     "no topic": (with_line(2, ""), "line 1, [views.orders]", 'topic = "…"'),
     "no key": (with_line(4, ""), "line 1, [views.orders]", 'key = "…"'),
     "no value": (with_line(5, ""), "line 1, [views.orders]", 'value = "…"'),
@@ -122,9 +122,13 @@ BROKEN = {
     "key format": (with_line(4, 'key = "text"'), "line 4, [views.orders], key", "string, bytes"),
     "key of format none": (with_line(4, 'key = "none"'), "line 4, [views.orders], key", "int32"),
     "value format": (with_line(5, 'value = ""'), "line 5, [views.orders], value", "none"),
-    "partitioner": (GOOD + 'partitioner = "murmur3"', "line 6, [views.orders], partition", "crc32"),
-    "store": (GOOD + 'store = "windows"', "line 6, [views.orders], store", "key-value"),
-    "persistence": (GOOD + 'persistence = "disk"', "line 6, [views.orders], persist", "rocksdb"),
+    "partitioner": (
+        VALID + 'partitioner = "murmur3"',
+        "line 6, [views.orders], partition",
+        "crc32",
+    ),
+    "store": (VALID + 'store = "windows"', "line 6, [views.orders], store", "key-value"),
+    "persistence": (VALID + 'persistence = "disk"', "line 6, [views.orders], persist", "rocksdb"),
     "topic's name": (
         with_line(2, 'topic = "a b"'),
         "line 2, [views.orders], topic",
@@ -149,19 +153,19 @@ BROKEN = {
         "line 11, [views.b], path",
         "[views.orders]",
     ),
-    "kafka is no table": ("kafka = 1\n" + GOOD, "[kafka]", "a table"),
+    "kafka is no table": ("kafka = 1\n" + VALID, "[kafka]", "a table"),
     "kafka's dotted name": (
-        GOOD + '[kafka]\nsasl.username = "a"',
+        VALID + '[kafka]\nsasl.username = "a"',
         "line 7, [kafka], sasl",
         "quote the name",
     ),
 }
 
 
-_AVRO = GOOD.replace('"json"', '"avro"')
-BROKEN |= {
+_AVRO = VALID.replace('"json"', '"avro"')
+INVALID |= {
     "avro without a schema": (_AVRO, "line 5, [views.orders], value", "value_schema is missing"),
-    "schema of no avro": (GOOD + 'key_schema = "a"', "line 6, [views.orders], key_schema", "avro"),
+    "schema of no avro": (VALID + 'key_schema = "a"', "line 6, [views.orders], key_schema", "avro"),
     "schema file": (
         _AVRO + 'value_schema = "missing.avsc"',
         "line 6, [views.orders], value_schema",
@@ -177,20 +181,20 @@ BROKEN |= {
         "line 6, [views.orders], value_schema",
         "[schemas] is missing",
     ),
-    "schemas is no table": ("schemas = 3\n" + GOOD, "[schemas]", "registry ="),
-    "empty schemas": (GOOD + "[schemas]", "line 6, [schemas]", "registry ="),
+    "schemas is no table": ("schemas = 3\n" + VALID, "[schemas]", "registry ="),
+    "empty schemas": (VALID + "[schemas]", "line 6, [schemas]", "registry ="),
     "registry and folder": (
-        GOOD + '[schemas]\nregistry = "http://a"\nfolder = "b"',
+        VALID + '[schemas]\nregistry = "http://a"\nfolder = "b"',
         "line 6, [schemas]",
         "exactly one of",
     ),
-    "schemas' field": (GOOD + '[schemas]\nurl = "http://a"', "line 7, [schemas], url", "folder ="),
+    "schemas' field": (VALID + '[schemas]\nurl = "http://a"', "line 7, [schemas], url", "folder ="),
     "registry's password": (
-        GOOD + '[schemas]\nregistry = "http://me:secret@a"',
+        VALID + '[schemas]\nregistry = "http://me:secret@a"',
         "line 7, [schemas], registry",
         "URL",
     ),
-    "registry's scheme": (GOOD + '[schemas]\nregistry = "a:80"', "line 7, [schemas], reg", "URL"),
+    "registry's scheme": (VALID + '[schemas]\nregistry = "a:80"', "line 7, [schemas], reg", "URL"),
 }
 
 
@@ -215,56 +219,56 @@ def test_avro_views() -> None:
     bare = parse_views(text + 'value_schema = "v.avsc"\n', read=_read).views[0]
     assert bare.value_codec.to_json(b"\x02") == b"1"
     assert bare.hash != view.hash
-    folder = parse_views(GOOD + '[schemas]\nfolder = "schemas"')
+    folder = parse_views(VALID + '[schemas]\nfolder = "schemas"')
     assert (folder.registry, folder.schema_folder) == (None, "schemas")
 
 
-@pytest.mark.parametrize(("text", "where", "right"), BROKEN.values(), ids=BROKEN)
-def test_a_broken_file(text: str, where: str, right: str) -> None:
+@pytest.mark.parametrize(("text", "where", "remedy"), INVALID.values(), ids=INVALID)
+def test_an_invalid_file(text: str, where: str, remedy: str) -> None:
     with pytest.raises(ConfigurationError) as error:
         parse_views(text, "some/views.toml", _read)
     message = str(error.value)
     assert message.startswith("some/views.toml")
     assert where in message
-    assert right in message
+    assert remedy in message
 
 
 @pytest.mark.parametrize("segment", sorted(RESERVED_SEGMENTS))
-def test_a_path_that_would_hide_one_of_the_products_own(segment: str) -> None:
+def test_a_reserved_path_is_refused(segment: str) -> None:
     for path in (f"/{segment}", f"/{segment}/x"):
         with pytest.raises(ConfigurationError, match=rf"line 3.*path.*/{segment} is reserved"):
             parse_views(with_line(3, f'path = "{path}"'))
 
 
-def test_every_route_of_the_products_own_is_reserved() -> None:
+def test_the_paths_of_all_routes_are_reserved() -> None:
     from flask import Flask
 
     from backend.http.flask_app import create_flask_app
     from tests.support.in_process.instance import context
 
-    pages: Flask = create_flask_app(context())
-    firsts = {rule.rule.split("/")[1] for rule in pages.url_map.iter_rules()} - {"static"}
-    assert firsts
-    assert firsts <= RESERVED_SEGMENTS
+    flask_app: Flask = create_flask_app(context())
+    segments = {rule.rule.split("/")[1] for rule in flask_app.url_map.iter_rules()} - {"static"}
+    assert segments
+    assert segments <= RESERVED_SEGMENTS
 
 
-def test_paths_side_by_side() -> None:
+def test_paths_that_do_not_overlap() -> None:
     views = parse_views(second("b", "/orders2")).views
     assert [view.path for view in views] == ["/orders", "/orders2"]
 
 
 @pytest.mark.parametrize("field", [field.name for field in fields(View) if field.compare])
-def test_the_hash_tells_definitions_apart(field: str) -> None:
+def test_the_hash_depends_on_each_field_of_the_definition(field: str) -> None:
     assert ORDERS.hash == replace(ORDERS).hash == replace(ORDERS, schemas=NoSchemas()).hash
     assert replace(ORDERS, **{field: "other"}).hash != ORDERS.hash
 
 
-def test_the_hash_outlives_the_process() -> None:
-    """It stands in every store partition: another one rebuilds them all."""
+def test_the_hash_does_not_change() -> None:
+    """It is stored in every store partition, so another hash would rebuild all of them."""
     assert ORDERS.hash == "7d062347497a48e3"
 
 
-def test_what_the_same_key_in_several_partitions_is() -> None:
+def test_same_key() -> None:
     text = '[views.v]\ntopic = "{}"\nkey = "string"\nvalue = "json"\n{}'
 
     def declared(topic: str, more: str = "") -> View:
@@ -276,7 +280,7 @@ def test_what_the_same_key_in_several_partitions_is() -> None:
     newest = declared("shop-v-changelog", 'same_key = "newest"')
     assert (newest.is_partial, newest.description()["same_key"]) == (False, "newest")
     assert declared("orders", 'same_key = "partial"').is_partial
-    # what is not said is not in the hash: views that are there already are not rebuilt
+    # an unset field is not part of the hash, so that existing stores are not rebuilt
     assert "same_key" not in changelog.description()
     assert changelog.hash != newest.hash
     with pytest.raises(ConfigurationError, match=r"line 5.*allowed: newest, partial"):

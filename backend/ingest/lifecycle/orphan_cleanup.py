@@ -5,31 +5,35 @@ from __future__ import annotations
 import logging
 from collections.abc import Set
 
-from backend.ingest.protocols import Folder
+from backend.ingest.protocols import StoreDirectory
+from backend.ingest.store_partitions import StorePartitionId
 
 log = logging.getLogger(__name__)
 
-Unit = tuple[str, int]  # a view's name and a partition of its topic
-
 
 class OrphanCleanup:
-    """The delay saves a rebuild if a partition soon moves back."""
+    """Deletes unassigned stores. The delay saves a rebuild if a partition soon moves back."""
 
-    def __init__(self, folder: Folder, delay: float) -> None:
+    def __init__(self, directory: StoreDirectory, delay: float) -> None:
         """`delay` (s): time between the loss of the assignment and the deletion."""
-        self._folder = folder
+        self._directory = directory
         self._delay = delay
-        self._since: dict[Unit, float] = {}
+        self._unassigned_since: dict[StorePartitionId, float] = {}
 
-    def clean_up(self, wanted: Set[Unit], now: float) -> None:
-        """Delete stores that were not in `wanted` for the delay; `now`: monotonic, s."""
-        unwanted = {
+    def clean_up(self, assigned: Set[StorePartitionId], now: float) -> None:
+        """Delete stores that have been unassigned for the delay. `now`: monotonic, s."""
+        unassigned = {
             (view, partition)
-            for view, partitions in self._folder.on_disk().items()
+            for view, partitions in self._directory.on_disk().items()
             for partition in partitions
-        } - wanted
-        self._since = {unit: self._since.get(unit, now) for unit in unwanted}
-        for unit, since in self._since.items():
+        } - assigned
+        self._unassigned_since = {
+            partition_id: self._unassigned_since.get(partition_id, now)
+            for partition_id in unassigned
+        }
+        for partition_id, since in self._unassigned_since.items():
             if now - since >= self._delay:
-                log.info("view %s, partition %d: deleting the store, no longer assigned", *unit)
-                self._folder.delete(*unit)
+                log.info(
+                    "view %s, partition %d: deleting the store, no longer assigned", *partition_id
+                )
+                self._directory.delete(*partition_id)

@@ -1,8 +1,8 @@
 """Fetches snapshots of store partitions from other instances.
 
-A new store partition starts from a snapshot if that is faster than a replay; ingest then continues
-from the snapshot's position. One thread fetches one snapshot at a time. If it fails, the topic is
-replayed instead.
+A new store partition starts from a snapshot if that is faster than a replay. Ingest then continues
+from the snapshot's position. One thread fetches one snapshot at a time. If no instance can send
+one, the topic is replayed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Protocol
 
 import orjson
 
-from backend.ingest.lifecycle.orphan_cleanup import Unit
+from backend.ingest.store_partitions import StorePartitionId
 from backend.ingest.topic_metadata import TopicMetadata
 from backend.wire.signing import sign
 from backend.wire.snapshot import PATH, SnapshotError, receive
@@ -28,19 +28,19 @@ from model.views import View
 
 log = logging.getLogger(__name__)
 
-_SILENCE = 10.0
+_READ_TIMEOUT = 10.0  # s
 
 
-class SnapshotFolder(Protocol):
+class SnapshotDirectory(Protocol):
     """Receives snapshots and installs them as stores."""
 
     def exists(self, view: str, partition: int) -> bool: ...
 
     def new_snapshot(self, view: str, partition: int) -> Path: ...
 
-    def install(self, copy: Path, view: str, partition: int) -> None: ...
+    def install(self, snapshot: Path, view: str, partition: int) -> None: ...
 
-    def discard(self, copy: Path) -> None: ...
+    def discard(self, snapshot: Path) -> None: ...
 
 
 @dataclass
@@ -57,21 +57,22 @@ class SnapshotFetcher:
 
     def __init__(
         self,
-        folder: SnapshotFolder,
-        holders: Callable[[str, int], Sequence[Member]],
+        directory: SnapshotDirectory,
+        sources: Callable[[str, int], Sequence[Member]],
         secret: Callable[[], str],
         threshold: int,
-        silence: float = _SILENCE,
+        read_timeout: float = _READ_TIMEOUT,
     ) -> None:
-        """`holders(view, partition)`: the instances to ask, best first. `threshold`: minimum number
-        of records for a snapshot. `silence`: s without a byte after which the next one is asked."""
-        self._folder = folder
-        self._holders = holders
+        """`sources(view, partition)`: the instances to ask, best first. `threshold`: minimum number
+        of records for a snapshot. `read_timeout`: s without a byte, after which the next instance
+        is asked."""
+        self._directory = directory
+        self._sources = sources
         self._secret = secret
         self._threshold = threshold
-        self._silence = silence
-        self._asked: queue.SimpleQueue[tuple[View, int] | None] = queue.SimpleQueue()
-        self._transfers: dict[Unit, SnapshotTransfer] = {}
+        self._read_timeout = read_timeout
+        self._requests: queue.SimpleQueue[tuple[View, int] | None] = queue.SimpleQueue()
+        self._transfers: dict[StorePartitionId, SnapshotTransfer] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="snapshot-fetcher", daemon=True)
 
@@ -81,18 +82,18 @@ class SnapshotFetcher:
     def stop(self, timeout: float) -> None:
         """Abort the current transfer and end the thread."""
         self._stop.set()
-        self._asked.put(None)
+        self._requests.put(None)
         if self._thread.is_alive():
             self._thread.join(timeout)
 
     def has_ended(self, view: View, partition: int, topic_metadata: TopicMetadata) -> bool:
         """Whether the store partition can be opened now.
 
-        The first call requests a snapshot, if one is worth it. True once it is installed, or has
-        failed, or if none is needed.
+        The first call requests a snapshot if there are enough records. True if the snapshot has
+        been installed or has failed, or if none is needed.
         """
-        unit = (view.name, partition)
-        transfer = self._transfers.get(unit)
+        partition_id = (view.name, partition)
+        transfer = self._transfers.get(partition_id)
         if transfer is not None:
             return transfer.done
         records = topic_metadata.ends[partition] - topic_metadata.starts[partition]
@@ -100,65 +101,74 @@ class SnapshotFetcher:
             records < self._threshold
             or view.is_custom
             or view.persistence == "memory"
-            or self._folder.exists(*unit)
-            or not self._holders(*unit)
+            or self._directory.exists(*partition_id)
+            or not self._sources(*partition_id)
         ):
             return True
-        self._transfers[unit] = SnapshotTransfer()
-        self._asked.put((view, partition))
+        self._transfers[partition_id] = SnapshotTransfer()
+        self._requests.put((view, partition))
         return False
 
-    def keep(self, wanted: Set[Unit]) -> None:
-        """Forget the transfers of all other store partitions, so that a later open can fetch one
-        again."""
-        for unit in self._transfers.keys() - wanted:
-            del self._transfers[unit]
+    def keep(self, assigned: Set[StorePartitionId]) -> None:
+        """Forget the transfers of all other store partitions, so that a snapshot can be fetched
+        again when they are assigned again."""
+        for partition_id in self._transfers.keys() - assigned:
+            del self._transfers[partition_id]
 
-    def under_way(self) -> dict[Unit, SnapshotTransfer]:
+    def under_way(self) -> dict[StorePartitionId, SnapshotTransfer]:
+        """The transfers that have not ended."""
         return {
-            unit: transfer for unit, transfer in list(self._transfers.items()) if not transfer.done
+            partition_id: transfer
+            for partition_id, transfer in list(self._transfers.items())
+            if not transfer.done
         }
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            asked = self._asked.get()
-            if asked is None:
+            request = self._requests.get()
+            if request is None:
                 return
-            view, partition = asked
+            view, partition = request
             transfer = self._transfers.get((view.name, partition))
             if transfer is None:
                 continue
-            for member in self._holders(view.name, partition):
-                if self._stop.is_set() or self._try(view, partition, member, transfer):
+            for member in self._sources(view.name, partition):
+                if self._stop.is_set() or self._fetch_from(view, partition, member, transfer):
                     break
             transfer.done = True
 
-    def _try(self, view: View, partition: int, member: Member, transfer: SnapshotTransfer) -> bool:
-        unit = (view.name, partition)
-        began = time.monotonic()
+    def _fetch_from(
+        self, view: View, partition: int, member: Member, transfer: SnapshotTransfer
+    ) -> bool:
+        partition_id = (view.name, partition)
+        started_at = time.monotonic()
         transfer.source, transfer.received = member.id, 0
-        copy: Path | None = None
+        snapshot: Path | None = None
         try:
-            copy = self._folder.new_snapshot(*unit)
-            size = self._receive(view, partition, member, copy, transfer)
-            self._folder.install(copy, *unit)
+            snapshot = self._directory.new_snapshot(*partition_id)
+            size = self._receive(view, partition, member, snapshot, transfer)
+            self._directory.install(snapshot, *partition_id)
         except Exception as e:
-            # any error of the other instance, its files or this disk: fall back to a replay
-            log.warning("view %s, partition %d: no snapshot from %s: %s", *unit, member.id, e)
-            if copy is not None:
-                self._folder.discard(copy)
+            # any error of the other instance, of its files or of this disk
+            log.warning(
+                "view %s, partition %d: no snapshot from %s: %s", *partition_id, member.id, e
+            )
+            if snapshot is not None:
+                self._directory.discard(snapshot)
             return False
         log.info(
             "view %s, partition %d: received a snapshot of %d bytes from %s in %.1f s",
-            *unit, size, member.id, time.monotonic() - began,
+            *partition_id, size, member.id, time.monotonic() - started_at,
         )  # fmt: skip
         return True
 
     def _receive(
-        self, view: View, partition: int, member: Member, copy: Path, transfer: SnapshotTransfer
+        self, view: View, partition: int, member: Member, snapshot: Path, transfer: SnapshotTransfer
     ) -> int:
-        asked = {"view": view.name, "hash": view.hash, "partition": partition}
-        connection = http.client.HTTPConnection(member.host, member.port, timeout=self._silence)
+        request = {"view": view.name, "hash": view.hash, "partition": partition}
+        connection = http.client.HTTPConnection(
+            member.host, member.port, timeout=self._read_timeout
+        )
 
         def progress(received: int) -> None:
             if self._stop.is_set():
@@ -166,12 +176,15 @@ class SnapshotFetcher:
             transfer.received = received
 
         try:
-            connection.request("POST", PATH, sign(orjson.dumps(asked), self._secret()))
-            answer = connection.getresponse()
-            if answer.status != 200:
-                raise SnapshotError(f"status {answer.status}: {answer.read(2000)!r}")
+            connection.request("POST", PATH, sign(orjson.dumps(request), self._secret()))
+            response = connection.getresponse()
+            if response.status != 200:
+                raise SnapshotError(f"status {response.status}: {response.read(2000)!r}")
             return receive(
-                answer.read, answer.readline, lambda name: (copy / name).open("xb"), progress
+                response.read,
+                response.readline,
+                lambda name: (snapshot / name).open("xb"),
+                progress,
             )
         finally:
             connection.close()

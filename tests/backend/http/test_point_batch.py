@@ -24,8 +24,6 @@ from backend.wire.point_batch import (
     MOST_READS,
     Head,
     Item,
-    decode_answers,
-    encode_paths,
 )
 from model.partitioner import partition_of
 from model.records import ENTRY, deleted_entry
@@ -33,6 +31,7 @@ from model.views import View
 from tests.support.in_process.examples import ORDERS, metadata, view
 from tests.support.in_process.instance import Instance
 from tests.support.in_process.requests import asked
+from tests.support.point_batch import decode_answers, encode_paths
 
 PARTITIONS = 3
 place = partition_of("murmur2")

@@ -20,11 +20,12 @@ from backend.http.router import Router
 from backend.storage.data_directory import DataDirectory
 from backend.wire.answer import Answer
 from backend.wire.plain_requests import path_of_get
-from backend.wire.point_batch import ASK_ALONE, decode_answers, encode_paths
+from backend.wire.point_batch import ASK_ALONE
 from model.partitioner import partition_of
 from model.views import View
 from tests.support.in_process.examples import ORDERS, view
 from tests.support.in_process.instance import Instance
+from tests.support.point_batch import decode_answers, encode_paths
 
 LIMIT = 32768  # as gunicorn_conf.py sets it
 Told = tuple[int, list[tuple[bytes, bytes]], bytes]

@@ -1,1 +1,1 @@
-"""From records to stored entries."""
+"""Tests of ingest: from records to stored entries."""

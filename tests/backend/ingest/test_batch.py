@@ -1,4 +1,4 @@
-"""From records to one batch."""
+"""Tests of building a write batch from records."""
 
 import struct
 from dataclasses import replace
@@ -17,7 +17,7 @@ from tests.support.in_process.fakes import Rec
 
 
 class DictBatch(dict[bytes, bytes]):
-    """A batch that is applied at once, to itself."""
+    """A batch that applies each change to itself at once."""
 
     def put(self, key: bytes, value: bytes) -> None:
         self[key] = value
@@ -30,11 +30,12 @@ def applied(
     of: View, records: list[Rec], position: int = 0, before: dict[bytes, bytes] | None = None
 ) -> tuple[DictBatch, list[bytes], list[tuple[int, str]]]:
     batch = DictBatch(before or {})
-    filled = build_batch(batch, of, records, position)
-    return batch, filled.keys, [(letter.record.offset(), letter.reason) for letter in filled.dead]
+    result = build_batch(batch, of, records, position)
+    dead = [(letter.record.offset(), letter.reason) for letter in result.dead_letters]
+    return batch, result.keys, dead
 
 
-def test_the_last_value_of_a_key_stays() -> None:
+def test_the_last_value_of_a_key_is_stored() -> None:
     batch, keys, dead = applied(
         ORDERS, [Rec(3, b"a", b"1"), Rec(5, b"b", b"2"), Rec(9, b"a", b"3", 8)]
     )
@@ -46,18 +47,18 @@ def test_the_last_value_of_a_key_stays() -> None:
     assert dead == []
 
 
-def test_a_null_value_deletes() -> None:
+def test_a_null_value_deletes_the_key() -> None:
     records = [Rec(0, b"a", b"1"), Rec(1, b"a", None), Rec(2, b"old", None)]
     batch, keys, dead = applied(ORDERS, records, before={ENTRY + b"old": b"x"})
     assert (batch, keys, dead) == ({}, [b"a", b"a", b"old"], [])
 
 
-def test_a_value_after_a_null_value_is_there() -> None:
+def test_a_value_after_a_null_value_is_stored() -> None:
     batch, _, _ = applied(ORDERS, [Rec(0, b"a", None), Rec(1, b"a", b"2")])
     assert decode_entry(batch[ENTRY + b"a"]).value == b"2"
 
 
-def test_what_was_applied_before_is_passed_over() -> None:
+def test_records_before_the_position_are_skipped() -> None:
     records = [Rec(3, b"a", b"1"), Rec(4, None, b"no key"), Rec(5, b"a", b"2"), Rec(7, b"b", b"3")]
     batch, keys, dead = applied(ORDERS, records, position=5)
     assert (sorted(batch), keys, dead) == ([ENTRY + b"a", ENTRY + b"b"], [b"a", b"b"], [])
@@ -78,18 +79,18 @@ def test_an_undecodable_record_leaves_the_previous_value() -> None:
     assert sorted(batch) == [ENTRY + b"a", ENTRY + b"b"]
     assert batch[ENTRY + b"a"] == b"kept"
     assert keys == [b"b"]
-    assert [at for at, _ in dead] == [0, 1, 2, 3, 5, 6]
+    assert [offset for offset, _ in dead] == [0, 1, 2, 3, 5, 6]
     assert [reason.split(":")[0] for _, reason in dead] == [
         "the record has no key", "key", "value", "value", "key", "key",
     ]  # fmt: skip
 
 
-def test_the_empty_key_is_a_key() -> None:
+def test_the_empty_key_is_valid() -> None:
     batch, keys, _ = applied(ORDERS, [Rec(0, b"", b"1")])
     assert (list(batch), keys) == ([ENTRY], [b""])
 
 
-def test_values_of_format_none_are_not_kept() -> None:
+def test_values_of_format_none_are_not_stored() -> None:
     batch, _, dead = applied(
         view(value="none"), [Rec(4, b"a", b"whatever \xff"), Rec(5, b"b", None)]
     )
@@ -97,7 +98,7 @@ def test_values_of_format_none_are_not_kept() -> None:
     assert dead == []
 
 
-def test_keys_lie_in_the_order_of_their_type() -> None:
+def test_stored_keys_sort_as_their_type_does() -> None:
     numbers = [3, -1, 0, -(2**31), 2**31 - 1]
     records = [Rec(i, struct.pack(">i", n), b"1") for i, n in enumerate(numbers)]
     batch, keys, _ = applied(view(key="int32"), records)
@@ -115,9 +116,11 @@ def test_keys_lie_in_the_order_of_their_type() -> None:
     ),
     st.integers(0, 10),
 )
-def test_in_whatever_runs_it_comes(said: list[tuple[bytes | None, bytes | None]], cut: int) -> None:
-    """One run, two, or two that overlap: the same entries, and each record once."""
-    records = [Rec(i, k, v) for i, (k, v) in enumerate(said)]
+def test_the_division_into_runs_does_not_matter(
+    pairs: list[tuple[bytes | None, bytes | None]], cut: int
+) -> None:
+    """One run, two runs, or two that overlap: the entries are the same, each record counts once."""
+    records = [Rec(i, k, v) for i, (k, v) in enumerate(pairs)]
     whole, keys, dead = applied(ORDERS, records)
     first, first_keys, first_dead = applied(ORDERS, records[:cut])
     position = min(cut, len(records))
@@ -130,18 +133,18 @@ def test_in_whatever_runs_it_comes(said: list[tuple[bytes | None, bytes | None]]
 
 
 @pytest.mark.parametrize("partitioner", ["murmur2", "crc32", "fnv1a"])
-def test_keys_in_a_partition_that_is_not_theirs_are_counted(partitioner: str) -> None:
+def test_mispartitioned_keys_are_counted(partitioner: str) -> None:
     of = view(partitioner=partitioner)
     partition = partition_of(partitioner)
     keys = [b"%d" % i for i in range(200)]
-    mine = [key for key in keys if partition(key, 9) == 4]
-    assert 0 < len(mine) < 200
-    assert count_mispartitioned(of, mine, 4, [9]) == 0
-    assert count_mispartitioned(of, keys, 4, [9]) == 200 - len(mine)
+    own = [key for key in keys if partition(key, 9) == 4]
+    assert 0 < len(own) < 200
+    assert count_mispartitioned(of, own, 4, [9]) == 0
+    assert count_mispartitioned(of, keys, 4, [9]) == 200 - len(own)
     assert count_mispartitioned(of, [], 4, [9]) == 0
 
 
-def test_after_partitions_were_added_either_count_may_have_placed_a_key() -> None:
+def test_a_key_is_not_mispartitioned_if_one_of_the_partition_counts_matches() -> None:
     partition = partition_of("murmur2")
     keys = [b"%d" % i for i in range(200)]
     old = {key for key in keys if partition(key, 3) == 1}
@@ -154,7 +157,7 @@ def test_after_partitions_were_added_either_count_may_have_placed_a_key() -> Non
 
 @pytest.mark.parametrize("retention", [None, 10**6])
 @pytest.mark.parametrize("position", [0, 2])
-def test_a_record_whose_schema_is_not_there_yet_ends_the_run(
+def test_a_record_whose_schema_is_not_available_yet_ends_the_run(
     retention: int | None, position: int
 ) -> None:
     schemas = FakeSchemas(id7="int", id9=None)
@@ -168,15 +171,15 @@ def test_a_record_whose_schema_is_not_there_yet_ends_the_run(
         Rec(7, b"a", framed(7, "int", 5)),
     ]
     batch = DictBatch()
-    filled = build_batch(batch, of, records, position)
-    assert filled.waiting is not None
-    assert filled.waiting.schema_id == 8
-    assert records[filled.stopped].offset() == 6
-    assert [letter.record.offset() for letter in filled.dead] == [3, 4]
-    assert "knows no schema" in filled.dead[1].reason
-    assert filled.keys == [b"a", b"b"][position // 2 :]
+    result = build_batch(batch, of, records, position)
+    assert result.missing_schema is not None
+    assert result.missing_schema.schema_id == 8
+    assert records[result.stopped_at].offset() == 6
+    assert [letter.record.offset() for letter in result.dead_letters] == [3, 4]
+    assert "knows no schema" in result.dead_letters[1].reason
+    assert result.keys == [b"a", b"b"][position // 2 :]
     assert not any(key.endswith(b"e") for key in batch)
     schemas.by_id[8] = "int"
     batch = DictBatch()
-    filled = build_batch(batch, of, records, 6)
-    assert (filled.waiting, filled.keys) == (None, [b"e", b"a"])
+    result = build_batch(batch, of, records, 6)
+    assert (result.missing_schema, result.keys) == (None, [b"e", b"a"])

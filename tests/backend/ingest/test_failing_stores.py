@@ -1,4 +1,4 @@
-"""Stores that fail while ingest works on them: it goes on with them, or without."""
+"""Tests of ingest when a store fails: it continues with the store reopened, rebuilt or closed."""
 
 from pathlib import Path
 from typing import Any, cast
@@ -34,8 +34,8 @@ def test_a_store_that_cannot_be_read_does_not_stop_ingest(tmp_path: Path, damage
     folder.close()
 
 
-def test_a_store_that_cannot_be_closed_properly_does_not_stop_ingest(tmp_path: Path) -> None:
-    """RocksDB says so when it could not flush, on a full disk; it is closed all the same."""
+def test_a_store_whose_closing_fails_does_not_stop_ingest(tmp_path: Path) -> None:
+    """On a full disk, RocksDB reports that it could not flush. It is closed nevertheless."""
     of = view("v")
     folder, registry = DataDirectory(tmp_path), PartitionRegistry((of,))
     for partition in (0, 1):
@@ -54,7 +54,7 @@ def test_a_store_that_cannot_be_closed_properly_does_not_stop_ingest(tmp_path: P
     assert first is not None
     ingest.lifecycle.fail(first, StoreError("No space left on device", damaged=False))
     ingest.loop._stop.set()
-    ingest.loop.work()
+    ingest.loop.run_until_stopped()
     assert registry.all() == []
     for partition in (0, 1):
         store, reason = folder.open("v", partition)

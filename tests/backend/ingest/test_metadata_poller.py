@@ -1,4 +1,4 @@
-"""What the broker does not tell is not known; the real answers are those of tests/system."""
+"""Tests of the metadata poller with a fake broker; tests/system has tests with a real one."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from backend.ingest.metadata_poller import MetadataPoller
 
 
 class Admin:
-    """Answers of a broker that knows the offsets of some partitions."""
+    """An admin client with these results by partition."""
 
-    def __init__(self, said: Mapping[int, int | KafkaException]) -> None:
-        self._said = said
+    def __init__(self, results: Mapping[int, int | KafkaException]) -> None:
+        self._results = results
 
-    def list_offsets(self, asked: Mapping[TopicPartition, Any], **_: Any) -> dict[Any, Any]:
-        answers = {}
-        for partition in asked:
+    def list_offsets(self, requests: Mapping[TopicPartition, Any], **_: Any) -> dict[Any, Any]:
+        futures = {}
+        for partition in requests:
             future: Future[Any] = Future()
-            said = self._said[partition.partition]
-            if isinstance(said, KafkaException):
-                future.set_exception(said)
+            result = self._results[partition.partition]
+            if isinstance(result, KafkaException):
+                future.set_exception(result)
             else:
-                future.set_result(SimpleNamespace(offset=said))
-            answers[partition] = future
-        return answers
+                future.set_result(SimpleNamespace(offset=result))
+            futures[partition] = future
+        return futures
 
 
 @pytest.mark.parametrize(
-    "said", [OFFSET_INVALID, KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))]
+    "result", [OFFSET_INVALID, KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))]
 )
-def test_an_offset_that_is_not_told_is_not_known(said: int | KafkaException) -> None:
+def test_a_partition_without_a_valid_offset_is_left_out(result: int | KafkaException) -> None:
     metadata_poller = MetadataPoller({"bootstrap.servers": "127.0.0.1:1"}, 1.0, 1.0)
-    metadata_poller._admin = Admin({0: 7, 1: said, 2: 0})  # type: ignore[assignment]
+    metadata_poller._admin = Admin({0: 7, 1: result, 2: 0})  # type: ignore[assignment]
     assert metadata_poller._offsets({"orders": 3}, object()) == {"orders": {0: 7, 2: 0}}  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Schemas by id: from a registry that may be away, wrong or slow, or from a folder."""
+"""Tests of schemas by id, from a registry that may be down, wrong or slow, or from a folder."""
 
 import json
 import logging
@@ -10,7 +10,12 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from backend.ingest import schema_registry as module
-from backend.ingest.schema_registry import Registry, SchemaCache, SchemaFolder, Unanswered
+from backend.ingest.schema_registry import (
+    SchemaCache,
+    SchemaFolder,
+    SchemaRegistry,
+    SchemaSourceUnavailable,
+)
 from local.ports import free_ports
 from local.waiting import wait_until
 from model.formats.avro.schema import AvroSchema
@@ -31,7 +36,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Started:
-    """Schemas that are stopped with the test."""
+    """Starts caches, which the fixture stops after the test."""
 
     def __init__(self) -> None:
         self.all: list[SchemaCache] = []
@@ -46,14 +51,14 @@ class Started:
 def started(quick: None) -> Iterator[Started]:
     started = Started()
     yield started
-    for each in started.all:
-        each.stop()
+    for schemas in started.all:
+        schemas.stop()
 
 
-def found(schemas: SchemaCache, schema_id: int) -> AvroSchema | str:
-    """The schema, or why there is none, once it is told."""
+def fetched(schemas: SchemaCache, schema_id: int) -> AvroSchema | str:
+    """Wait for the schema or its error message."""
 
-    def ask() -> AvroSchema | str | None:
+    def get() -> AvroSchema | str | None:
         try:
             return schemas.schema(schema_id)
         except SchemaNotYet:
@@ -61,38 +66,38 @@ def found(schemas: SchemaCache, schema_id: int) -> AvroSchema | str:
         except ValueError as e:
             return str(e)
 
-    answer: AvroSchema | str = wait_until(ask, 10, "a schema", 0.01)
-    return answer
+    result: AvroSchema | str = wait_until(get, 10, "a schema", 0.01)
+    return result
 
 
-def test_a_schema_is_asked_for_once(running: FakeRegistry, started: Started) -> None:
+def test_a_schema_is_fetched_once(running: FakeRegistry, started: Started) -> None:
     running.add(7, ORDER)
-    schemas = started(Registry(running.url, "me:secret"))
+    schemas = started(SchemaRegistry(running.url, "me:secret"))
     with pytest.raises(SchemaNotYet):
         schemas.schema(7)
-    schema = found(schemas, 7)
+    schema = fetched(schemas, 7)
     assert isinstance(schema, AvroSchema)
     assert schema.definition == ORDER
     assert schemas.schema(7) is schema
     assert running.asked == [("/schemas/ids/7", "Basic bWU6c2VjcmV0")]
 
 
-def test_an_id_that_the_registry_does_not_know(running: FakeRegistry, started: Started) -> None:
-    schemas = started(Registry(running.url))
-    assert "has no schema with" in str(found(schemas, 7))
+def test_an_unknown_id(running: FakeRegistry, started: Started) -> None:
+    schemas = started(SchemaRegistry(running.url))
+    assert "has no schema with" in str(fetched(schemas, 7))
     with pytest.raises(ValueError, match="has no schema with"):
         schemas.schema(7)
-    assert len(running.asked) == 1, "it is not asked again at once"
+    assert len(running.asked) == 1, "it is not fetched again at once"
 
 
-def test_an_unknown_id_is_asked_for_again_later(
+def test_an_unknown_id_is_fetched_again_later(
     running: FakeRegistry, started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_UNKNOWN_FOR", 0.05)
-    schemas = started(Registry(running.url))
-    assert "has no schema with" in str(found(schemas, 7))
+    monkeypatch.setattr(module, "_ERROR_TTL", 0.05)
+    schemas = started(SchemaRegistry(running.url))
+    assert "has no schema with" in str(fetched(schemas, 7))
     running.add(7, ORDER)
-    wait_until(lambda: isinstance(found(schemas, 7), AvroSchema), 10, "the schema", 0.01)
+    wait_until(lambda: isinstance(fetched(schemas, 7), AvroSchema), 10, "the schema", 0.01)
 
 
 @pytest.mark.parametrize(
@@ -107,29 +112,29 @@ def test_an_unknown_id_is_asked_for_again_later(
         (200, {"schema": 7}),
     ],
 )
-def test_what_is_no_word_of_a_registry_is_not_yet(
+def test_an_unexpected_response_is_retried(
     running: FakeRegistry, started: Started, answer: tuple[int, Any]
 ) -> None:
-    """A wrong URL or password must not make dead letters of all records."""
+    """With a wrong URL or password, records must not become dead letters."""
     running.answers["/schemas/ids/7"] = answer
-    with pytest.raises(Unanswered):
-        Registry(running.url).fetch(7)
-    schemas = started(Registry(running.url))
+    with pytest.raises(SchemaSourceUnavailable):
+        SchemaRegistry(running.url).fetch(7)
+    schemas = started(SchemaRegistry(running.url))
     with pytest.raises(SchemaNotYet):
         schemas.schema(7)
-    wait_until(lambda: len(running.asked) > 3, 10, "it is asked again", 0.01)
+    wait_until(lambda: len(running.asked) > 3, 10, "a retry", 0.01)
     assert running.url in schemas.state
     with pytest.raises(SchemaNotYet):
         schemas.schema(7)
     running.add(7, "int")
-    assert isinstance(found(schemas, 7), AvroSchema)
+    assert isinstance(fetched(schemas, 7), AvroSchema)
 
 
-def test_a_registry_that_is_down_at_first(
+def test_a_registry_that_is_down_at_the_start(
     started: Started, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     [port] = free_ports(1)
-    source = Registry(f"http://127.0.0.1:{port}")
+    source = SchemaRegistry(f"http://127.0.0.1:{port}")
     fetch, tries = source.fetch, []
 
     def counted(schema_id: int) -> AvroSchema:
@@ -143,15 +148,17 @@ def test_a_registry_that_is_down_at_first(
             schemas.schema(7)
         wait_until(lambda: len(tries) > 3, 10, "some tries", 0.01)
         assert "does not answer" in error.value.state
-        assert "127.0.0.1" not in error.value.detail, "addresses are not for clients"
+        assert "127.0.0.1" not in error.value.detail, "clients must not see addresses"
         with registry(port) as running:
             running.add(7, ORDER)
             running.add(8, "int")
-            assert isinstance(found(schemas, 7), AvroSchema)
+            assert isinstance(fetched(schemas, 7), AvroSchema)
             assert error.value.over
-            assert isinstance(found(schemas, 8), AvroSchema)
-    assert isinstance(schemas.schema(7), AvroSchema), "what is known stays known"
-    assert len([r for r in caplog.records if "cannot fetch schema" in r.message]) == 1, "said once"
+            assert isinstance(fetched(schemas, 8), AvroSchema)
+    assert isinstance(schemas.schema(7), AvroSchema), "schemas stay cached"
+    assert len([r for r in caplog.records if "cannot fetch schema" in r.message]) == 1, (
+        "logged once"
+    )
     assert "does not answer" not in schemas.state
 
 
@@ -162,23 +169,23 @@ def test_a_registry_that_is_down_at_first(
         ({"schema": "nonsense"}, "not a supported Avro schema"),
     ],
 )
-def test_schemas_that_nobody_can_read_by(
+def test_unsupported_schemas(
     running: FakeRegistry, started: Started, document: dict[str, str], why: str
 ) -> None:
     running.answers["/schemas/ids/7"] = (200, document)
-    assert why in str(found(started(Registry(running.url)), 7))
+    assert why in str(fetched(started(SchemaRegistry(running.url)), 7))
 
 
-def test_a_schema_that_uses_others(running: FakeRegistry) -> None:
-    """As registries keep them: by subject and version."""
+def test_a_schema_with_references(running: FakeRegistry) -> None:
+    """References name a subject and a version."""
     inner, middle = ORDER, {"type": "record", "name": "M", "fields": [
         {"name": "o", "type": "shop.Order"}]}  # fmt: skip
     outer = {"type": "array", "items": "M"}
-    refer = {"references": [{"name": "shop.Order", "subject": "a/b", "version": 2}]}
+    references = {"references": [{"name": "shop.Order", "subject": "a/b", "version": 2}]}
     running.answers["/subjects/a%2Fb/versions/2"] = (200, {"schema": json.dumps(inner)})
-    running.answers["/subjects/m/versions/1"] = (200, {"schema": json.dumps(middle), **refer})
+    running.answers["/subjects/m/versions/1"] = (200, {"schema": json.dumps(middle), **references})
     running.add(7, outer, references=[{"name": "M", "subject": "m", "version": 1}])
-    schema = Registry(running.url).fetch(7)
+    schema = SchemaRegistry(running.url).fetch(7)
     raw = b"\2" + binary(ORDER, {"id": 1, "price": 2.5}) + b"\0"
     assert json.loads(schema.to_json(raw)) == [{"o": {"id": 1, "price": 2.5, "note": None}}]
 
@@ -190,18 +197,18 @@ def test_a_protobuf_schema_that_imports_another(running: FakeRegistry) -> None:
     outer = FileDescriptorProto(name="default", package="shop", dependency=["line.proto"])
     field = outer.message_type.add(name="Cart").field.add(name="line", number=1, type=11, label=1)
     field.type_name = ".shop.Line"
-    about = {"schemaType": "PROTOBUF"}
+    document = {"schemaType": "PROTOBUF"}
     refer = {"references": [{"name": "line.proto", "subject": "l", "version": 1}]}
-    running.add(7, "message Cart {}", **about, **refer)
+    running.add(7, "message Cart {}", **document, **refer)
     running.answers["/schemas/ids/7?format=serialized"] = (
         200,
-        {"schema": serialized(outer), **about, **refer},
+        {"schema": serialized(outer), **document, **refer},
     )
     running.answers["/subjects/l/versions/1?format=serialized"] = (
         200,
-        {"schema": serialized(line), **about},
+        {"schema": serialized(line), **document},
     )
-    schema = Registry(running.url).fetch(7)
+    schema = SchemaRegistry(running.url).fetch(7)
     assert schema.to_json(b"\0\x0a\x02\x08\x05") == b'{"line":{"count":5}}'
 
 
@@ -209,32 +216,32 @@ def test_a_registry_without_serialized_schemas_is_not_yet(running: FakeRegistry)
     """Records must not become dead letters because a registry is too old."""
     running.add(7, "message Cart {}", schemaType="PROTOBUF")
     running.answers["/schemas/ids/7?format=serialized"] = running.answers["/schemas/ids/7"]
-    with pytest.raises(Unanswered, match="does not support format=serialized"):
-        Registry(running.url).fetch(7)
+    with pytest.raises(SchemaSourceUnavailable, match="does not support format=serialized"):
+        SchemaRegistry(running.url).fetch(7)
     running.answers["/schemas/ids/7?format=serialized"] = (501, {"error_code": 501})
-    with pytest.raises(Unanswered, match="501"):
-        Registry(running.url).fetch(7)
+    with pytest.raises(SchemaSourceUnavailable, match="501"):
+        SchemaRegistry(running.url).fetch(7)
 
 
-def test_what_is_kept_has_a_bound(
+def test_the_cache_has_a_bound(
     running: FakeRegistry, started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_KEPT", 2)
-    schemas = started(Registry(running.url))
+    monkeypatch.setattr(module, "_MAX_CACHED", 2)
+    schemas = started(SchemaRegistry(running.url))
     for schema_id in (1, 2, 3):
         running.add(schema_id, "int")
-        found(schemas, schema_id)
+        fetched(schemas, schema_id)
     with pytest.raises(SchemaNotYet):
         schemas.schema(1)
-    assert isinstance(found(schemas, 1), AvroSchema)
+    assert isinstance(fetched(schemas, 1), AvroSchema)
 
 
-def test_more_are_asked_for_than_are_noted(
+def test_ids_that_do_not_fit_the_queue(
     running: FakeRegistry, started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever waits for one asks again: it is not forgotten."""
-    monkeypatch.setattr(module, "_KEPT", 1)
-    schemas = SchemaCache(Registry(running.url))
+    """A caller that waits for such a schema asks again, so it is fetched in the end."""
+    monkeypatch.setattr(module, "_MAX_CACHED", 1)
+    schemas = SchemaCache(SchemaRegistry(running.url))
     waiting = []
     for schema_id in (1, 2, 3):
         running.add(schema_id, "int")
@@ -243,13 +250,13 @@ def test_more_are_asked_for_than_are_noted(
         waiting.append(error.value)
     schemas.start()
     started.all.append(schemas)
-    for each in waiting:
-        wait_until(lambda each=each: each.over, 10, "its schema", 0.01)
+    for missing in waiting:
+        wait_until(lambda missing=missing: missing.over, 10, "its schema", 0.01)
 
 
 def test_a_folder(tmp_path: Path) -> None:
     folder = SchemaFolder(tmp_path / "schemas")
-    with pytest.raises(Unanswered, match=r"folder .* does not exist"):
+    with pytest.raises(SchemaSourceUnavailable, match=r"folder .* does not exist"):
         folder.fetch(7)
     (tmp_path / "schemas").mkdir()
     with pytest.raises(ValueError, match=r"7\.avsc"):
@@ -259,5 +266,5 @@ def test_a_folder(tmp_path: Path) -> None:
     (tmp_path / "schemas" / "9.desc").write_bytes(DESCRIPTORS)
     assert folder.fetch(9).to_json(b"\2\2\x08\x05") == b'{"id":5}'
     (tmp_path / "schemas" / "8.avsc").mkdir()
-    with pytest.raises(Unanswered, match="cannot read"):
+    with pytest.raises(SchemaSourceUnavailable, match="cannot read"):
         folder.fetch(8)

@@ -1,4 +1,4 @@
-"""Dead letters when somebody takes a partition over: none is lost that the active had not read."""
+"""Tests of dead letters when another instance becomes active: none is lost."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ B1, B2, B3 = range(3)
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """b1 is active, and has not read the dead letter that there is; b2 and b3 have. b3 does not
-    know any more: it was killed, or began with a copy."""
-    made = Cluster(tmp_path, ORDERS, partitions=1)
-    made.place([B1], [[B2, B3]])
-    made.settle()
-    made.write(BAD, 0)
+    """b1 is active and has not read the dead letter. b2 and b3 have read it. b3 has restarted and
+    no longer has it in memory."""
+    new_cluster = Cluster(tmp_path, ORDERS, partitions=1)
+    new_cluster.place([B1], [[B2, B3]])
+    new_cluster.settle()
+    new_cluster.write(BAD, 0)
     for id_ in ("b2", "b3"):
-        made.turn(id_)
-    made.crash("b3")
-    made.start("b3")
-    made.turn("b3")
-    assert made.letters.sent == set()
-    yield made
-    made.close()
+        new_cluster.turn(id_)
+    new_cluster.crash("b3")
+    new_cluster.start("b3")
+    new_cluster.turn("b3")
+    assert new_cluster.letters.sent == set()
+    yield new_cluster
+    new_cluster.close()
 
 
-@pytest.mark.parametrize("standbys", [[B2], []], ids=["stands by", "lets go"])
-def test_who_has_read_a_dead_letter_writes_it_whoever_takes_over(
+@pytest.mark.parametrize("standbys", [[B2], []], ids=["stays standby", "loses the partition"])
+def test_an_instance_that_has_read_a_dead_letter_writes_it_after_a_takeover(
     cluster: Cluster, standbys: list[int]
 ) -> None:
     cluster.crash("b1")
@@ -43,7 +43,7 @@ def test_who_has_read_a_dead_letter_writes_it_whoever_takes_over(
     assert cluster.letters.sent == {(0, 0)}
 
 
-def test_a_map_with_the_same_active_is_no_reason_to_write(cluster: Cluster) -> None:
+def test_a_topology_with_the_same_active_does_not_cause_a_write(cluster: Cluster) -> None:
     cluster.place([B1], [[B2]])
     cluster.turn("b2")
     assert cluster.letters.sent == set()

@@ -1,4 +1,4 @@
-"""An application whose requests a test answers, behind a real server on 127.0.0.1."""
+"""Runs an application with a handler of the test behind a real server on 127.0.0.1."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ LIMITS = Limits(
     limit_request_fields=100,
     limit_request_field_size=8190,
 )
-SOON = 20.0  # s; for a machine that has other work
+TIMEOUT = 20.0  # s; long enough for a loaded machine
 
 Handler = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-async def say_ok(scope: Scope, receive: Receive, send: Send) -> None:
+async def respond_ok(scope: Scope, receive: Receive, send: Send) -> None:
     await answer(send, b"ok")
 
 
 async def answer(send: Send, body: bytes, status: int = 200, **headers: str) -> None:
-    given = [(name.replace("_", "-").encode(), text.encode()) for name, text in headers.items()]
-    given.append((b"content-length", b"%d" % len(body)))
-    await send({"type": "http.response.start", "status": status, "headers": given})
+    lines = [(name.replace("_", "-").encode(), text.encode()) for name, text in headers.items()]
+    lines.append((b"content-length", b"%d" % len(body)))
+    await send({"type": "http.response.start", "status": status, "headers": lines})
     await send({"type": "http.response.body", "body": body})
 
 
 @dataclass
 class App:
-    """Keys below /fast are answered at once; all else by `handler`."""
+    """An application that answers paths below /fast without ASGI, and others with `handler`."""
 
-    handler: Handler = say_ok
+    handler: Handler = respond_ok
     request_timeout: float = 30.0
     send_timeout: float = 30.0
     calls: int = 0
@@ -65,7 +65,7 @@ class App:
 
 @asynccontextmanager
 async def running_server(app: App, limits: Limits = LIMITS) -> AsyncIterator[tuple[Server, int]]:
-    """The server, and the port on which it listens."""
+    """The running server, and the port on which it listens."""
     loop = asyncio.get_running_loop()
     server = Server(app, limits, loop)
     listener = await loop.create_server(lambda: Connection(server), "127.0.0.1", 0)
@@ -90,21 +90,21 @@ async def client(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio
 
 
 async def exchange(port: int, data: bytes) -> bytes:
-    """Everything that comes back for `data` until the server closes the connection."""
+    """Send `data`; returns all bytes until the server closes the connection."""
     async with client(port) as (reader, writer):
         writer.write(data)
-        return await asyncio.wait_for(reader.read(), SOON)
+        return await asyncio.wait_for(reader.read(), TIMEOUT)
 
 
 async def until(condition: Callable[[], Any], what: str) -> None:
-    """Wait for the condition, in the loop that serves."""
-    deadline = asyncio.get_running_loop().time() + SOON
+    """Wait for the condition in the event loop of the server."""
+    deadline = asyncio.get_running_loop().time() + TIMEOUT
     while not condition():
-        assert asyncio.get_running_loop().time() < deadline, f"waited {SOON} s for {what}"
+        assert asyncio.get_running_loop().time() < deadline, f"waited {TIMEOUT} s for {what}"
         await asyncio.sleep(0.005)
 
 
 def run(coroutine: Coroutine[Any, Any, None]) -> None:
-    """In a loop as the worker has it."""
+    """Run in an event loop of the same kind as the worker's."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(coroutine)

@@ -1,4 +1,4 @@
-"""A connection: the order of its requests, its bounds, and its end."""
+"""Tests of connections: the order of requests, limits, and closing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from backend.server.connection import Connection
 from backend.server.server import Server
 from tests.backend.server.running_server import (
     LIMITS,
-    SOON,
+    TIMEOUT,
     App,
     answer,
     client,
@@ -32,32 +32,32 @@ SLOW = b"GET /slow/%d HTTP/1.1\r\nHost: h\r\nX-Other: 1\r\n\r\n"
 LAST = b"GET /last HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
 
 
-async def say_path(scope: Scope, receive: Receive, send: Send) -> None:
+async def respond_path(scope: Scope, receive: Receive, send: Send) -> None:
     await asyncio.sleep(0)
     await answer(send, scope["raw_path"])
 
 
 def bodies(responses: bytes) -> list[bytes]:
     """The bodies of responses that all have a Content-Length."""
-    found, at = [], 0
+    result, at = [], 0
     while at < len(responses):
-        begin = responses.index(b"\r\n\r\n", at) + 4
+        start = responses.index(b"\r\n\r\n", at) + 4
         lines = dict(
-            line.lower().split(b": ", 1) for line in responses[at:begin].split(b"\r\n")[1:-2]
+            line.lower().split(b": ", 1) for line in responses[at:start].split(b"\r\n")[1:-2]
         )
-        at = begin + int(lines[b"content-length"])
-        found.append(responses[begin:at])
-    return found
+        at = start + int(lines[b"content-length"])
+        result.append(responses[start:at])
+    return result
 
 
-def test_requests_of_both_kinds_are_answered_in_their_order() -> None:
-    app = App(say_path)
+def test_plain_and_other_requests_are_answered_in_order() -> None:
+    app = App(respond_path)
 
     async def main() -> None:
         async with running_server(app) as (_, port):
             kinds = [FAST, SLOW, SLOW, FAST, FAST, SLOW, FAST]
             data = b"".join(kind % n for n, kind in enumerate(kinds))
-            expected = [data_.split()[1] for data_ in (k % n for n, k in enumerate(kinds))]
+            expected = [(kind % n).split()[1] for n, kind in enumerate(kinds)]
             assert bodies(await exchange(port, data + LAST)) == [*expected, b"/last"]
             app.calls = 0
             async with client(port) as (reader, writer):
@@ -72,13 +72,13 @@ def test_requests_of_both_kinds_are_answered_in_their_order() -> None:
 
 
 def test_the_next_request_waits_for_the_application_to_return() -> None:
-    order = []
+    events = []
 
     async def handler(scope: Scope, receive: Receive, send: Send) -> None:
-        order.append(scope["raw_path"])
+        events.append(scope["raw_path"])
         await answer(send, scope["raw_path"])
         await asyncio.sleep(0.05)
-        order.append(b"end")
+        events.append(b"end")
 
     async def main() -> None:
         async with running_server(App(handler)) as (_, port):
@@ -86,36 +86,36 @@ def test_the_next_request_waits_for_the_application_to_return() -> None:
             assert bodies(await exchange(port, data)) == [b"/slow/1", b"/slow/2", b"/last"]
 
     run(main())
-    assert order == [b"/slow/1", b"end", b"/slow/2", b"end", b"/last", b"end"]
+    assert events == [b"/slow/1", b"end", b"/slow/2", b"end", b"/last", b"end"]
 
 
-def test_requests_that_wait_are_bounded_and_none_is_lost() -> None:
+def test_pipelined_requests_are_bounded_and_none_is_lost() -> None:
     count = 4_000
     long = FAST.replace(b"\r\n\r\n", b"\r\nX: %b\r\n\r\n" % (b"x" * 500))
-    may_go = asyncio.Event()
+    proceed = asyncio.Event()
 
     async def handler(scope: Scope, receive: Receive, send: Send) -> None:
-        await may_go.wait()
-        await say_path(scope, receive, send)
+        await proceed.wait()
+        await respond_path(scope, receive, send)
 
     async def main() -> None:
         async with running_server(App(handler)) as (server, port):
             data = SLOW % 0 + b"".join(long % n for n in range(count)) + LAST
-            asking = asyncio.create_task(exchange(port, data))
+            client_task = asyncio.create_task(exchange(port, data))
             await until(lambda: server.connections, "the connection")
             [connection] = server.connections
-            await until(lambda: connection._reading_pauses, "it to read no more")
-            assert len(data) > 4 * connection._later_size
-            may_go.set()
-            found = bodies(await asking)
-            assert len(found) == count + 2
-            assert found[-2:] == [b"/fast/%d" % (count - 1), b"/last"]
+            await until(lambda: connection._is_reading_paused, "reading to be paused")
+            assert len(data) > 4 * connection._pending_bytes
+            proceed.set()
+            answers = bodies(await client_task)
+            assert len(answers) == count + 2
+            assert answers[-2:] == [b"/fast/%d" % (count - 1), b"/last"]
 
     run(main())
 
 
-async def refused(port: int) -> bool:
-    """Whether a connection ends without an answer."""
+async def is_refused(port: int) -> bool:
+    """Whether a connection is closed without a response."""
     try:
         return await exchange(port, FAST % 1) == b""
     except ConnectionError:
@@ -125,30 +125,30 @@ async def refused(port: int) -> bool:
 def test_more_connections_than_allowed_are_closed() -> None:
     async def main() -> None:
         limits = replace(LIMITS, worker_connections=2)
-        async with running_server(App(say_path), limits) as (server, port), client(port):
+        async with running_server(App(respond_path), limits) as (server, port), client(port):
             async with client(port) as (reader, writer):
                 await until(lambda: len(server.connections) == 2, "two connections")
-                assert await refused(port)
+                assert await is_refused(port)
                 writer.write(FAST % 1 + LAST)
                 assert bodies(await reader.read()) == [b"/fast/1", b"/last"]
-            await until(lambda: len(server.connections) == 1, "one to leave")
+            await until(lambda: len(server.connections) == 1, "one to be closed")
             assert bodies(await exchange(port, FAST % 1 + LAST)) == [b"/fast/1", b"/last"]
 
     run(main())
 
 
-def test_idle_connections_are_closed_and_used_ones_are_not() -> None:
+def test_only_idle_connections_are_closed_after_the_keepalive_timeout() -> None:
     async def main() -> None:
-        async with running_server(App(say_path), replace(LIMITS, keepalive=0.3)) as (_, port):
+        async with running_server(App(respond_path), replace(LIMITS, keepalive=0.3)) as (_, port):
             loop = asyncio.get_running_loop()
             async with client(port) as (reader, writer):
                 for n in range(8):
                     await asyncio.sleep(0.1)
                     writer.write((FAST, SLOW)[n % 2] % n)
                     await reader.readuntil(b"/%d" % n)
-                used = loop.time()
-                assert await asyncio.wait_for(reader.read(), SOON) == b""
-                assert loop.time() - used > 0.25
+                last_used = loop.time()
+                assert await asyncio.wait_for(reader.read(), TIMEOUT) == b""
+                assert loop.time() - last_used > 0.25
 
     run(main())
 
@@ -165,9 +165,9 @@ def test_a_connection_that_sends_no_request_is_closed() -> None:
     run(main())
 
 
-def test_a_stopping_server_finishes_and_closes() -> None:
+def test_a_stopping_server_finishes_the_request_and_closes_the_connection() -> None:
     async def main() -> None:
-        async with running_server(App(say_path)) as (server, port):
+        async with running_server(App(respond_path)) as (server, port):
             server.keeps_connections = False
             for request in (FAST % 1, SLOW % 1):
                 response = await exchange(port, request + FAST % 2)
@@ -177,20 +177,20 @@ def test_a_stopping_server_finishes_and_closes() -> None:
     run(main())
 
 
-def test_a_client_that_leaves_is_reported_and_its_call_cancelled(
+def test_after_a_disconnect_the_application_is_notified_and_cancelled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connections, "_DISCONNECT_GRACE", 0.05)
-    seen: list[str] = []
+    events: list[str] = []
 
     async def handler(scope: Scope, receive: Receive, send: Send) -> None:
         assert (await receive())["more_body"] is False
-        seen.append((await receive())["type"])
-        await send({"type": "http.response.start", "status": 200})  # goes nowhere
+        events.append((await receive())["type"])
+        await send({"type": "http.response.start", "status": 200})  # is discarded
         try:
-            await asyncio.sleep(10 * SOON)
+            await asyncio.sleep(10 * TIMEOUT)
         except asyncio.CancelledError:
-            seen.append("cancelled")
+            events.append("cancelled")
             raise
 
     async def main() -> None:
@@ -199,13 +199,13 @@ def test_a_client_that_leaves_is_reported_and_its_call_cancelled(
             async with client(port) as (_, writer):
                 writer.write(SLOW % 1)
                 await until(lambda: app.calls, "the call")
-            await until(lambda: "cancelled" in seen, "the end of the call")
+            await until(lambda: "cancelled" in events, "the end of the call")
 
     run(main())
-    assert seen == ["http.disconnect", "cancelled"]
+    assert events == ["http.disconnect", "cancelled"]
 
 
-def test_a_client_that_does_not_read_pauses_the_application_and_is_closed(
+def test_a_client_that_does_not_read_pauses_the_application_and_is_disconnected(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     sent = 0
@@ -225,17 +225,17 @@ def test_a_client_that_does_not_read_pauses_the_application_and_is_closed(
                 reader.sendall(SLOW % 1)
                 await until(lambda: server.connections, "the connection")
                 [connection] = server.connections
-                await until(lambda: connection._writing_pauses, "the application to wait")
-                waits_at = sent
-                await until(lambda: not connection.is_open, "its end")
-                assert 0 < waits_at <= 50_000_000
+                await until(lambda: connection._is_writing_paused, "the application to wait")
+                sent_until_pause = sent
+                await until(lambda: not connection.is_open, "the connection to be closed")
+                assert 0 < sent_until_pause <= 50_000_000
 
     run(main())
     assert "a client has read nothing for 0.2 s" in caplog.text
 
 
 class Transport:
-    """Of a client that reads nothing: what is written to it stays there."""
+    """A transport whose client reads nothing."""
 
     def __init__(self) -> None:
         self.unread = 0
@@ -257,7 +257,7 @@ class Transport:
         self.is_aborted = True
 
 
-def test_a_closed_connection_does_not_wait_for_its_client_for_ever() -> None:
+def test_a_closing_connection_is_aborted_if_its_client_does_not_read() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         transport = Transport()
@@ -266,29 +266,29 @@ def test_a_closed_connection_does_not_wait_for_its_client_for_ever() -> None:
         connection.data_received(FAST % 1)
         connection.close()
         assert not transport.is_aborted
-        await until(lambda: transport.is_aborted, "the end")
+        await until(lambda: transport.is_aborted, "the abort")
         connection.connection_lost(None)
 
     run(main())
 
 
-@pytest.mark.parametrize("request_", [b"", FAST % 1, SLOW % 1, b"GET / HT"])
-def test_nothing_of_a_connection_stays(request_: bytes) -> None:
-    """The parser refers to the connection, and the garbage collector does not look into it."""
-    left: list[weakref.ref[Any]] = []
+@pytest.mark.parametrize("data", [b"", FAST % 1, SLOW % 1, b"GET / HT"])
+def test_a_closed_connection_is_garbage_collected(data: bytes) -> None:
+    """The parser refers to the connection, and the garbage collector cannot see this reference."""
+    references: list[weakref.ref[Any]] = []
 
     async def main() -> None:
-        async with running_server(App(say_path)) as (server, port):
+        async with running_server(App(respond_path)) as (server, port):
             for _ in range(5):
                 async with client(port) as (reader, writer):
-                    writer.write(request_)
+                    writer.write(data)
                     await until(lambda: server.connections, "the connection")
-                    left.extend(weakref.ref(each) for each in server.connections)
-                    if request_ in (FAST % 1, SLOW % 1):
+                    references.extend(weakref.ref(opened) for opened in server.connections)
+                    if data in (FAST % 1, SLOW % 1):
                         await reader.readuntil(b"/1")
-                await until(lambda: not server.connections, "its end")
+                await until(lambda: not server.connections, "it to be closed")
 
     run(main())
     gc.collect()
-    assert len(left) >= 5
-    assert [each() for each in left if each() is not None] == []
+    assert len(references) >= 5
+    assert [alive for reference in references if (alive := reference()) is not None] == []

@@ -1,7 +1,8 @@
-"""What backend/server relies on in gunicorn, gunicorn_h1c, uvloop and a2wsgi.
+"""Tests of what backend/server relies on in gunicorn, gunicorn_h1c, uvloop and a2wsgi.
 
-All of it is public by name, little of it is documented. When you change a pinned version, run this
-module first: a test that fails says what has changed, what breaks, and where it is used.
+All of it is public by name, but little of it is documented. When you change a pinned version, run
+this module first. The message of a failed test says what has changed, what breaks, and where it is
+used.
 """
 
 from __future__ import annotations
@@ -43,37 +44,37 @@ GET = b"GET /a%2Fb?c=d HTTP/1.1\r\nHost: h\r\nX-Y: z\r\n\r\n"
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_the_pinned_version_is_the_one_that_is_tested(package: str) -> None:
+def test_the_pinned_version_is_installed(package: str) -> None:
     pins = re.findall(rf'"{package}==([0-9.]+)"', (ROOT / "pyproject.toml").read_text())
     assert pins == [importlib.metadata.version(package)], (
-        f"pyproject.toml has to pin {package}, and the installed version has to be that one: "
-        "backend/server relies on what no version number promises"
+        f"pyproject.toml must pin {package}, and this version must be installed: backend/server "
+        "relies on undocumented behaviour"
     )
 
 
 def private_names(module: Path) -> set[str]:
-    """Private names that this module takes from others, by import or as an attribute."""
+    """Private names of other modules that this one uses, by import or as an attribute."""
     tree = ast.parse(module.read_text())
-    found = {
+    names = {
         alias.name
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    found |= {
+    names |= {
         node.attr
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute)
         and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
     }
-    return {name for name in found if name.startswith("_") and not name.startswith("__")}
+    return {name for name in names if name.startswith("_") and not name.startswith("__")}
 
 
 def test_no_private_name_of_another_package_is_used() -> None:
     modules = sorted((ROOT / "backend" / "server").glob("*.py"))
     assert len(modules) > 5
     assert {m.name: private_names(m) for m in modules if private_names(m)} == {}, (
-        "the private names of a dependency change without notice: use a public one"
+        "private names of a dependency change without notice: use a public one"
     )
 
 
@@ -101,14 +102,14 @@ def test_no_module_of_another_package_is_patched() -> None:
             and isinstance(target.value, ast.Name)
             and target.value.id in imported
         ]
-        assert patched == [], f"{module} changes another package for everybody"
+        assert patched == [], f"{module} changes a module of another package"
 
 
-def test_no_name_of_ours_hides_one_of_gunicorns() -> None:
-    """Of a base class that is not ours, a new version may have any new name."""
-    ours = {name for name in vars(Worker) if not name.startswith("__")}
-    meant = {"init_process", "init_signals", "run"}
-    assert ours & set(dir(base.Worker)) == meant, (
+def test_no_method_overrides_one_of_gunicorn_by_accident() -> None:
+    """A new version of the base class may have new methods."""
+    own = {name for name in vars(Worker) if not name.startswith("__")}
+    intended = {"init_process", "init_signals", "run"}
+    assert own & set(dir(base.Worker)) == intended, (
         "a method of backend/server/worker.py overrides one of gunicorn's Worker by accident"
     )
 
@@ -116,7 +117,7 @@ def test_no_name_of_ours_hides_one_of_gunicorns() -> None:
 # -- gunicorn: the worker and the arbiter --------------------------------------------------------
 
 
-def test_a_worker_is_prepared_in_this_order() -> None:
+def test_the_order_of_a_workers_initialisation() -> None:
     seen: list[str] = []
     application = object()
 
@@ -148,7 +149,7 @@ def test_a_worker_is_prepared_in_this_order() -> None:
         assert probe.sockets == [listener], "Worker._serve listens on `sockets`"
         os.utime(probe.tmp.fileno(), (0, 0))
         probe.notify()
-        assert probe.tmp.last_update() > 0, "the arbiter kills a worker that is silent"
+        assert probe.tmp.last_update() > 0, "the arbiter kills a worker that does not notify"
         assert {signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1} <= set(probe.SIGNALS)
     finally:
         probe.tmp.close()
@@ -157,7 +158,7 @@ def test_a_worker_is_prepared_in_this_order() -> None:
         listener.close()
 
 
-def test_a_listener_has_its_socket() -> None:
+def test_a_listener_has_a_socket() -> None:
     cfg = Config()
     cfg.set("bind", "127.0.0.1:0")
     [listener] = sock.create_sockets(cfg, logging.getLogger("test"))
@@ -165,7 +166,7 @@ def test_a_listener_has_its_socket() -> None:
     listener.close()
 
 
-def test_the_tls_settings_become_a_context() -> None:
+def test_the_tls_settings_give_a_context() -> None:
     assert list(inspect.signature(sock.ssl_context).parameters) == ["conf"], (
         "Worker._listen calls gunicorn.sock.ssl_context(cfg) if a certificate is configured"
     )
@@ -174,24 +175,24 @@ def test_the_tls_settings_become_a_context() -> None:
 
 def test_the_arbiter_ends_when_the_application_cannot_start() -> None:
     assert Arbiter.WORKER_BOOT_ERROR == EXIT_CANNOT_START, (
-        "gunicorn starts a worker again and again unless it exits with this code "
+        "gunicorn restarts a worker unless it exits with this code "
         "(backend/app.py, backend/server/worker.py)"
     )
 
 
-def test_gunicorn_knows_all_settings_of_ours() -> None:
-    """It passes over what it does not know, without a word."""
+def test_gunicorn_knows_all_our_settings() -> None:
+    """It silently ignores unknown settings."""
     tree = ast.parse((ROOT / "backend" / "gunicorn_conf.py").read_text())
-    ours = {
+    settings = {
         target.id
         for node in tree.body
         if isinstance(node, ast.Assign)
         for target in node.targets
         if isinstance(target, ast.Name) and not target.id.startswith("_")
     }
-    assert "worker_class" in ours
-    assert ours - set(Config().settings) == set(), (
-        "backend/gunicorn_conf.py sets what this gunicorn has not"
+    assert "worker_class" in settings
+    assert settings - set(Config().settings) == set(), (
+        "backend/gunicorn_conf.py sets something that this gunicorn does not have"
     )
     cfg = Config()
     for name in (
@@ -225,9 +226,11 @@ def test_lifespan() -> None:
         log = logging.getLogger("test")
         lifespan = LifespanManager(application, log)
         await lifespan.startup()
-        assert seen == ["lifespan.startup"], "startup() has to return when the application has"
+        assert seen == ["lifespan.startup"], (
+            "startup() must return when the application has started"
+        )
         await lifespan.shutdown()
-        assert seen == ["lifespan.startup", "lifespan.shutdown"], "shutdown() has to ask it to stop"
+        assert seen == ["lifespan.startup", "lifespan.shutdown"], "shutdown() must stop it"
         with pytest.raises(Exception, match="on purpose"):
             await LifespanManager(failing, log).startup()
 
@@ -258,28 +261,28 @@ def parser(seen: list[Any], **limits: int) -> Any:
 
 def test_the_parser_calls_back_in_order() -> None:
     seen: list[Any] = []
-    made = parser(seen)
+    h1c_parser = parser(seen)
     post = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nabcd"
     for at in range(0, len(post), 3):
-        made.feed(post[at : at + 3])
+        h1c_parser.feed(post[at : at + 3])
     assert seen[0] == "head", "Connection._headers_complete makes the exchange"
     assert seen[-1] == "end", "Connection._message_complete ends the wait for the body"
     assert b"".join(seen[1:-1]) == b"abcd", "Connection._body gets the body as bytes"
 
 
-def test_the_parser_keeps_what_comes_behind_a_request() -> None:
+def test_the_parser_keeps_the_bytes_after_a_request() -> None:
     seen: list[Any] = []
-    made = parser(seen)
-    behind = b"x" * 200_000
-    made.feed(GET + behind)
+    h1c_parser = parser(seen)
+    following = b"x" * 200_000
+    h1c_parser.feed(GET + following)
     assert seen == ["head", "end"]
-    assert made.remaining() == behind, (
-        "limit_remaining=0 has to mean no limit: Connection.exchange_ended would lose requests"
+    assert h1c_parser.remaining() == following, (
+        "limit_remaining=0 must mean no limit: Connection.exchange_ended would lose requests"
     )
-    made.reset()
-    made.feed(GET)
+    h1c_parser.reset()
+    h1c_parser.feed(GET)
     assert seen == ["head", "end", "head", "end"], "a parser serves all requests of a connection"
-    assert made.remaining() == b""
+    assert h1c_parser.remaining() == b""
 
 
 @pytest.mark.parametrize(
@@ -300,44 +303,46 @@ def test_the_parser_keeps_what_comes_behind_a_request() -> None:
         (b"GET / HTTP/1.1\r\nX : y\r\n\r\n", Exception),
     ],
 )
-def test_the_parser_refuses(data: bytes, error: type[Exception]) -> None:
-    made = parser([])
+def test_the_parser_refuses_invalid_requests(data: bytes, error: type[Exception]) -> None:
+    h1c_parser = parser([])
     with pytest.raises(error):  # noqa: PT012
-        made.feed(data)
-        if made.is_complete:  # what the parser leaves to its caller
-            CallbackRequest.from_parser(made)
+        h1c_parser.feed(data)
+        if h1c_parser.is_complete:  # checks that the parser leaves to its caller
+            CallbackRequest.from_parser(h1c_parser)
         pytest.fail("backend/server/connection.py relies on the parser to refuse this")
 
 
 def test_the_request_of_a_parser() -> None:
-    made = parser([])
-    made.feed(GET)
-    request = CallbackRequest.from_parser(made)
+    h1c_parser = parser([])
+    h1c_parser.feed(GET)
+    request = CallbackRequest.from_parser(h1c_parser)
     assert (request.method, request.version) == ("GET", (1, 1))
     assert (request.raw_path, request.path, request.query) == (b"/a%2Fb", "/a/b", "c=d"), (
-        "Connection._begin makes the scope from these; keys with %2F need raw_path"
+        "Connection._start_exchange makes the scope from these; keys with %2F need raw_path"
     )
     assert request.headers_bytes == [(b"host", b"h"), (b"x-y", b"z")]
     assert request.should_close() is False
-    assert not request.may_upgrade(), "Connection._begin refuses WebSocket by this"
+    assert not request.may_upgrade(), "Connection._start_exchange refuses WebSocket by this"
     for line, closes in (
         (b"GET / HTTP/1.0\r\n\r\n", True),
         (b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", True),
         (b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", False),
     ):
-        made.reset()
-        made.feed(line)
-        assert CallbackRequest.from_parser(made).should_close() is closes, line
-    made.reset()
-    made.feed(b"GET / HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
-    assert CallbackRequest.from_parser(made).may_upgrade()
+        h1c_parser.reset()
+        h1c_parser.feed(line)
+        assert CallbackRequest.from_parser(h1c_parser).should_close() is closes, line
+    h1c_parser.reset()
+    h1c_parser.feed(
+        b"GET / HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"
+    )
+    assert CallbackRequest.from_parser(h1c_parser).may_upgrade()
 
 
 # -- uvloop and a2wsgi ---------------------------------------------------------------------------
 
 
-def test_a_listener_has_the_backlog_that_was_asked_for() -> None:
-    """Where the loop listens with its own number, a proxy's connections are refused in a burst."""
+def test_a_listener_has_the_requested_backlog() -> None:
+    """With a smaller backlog, a burst of connections of a proxy would be refused."""
 
     async def main() -> None:
         listener = socket.create_server(("127.0.0.1", 0), backlog=10)
@@ -346,7 +351,7 @@ def test_a_listener_has_the_backlog_that_was_asked_for() -> None:
         # struct tcp_info of linux/tcp.h: of a listening socket, tcpi_sacked is the backlog
         info = listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
         assert struct.unpack_from("8B6I", info)[13] == 300, (
-            "uvloop's create_server(sock=…, backlog=…) has to listen again with this backlog "
+            "uvloop's create_server(sock=…, backlog=…) must listen again with this backlog "
             "(Worker._listen)"
         )
         server.close()
@@ -354,7 +359,7 @@ def test_a_listener_has_the_backlog_that_was_asked_for() -> None:
     run(main())
 
 
-def test_a_transport_has_what_a_connection_uses() -> None:
+def test_a_transport_has_the_methods_that_a_connection_uses() -> None:
     async def main() -> None:
         async with running_server(App()) as (server, port), client(port) as (reader, _):
             await until(lambda: server.connections, "the connection")
@@ -368,13 +373,13 @@ def test_a_transport_has_what_a_connection_uses() -> None:
             assert await reader.readexactly(2) == b"ab"
             transport.write(b"c")
             transport.close()
-            assert await reader.read() == b"c", "close() has to send what was written before"
+            assert await reader.read() == b"c", "close() must send the bytes written before"
             await until(lambda: not server.connections, "connection_lost")
 
     run(main())
 
 
-def test_flask_gets_its_threads() -> None:
+def test_flask_has_its_own_threads() -> None:
     assert "workers" in inspect.signature(WSGIMiddleware).parameters, (
-        "backend/app.py gives Flask and KIQR threads of their own"
+        "backend/app.py creates separate threads for Flask and KIQR"
     )

@@ -1,4 +1,4 @@
-"""A time limit that is moved expires when it was last set to, and once."""
+"""Tests of the deadline: it expires once, at the time that was set last."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Handle:
 
 
 class Loop:
-    """A loop whose clock a test sets."""
+    """An event loop whose clock the test sets."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -34,7 +34,7 @@ class Loop:
         self.timers.append((self.now + seconds, call, handle))
         return handle
 
-    def pass_until(self, end: float) -> None:
+    def advance_to(self, end: float) -> None:
         while due := [t for t in self.timers if t[0] <= end]:
             timer = min(due, key=lambda t: t[0])
             self.timers.remove(timer)
@@ -61,45 +61,45 @@ def deadline(loop: Loop, expired: list[float]) -> Deadline:
 
 def test_it_expires_once(loop: Loop, deadline: Deadline, expired: list[float]) -> None:
     deadline.set(5)
-    loop.pass_until(100)
+    loop.advance_to(100)
     assert expired == [5]
 
 
-def test_moved_later(loop: Loop, deadline: Deadline, expired: list[float]) -> None:
+def test_reset_to_a_later_time(loop: Loop, deadline: Deadline, expired: list[float]) -> None:
     for _ in range(10):
         deadline.set(5)
-        loop.pass_until(loop.now + 3)
+        loop.advance_to(loop.now + 3)
     assert expired == []
-    loop.pass_until(100)
+    loop.advance_to(100)
     assert expired == [27 + 5]
 
 
-def test_moved_later_it_takes_no_other_timer(loop: Loop, deadline: Deadline) -> None:
+def test_a_reset_to_a_later_time_starts_no_timer(loop: Loop, deadline: Deadline) -> None:
     for _ in range(1000):
         deadline.set(5)
     assert len(loop.timers) == 1
 
 
-def test_moved_earlier(loop: Loop, deadline: Deadline, expired: list[float]) -> None:
+def test_reset_to_an_earlier_time(loop: Loop, deadline: Deadline, expired: list[float]) -> None:
     deadline.set(75)
     deadline.set(1)
-    loop.pass_until(100)
+    loop.advance_to(100)
     assert expired == [1]
 
 
 def test_cleared_and_set_again(loop: Loop, deadline: Deadline, expired: list[float]) -> None:
     deadline.set(5)
     deadline.clear()
-    loop.pass_until(10)
+    loop.advance_to(10)
     assert expired == []
     deadline.set(5)
-    loop.pass_until(100)
+    loop.advance_to(100)
     assert expired == [15]
 
 
 def test_closed(loop: Loop, deadline: Deadline, expired: list[float]) -> None:
     deadline.set(5)
     deadline.close()
-    loop.pass_until(100)
+    loop.advance_to(100)
     assert expired == []
     assert loop.timers == []

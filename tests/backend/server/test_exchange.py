@@ -1,4 +1,4 @@
-"""A request as the application gets it, and the application's response as the client gets it."""
+"""Tests of exchanges: the request that the application gets, the response that the client gets."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from tests.backend.server.running_server import (
     answer,
     client,
     exchange,
+    respond_ok,
     run,
     running_server,
-    say_ok,
 )
 
 GET = b"GET / HTTP/1.1\r\nHost: h\r\n"
 CLOSE = b"Connection: close\r\n"
 
 
-def told(handler: Any, data: bytes) -> bytes:
-    """All that comes back for `data`, whose last request closes the connection."""
-    found = b""
+def responses_to(handler: Any, data: bytes) -> bytes:
+    """The responses to `data`, whose last request closes the connection."""
+    responses = b""
 
     async def main() -> None:
-        nonlocal found
+        nonlocal responses
         async with running_server(App(handler)) as (_, port):
-            found = await exchange(port, data)
+            responses = await exchange(port, data)
 
     run(main())
-    return found
+    return responses
 
 
 def parts(response: bytes) -> tuple[int, dict[bytes, bytes], bytes]:
@@ -74,7 +74,7 @@ def body(data: bytes, more: bool = False) -> Message:
 
 def test_the_scope_of_a_request() -> None:
     data = b"GET /a%2Fb%20c?x=%31&y HTTP/1.1\r\nHost: h\r\nAccept: a, b\r\nX_Y: no\r\n" + CLOSE
-    _, _, document = parts(told(echo_scope, data + b"\r\n"))
+    _, _, document = parts(responses_to(echo_scope, data + b"\r\n"))
     scope = json.loads(document)
     assert scope.pop("client")[0] == scope.pop("server")[0] == "127.0.0.1"
     assert scope == {
@@ -101,18 +101,18 @@ def test_the_scope_of_a_request() -> None:
 )
 def test_the_body_of_a_request(request_body: bytes) -> None:
     data = b"POST / HTTP/1.1\r\nHost: h\r\n" + CLOSE + request_body
-    status, _, found = parts(told(echo_body, data))
+    status, _, found = parts(responses_to(echo_body, data))
     assert (status, found) == (200, b"hello world")
 
 
-def test_a_body_in_pieces_is_one_body_and_the_next_request_another() -> None:
+def test_a_body_that_arrives_in_parts_and_then_another_request() -> None:
     async def main() -> None:
         async with running_server(App(echo_body)) as (_, port), client(port) as (reader, writer):
             for number in range(3):
                 text = b"%d" % number * 1000
                 writer.write(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n")
                 for at in range(0, 1000, 300):
-                    await asyncio.sleep(0.002)  # mostly read apart; either way must do
+                    await asyncio.sleep(0.002)  # the parts mostly arrive separately
                     writer.write(text[at : at + 300])
                 head = await reader.readuntil(b"\r\n\r\n")
                 assert head.startswith(b"HTTP/1.1 200 OK\r\n")
@@ -121,22 +121,22 @@ def test_a_body_in_pieces_is_one_body_and_the_next_request_another() -> None:
     run(main())
 
 
-def test_an_upload_waits_for_a_slow_application() -> None:
+def test_a_slow_application_pauses_an_upload() -> None:
     size = 8_000_000
-    most = 0
+    max_buffered = 0
 
     async def slowly(scope: Scope, receive: Receive, send: Send) -> None:
-        nonlocal most
+        nonlocal max_buffered
         await asyncio.sleep(0.2)
         [connection] = server.connections
         exchange_ = connection._exchange
         assert exchange_ is not None
-        got, more = 0, True
+        received, more = 0, True
         while more:
-            most = max(most, exchange_._buffered)
+            max_buffered = max(max_buffered, exchange_._buffered)
             message = await receive()
-            got, more = got + len(message["body"]), message["more_body"]
-        await answer(send, b"%d" % got)
+            received, more = received + len(message["body"]), message["more_body"]
+        await answer(send, b"%d" % received)
 
     async def main() -> None:
         nonlocal server
@@ -147,19 +147,19 @@ def test_an_upload_waits_for_a_slow_application() -> None:
 
     server: Any = None
     run(main())
-    assert 0 < most < 1_000_000
+    assert 0 < max_buffered < 1_000_000
 
 
 def test_a_response_without_length_is_chunked() -> None:
     handler = responding(start(), body(b"", more=True), body(b"ab", more=True), body(b"c"))
-    status, headers, found = parts(told(handler, GET + CLOSE + b"\r\n"))
+    status, headers, found = parts(responses_to(handler, GET + CLOSE + b"\r\n"))
     assert status == 200
     assert headers[b"transfer-encoding"] == b"chunked"
     assert found == b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n"
 
 
-def test_http_1_0_gets_no_chunks() -> None:
-    response = told(
+def test_a_response_to_http_1_0_is_not_chunked() -> None:
+    response = responses_to(
         responding(start(), body(b"ab", more=True), body(b"c")), b"GET / HTTP/1.0\r\n\r\n"
     )
     _, headers, found = parts(response)
@@ -168,9 +168,9 @@ def test_http_1_0_gets_no_chunks() -> None:
     assert headers[b"connection"] == b"close"
 
 
-def test_the_framing_is_the_servers() -> None:
+def test_the_server_does_the_framing() -> None:
     handler = responding(start(200, (b"Transfer-Encoding", b"gzip, chunked")), body(b"abc"))
-    response = told(handler, GET + CLOSE + b"\r\n")
+    response = responses_to(handler, GET + CLOSE + b"\r\n")
     assert response.lower().count(b"transfer-encoding") == 1
     assert response.endswith(b"\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
 
@@ -180,10 +180,10 @@ def test_the_framing_is_the_servers() -> None:
     [(b"HEAD", 200, b"3"), (b"GET", 304, b"3"), (b"GET", 204, None)],
 )
 def test_responses_without_a_body(method: bytes, status: int, length: bytes | None) -> None:
-    """Nothing comes behind the head that the next response could be taken for."""
+    """No byte follows the head, because it would be mistaken for the next response."""
     handler = responding(start(status, (b"content-length", b"3")), body(b"abc"))
     request = method + b" / HTTP/1.1\r\nHost: h\r\n"
-    first, second, end = told(handler, request + b"\r\n" + request + CLOSE + b"\r\n").split(
+    first, second, end = responses_to(handler, request + b"\r\n" + request + CLOSE + b"\r\n").split(
         b"\r\n\r\n"
     )
     assert end == b""
@@ -217,10 +217,10 @@ async def do_nothing(scope: Scope, receive: Receive, send: Send) -> None:
         responding(start(200, (b"content-length", b"2")), body(b"abc")),
     ],
 )
-def test_an_application_that_fails_before_its_response(
+def test_an_application_that_fails_before_its_response_gives_500(
     handler: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    response = told(handler, b"GET /path HTTP/1.1\r\nHost: h\r\n\r\n")
+    response = responses_to(handler, b"GET /path HTTP/1.1\r\nHost: h\r\n\r\n")
     status, headers, document = parts(response)
     assert status == 500
     assert headers[b"connection"] == b"close"
@@ -238,25 +238,25 @@ def test_an_application_that_fails_before_its_response(
         [start(200, (b"content-length", b"9")), body(b"abc", more=True), start()],
         [start(200, (b"content-length", b"9")), body(b"abc", more=True)],
     ],
-    ids=["too short", "too long", "twice", "not ended"],
+    ids=["too short", "too long", "started twice", "incomplete"],
 )
-def test_a_response_that_goes_wrong_ends_the_connection(messages: list[Message]) -> None:
-    """The client sees that it is not whole; what comes behind it is no response to anything."""
+def test_an_invalid_response_closes_the_connection(messages: list[Message]) -> None:
+    """The client sees that the response is incomplete, and gets no other one."""
     request = GET + b"\r\n"
-    _, _, found = parts(told(responding(*messages), request + request))
+    _, _, found = parts(responses_to(responding(*messages), request + request))
     assert found == b"abc"
 
 
-def test_chunks_that_break_off_have_no_end() -> None:
+def test_an_incomplete_chunked_response_has_no_last_chunk() -> None:
     handler = responding(start(), body(b"abc", more=True))
-    assert told(handler, GET + b"\r\n").endswith(b"\r\n\r\n3\r\nabc\r\n")
+    assert responses_to(handler, GET + b"\r\n").endswith(b"\r\n\r\n3\r\nabc\r\n")
 
 
 EXPECTS = b"POST / HTTP/1.%d\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n" + CLOSE
 EXPECTS += b"\r\n"
 
 
-def test_a_client_that_waits_is_told_to_continue() -> None:
+def test_a_client_that_expects_it_gets_100_continue() -> None:
     async def main() -> None:
         async with running_server(App(echo_body)) as (_, port), client(port) as (reader, writer):
             writer.write(EXPECTS % 1)
@@ -270,16 +270,16 @@ def test_a_client_that_waits_is_told_to_continue() -> None:
 
 @pytest.mark.parametrize(
     ("handler", "data"),
-    [(say_ok, EXPECTS % 1), (echo_body, EXPECTS % 1 + b"ab"), (echo_body, EXPECTS % 0 + b"ab")],
-    ids=["the body is not read", "the body is there", "HTTP/1.0"],
+    [(respond_ok, EXPECTS % 1), (echo_body, EXPECTS % 1 + b"ab"), (echo_body, EXPECTS % 0 + b"ab")],
+    ids=["body not read", "body sent at once", "HTTP/1.0"],
 )
-def test_nobody_else_is_told_to_continue(handler: Any, data: bytes) -> None:
-    response = told(handler, data)
+def test_other_clients_do_not_get_100_continue(handler: Any, data: bytes) -> None:
+    response = responses_to(handler, data)
     assert response.startswith(b"HTTP/1.1 200 OK")
     assert b"100 Continue" not in response
 
 
-def test_a_body_that_stays_away_is_408_unless_the_application_answers() -> None:
+def test_a_body_that_does_not_arrive_gives_408_unless_the_application_responds() -> None:
     async def read_all(scope: Scope, receive: Receive, send: Send) -> None:
         assert (await receive())["type"] == "http.disconnect"
 
@@ -291,8 +291,8 @@ def test_a_body_that_stays_away_is_408_unless_the_application_answers() -> None:
     run(main())
 
 
-def test_a_response_before_the_whole_request_closes_the_connection_and_says_so() -> None:
+def test_a_response_before_the_end_of_the_request_closes_the_connection() -> None:
     request = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n"
-    response = told(say_ok, request + GET + b"\r\n")
+    response = responses_to(respond_ok, request + GET + b"\r\n")
     assert parts(response)[1][b"connection"] == b"close"
     assert response.count(b"HTTP/1.1 200") == 1

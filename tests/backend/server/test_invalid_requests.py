@@ -1,4 +1,4 @@
-"""Requests that are invalid, or too large, or do not end."""
+"""Tests of requests that are invalid, too large or endless."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from backend.http.asgi import Receive, Scope, Send
 from tests.backend.server.running_server import (
-    SOON,
+    TIMEOUT,
     App,
     answer,
     client,
@@ -19,7 +19,7 @@ from tests.backend.server.running_server import (
     until,
 )
 
-BEHIND = b"GET /fast/1 HTTP/1.1\r\nHost: h\r\n\r\n"
+NEXT_REQUEST = b"GET /fast/1 HTTP/1.1\r\nHost: h\r\n\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
 
 
@@ -52,7 +52,7 @@ def test_invalid_requests_get_a_problem_document(data: bytes, status: int, code:
 
     async def main() -> None:
         async with running_server(app) as (_, port):
-            response = await exchange(port, data + BEHIND)
+            response = await exchange(port, data + NEXT_REQUEST)
             head, _, document = response.partition(b"\r\n\r\n")
             assert head.startswith(b"HTTP/1.1 %d " % status)
             assert b"connection: close" in head
@@ -76,40 +76,40 @@ ENDLESS = {
 
 
 @pytest.mark.parametrize("part", ENDLESS)
-def test_a_part_of_a_request_that_does_not_end_is_refused(part: str) -> None:
-    """The parser keeps what is not complete, and scans it again each time that more comes."""
-    begins, goes_on, status = ENDLESS[part]
-    goes_on *= 10_000 // len(goes_on)
-    fed = 0
+def test_an_endless_part_of_a_request_is_refused(part: str) -> None:
+    """The parser buffers an incomplete part, and scans it again with each call."""
+    start, repeated, status = ENDLESS[part]
+    repeated *= 10_000 // len(repeated)
+    sent = 0
 
     async def read_all(scope: Scope, receive: Receive, send: Send) -> None:
         while (await receive()).get("more_body"):
             pass
 
     async def main() -> None:
-        nonlocal fed
+        nonlocal sent
         async with running_server(App(read_all)) as (_, port), client(port) as (reader, writer):
-            writer.write(begins)
-            answered = asyncio.create_task(reader.read(65536))
-            while not answered.done() and fed < 1_000_000:
-                writer.write(goes_on)
-                fed += len(goes_on)
+            writer.write(start)
+            response_task = asyncio.create_task(reader.read(65536))
+            while not response_task.done() and sent < 1_000_000:
+                writer.write(repeated)
+                sent += len(repeated)
                 await asyncio.sleep(0.001)
-            response = await asyncio.wait_for(answered, SOON)
+            response = await asyncio.wait_for(response_task, TIMEOUT)
             assert response.startswith(b"HTTP/1.1 %d " % status)
 
     run(main())
-    assert fed < 500_000
+    assert sent < 500_000
 
 
-def test_a_body_that_turns_out_invalid_is_refused() -> None:
-    ends = []
+def test_a_body_that_becomes_invalid_is_refused() -> None:
+    last_messages = []
 
     async def handler(scope: Scope, receive: Receive, send: Send) -> None:
         message = await receive()
         while message["type"] == "http.request":
             message = await receive()
-        ends.append(message["type"])
+        last_messages.append(message["type"])
         await answer(send, b"too late")
 
     async def main() -> None:
@@ -120,11 +120,11 @@ def test_a_body_that_turns_out_invalid_is_refused() -> None:
             )
             await asyncio.sleep(0.05)
             writer.write(b"no chunk\r\n")
-            response = await asyncio.wait_for(reader.read(), SOON)
+            response = await asyncio.wait_for(reader.read(), TIMEOUT)
             assert response.startswith(b"HTTP/1.1 400 ")
             assert response.count(b"HTTP/1.1") == 1
-            await until(lambda: ends, "the application to return")
+            await until(lambda: last_messages, "the application to return")
             writer.close()
 
     run(main())
-    assert ends == ["http.disconnect"]
+    assert last_messages == ["http.disconnect"]

@@ -1,1 +1,1 @@
-"""RocksDB and the data directory."""
+"""Tests of RocksDB stores and of the data directory."""

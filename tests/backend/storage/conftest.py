@@ -1,4 +1,4 @@
-"""A data directory for the tests of its store partitions."""
+"""A data directory for the tests of stores."""
 
 from __future__ import annotations
 

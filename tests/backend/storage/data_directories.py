@@ -1,4 +1,4 @@
-"""Data directories: with a store partition, without marks, and those of other programs."""
+"""Makes data directories with a store, without marks, and with files of other programs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from tests.support.in_process.examples import metadata
 LEFTOVERS = ("0.copy-1", "0.deleted-1", "0.checkpoint-1", "0.aside-1")
 
 
-def filled(data: DataDirectory, view: str = "orders", partition: int = 0, records: int = 3) -> None:
+def write_store(
+    data: DataDirectory, view: str = "orders", partition: int = 0, records: int = 3
+) -> None:
     store, _ = data.open(view, partition)
     batch = store.new_batch()
     for i in range(records):
@@ -20,14 +22,14 @@ def filled(data: DataDirectory, view: str = "orders", partition: int = 0, record
     store.close()
 
 
-def unmarked(root: Path) -> None:
-    """The folder as a version from before there were marks has left it."""
+def remove_marks(root: Path) -> None:
+    """Leave the folder as versions without mark files wrote it."""
     for mark in list(root.rglob(MARK)):
         mark.unlink()
 
 
-def some_bodys(root: Path) -> None:
-    """What other programs keep."""
+def add_foreign_files(root: Path) -> None:
+    """Add folders and files of other programs."""
     for name in ("postgresql/15/base/1", "photos/2013/a.jpg", *(f"x/{n}/y" for n in LEFTOVERS)):
         path = root / name
         path.parent.mkdir(parents=True)

@@ -1,8 +1,8 @@
-"""A process that writes a store partition until it is killed, and what it must have written.
+"""A process that writes to a store until it is killed, and the entries that it must have written.
 
     python -m tests.backend.storage.store_writer <data folder> [load]
 
-writes batch after batch, from the stored position on, and prints each position once it is written.
+writes batch after batch, starting at the stored position, and prints the position after each one.
 """
 
 import random
@@ -13,25 +13,25 @@ from backend.storage.data_directory import DataDirectory
 from backend.storage.options import Tuning
 from tests.support.in_process.examples import metadata
 
-# memtables of 64 KiB: some of what was written lies in files, some in the log alone
+# with memtables of 64 KiB, some entries are in files, others only in the write-ahead log
 TUNING = Tuning(write_buffer=64 << 10)
 KEYS = [b"\x01key-%d" % i for i in range(300)]
 
 
 def change_at(offset: int) -> tuple[bytes, bytes | None]:
-    """The record at an offset: its key, and its value or None."""
-    dice = random.Random(offset)
-    key = dice.choice(KEYS)
-    return key, None if dice.random() < 0.2 else b"%d:" % offset + dice.randbytes(200)
+    """The key and the value of the record at an offset; None deletes the key."""
+    rng = random.Random(offset)
+    key = rng.choice(KEYS)
+    return key, None if rng.random() < 0.2 else b"%d:" % offset + rng.randbytes(200)
 
 
 def batch_end(position: int) -> int:
-    """Where the batch that begins at `position` ends."""
+    """The position after the batch that starts at `position`."""
     return position + random.Random(-position).randint(1, 40)
 
 
 def entries_at(position: int) -> dict[bytes, bytes]:
-    """The reference model: what must be stored at a position."""
+    """The entries that must be stored at a position."""
     entries: dict[bytes, bytes] = {}
     for offset in range(position):
         key, value = change_at(offset)
@@ -43,8 +43,8 @@ def entries_at(position: int) -> dict[bytes, bytes]:
 
 
 def write_forever(root: Path, load: bool) -> None:
-    store, anew = DataDirectory(root, TUNING).open("orders", 0)
-    assert anew is None
+    store, reason = DataDirectory(root, TUNING).open("orders", 0)
+    assert reason is None
     if store.metadata is None:
         store.initialise(0, metadata())
     if load:

@@ -1,4 +1,4 @@
-"""Store partitions with some entries."""
+"""Opens and fills stores, and damages files."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from backend.storage.rocksdb_store import RocksDBStore
 from tests.support.in_process.examples import metadata
 
 
-def opened(folder: DataDirectory) -> RocksDBStore:
-    store, anew = folder.open("orders", 0)
-    assert anew is None
+def open_store(folder: DataDirectory) -> RocksDBStore:
+    store, reason = folder.open("orders", 0)
+    assert reason is None
     return store
 
 
 def value_of(i: int) -> bytes:
-    """100 bytes that nobody compresses."""
+    """100 bytes that cannot be compressed."""
     return random.Random(i).randbytes(100)
 
 
-def filled(folder: DataDirectory, entries: int = 3000) -> RocksDBStore:
-    store = opened(folder)
+def filled_store(folder: DataDirectory, entries: int = 3000) -> RocksDBStore:
+    store = open_store(folder)
     store.initialise(0, metadata())
     batch = store.new_batch()
     for i in range(entries):
@@ -31,11 +31,12 @@ def filled(folder: DataDirectory, entries: int = 3000) -> RocksDBStore:
     return store
 
 
-def one(path: Path, pattern: str) -> Path:
+def first_file(path: Path, pattern: str) -> Path:
     return min(path.glob(pattern))
 
 
-def flip(path: Path, at: int, count: int = 8) -> None:
+def flip_bits(path: Path, at: int, count: int = 8) -> None:
+    """Invert all bits of `count` bytes, starting at byte `at`."""
     raw = bytearray(path.read_bytes())
     for i in range(count):
         raw[at + i] ^= 0xFF

@@ -1,4 +1,4 @@
-"""Store partitions that much is written to before anything is read."""
+"""Tests of bulk loads: many writes before the first read."""
 
 import threading
 import time
@@ -19,7 +19,7 @@ from tests.support.in_process.examples import metadata, view
 from tests.support.in_process.ingest import ingest_without_broker
 
 BATCH = 500
-FAR = 1_000_000
+FAR_POSITION = 1_000_000
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def key(n: int) -> bytes:
 
 
 def write(store: RocksDBStore, end: int) -> None:
-    """Each key again and again, every fifth time a delete, up to the position `end`."""
+    """Write the same keys repeatedly, up to the position `end`; every fifth change is a delete."""
     assert store.position is not None
     while store.position < end:
         batch, until = store.new_batch(), min(end, store.position + BATCH)
@@ -53,96 +53,95 @@ def write(store: RocksDBStore, end: int) -> None:
         store.write(batch, until)
 
 
-def written(end: int) -> dict[bytes, bytes]:
-    """What is stored at the position `end`."""
+def entries_at(end: int) -> dict[bytes, bytes]:
+    """The entries at the position `end`."""
     latest = {key(n): n for n in range(end)}
-    return {of: b"%d" % n * 40 for of, n in latest.items() if n % 5}
+    return {k: b"%d" % n * 40 for k, n in latest.items() if n % 5}
 
 
 def entries(store: RocksDBStore) -> dict[bytes, bytes]:
     return dict(store.scan(b"\x01", b"\x02"))
 
 
-def lists(store: RocksDBStore) -> bool:
-    """Whether its memtables are lists now, as RocksDB's own log says."""
-    said = (store.path / "LOG").read_text()
-    return "memtable_factory: VectorRepFactory" in said
+def has_vector_memtable(store: RocksDBStore) -> bool:
+    """Whether its memtable is a vector, according to RocksDB's own log."""
+    log = (store.path / "LOG").read_text()
+    return "memtable_factory: VectorRepFactory" in log
 
 
-def test_it_ends_at_the_position(folder: DataDirectory) -> None:
+def test_a_bulk_load_ends_at_the_given_position(folder: DataDirectory) -> None:
     store = new_store(folder)
     store.begin_bulk_load(until=20_000)
     write(store, 19_999)
-    assert lists(store)
+    assert has_vector_memtable(store)
     write(store, 20_000)
-    assert not lists(store)
-    assert entries(store) == written(20_000)
+    assert not has_vector_memtable(store)
+    assert entries(store) == entries_at(20_000)
     write(store, 21_000)
-    assert entries(store) == written(21_000)
+    assert entries(store) == entries_at(21_000)
     store.close()
 
 
-def test_what_was_there_before_stays(folder: DataDirectory) -> None:
+def test_earlier_entries_are_not_lost(folder: DataDirectory) -> None:
     store = new_store(folder)
     write(store, 1_000)
-    store.begin_bulk_load(until=FAR)
-    assert (store.position, entries(store)) == (1_000, written(1_000))
+    store.begin_bulk_load(until=FAR_POSITION)
+    assert (store.position, entries(store)) == (1_000, entries_at(1_000))
     store.close()
 
 
-@pytest.mark.parametrize("how", ["get", "get_many", "scan"])
-def test_a_read_is_right_and_ends_it(folder: DataDirectory, how: str) -> None:
+@pytest.mark.parametrize("method", ["get", "get_many", "scan"])
+def test_a_read_is_correct_and_ends_the_bulk_load(folder: DataDirectory, method: str) -> None:
     store = new_store(folder)
-    store.begin_bulk_load(until=FAR)
+    store.begin_bulk_load(until=FAR_POSITION)
     write(store, 3_500)
-    expected = written(3_500)
-    if how == "get":
+    expected = entries_at(3_500)
+    if method == "get":
         assert store.get(key(4)) == expected[key(4)]
         assert store.get(key(5)) is None
-    elif how == "get_many":
+    elif method == "get_many":
         assert store.get_many([key(4), key(5)]) == [expected[key(4)], None]
     else:
         assert entries(store) == expected
-    assert lists(store)
+    assert has_vector_memtable(store)
     store.end_bulk_load()
-    assert not lists(store)
-    assert entries(store) == written(3_500)
+    assert not has_vector_memtable(store)
+    assert entries(store) == entries_at(3_500)
     write(store, 4_000)
-    assert entries(store) == written(4_000)
+    assert entries(store) == entries_at(4_000)
     store.close()
 
 
-def test_closed_while_loading_nothing_is_lost(folder: DataDirectory) -> None:
+def test_nothing_is_lost_if_the_store_is_closed_during_a_bulk_load(folder: DataDirectory) -> None:
     store = new_store(folder)
-    store.begin_bulk_load(until=FAR)
+    store.begin_bulk_load(until=FAR_POSITION)
     write(store, 3_500)
     store.end_bulk_load()
-    assert lists(store), "nobody has read"
+    assert has_vector_memtable(store), "there was no read"
     store.close()
     store.close()
     with pytest.raises(StoreClosedError):
         store.get(key(4))
-    store, anew = folder.open("orders", 0)
-    assert anew is None
-    assert (store.position, dict(store.scan(b"\x01", b"\x02"))) == (3_500, written(3_500))
+    store, reason = folder.open("orders", 0)
+    assert reason is None
+    assert (store.position, dict(store.scan(b"\x01", b"\x02"))) == (3_500, entries_at(3_500))
     store.close()
 
 
-def test_a_reader_meanwhile_is_told_and_reads_on(folder: DataDirectory) -> None:
-    """Values that are right, or "closed" while it is opened again; never damage, which is mended
-    by a rebuild."""
+def test_a_concurrent_reader_gets_correct_values_or_store_closed(folder: DataDirectory) -> None:
+    """It must not get an error of a damaged store, which would cause a rebuild."""
     store = new_store(folder)
     write(store, BATCH)
-    found, ends, stop = [0], [], threading.Event()
+    reads, errors, stop = [0], [], threading.Event()
 
     def read() -> None:
         while not stop.is_set():
             try:
-                found[0] += store.get(b"\x01never deleted") == b"1"
+                reads[0] += store.get(b"\x01never deleted") == b"1"
             except StoreClosedError:
                 time.sleep(0)
             except BaseException as e:
-                ends.append(e)
+                errors.append(e)
 
     batch = store.new_batch()
     batch.put(b"\x01never deleted", b"1")
@@ -150,21 +149,23 @@ def test_a_reader_meanwhile_is_told_and_reads_on(folder: DataDirectory) -> None:
     reader = threading.Thread(target=read)
     reader.start()
     for round_ in range(8):
-        store.begin_bulk_load(until=FAR)
+        store.begin_bulk_load(until=FAR_POSITION)
         write(store, BATCH * (round_ * 2 + 3))
         store.end_bulk_load()
-    before, deadline = found[0], time.monotonic() + 10
-    while found[0] == before and time.monotonic() < deadline:
+    before, deadline = reads[0], time.monotonic() + 10
+    while reads[0] == before and time.monotonic() < deadline:
         time.sleep(0.001)
     stop.set()
     reader.join(10)
-    assert ends == []
-    assert found[0] > before
+    assert errors == []
+    assert reads[0] > before
     store.close()
 
 
-def test_a_read_that_was_cut_off_is_no_damage(folder: DataDirectory) -> None:
-    """It fails for what was closed, and looks why when all is open again."""
+def test_a_read_of_a_database_that_was_just_closed_raises_store_closed(
+    folder: DataDirectory,
+) -> None:
+    """The database is closed for reopening, but the store is not marked as closed."""
     store = new_store(folder)
     write(store, BATCH)
     scan = store.scan(b"\x01", b"\x02")
@@ -176,24 +177,24 @@ def test_a_read_that_was_cut_off_is_no_damage(folder: DataDirectory) -> None:
         list(scan)
 
 
-def test_a_scan_under_way_does_no_harm(folder: DataDirectory) -> None:
-    """The database is open as long as somebody iterates: ingest opens the partition later."""
+def test_reopening_fails_during_a_scan_without_damage(folder: DataDirectory) -> None:
+    """An iterator keeps the database open, so ingest opens the store partition again later."""
     store = new_store(folder)
-    store.begin_bulk_load(until=FAR)
+    store.begin_bulk_load(until=FAR_POSITION)
     write(store, 3_500)
     scan = store.scan(b"\x01", b"\x02")
     first = next(scan)
     with pytest.raises(StoreError) as raised:
         store.end_bulk_load()
     assert not raised.value.damaged
-    assert first[0] in written(3_500)
+    assert first[0] in entries_at(3_500)
     with pytest.raises(StoreClosedError):
         list(scan)
     store.close()
-    again, anew = folder.open("orders", 0)
-    assert anew is None
-    assert (again.position, dict(again.scan(b"\x01", b"\x02"))) == (3_500, written(3_500))
-    again.close()
+    reopened, reason = folder.open("orders", 0)
+    assert reason is None
+    assert (reopened.position, dict(reopened.scan(b"\x01", b"\x02"))) == (3_500, entries_at(3_500))
+    reopened.close()
 
 
 @pytest.mark.parametrize(
@@ -201,56 +202,56 @@ def test_a_scan_under_way_does_no_harm(folder: DataDirectory) -> None:
     [
         (view("orders"), 100_000, True),
         (view("orders"), 5_000, False),
-        # there ingest reads what has expired
+        # expiry reads the store
         (view("orders", retention=1000), 100_000, False),
         (view("orders", persistence="memory"), 100_000, False),
     ],
-    ids=["far behind", "near", "retention", "memory"],
+    ids=["large lag", "small lag", "retention", "memory"],
 )
-def test_one_that_is_far_behind_is_loaded(
+def test_a_store_with_a_large_lag_is_bulk_loaded(
     folder: DataDirectory, of: View, end: int, loads: bool
 ) -> None:
     topic_metadata = TopicMetadata("topic-1", 1, {0: 0}, {0: end}, None, 0.0)
-    held, _ = open_partition(folder, of, 0, topic_metadata, 10_000)
-    store = held.store
+    store_partition, _ = open_partition(folder, of, 0, topic_metadata, 10_000)
+    store = store_partition.store
     assert isinstance(store, RocksDBStore)
     in_memory = of.persistence == "memory"
-    assert (not in_memory and lists(store)) is loads
+    assert (not in_memory and has_vector_memtable(store)) is loads
     write(store, end)
-    assert in_memory or not lists(store)
-    assert entries(store) == written(end)
+    assert in_memory or not has_vector_memtable(store)
+    assert entries(store) == entries_at(end)
     store.close()
 
 
-def test_ingest_settles_what_is_read_also_while_nothing_comes(folder: DataDirectory) -> None:
+def test_expiry_ends_a_bulk_load_after_a_read_even_without_new_records(
+    folder: DataDirectory,
+) -> None:
     of = view()
-    topic_metadata, all_held = (
-        TopicMetadata("topic-1", 1, {0: 0}, {0: FAR}, None, 0.0),
-        PartitionRegistry((of,)),
-    )
-    held, _ = open_partition(folder, of, 0, topic_metadata, 10_000)
-    all_held.add(held)
-    store = held.store
+    topic_metadata = TopicMetadata("topic-1", 1, {0: 0}, {0: FAR_POSITION}, None, 0.0)
+    registry = PartitionRegistry((of,))
+    store_partition, _ = open_partition(folder, of, 0, topic_metadata, 10_000)
+    registry.add(store_partition)
+    store = store_partition.store
     assert isinstance(store, RocksDBStore)
     write(store, 1_000)
-    ingest = ingest_without_broker(of, folder, all_held)
+    ingest = ingest_without_broker(of, folder, registry)
     ingest.applier.expire()
-    assert lists(store)
+    assert has_vector_memtable(store)
     store.get(key(4))
     ingest.applier.expire()
-    assert not lists(store)
+    assert not has_vector_memtable(store)
     store.close()
 
 
-def test_one_that_answers_already_is_not_loaded(folder: DataDirectory) -> None:
+def test_an_answerable_store_is_not_bulk_loaded(folder: DataDirectory) -> None:
     store = new_store(folder)
     write(store, 90_000)
     store.close()
     topic_metadata = TopicMetadata("topic-1", 1, {0: 0}, {0: 110_000}, None, 0.0)
-    held, reason = open_partition(
+    store_partition, reason = open_partition(
         folder, view("orders"), 0, topic_metadata, acceptable_recovery_lag=20_000
     )
-    assert (reason, held.progress.answerable) == (None, True)
-    assert isinstance(held.store, RocksDBStore)
-    assert not lists(held.store)
-    held.store.close()
+    assert (reason, store_partition.progress.answerable) == (None, True)
+    assert isinstance(store_partition.store, RocksDBStore)
+    assert not has_vector_memtable(store_partition.store)
+    store_partition.store.close()

@@ -1,4 +1,4 @@
-"""Damaged store partitions: moved aside and rebuilt; never answered from."""
+"""Tests of damaged stores, which are set aside and rebuilt."""
 
 from __future__ import annotations
 
@@ -10,49 +10,49 @@ import pytest
 from backend.storage.data_directory import DataDirectory
 from model.problems import StoreError
 from model.records import METADATA_KEY, POSITION_KEY
-from tests.backend.storage.stores import filled, flip, one, opened, value_of
+from tests.backend.storage.stores import filled_store, first_file, flip_bits, open_store, value_of
 from tests.support.in_process.examples import metadata
 
 DAMAGE: dict[str, Callable[[Path], object]] = {
     "CURRENT is garbage": lambda path: (path / "CURRENT").write_text("garbage\n"),
     "CURRENT is empty": lambda path: (path / "CURRENT").write_text(""),
-    "MANIFEST is flipped": lambda path: flip(one(path, "MANIFEST-*"), 10),
-    "MANIFEST is gone": lambda path: one(path, "MANIFEST-*").unlink(),
-    "MANIFEST is empty": lambda path: one(path, "MANIFEST-*").write_bytes(b""),
-    "an SST is gone": lambda path: one(path, "*.sst").unlink(),
-    "an SST is cut": lambda path: one(path, "*.sst").write_bytes(b"short"),
-    "an SST's foot is flipped": lambda path: flip(
-        one(path, "*.sst"), one(path, "*.sst").stat().st_size - 8
+    "MANIFEST is flipped": lambda path: flip_bits(first_file(path, "MANIFEST-*"), 10),
+    "MANIFEST is missing": lambda path: first_file(path, "MANIFEST-*").unlink(),
+    "MANIFEST is empty": lambda path: first_file(path, "MANIFEST-*").write_bytes(b""),
+    "an SST is missing": lambda path: first_file(path, "*.sst").unlink(),
+    "an SST is truncated": lambda path: first_file(path, "*.sst").write_bytes(b"short"),
+    "an SST's foot is flipped": lambda path: flip_bits(
+        first_file(path, "*.sst"), first_file(path, "*.sst").stat().st_size - 8
     ),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-def test_a_damaged_one_is_kept_aside_and_begun_anew(
+def test_a_damaged_store_is_set_aside_and_replaced(
     folder: DataDirectory, damage: Callable[[Path], object]
 ) -> None:
-    filled(folder).close()
+    filled_store(folder).close()
     path = folder.path("orders", 0)
     damage(path)
-    store, anew = folder.open("orders", 0)
-    assert anew is not None
-    assert "cannot open it" in anew
+    store, reason = folder.open("orders", 0)
+    assert reason is not None
+    assert "cannot open it" in reason
     [aside] = path.parent.glob("0.aside-*")
-    assert aside.name in anew
-    assert one(aside, "LOG*"), "what there was is there to be looked into"
+    assert aside.name in reason
+    assert first_file(aside, "LOG*"), "the files are kept for inspection"
     assert (store.position, store.get(b"\x011")) == (None, None)
-    # and it works
+    # the new store works
     store.initialise(0, metadata())
     store.close()
-    store = opened(folder)
+    store = open_store(folder)
     assert store.position == 0
     store.close()
     assert folder.on_disk() == {"orders": [0]}
 
 
-def test_without_its_name_file_it_is_empty(folder: DataDirectory) -> None:
-    """RocksDB begins anew by itself where there is no CURRENT: nothing old may shine through."""
-    filled(folder).close()
+def test_a_store_without_current_is_empty(folder: DataDirectory) -> None:
+    """Without CURRENT, RocksDB creates a new database: no old entry may be visible."""
+    filled_store(folder).close()
     (folder.path("orders", 0) / "CURRENT").unlink()
     store, _ = folder.open("orders", 0)
     assert (store.position, store.metadata, store.get(b"\x011")) == (None, None, None)
@@ -69,24 +69,24 @@ def test_without_its_name_file_it_is_empty(folder: DataDirectory) -> None:
         (METADATA_KEY, b'{"of": "another version"}'),
     ],
 )
-def test_notes_that_cannot_be_read_are_damage(
+def test_malformed_position_or_metadata_counts_as_damage(
     folder: DataDirectory, key: bytes, value: bytes
 ) -> None:
-    store = filled(folder)
+    store = filled_store(folder)
     batch = store.new_batch()
     batch.put(key, value)
     store._db.write(batch)
     store.close()
-    store, anew = folder.open("orders", 0)
-    assert anew is not None
+    store, reason = folder.open("orders", 0)
+    assert reason is not None
     assert (store.position, store.metadata) == (None, None)
     store.close()
 
 
-def test_of_those_kept_aside_the_last_is_kept(folder: DataDirectory) -> None:
+def test_only_the_latest_damaged_store_is_kept(folder: DataDirectory) -> None:
     for round_ in range(3):
-        store, anew = folder.open("orders", 0)
-        assert (anew is not None) == (round_ > 0)
+        store, reason = folder.open("orders", 0)
+        assert (reason is not None) == (round_ > 0)
         store.close()
         (folder.path("orders", 0) / "CURRENT").write_text("garbage\n")
         (folder.path("orders", 0) / f"round-{round_}").touch()
@@ -96,8 +96,8 @@ def test_of_those_kept_aside_the_last_is_kept(folder: DataDirectory) -> None:
     assert (aside / "round-2").exists()
 
 
-def test_one_that_is_open_already_is_not_taken_for_damaged(folder: DataDirectory) -> None:
-    store = filled(folder)
+def test_a_store_that_is_open_already_does_not_count_as_damaged(folder: DataDirectory) -> None:
+    store = filled_store(folder)
     with pytest.raises(Exception, match=r"[Ll]ock"):
         folder.open("orders", 0)
     assert store.get(b"\x011") is not None
@@ -105,33 +105,33 @@ def test_one_that_is_open_already_is_not_taken_for_damaged(folder: DataDirectory
     store.close()
 
 
-def test_flipped_bytes_are_told_and_never_answered(folder: DataDirectory) -> None:
-    filled(folder).close()
-    table = one(folder.path("orders", 0), "*.sst")
+def test_reads_of_flipped_bytes_fail(folder: DataDirectory) -> None:
+    filled_store(folder).close()
+    table = first_file(folder.path("orders", 0), "*.sst")
     for at in range(table.stat().st_size // 3, table.stat().st_size // 2, 3000):
-        flip(table, at)
-    store = opened(folder)
-    said: set[str] = set()
+        flip_bits(table, at)
+    store = open_store(folder)
+    errors: set[str] = set()
     for i in range(3000):
         try:
             assert store.get(b"\x01%d" % i) == value_of(i)
         except StoreError as e:
-            said.add(str(e))
-    assert said
-    assert all(str(store.path) in what and "checksum" in what for what in said)
+            errors.add(str(e))
+    assert errors
+    assert all(str(store.path) in error and "checksum" in error for error in errors)
     store.close()
 
 
 @pytest.mark.parametrize("where", [0.02, 0.5, 0.9])
 @pytest.mark.parametrize("backwards", [False, True])
-def test_a_scan_over_damage_fails_and_never_ends_early(
+def test_a_scan_of_damaged_blocks_fails_and_does_not_end_early(
     folder: DataDirectory, where: float, backwards: bool
 ) -> None:
-    store = filled(folder)
+    store = filled_store(folder)
     store.close()
-    store = opened(folder)
-    file = one(store.path, "*.sst")
-    flip(file, int(file.stat().st_size * where), 64)
+    store = open_store(folder)
+    file = first_file(store.path, "*.sst")
+    flip_bits(file, int(file.stat().st_size * where), 64)
     with pytest.raises(StoreError, match="Corruption") as raised:
         list(store.scan(b"\x01", b"\x02", backwards=backwards))
     assert raised.value.damaged

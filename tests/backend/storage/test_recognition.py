@@ -1,9 +1,8 @@
-"""Data directories from before there were marks: recognised once, and marked."""
+"""Tests of data directories of versions without mark files: they are recognised once and marked."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import stat
 from pathlib import Path
 
@@ -13,50 +12,51 @@ from backend.storage import data_directory as folders
 from backend.storage.data_directory import DataDirectory
 from backend.storage.ownership import MARK
 from model.problems import ConfigurationError
-from tests.backend.storage.data_directories import filled, unmarked
+from tests.backend.storage.data_directories import remove_marks, write_store
 
 
-def test_a_folder_from_before_is_recognised_once(tmp_path: Path) -> None:
+def test_a_data_folder_without_marks_is_recognised_once(tmp_path: Path) -> None:
     data = DataDirectory(tmp_path)
-    filled(data)
-    filled(data, "by.host", 11)
-    filled(data, partition=1)
+    write_store(data)
+    write_store(data, "by.host", 11)
+    write_store(data, partition=1)
     data.open("memory", 0, memory=True)  # left by a crash: only rocksdict's own file
-    shutil.rmtree(tmp_path / "orders" / "1" / "nothing", ignore_errors=True)
     data.close()
     (tmp_path / "orders" / "1").rename(tmp_path / "orders" / "1.copy-5")
     half_deleted = tmp_path / "orders" / "2.deleted-5"
     half_deleted.mkdir()
     (half_deleted / "000004.sst").touch()
-    unmarked(tmp_path)
+    remove_marks(tmp_path)
     for path in tmp_path.rglob("*"):
         path.chmod(0o755 if path.is_dir() else 0o644)
 
     data = DataDirectory(tmp_path, application="ours")
     assert data.on_disk() == {"orders": [0], "by.host": [11], "memory": [0]}
     assert json.loads((tmp_path / MARK).read_text()) == {"application": "ours", "format": 1}
-    assert not (tmp_path / "orders" / "1.copy-5").exists(), "a leftover of ours"
-    assert half_deleted.exists(), "nobody can tell whose it was"
+    assert not (tmp_path / "orders" / "1.copy-5").exists(), (
+        "it was a store, so it was marked and deleted"
+    )
+    assert half_deleted.exists(), "its owner is unknown"
     assert stat.S_IMODE((tmp_path / "orders" / "0").stat().st_mode) == 0o700
-    store, anew = data.open("orders", 0)
-    assert (anew, store.position, store.get(b"\x012")) == (None, 3, b"v")
+    store, reason = data.open("orders", 0)
+    assert (reason, store.position, store.get(b"\x012")) == (None, 3, b"v")
     store.close()
     data.close()
-    # from now on nothing else is recognised
+    # afterwards, foreign files do not matter
     (tmp_path / "notes.txt").touch()
     again = DataDirectory(tmp_path, application="ours")
     assert again.on_disk() == {"orders": [0], "by.host": [11], "memory": [0]}
     again.close()
 
 
-def test_recognition_that_was_cut_off_is_made_again(
+def test_an_interrupted_recognition_is_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = DataDirectory(tmp_path)
     for partition in range(3):
-        filled(data, partition=partition)
+        write_store(data, partition=partition)
     data.close()
-    unmarked(tmp_path)
+    remove_marks(tmp_path)
     put, marked = folders.Mark.put, list[Path]()
 
     def put_two(mark: folders.Mark, path: Path) -> None:
@@ -74,13 +74,13 @@ def test_recognition_that_was_cut_off_is_made_again(
     data.close()
 
 
-def test_what_an_older_version_has_added_since_is_used(tmp_path: Path) -> None:
+def test_a_store_that_an_older_version_has_added_is_used(tmp_path: Path) -> None:
     data = DataDirectory(tmp_path)
-    filled(data)
+    write_store(data)
     (tmp_path / "orders" / "0" / MARK).unlink()
     assert data.on_disk() == {}
-    store, anew = data.open("orders", 0)
-    assert (anew, store.position) == (None, 3)
+    store, reason = data.open("orders", 0)
+    assert (reason, store.position) == (None, 3)
     store.close()
     assert data.on_disk() == {"orders": [0]}
     data.close()

@@ -1,4 +1,4 @@
-"""The store partitions: real RocksDB, real damage, really killed."""
+"""Tests of RocksDB stores, with real files and killed processes."""
 
 import re
 import subprocess
@@ -13,20 +13,20 @@ from rocksdict import WriteBatch
 from backend.storage.data_directory import DataDirectory
 from model.problems import ConfigurationError, StoreClosedError, StoreError
 from tests.backend.storage.store_writer import KEYS, TUNING, batch_end, entries_at
-from tests.backend.storage.stores import filled, opened, value_of
+from tests.backend.storage.stores import filled_store, open_store, value_of
 from tests.support.in_process.examples import metadata
 
 ROOT = Path(__file__).parents[3]
 
 
-def test_a_new_one_is_empty(folder: DataDirectory) -> None:
-    store = opened(folder)
+def test_a_new_store_is_empty(folder: DataDirectory) -> None:
+    store = open_store(folder)
     assert (store.position, store.metadata, store.get(b"\x01a")) == (None, None, None)
     store.close()
 
 
-def test_a_batch_and_its_position(folder: DataDirectory) -> None:
-    store = opened(folder)
+def test_a_batch_and_its_position_are_written(folder: DataDirectory) -> None:
+    store = open_store(folder)
     store.initialise(7, metadata())
     batch = store.new_batch()
     batch.put(b"\x01a", b"1")
@@ -43,15 +43,14 @@ def test_a_batch_and_its_position(folder: DataDirectory) -> None:
         found = [store.get(b"\x01" + key) for key in (b"a", b"b", b"", b"c", b"d")]
         assert found == [None, b"\0\xff", b"", b"3", None]
         store.close()
-        store = opened(folder)
+        store = open_store(folder)
     store.close()
 
 
-def test_the_position_is_in_the_batch_itself(
+def test_entries_position_and_metadata_are_one_write(
     folder: DataDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What RocksDB gets is one write: entries, position and identity."""
-    store = filled(folder, 1)
+    store = filled_store(folder, 1)
     written: list[int] = []
 
     class Spy:
@@ -68,7 +67,7 @@ def test_the_position_is_in_the_batch_itself(
 
 
 def test_a_write_that_fails_changes_nothing(folder: DataDirectory) -> None:
-    store = filled(folder, 1)
+    store = filled_store(folder, 1)
     store.close()
     batch = store.new_batch()
     batch.put(b"\x01a", b"1")
@@ -77,22 +76,22 @@ def test_a_write_that_fails_changes_nothing(folder: DataDirectory) -> None:
     assert (store.position, store.metadata) == (1, metadata())
 
 
-def test_touch_notes_the_time_and_nothing_else(folder: DataDirectory) -> None:
-    store = filled(folder, 5)
+def test_touch_changes_only_the_time(folder: DataDirectory) -> None:
+    store = filled_store(folder, 5)
     store.touch(777)
     store.close()
-    store = opened(folder)
+    store = open_store(folder)
     assert (store.position, store.metadata) == (5, metadata(alive_at=777))
     store.close()
 
 
-def test_one_that_was_there_already_is_opened_with_all_of_the_tuning(folder: DataDirectory) -> None:
-    filled(folder).close()
-    store = opened(folder)
+def test_an_existing_store_is_opened_with_all_tuning_options(folder: DataDirectory) -> None:
+    filled_store(folder).close()
+    store = open_store(folder)
     cache = folder._memory.cache
     before = cache.get_usage()
     assert store.get(b"\x01999") is not None
-    assert cache.get_usage() > before, "blocks lie in the cache of all"
+    assert cache.get_usage() > before, "blocks are in the shared cache"
     batch = store.new_batch()
     for i in range(3000):
         batch.put(b"\x01another %d" % i, value_of(i))
@@ -100,12 +99,12 @@ def test_one_that_was_there_already_is_opened_with_all_of_the_tuning(folder: Dat
     store._db.flush()
     properties = str(store._db.property_value("rocksdb.aggregated-table-properties"))
     [filters] = re.findall(r"filter block size=(\d+)", properties)
-    assert int(filters) > 2 * 3000 * TUNING.bloom_bits_per_key / 8 * 0.9, "new files have one, too"
+    assert int(filters) > 2 * 3000 * TUNING.bloom_bits_per_key / 8 * 0.9, "new files have filters"
     store.close()
 
 
-def test_a_closed_one_says_so(folder: DataDirectory) -> None:
-    store = filled(folder, 3)
+def test_reads_of_a_closed_store_fail(folder: DataDirectory) -> None:
+    store = filled_store(folder, 3)
     assert store.get(b"\x011") is not None
     assert store.size() > 0
     assert store.entries() > 0
@@ -116,9 +115,9 @@ def test_a_closed_one_says_so(folder: DataDirectory) -> None:
     assert (store.size(), store.entries()) == (0, 0)
 
 
-def test_readers_may_read_while_it_is_closed(folder: DataDirectory) -> None:
-    store = filled(folder)
-    ends: list[BaseException] = []
+def test_concurrent_reads_of_a_store_that_is_being_closed_fail(folder: DataDirectory) -> None:
+    store = filled_store(folder)
+    errors: list[BaseException] = []
     reading = threading.Barrier(3)
 
     def read() -> None:
@@ -127,7 +126,7 @@ def test_readers_may_read_while_it_is_closed(folder: DataDirectory) -> None:
             while store.get(b"\x0142") is not None:
                 store.size()
         except BaseException as e:
-            ends.append(e)
+            errors.append(e)
 
     threads = [threading.Thread(target=read) for _ in range(2)]
     for thread in threads:
@@ -136,12 +135,12 @@ def test_readers_may_read_while_it_is_closed(folder: DataDirectory) -> None:
     store.close()
     for thread in threads:
         thread.join(10)
-    assert [type(end) for end in ends] == [StoreClosedError] * 2
+    assert [type(error) for error in errors] == [StoreClosedError] * 2
 
 
 @pytest.mark.parametrize("load", [[], ["load"]], ids=["plain", "loading"])
-def test_killed_in_the_middle_of_writing(tmp_path: Path, load: list[str]) -> None:
-    """Again and again: entries and position are in step, and nothing that was written is gone."""
+def test_a_writer_that_is_killed(tmp_path: Path, load: list[str]) -> None:
+    """After each kill, entries and position match, and no completed write is lost."""
     root = tmp_path / "data"
     position, kills = 0, 4
     boundaries = {0}
@@ -149,19 +148,19 @@ def test_killed_in_the_middle_of_writing(tmp_path: Path, load: list[str]) -> Non
         command = [sys.executable, "-m", "tests.backend.storage.store_writer", str(root), *load]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as writer:
             assert writer.stdout is not None
-            said = position
+            reported = position
             for _ in range(15 + 17 * kill):
-                said = int(writer.stdout.readline())
+                reported = int(writer.stdout.readline())
             writer.kill()
-            said = max([said, *map(int, writer.stdout.read().split())])
+            reported = max([reported, *map(int, writer.stdout.read().split())])
         folder = DataDirectory(root, TUNING)
-        store, anew = folder.open("orders", 0)
-        assert anew is None
+        store, reason = folder.open("orders", 0)
+        assert reason is None
         assert store.position is not None
-        assert said <= store.position <= batch_end(said), "at most the batch under way is more"
+        assert reported <= store.position <= batch_end(reported), "at most one more batch"
         while max(boundaries) < store.position:
             boundaries.add(batch_end(max(boundaries)))
-        assert store.position in boundaries, "a batch is there as a whole"
+        assert store.position in boundaries, "batches are complete"
         position = store.position
         expected = entries_at(position)
         assert {key: store.get(key) for key in KEYS} == {key: expected.get(key) for key in KEYS}
@@ -170,14 +169,11 @@ def test_killed_in_the_middle_of_writing(tmp_path: Path, load: list[str]) -> Non
     assert position > 500
 
 
-# Damage
-
-
-# The folder
+# The data folder
 
 
 def test_delete(folder: DataDirectory) -> None:
-    filled(folder).close()
+    filled_store(folder).close()
     other, _ = folder.open("orders", 1)
     other.close()
     folder.delete("orders", 0)
@@ -185,13 +181,13 @@ def test_delete(folder: DataDirectory) -> None:
     folder.delete("nothing", 0)
     assert folder.on_disk() == {"orders": [1]}
     assert sorted(path.name for path in (folder.root / "orders").iterdir()) == ["1"]
-    store = opened(folder)
+    store = open_store(folder)
     assert store.position is None
     store.close()
 
 
-def test_what_a_crash_left_half_deleted_is_deleted(folder: DataDirectory) -> None:
-    filled(folder).close()
+def test_a_deletion_that_a_crash_interrupted_is_completed(folder: DataDirectory) -> None:
+    filled_store(folder).close()
     folder.path("orders", 0).rename(folder.root / "orders" / "0.deleted-123")
     folder.close()
     again = DataDirectory(folder.root)
@@ -200,15 +196,15 @@ def test_what_a_crash_left_half_deleted_is_deleted(folder: DataDirectory) -> Non
     folder._lock = again._lock
 
 
-def test_what_is_held(folder: DataDirectory) -> None:
+def test_stores_on_disk(folder: DataDirectory) -> None:
     for view, partition in (("orders", 0), ("orders", 11), ("lock", 2)):
         folder.open(view, partition)[0].close()
     folder.set_aside("orders", 0)
-    held = {view: sorted(partitions) for view, partitions in folder.on_disk().items()}
-    assert held == {"orders": [11], "lock": [2]}
+    on_disk = {view: sorted(partitions) for view, partitions in folder.on_disk().items()}
+    assert on_disk == {"orders": [11], "lock": [2]}
 
 
-def test_a_folder_is_one_processs(folder: DataDirectory) -> None:
+def test_a_data_folder_is_locked_for_one_process(folder: DataDirectory) -> None:
     script = (
         "import sys, pathlib\n"
         "from model.problems import ConfigurationError\n"
@@ -234,7 +230,7 @@ def test_a_folder_is_one_processs(folder: DataDirectory) -> None:
         pytest.param(lambda tmp: tmp / ("x" * 300), id="a name too long"),
     ],
 )
-def test_a_folder_that_cannot_be_written(tmp_path: Path, place: Callable[[Path], Path]) -> None:
+def test_a_data_folder_that_is_not_writable(tmp_path: Path, place: Callable[[Path], Path]) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigurationError) as error:
         DataDirectory(place(tmp_path))

@@ -1,4 +1,4 @@
-"""Scans of one store partition: whole, within their bounds, in both directions."""
+"""Tests of scans of one store: complete, within their bounds, in both directions."""
 
 import subprocess
 import sys
@@ -25,16 +25,16 @@ print(len(list(store.scan(b"\\2", b"\\2" + bytes(7) + b"\\1"))))
 """
 
 
-def test_a_scan_is_whole_whatever_else_uses_memory(tmp_path: Path) -> None:
-    """Its bounds are memory that RocksDB points to: once freed, it ends anywhere. In a process of
-    its own, whose heap is always the same."""
+def test_a_scan_is_complete_even_if_memory_is_reused(tmp_path: Path) -> None:
+    """RocksDB has a pointer to the bounds: if they were freed, the scan would end early. A separate
+    process has the same heap in each run."""
     command = [sys.executable, "-c", _SCAN, str(tmp_path)]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    assert ran.stdout == "3000\n"
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert result.stdout == "3000\n"
 
 
 @pytest.mark.parametrize("backwards", [False, True])
-def test_a_scan_keeps_its_bounds(tmp_path: Path, backwards: bool) -> None:
+def test_a_scan_stays_within_its_bounds(tmp_path: Path, backwards: bool) -> None:
     folder = DataDirectory(tmp_path)
     store, _ = folder.open("v", 0)
     batch = store.new_batch()

@@ -1,1 +1,1 @@
-"""Bytes between the proxy and backends, and between backends."""
+"""Tests of the byte formats between proxy and backends, and between backends."""

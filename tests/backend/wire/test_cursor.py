@@ -1,4 +1,4 @@
-"""Cursors: what comes back is what went in, and nothing else comes back at all."""
+"""Tests of cursors: only the cursor of the same query is accepted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ questions = st.lists(
 ).map(tuple)
 
 
-def refused(question: Question, text: str) -> bool:
+def is_refused(question: Question, text: str) -> bool:
     try:
         decode_cursor(question, text)
     except BadRequest as problem:
@@ -25,32 +25,36 @@ def refused(question: Question, text: str) -> bool:
 
 
 @given(questions, st.binary(max_size=60))
-def test_there_and_back(question: Question, key: bytes) -> None:
+def test_a_cursor_is_decoded_to_its_key(question: Question, key: bytes) -> None:
     cursor = encode_cursor(question, key)
     assert decode_cursor(question, cursor) == key
     assert set(cursor) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
 
 
 @given(questions, questions, st.binary(max_size=60))
-def test_of_another_question(question: Question, other: Question, key: bytes) -> None:
-    # True and 1 are equal, and are not the same
+def test_a_cursor_of_another_query_is_refused(
+    question: Question, other: Question, key: bytes
+) -> None:
+    # True and 1 are equal, but not the same parameter
     if repr(question) != repr(other):
-        assert refused(other, encode_cursor(question, key))
+        assert is_refused(other, encode_cursor(question, key))
 
 
 @given(questions, st.binary(max_size=60), st.data())
-def test_a_changed_byte(question: Question, key: bytes, data: st.DataObject) -> None:
+def test_a_cursor_with_a_changed_byte_is_refused(
+    question: Question, key: bytes, data: st.DataObject
+) -> None:
     cursor = encode_cursor(question, key)
     raw = bytearray(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     raw[data.draw(st.integers(0, len(raw) - 1))] ^= data.draw(st.integers(1, 255))
-    assert refused(question, base64.urlsafe_b64encode(raw).decode().rstrip("="))
+    assert is_refused(question, base64.urlsafe_b64encode(raw).decode().rstrip("="))
 
 
 @given(st.text(max_size=30))
-def test_garbage(text: str) -> None:
-    assert refused(("a",), text)
+def test_garbage_is_refused(text: str) -> None:
+    assert is_refused(("a",), text)
 
 
 @pytest.mark.parametrize("change", ["{}=", "{}A", "A{}", " {}", "{}\n"])
-def test_one_text_a_cursor(change: str) -> None:
-    assert refused(("a",), change.format(encode_cursor(("a",), b"key")))
+def test_another_text_with_the_same_bytes_is_refused(change: str) -> None:
+    assert is_refused(("a",), change.format(encode_cursor(("a",), b"key")))

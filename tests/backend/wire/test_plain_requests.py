@@ -1,4 +1,4 @@
-"""What is told apart without a parser must be what the parser makes of it."""
+"""Tests that a request recognised without a parser is the request that the parser reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from backend.wire.plain_requests import MOST_BYTES, body_of_reads, path_of_get
 
 HOST = b"Host: 127.0.0.1:8080\r\n"
-LIKE_A_CLIENT = (
+CLIENT_REQUEST = (
     b"GET /views/orders/a%20b HTTP/1.1\r\n"
     b"Host: 127.0.0.1:8080\r\n"
     b"User-Agent: curl/8\r\n"
@@ -33,7 +33,7 @@ PLAIN_HEADERS = (
     b"Sec-Fetch-Mode: cors",
     b"X-Request-Id:  ",
 )
-TELLING_HEADERS = (
+OTHER_HEADERS = (
     b"Accept: application/avro",
     b"Accept: */*, application/avro",
     b"If-None-Match: *",
@@ -57,13 +57,13 @@ TELLING_HEADERS = (
 
 
 class Parsed:
-    """What gunicorn's parser makes of some bytes."""
+    """A request as gunicorn's parser reads it."""
 
     def __init__(self, data: bytes) -> None:
         self.body = b""
         parser = H1CProtocol(on_body=self._on_body, limit_request_line=32768)
         parser.feed(data)
-        self.is_whole = parser.is_complete and not parser.remaining()
+        self.is_complete_request = parser.is_complete and not parser.remaining()
         self.method, self.path, self.version = parser.method, parser.path, parser.http_version
         self.names = [name.lower() for name, _ in parser.headers]
 
@@ -71,38 +71,39 @@ class Parsed:
         self.body += chunk
 
 
-def agree(data: bytes) -> None:
+def check_against_parser(data: bytes) -> None:
+    """If the request is recognised, the parser must read the same."""
     path, body = path_of_get(data), body_of_reads(data)
     if path is not None:
         parsed = Parsed(data)
-        assert parsed.is_whole
+        assert parsed.is_complete_request
         assert (parsed.method, parsed.path, parsed.version) == (b"GET", path, (1, 1))
         assert parsed.names.count(b"host") == 1
         assert not parsed.body
     if body is not None:
         parsed = Parsed(data)
-        assert parsed.is_whole
+        assert parsed.is_complete_request
         assert (parsed.method, parsed.path) == (b"POST", b"/internal/reads")
         assert parsed.body == body
 
 
-def test_what_clients_and_the_proxy_send_is_plain() -> None:
-    assert path_of_get(LIKE_A_CLIENT) == b"/views/orders/a%20b"
+def test_requests_of_clients_and_the_proxy_are_recognised() -> None:
+    assert path_of_get(CLIENT_REQUEST) == b"/views/orders/a%20b"
     assert path_of_get(b"GET /views/orders/a HTTP/1.1\r\nhost: b\r\n\r\n") == b"/views/orders/a"
     assert body_of_reads(READS) == b"/orders/a"
-    agree(LIKE_A_CLIENT)
-    agree(READS)
+    check_against_parser(CLIENT_REQUEST)
+    check_against_parser(READS)
 
 
 @pytest.mark.parametrize("header", PLAIN_HEADERS)
-def test_headers_that_ask_for_nothing(header: bytes) -> None:
+def test_headers_that_do_not_change_the_response(header: bytes) -> None:
     data = b"GET /a HTTP/1.1\r\n" + HOST + header + b"\r\n\r\n"
     assert path_of_get(data) == b"/a"
-    agree(data)
+    check_against_parser(data)
 
 
-@pytest.mark.parametrize("header", TELLING_HEADERS)
-def test_all_else_is_the_parsers(header: bytes) -> None:
+@pytest.mark.parametrize("header", OTHER_HEADERS)
+def test_requests_with_other_headers_are_left_to_the_parser(header: bytes) -> None:
     for lines in (HOST + header + b"\r\n", header + b"\r\n" + HOST):
         assert path_of_get(b"GET /a HTTP/1.1\r\n" + lines + b"\r\n") is None
 
@@ -121,12 +122,12 @@ def test_all_else_is_the_parsers(header: bytes) -> None:
         b"\r\nGET /a HTTP/1.1",
     ],
 )
-def test_other_request_lines_are_the_parsers(start: bytes) -> None:
+def test_other_request_lines_are_left_to_the_parser(start: bytes) -> None:
     assert path_of_get(start + b"\r\n" + HOST + b"\r\n") is None
 
 
-def test_one_whole_request_and_nothing_else() -> None:
-    for of, data in ((path_of_get, LIKE_A_CLIENT), (body_of_reads, READS)):
+def test_only_one_complete_request_is_recognised() -> None:
+    for of, data in ((path_of_get, CLIENT_REQUEST), (body_of_reads, READS)):
         recognise: Callable[[bytes], bytes | None] = of
         assert recognise(data) is not None
         assert all(recognise(data[:size]) is None for size in range(len(data)))
@@ -134,14 +135,14 @@ def test_one_whole_request_and_nothing_else() -> None:
         assert recognise(data + b"x") is None
 
 
-def test_long_requests_are_the_parsers() -> None:
+def test_long_requests_are_left_to_the_parser() -> None:
     data = b"GET /%b HTTP/1.1\r\nHost: b\r\n\r\n"
     rest = len(data % b"")
     assert path_of_get(data % (b"k" * (MOST_BYTES - rest))) is not None
     assert path_of_get(data % (b"k" * (MOST_BYTES - rest + 1))) is None
 
 
-_LINES = st.sampled_from([HOST.rstrip(), b"", *PLAIN_HEADERS, *TELLING_HEADERS])
+_LINES = st.sampled_from([HOST.rstrip(), b"", *PLAIN_HEADERS, *OTHER_HEADERS])
 _STARTS = st.sampled_from(
     [b"GET /a HTTP/1.1", b"POST /internal/reads HTTP/1.1", b"GET /a?b HTTP/1.1"]
 )
@@ -149,21 +150,23 @@ _STARTS = st.sampled_from(
 
 @given(start=_STARTS, lines=st.lists(_LINES, max_size=5), body=st.binary(max_size=3))
 @settings(max_examples=300)
-def test_whatever_is_recognised_is_what_the_parser_reads(
+def test_a_recognised_request_is_the_one_that_the_parser_reads(
     start: bytes, lines: list[bytes], body: bytes
 ) -> None:
-    agree(b"\r\n".join([start + b" HTTP/1.1", HOST.rstrip(), *lines, b"", body]))
+    check_against_parser(b"\r\n".join([start + b" HTTP/1.1", HOST.rstrip(), *lines, b"", body]))
 
 
 @given(
-    of=st.sampled_from([LIKE_A_CLIENT, READS]),
+    request_bytes=st.sampled_from([CLIENT_REQUEST, READS]),
     at=st.integers(0, 250),
-    cut=st.integers(0, 4),
-    put=st.one_of(st.binary(max_size=4), st.sampled_from([b"\r\n", b"\n", b": ", b"\r\n ", b"?"])),
+    removed=st.integers(0, 4),
+    inserted=st.one_of(
+        st.binary(max_size=4), st.sampled_from([b"\r\n", b"\n", b": ", b"\r\n ", b"?"])
+    ),
 )
-@example(of=LIKE_A_CLIENT, at=4, cut=0, put=b'/"')
+@example(request_bytes=CLIENT_REQUEST, at=4, removed=0, inserted=b'/"')
 @settings(max_examples=1000)
-def test_damaged_requests_are_the_parsers_or_mean_the_same(
-    of: bytes, at: int, cut: int, put: bytes
+def test_changed_requests_are_left_to_the_parser_or_read_in_the_same_way(
+    request_bytes: bytes, at: int, removed: int, inserted: bytes
 ) -> None:
-    agree(of[:at] + put + of[at + cut :])
+    check_against_parser(request_bytes[:at] + inserted + request_bytes[at + removed :])

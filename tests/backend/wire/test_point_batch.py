@@ -1,4 +1,4 @@
-"""The framing of point reads that travel together."""
+"""Tests of the framing of coalesced point reads."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from backend.wire.point_batch import (
     ASK_ALONE,
     Head,
     Item,
-    decode_answers,
     decode_paths,
     encode_answers,
-    encode_paths,
 )
+from tests.support.point_batch import decode_answers, encode_paths
 
 NAMES = st.from_regex(r"[a-z-]{1,12}", fullmatch=True)
 VALUES = st.text(st.characters(codec="ascii", exclude_characters="\n"), max_size=20)
@@ -27,20 +26,24 @@ HEADS = st.lists(st.tuples(st.integers(100, 599), LINES), max_size=4)
 @st.composite
 def answers(draw: st.DrawFn) -> tuple[bytes, list[Head], list[Item]]:
     heads = draw(HEADS)
-    whole = st.tuples(
+    complete = st.tuples(
         st.integers(0, max(0, len(heads) - 1)), st.binary(max_size=9), st.binary(max_size=50)
     )
-    items = draw(st.lists(st.just(ASK_ALONE) | whole if heads else st.just(ASK_ALONE), max_size=9))
+    items = draw(
+        st.lists(st.just(ASK_ALONE) | complete if heads else st.just(ASK_ALONE), max_size=9)
+    )
     return draw(st.binary(max_size=20)), heads, items
 
 
 @given(answers())
-def test_answers_come_back_as_they_were(framed: tuple[bytes, list[Head], list[Item]]) -> None:
+def test_answers_are_decoded_as_they_were_encoded(
+    framed: tuple[bytes, list[Head], list[Item]],
+) -> None:
     assert decode_answers(encode_answers(*framed)) == framed
 
 
 @given(answers(), st.data())
-def test_what_is_cut_off_or_has_more_is_refused(
+def test_a_truncated_or_longer_response_is_refused(
     framed: tuple[bytes, list[Head], list[Item]], data: st.DataObject
 ) -> None:
     answer = encode_answers(*framed)
@@ -51,5 +54,5 @@ def test_what_is_cut_off_or_has_more_is_refused(
 
 
 @given(st.lists(st.from_regex(rb"/[!-~]*", fullmatch=True), min_size=1))
-def test_paths_come_back_as_they_were(paths: list[bytes]) -> None:
+def test_paths_are_decoded_as_they_were_encoded(paths: list[bytes]) -> None:
     assert decode_paths(encode_paths(paths)) == paths

@@ -1,4 +1,4 @@
-"""What instances say to one another comes back as it went in; anything else is refused."""
+"""Tests of the scan requests and responses between instances: malformed ones are refused."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ arguments = st.dictionaries(
 
 
 @st.composite
-def questions(draw: st.DrawFn) -> tuple[ScanRequest, list[int], bytes | None]:
-    """What instances ask: counts and rankings are of one partition."""
+def requests(draw: st.DrawFn) -> tuple[ScanRequest, list[int], bytes | None]:
+    """Valid requests, with partitions and `after`. Counts and rankings are of one partition."""
     total = draw(st.integers(1, 99))
     what = draw(st.sampled_from((*ROW_KINDS, ESTIMATE, "count", "top")))
     most = 1 if what in ("count", "top") else 9
     partitions = st.lists(st.integers(0, total - 1), min_size=1, max_size=most, unique=True)
     limit = draw(st.integers(int(what in ROW_KINDS), MOST_ROWS))
     of = draw(texts), draw(texts), total, what, draw(queries), limit
-    ask = ScanRequest(*of, draw(arguments))
-    return ask, draw(partitions), draw(st.none() | stored_keys)
+    request = ScanRequest(*of, draw(arguments))
+    return request, draw(partitions), draw(st.none() | stored_keys)
 
 
 rows = st.lists(
     st.tuples(st.binary(max_size=9), st.binary(min_size=16, max_size=16), st.binary(max_size=9))
 )
-parts = st.builds(
+responses = st.builds(
     ScanResponse,
     rows,
     st.none() | st.binary(max_size=9),
@@ -71,20 +71,22 @@ parts = st.builds(
 )
 
 
-@given(questions())
-def test_questions(question: tuple[ScanRequest, list[int], bytes | None]) -> None:
-    assert decode_request(encode_request(*question)) == question
+@given(requests())
+def test_requests_are_decoded_as_they_were_encoded(
+    arguments: tuple[ScanRequest, list[int], bytes | None],
+) -> None:
+    assert decode_request(encode_request(*arguments)) == arguments
 
 
 def body_with(**changes: object) -> bytes:
-    """A valid question with other values; those of `query` by the name `query_…`."""
+    """A valid request with changed values. `query_…` changes a field of `query`."""
     fields = orjson.loads(encode_request(ScanRequest("v", "h", 4, ROWS, Query(), 10), [0, 3], None))
     for name, value in changes.items():
-        within, _, rest = name.partition("query_")
-        if rest:
-            fields["query"][rest] = value
+        outer, _, inner = name.partition("query_")
+        if inner:
+            fields["query"][inner] = value
         else:
-            fields[within] = value
+            fields[outer] = value
     return orjson.dumps(fields)
 
 
@@ -108,43 +110,45 @@ def body_with(**changes: object) -> bytes:
     ],
     ids=str,
 )  # fmt: skip
-def test_what_no_instance_asks_is_refused(changes: dict[str, object]) -> None:
+def test_invalid_requests_are_refused(changes: dict[str, object]) -> None:
     with pytest.raises((ValueError, BadRequest)):
         decode_request(body_with(**changes))
 
 
-def test_a_question_is_refused_by_its_size_before_it_is_parsed() -> None:
+def test_a_large_request_is_refused_before_it_is_parsed() -> None:
     with pytest.raises(BadRequest) as error:
         decode_request(body_with(partitions=[[]] * 1_000_000))
     assert error.value.more["limit"] == MOST_JSON_PARTS
 
 
-def test_an_instance_from_before_stale_never_understands_all_other_questions() -> None:
+def test_requests_without_stale_never_have_the_fields_of_older_versions() -> None:
     known = {"low", "high", "backwards", "first", "last", "stale_allowed"}
-    told = {
+    sent = {
         stale: orjson.loads(
             encode_request(ScanRequest("v", "h", 1, ROWS, Query(stale=stale)), [0], None)
         )
         for stale in (None, ALLOW, NEVER)
     }
-    assert told[None]["query"].keys() == told[ALLOW]["query"].keys() == known
-    assert told[NEVER]["query"].keys() > known, "what it does not know it refuses"
-    assert [told[stale]["query"]["stale_allowed"] for stale in told] == [False, True, False]
+    assert sent[None]["query"].keys() == sent[ALLOW]["query"].keys() == known
+    assert sent[NEVER]["query"].keys() > known, "older versions refuse unknown fields"
+    assert [sent[stale]["query"]["stale_allowed"] for stale in sent] == [False, True, False]
 
 
-@given(parts)
-def test_answers(part: ScanResponse) -> None:
-    assert decode_response(encode_response(part)) == part
+@given(responses)
+def test_responses_are_decoded_as_they_were_encoded(response: ScanResponse) -> None:
+    assert decode_response(encode_response(response)) == response
 
 
 @given(st.lists(st.binary(max_size=9)))
-def test_lists(strings: list[bytes]) -> None:
+def test_packed_strings(strings: list[bytes]) -> None:
     assert unpack(pack(strings), len(strings)) == strings
 
 
-@given(parts, st.data())
-def test_an_answer_that_was_cut_off(part: ScanResponse, data: st.DataObject) -> None:
-    body = encode_response(part)
+@given(responses, st.data())
+def test_a_truncated_or_longer_response_is_refused(
+    response: ScanResponse, data: st.DataObject
+) -> None:
+    body = encode_response(response)
     with pytest.raises(ValueError):  # noqa: PT011
         decode_response(body[: data.draw(st.integers(0, len(body) - 1))])
     with pytest.raises(ValueError):  # noqa: PT011
@@ -152,7 +156,7 @@ def test_an_answer_that_was_cut_off(part: ScanResponse, data: st.DataObject) -> 
 
 
 @given(st.binary(max_size=40))
-def test_garbage(body: bytes) -> None:
+def test_garbage_is_refused(body: bytes) -> None:
     for decode in (decode_request, decode_response):
         with pytest.raises(ValueError):  # noqa: PT011
             decode(body)
@@ -160,21 +164,21 @@ def test_garbage(body: bytes) -> None:
         assert pack(unpack(body, 9)) == body
 
 
-def test_more_strings_than_were_asked_for_are_refused() -> None:
+def test_more_strings_than_allowed_are_refused() -> None:
     with pytest.raises(ValueError, match="at most 2"):
         unpack(pack([b"a", b"b", b"c"]), 2)
     with pytest.raises(ValueError, match="at most 2"):
         unpack(b"\xff\xff\xff\xff", 2)
 
 
-def test_an_answer_must_be_one_to_the_question() -> None:
+def test_a_response_must_match_the_request() -> None:
     forwards = ScanRequest("v", "h", 4, ROWS, Query(), 2)
     backwards = ScanRequest("v", "h", 4, ROWS, Query(backwards=True), 2)
     row = (b"\x01k", bytes(16), b"1")
     check_response(ScanResponse([row, row], b"\x01k"), forwards, [0], b"\x01j")
     check_response(ScanResponse([row, row], b"\x01i"), backwards, [0], b"\x01j")
     check_response(ScanResponse(missing={0: "not-here"}), forwards, [0], b"\x01j")
-    for ask, part in (
+    for request, response in (
         (forwards, ScanResponse([row] * 3)),
         (forwards, ScanResponse(reached=b"\x01j")),
         (forwards, ScanResponse(reached=b"\x01i")),
@@ -183,4 +187,4 @@ def test_an_answer_must_be_one_to_the_question() -> None:
         (ScanRequest("v", "h", 4, "count"), ScanResponse([row])),
     ):
         with pytest.raises(ValueError, match="an answer"):
-            check_response(part, ask, [0], b"\x01j")
+            check_response(response, request, [0], b"\x01j")

@@ -1,4 +1,4 @@
-"""Copies of store partitions: the stream, and from one data folder to another."""
+"""Tests of snapshots: the stream, and the transfer from one instance to another."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ FILES = st.dictionaries(
 )  # fmt: skip
 
 
-class Kept(io.BytesIO):
-    """A file that can be looked into once it is closed."""
+class InMemoryFile(io.BytesIO):
+    """A file whose content can be read after it was closed."""
 
     def close(self) -> None:
         self.content = self.getvalue()
@@ -37,18 +37,18 @@ class Kept(io.BytesIO):
 
 
 def received(stream: bytes) -> dict[str, bytes]:
-    source, kept = io.BytesIO(stream), dict[str, Kept]()
+    source, files = io.BytesIO(stream), dict[str, InMemoryFile]()
 
-    def create(name: str) -> Kept:
-        return kept.setdefault(name, Kept())
+    def create(name: str) -> InMemoryFile:
+        return files.setdefault(name, InMemoryFile())
 
     receive(source.read, source.readline, create)
-    return {name: file.content for name, file in kept.items()}
+    return {name: file.content for name, file in files.items()}
 
 
 @settings(deadline=None, max_examples=100)
 @given(FILES, st.data())
-def test_a_stream_is_taken_whole_or_not_at_all(
+def test_a_truncated_or_corrupt_stream_is_refused(
     files: dict[str, bytes], data: st.DataObject
 ) -> None:
     stream = stream_of(files)
@@ -66,7 +66,7 @@ def test_a_stream_is_taken_whole_or_not_at_all(
 
 
 @pytest.mark.parametrize("name", ["../CURRENT", "a/b", "", ".", "..", "a\x00", "x" * 101])
-def test_a_file_goes_nowhere_else(name: str) -> None:
+def test_file_names_with_a_path_are_refused(name: str) -> None:
     with pytest.raises(SnapshotError, match="invalid file name or size"):
         received(file_header(name, 0) + bytes(32) + end_line(1, 0))
 
@@ -78,7 +78,7 @@ def instance(tmp_path: Path) -> Any:
     folder.close()
 
 
-def test_from_one_instance_to_another(instance: Instance, tmp_path: Path) -> None:
+def test_a_snapshot_is_transferred_to_another_instance(instance: Instance, tmp_path: Path) -> None:
     store_partition = instance.hold(0, {b"a": b"1", b"b": b"2"})
     store_partition.store.write(store_partition.store.new_batch(), 7)
     sent, problem = asked(instance, sign(question(), "s"))
@@ -87,24 +87,24 @@ def test_from_one_instance_to_another(instance: Instance, tmp_path: Path) -> Non
     assert [message.get("more_body") for message in sent[1:]].count(False) == 1
 
     other = DataDirectory(tmp_path / "b2")
-    copy = other.new_snapshot("orders", 0)
+    snapshot = other.new_snapshot("orders", 0)
     source = io.BytesIO(stream)
-    receive(source.read, source.readline, lambda name: (copy / name).open("xb"))
-    other.install(copy, "orders", 0)
+    receive(source.read, source.readline, lambda name: (snapshot / name).open("xb"))
+    other.install(snapshot, "orders", 0)
     store, rebuilt = other.open("orders", 0)
     assert rebuilt is None
     assert store.position == 7
     assert store.get(ENTRY + ORDERS.key_codec.to_store(b"b")) == entry_head(7, 1) + b"2"
     assert store.metadata is not None
     assert store_partition.metadata.answerable
-    assert not store.metadata.answerable, "it has to reach the end first"
+    assert not store.metadata.answerable, "it must reach the end of the log first"
     store.close()
     other.close()
     leftovers = [path.name for path in (tmp_path / "b1" / "orders").iterdir()]
     assert leftovers == ["0"], "the checkpoint is deleted"
 
 
-def test_who_gets_none(instance: Instance) -> None:
+def test_requests_that_are_refused(instance: Instance) -> None:
     for body in (question(), sign(question(), "another"), b""):
         sent, problem = asked(instance, body)
         assert (sent, problem.status, problem.code) == ([], 403, "not-a-member")
@@ -116,78 +116,79 @@ def test_who_gets_none(instance: Instance) -> None:
     assert (sent, problem.code) == ([], "bad-request")
 
 
-def test_a_copy_takes_no_more_than_its_bandwidth(tmp_path: Path) -> None:
-    """At no moment has more been sent than may have been; however little that is, some of it comes
-    every second."""
+def test_a_transfer_stays_within_its_bandwidth(tmp_path: Path) -> None:
+    """At no time were more bytes sent than allowed, and a chunk is small enough for one second."""
     bandwidth = 100_000
     folder = DataDirectory(tmp_path)
-    giver = member_of_a_group(folder, bandwidth)
-    giver.hold(0, {b"a": random.Random(1).randbytes(120_000)})
-    sent: list[tuple[float, int]] = []  # s since the beginning, bytes
+    source = member_of_a_group(folder, bandwidth)
+    source.hold(0, {b"a": random.Random(1).randbytes(120_000)})
+    sent: list[tuple[float, int]] = []  # s since the start, bytes
 
     async def send(message: Any) -> None:
         sent.append((time.monotonic() - began, len(message.get("body", b""))))
 
     began = time.monotonic()
     assert (
-        asyncio.run(SnapshotSender(giver.context).answer(sign(question(), "s"), cast(Any, send)))
+        asyncio.run(SnapshotSender(source.context).answer(sign(question(), "s"), cast(Any, send)))
         is None
     )
-    pieces = [(at, size) for at, size in sent if size > 1000]  # the rest says which files they are
-    assert sum(size for _, size in pieces) > 120_000
-    assert max(size for _, size in pieces) <= bandwidth
-    for number, (at, _) in enumerate(pieces):
-        assert sum(size for _, size in pieces[:number]) <= bandwidth * at
-    giver.close()
+    chunks = [(at, size) for at, size in sent if size > 1000]  # without headers
+    assert sum(size for _, size in chunks) > 120_000
+    assert max(size for _, size in chunks) <= bandwidth
+    for number, (at, _) in enumerate(chunks):
+        assert sum(size for _, size in chunks[:number]) <= bandwidth * at
+    source.close()
     folder.close()
 
 
-def test_no_more_than_two_copies_are_given_at_once(instance: Instance) -> None:
+def test_at_most_two_snapshots_are_sent_at_once(instance: Instance) -> None:
     instance.hold(0, {b"a": b"1"})
-    copies = SnapshotSender(instance.context)
+    sender = SnapshotSender(instance.context)
 
-    async def ask(send: Any) -> str:
-        problem = await copies.answer(sign(question(), "s"), send)
+    async def request(send: Any) -> str:
+        problem = await sender.answer(sign(question(), "s"), send)
         return "" if problem is None else problem.code
 
-    async def take(message: Any) -> None:
+    async def receive_now(message: Any) -> None:
         pass
 
     async def run() -> None:
-        begun, go_on = asyncio.Semaphore(0), asyncio.Event()
+        started, proceed = asyncio.Semaphore(0), asyncio.Event()
 
-        async def take_later(message: Any) -> None:
-            begun.release()
-            await go_on.wait()
+        async def receive_later(message: Any) -> None:
+            started.release()
+            await proceed.wait()
 
-        async def break_off(message: Any) -> None:
-            await take_later(message)
+        async def disconnect_later(message: Any) -> None:
+            await receive_later(message)
             raise ConnectionError
 
-        under_way = [asyncio.create_task(ask(send)) for send in (take_later, break_off)]
-        for _ in under_way:
-            await begun.acquire()
-        assert await ask(take) == "overloaded"
-        go_on.set()
-        assert await under_way[0] == ""
+        transfers = [
+            asyncio.create_task(request(send)) for send in (receive_later, disconnect_later)
+        ]
+        for _ in transfers:
+            await started.acquire()
+        assert await request(receive_now) == "overloaded"
+        proceed.set()
+        assert await transfers[0] == ""
         with pytest.raises(ConnectionError):
-            await under_way[1]
-        # both places are free again
-        assert await asyncio.gather(ask(take), ask(take)) == ["", ""]
+            await transfers[1]
+        # both have ended, so two others can start
+        assert await asyncio.gather(request(receive_now), request(receive_now)) == ["", ""]
 
     asyncio.run(run())
     assert [path.name for path in (instance.folder.root / "orders").iterdir()] == ["0"]
 
 
-def test_what_is_no_store_is_not_adopted(tmp_path: Path) -> None:
+def test_a_folder_without_a_store_is_not_installed(tmp_path: Path) -> None:
     folder = DataDirectory(tmp_path)
-    copy = folder.new_snapshot("orders", 0)
+    snapshot = folder.new_snapshot("orders", 0)
     with pytest.raises(ValueError, match="no metadata"):
-        folder.install(copy, "orders", 0)
+        folder.install(snapshot, "orders", 0)
     assert not folder.exists("orders", 0)
-    folder.discard(copy)
-    left = folder.new_snapshot("orders", 1)
+    folder.discard(snapshot)
+    leftover = folder.new_snapshot("orders", 1)
     folder.close()
     folder = DataDirectory(tmp_path)
-    assert not left.exists(), "what a crash left is deleted at the next start"
+    assert not leftover.exists(), "leftovers are deleted at the next start"
     folder.close()

@@ -1,1 +1,1 @@
-"""Windows, sessions, versions and stores of one's own."""
+"""Tests of windows, sessions, versions and custom stores."""

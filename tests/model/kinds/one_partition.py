@@ -1,4 +1,4 @@
-"""One store partition of windows, sessions or versions, fed and asked by the product's code."""
+"""One store partition that is fed and queried by the product's code, for tests of kinds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from backend.http.responses import history_body
 from backend.ingest.batch import build_batch
-from backend.ingest.expiry import expired
+from backend.ingest.expiry import expiry_batch
 from backend.queries.history import History, Span
 from backend.queries.routing import ReadOptions
 from backend.queries.versions import VersionedReads
@@ -27,6 +27,8 @@ Entry = dict[str, Any]
 
 
 def record(store: str, offset: int, key: str, first: int, second: int, value: Any) -> Rec:
+    """A record of a kind of store. window: start, sequence; session: end, start; versioned:
+    timestamp, unused. Times in ms; a value of None is a tombstone."""
     raw = None if value is None else json.dumps(value).encode()
     suffix = {
         "window": lambda: struct.pack(">qi", first, second),
@@ -37,36 +39,37 @@ def record(store: str, offset: int, key: str, first: int, second: int, value: An
 
 
 @dataclass
-class Kept:
-    """One store partition, fed and asked by the product's own code."""
+class FedPartition:
+    """One store partition, fed and queried by the product's code."""
 
     instance: Instance
-    offset: int = 0
+    offset: int = 0  # of the next record
 
     def feed(self, records: list[Rec]) -> None:
         store_partition = self.instance.context.store_partitions.get("orders", 0)
         assert store_partition is not None
         batch = store_partition.store.new_batch()
-        filled = build_batch(
+        result = build_batch(
             batch, self.instance.view, records, 0, store_partition.store.stream_time
         )
-        assert not filled.dead
-        store_partition.store.write(batch, records[-1].offset() + 1, None, filled.stream_time)
+        assert not result.dead_letters
+        store_partition.store.write(batch, records[-1].offset() + 1, None, result.stream_time)
 
     def clean(self) -> int:
+        """Delete all expired entries; returns the number of entries that are left."""
         store_partition = self.instance.context.store_partitions.get("orders", 0)
         assert store_partition is not None
-        while (batch := expired(store_partition)) is not None:
+        while (batch := expiry_batch(store_partition)) is not None:
             store_partition.store.write(batch, store_partition.store.position or 0)
         return sum(1 for _ in store_partition.store.scan(ENTRY, EXPIRY))
 
     def pages(self, key: str, span: Callable[..., Span], limit: int) -> list[Entry]:
+        """All items of a key's history, read in pages of `limit`."""
         history = History(self.instance.reads)
         items: list[Entry] = []
         cursor = None
         while True:
-            of_span = span(limit=limit, cursor=cursor)
-            _, page = history.read(key.encode(), ReadOptions(), of_span)
+            _, page = history.read(key.encode(), ReadOptions(), span(limit=limit, cursor=cursor))
             document = json.loads(history_body(history.view, key.encode(), page))
             assert document["key"] == key
             assert len(document["items"]) <= limit
@@ -78,7 +81,7 @@ class Kept:
 
 
 @contextmanager
-def kept(of: View) -> Iterator[Kept]:
+def fed_partition(of: View) -> Iterator[FedPartition]:
     with TemporaryDirectory() as folder:
         data = DataDirectory(Path(folder) / "data")
         instance = Instance(data, of)
@@ -87,7 +90,7 @@ def kept(of: View) -> Iterator[Kept]:
         instance.place(0)
         instance.hold(0)
         try:
-            yield Kept(instance)
+            yield FedPartition(instance)
         finally:
             instance.close()
             data.close()

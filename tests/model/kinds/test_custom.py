@@ -1,4 +1,4 @@
-"""Stores of one's own, and the Bloom filter that is shipped as one."""
+"""Tests of custom stores, and of the Bloom filter that is shipped as an example."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.in_process.instance import Instance
 
 
 class Lengths:
-    """The length of each key's value; of no other use."""
+    """A custom store that answers with the length of a key's value."""
 
     def __init__(self) -> None:
         self.lengths: dict[bytes, int] = {}
@@ -50,7 +50,7 @@ LENGTHS = view(store=f"{__name__}:Lengths", persistence="memory")
 @pytest.fixture
 def instance(tmp_path: Path) -> Any:
     folder = DataDirectory(tmp_path / "data")
-    folder.use("orders", load_store(LENGTHS.store))
+    folder.use_custom_store("orders", load_store(LENGTHS.store))
     instance = Instance(folder, LENGTHS)
     instance.reads = CustomReads(LENGTHS, instance.context)
     instance.place(0)
@@ -63,12 +63,12 @@ def feed(instance: Instance, *records: Rec) -> list[str]:
     store_partition = instance.context.store_partitions.get("orders", 0)
     assert store_partition is not None
     batch = store_partition.store.new_batch()
-    filled = build_batch(batch, LENGTHS, records, 0)
+    result = build_batch(batch, LENGTHS, records, 0)
     store_partition.store.write(batch, records[-1].offset() + 1, metadata(LENGTHS))
-    return [letter.reason for letter in filled.dead]
+    return [letter.reason for letter in result.dead_letters]
 
 
-def test_records_go_to_the_class_and_its_answers_to_readers(instance: Instance) -> None:
+def test_the_class_gets_the_records_and_answers_the_queries(instance: Instance) -> None:
     store_partition = instance.hold(0)
     assert store_partition.store.position == 0
     dead = feed(
@@ -86,7 +86,7 @@ def test_records_go_to_the_class_and_its_answers_to_readers(instance: Instance) 
     ) == (16, 3, 4)
 
 
-def test_a_class_that_fails_is_no_damage(instance: Instance) -> None:
+def test_an_error_of_the_class_does_not_mark_the_store_as_damaged(instance: Instance) -> None:
     store_partition = instance.hold(0)
     with pytest.raises(Problem) as error:
         instance.read(b"broken")
@@ -98,21 +98,21 @@ def test_a_class_that_fails_is_no_damage(instance: Instance) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "message"),
     [
         ("no.such.module:Class", "cannot be imported"),
         (f"{__name__}:NoSuchClass", "cannot be imported"),
         ("backend.storage.data_directory:DataDirectory", "lacks the methods apply, query, size"),
     ],
 )
-def test_a_class_that_is_not_one_is_refused(path: str, said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said):
+def test_a_class_without_the_interface_is_refused(path: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         load_store(path)
 
 
 @given(st.sets(st.binary(max_size=8), min_size=1, max_size=200))
 @settings(max_examples=50, deadline=None)
-def test_a_bloom_filter_never_says_no_to_what_was_there(keys: set[bytes]) -> None:
+def test_a_bloom_filter_has_no_false_negatives(keys: set[bytes]) -> None:
     store = CustomPartition("v/0", BloomFilter(capacity=16))
     batch = store.new_batch()
     for offset, key in enumerate(sorted(keys)):
@@ -121,7 +121,7 @@ def test_a_bloom_filter_never_says_no_to_what_was_there(keys: set[bytes]) -> Non
     assert all(store.query(key) is True for key in keys)
 
 
-def test_a_bloom_filter_that_grows_is_seldom_wrong() -> None:
+def test_a_growing_bloom_filter_has_few_false_positives() -> None:
     store = BloomFilter(capacity=1000)
     for number in range(20_000):
         store.apply(b"%d" % number, b"", 0, number)

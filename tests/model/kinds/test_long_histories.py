@@ -1,4 +1,4 @@
-"""A page of a key's history looks at so many entries or bytes, then says how to go on."""
+"""Tests that a page of a key's history reads a bounded number of entries and bytes."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ from backend.http.responses import history_body
 from backend.queries import history as histories
 from backend.queries.history import History, Span
 from backend.queries.routing import ReadOptions
-from tests.model.kinds.one_partition import Kept, kept, record
+from tests.model.kinds.one_partition import FedPartition, fed_partition, record
 from tests.support.in_process.examples import view
 
 COUNT = 60
 
 
-def pages(partition: Kept, **span: Any) -> list[list[Any]]:
+def pages(partition: FedPartition, **span: Any) -> list[list[Any]]:
+    """The items of each page of a history."""
     history = History(partition.instance.reads)
-    found, cursor = [], None
+    items, cursor = [], None
     while True:
         _, page = history.read(b"a", ReadOptions(), Span(cursor=cursor, **span))
         document = json.loads(history_body(history.view, b"a", page))
-        found.append(document["items"])
+        items.append(document["items"])
         cursor = document["next"]
         if cursor is None:
-            return found
-        assert len(found) <= COUNT + 1, "pages without end"
+            return items
+        assert len(items) <= COUNT + 1, "endless pages"
 
 
-def filled(partition: Kept, store: str) -> None:
-    """Every third version is a delete; sessions overlap, the later ones begin earlier."""
+def feed_entries(partition: FedPartition, store: str) -> None:
+    """Every third version is a tombstone. Sessions overlap, and later ones start earlier."""
     partition.feed(
         [
             record(store, n, "a", 1000 + n, COUNT - n if store == "session" else 0,
@@ -47,8 +48,10 @@ def filled(partition: Kept, store: str) -> None:
 def test_short_pages_have_the_items_of_a_long_one(
     store: str, descending: bool, bound: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with kept(view(store=store, window_size=10 if store == "window" else None)) as partition:
-        filled(partition, store)
+    with fed_partition(
+        view(store=store, window_size=10 if store == "window" else None)
+    ) as partition:
+        feed_entries(partition, store)
         for span in ({}, {"last": 20}, {"first": 1020, "last": 1040}, {"limit": 3}):
             more: dict[str, Any] = {"limit": 1000, **span, "descending": descending}
             monkeypatch.undo()
@@ -59,11 +62,11 @@ def test_short_pages_have_the_items_of_a_long_one(
             assert all(len(page) <= 2 for page in short)
 
 
-def test_a_page_ends_after_so_many_entries_even_if_none_is_asked_for(
+def test_a_page_ends_after_the_limit_even_if_no_entry_matches(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A key with a million sessions, of which none begins in time, held the event loop."""
+    """A key with a million sessions, none of which matches, must not block the event loop."""
     monkeypatch.setattr(histories, "MOST_EXAMINED", 20)
-    with kept(view(store="session")) as partition:
-        filled(partition, "session")
+    with fed_partition(view(store="session")) as partition:
+        feed_entries(partition, "session")
         assert pages(partition, last=-1) == [[], [], []]

@@ -1,4 +1,4 @@
-"""Windows, sessions and versions: every answer equals that of a model made of dicts and lists."""
+"""Tests of windows, sessions and versions against a simple model of dicts and lists."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from backend.queries.point import ViewReads, WrongStoreReads
 from backend.queries.routing import ReadOptions
 from model.kinds.registry import KINDS
 from model.problems import BadRequest, Gone, Problem
-from tests.model.kinds.one_partition import Entry, kept, record
+from tests.model.kinds.one_partition import Entry, fed_partition, record
 from tests.support.in_process.examples import view
 from tests.support.in_process.fakes import Rec
 from tests.support.in_process.instance import Instance
@@ -30,7 +30,7 @@ TIMES = st.integers(0, 120)
 
 @dataclass
 class Model:
-    """What Kafka Streams would keep of the same records, in offset order."""
+    """The entries that Kafka Streams would keep from the same records, applied in offset order."""
 
     store: str
     retention: int | None
@@ -44,7 +44,7 @@ class Model:
         return self.stream_time - self.retention + (self.store != "versioned")
 
     def apply(self, key: str, first: int, second: int, value: Any) -> None:
-        """window: start, sequence; session: end, start; versioned: timestamp, 0."""
+        """Apply a record. window: start, sequence; session: end, start; versioned: timestamp, 0."""
         self.stream_time = max(first, first if self.stream_time is None else self.stream_time)
         if first < self.horizon:
             return
@@ -71,16 +71,15 @@ class Model:
         ]
 
     def versions(self, key: str, first: float, last: float) -> list[Entry]:
-        found: list[Entry] = []
-        began = [*self.of_key(key), None]
-        for version, following in pairwise(began):
+        items: list[Entry] = []
+        for version, following in pairwise([*self.of_key(key), None]):
             until = None if following is None else following[0]
-            # of what ended before the horizon nothing is known
+            # versions that ended before the horizon are deleted
             known_from = first if until is None else max(first, self.horizon)
             overlaps = known_from <= last and (until is None or until > known_from)
             if overlaps and version[0] <= last and version[2] is not None:
-                found.append({"valid_from": version[0], "valid_to": until, "value": version[2]})
-        return found
+                items.append({"valid_from": version[0], "valid_to": until, "value": version[2]})
+        return items
 
 
 RECORDS = st.lists(
@@ -95,12 +94,12 @@ BOUND = st.none() | TIMES
 @pytest.mark.parametrize("store", ["window", "session", "versioned"])
 @given(data=st.data())
 @settings(max_examples=25, deadline=None)
-def test_every_answer_equals_the_models(
+def test_every_history_equals_that_of_the_model(
     store: str, retention: int | None, data: st.DataObject
 ) -> None:
     of = view(store=store, window_size=10 if store == "window" else None, retention=retention)
     model = Model(store, retention)
-    with kept(of) as partition:
+    with fed_partition(of) as partition:
         for batch in data.draw(st.lists(RECORDS, min_size=1, max_size=3)):
             records = []
             for key, first, second, value in batch:
@@ -128,7 +127,7 @@ def test_every_answer_equals_the_models(
 
 
 def gone(instance: Instance, key: str, options: ReadOptions) -> bool:
-    """Whether it says that it does not keep what was then: only right before the horizon."""
+    """Whether the answer is 410: the version may have been deleted. Only before the horizon."""
     with suppress(Gone):
         instance.read(key.encode(), options)
         return False
@@ -137,10 +136,10 @@ def gone(instance: Instance, key: str, options: ReadOptions) -> bool:
 
 @given(data=st.data())
 @settings(max_examples=40, deadline=None)
-def test_a_version_at_a_time_is_the_models_or_known_to_be_gone(data: st.DataObject) -> None:
+def test_a_version_at_a_time_equals_that_of_the_model_or_is_gone(data: st.DataObject) -> None:
     of = view(store="versioned", retention=RETENTION)
     model = Model("versioned", RETENTION)
-    with kept(of) as partition:
+    with fed_partition(of) as partition:
         for offset, (key, time, _, value) in enumerate(data.draw(RECORDS)):
             partition.feed([record("versioned", offset, key, time, 0, value)])
             model.apply(key, time, 0, value)
@@ -171,24 +170,27 @@ def test_a_version_at_a_time_is_the_models_or_known_to_be_gone(data: st.DataObje
                 assert then is None or json.loads(answer.body) == {"key": key, **then}
 
 
-def test_what_has_expired_is_deleted_and_key_value_keeps_later_records() -> None:
+def test_expired_entries_are_deleted_unless_the_key_has_a_newer_record() -> None:
     of = view(store="key-value", retention=RETENTION)
-    with kept(of) as partition:
+    with fed_partition(of) as partition:
         partition.feed(
-            [Rec(n, key, b"%d" % n, n * 20) for n, key in enumerate((b"old", b"kept", b"new"))]
+            [
+                Rec(n, key, b"%d" % n, n * 20)
+                for n, key in enumerate((b"old", b"fed_partition", b"new"))
+            ]
         )
         assert partition.instance.read(b"old").status == 200
-        partition.feed([Rec(3, b"kept", b"3", 55), Rec(4, b"late", b"5", 4)])
-        # expired before it is deleted, and late before it came
+        partition.feed([Rec(3, b"fed_partition", b"3", 55), Rec(4, b"late", b"5", 4)])
+        # one has expired but is not deleted yet, the other was late
         assert partition.instance.read(b"old").status == 404
         assert partition.instance.read(b"late").status == 404
         assert partition.clean() == 2
-        assert json.loads(partition.instance.read(b"kept").body)["value"] == 3
+        assert json.loads(partition.instance.read(b"fed_partition").body)["value"] == 3
         assert json.loads(partition.instance.read(b"new").body)["value"] == 2
 
 
-def test_a_cursor_is_good_for_its_own_query_alone() -> None:
-    with kept(view(store="window", window_size=10)) as partition:
+def test_a_cursor_is_valid_only_for_its_own_query() -> None:
+    with fed_partition(view(store="window", window_size=10)) as partition:
         partition.feed([record("window", n, "a", n * 10, 0, n) for n in range(5)])
         history = History(partition.instance.reads)
         _, page = history.read(b"a", ReadOptions(), Span(limit=2))
@@ -205,8 +207,8 @@ def test_a_cursor_is_good_for_its_own_query_alone() -> None:
 
 
 @pytest.mark.parametrize("store", ["window", "session"])
-def test_there_is_no_one_value_of_a_key_with_many_entries(store: str) -> None:
-    with kept(view(store=store)) as partition:
+def test_a_key_with_many_entries_has_no_single_value(store: str) -> None:
+    with fed_partition(view(store=store)) as partition:
         reads: ViewReads = WrongStoreReads(partition.instance.view, partition.instance.context)
         with pytest.raises(Problem, match=f"/{store}s") as error:
             reads.resolve_one(b"a")

@@ -62,7 +62,7 @@ class Node:
     def turn(self, most: int) -> None:
         """One round of the ingest thread, with up to `most` records per partition."""
         self.metadata_poller.refresh()
-        self.ingest.loop.turn(lambda: self.fetcher.fetch(most))
+        self.ingest.loop.run_once(lambda: self.fetcher.fetch(most))
 
     def stop(self) -> None:
         for store_partition in self.store_partitions.all():
