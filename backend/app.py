@@ -270,7 +270,7 @@ class Instance:
             for role, partitions in topology.roles_of(me.id, view.name).items()
             for partition in partitions
         }
-        self._registry.map_mispartitioned = frozenset(
+        self._registry.topology_mispartitioned = frozenset(
             name for name, placed in topology.views.items() if placed.mispartitioned
         )
         shared = {partition_id for partition_id in mine if topology.is_shared(me, *partition_id)}
@@ -280,7 +280,7 @@ class Instance:
             if topology.is_taken_over(self.context.topology, opened.view.name, opened.partition)
         }
         self._ingest_loop.assign(mine, shared, taken_over)
-        self.context.take_topology(topology)
+        self.context.apply_topology(topology)
         log.info(
             "epoch %s: %d partitions here: %s", topology.epoch, len(mine), _format_partitions(mine)
         )

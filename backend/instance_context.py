@@ -26,9 +26,9 @@ from model.views import View
 
 __all__ = ["DRAINING", "RUNNING", "STARTING", "InstanceContext", "ReadCounts"]
 
-MOST_OTHERS = 5
-"""How many other instances are asked for a partition at most: a view may have far more replicas,
-and where none of them can answer, each request would go to all."""
+MAX_OTHERS = 5
+"""The most other instances that one request asks for a partition. A view may have many more
+replicas, and if none of them could answer, each request would go to all."""
 
 
 @dataclass
@@ -50,12 +50,12 @@ class ReadCounts:
 class ScanCounts:
     """The scans of a view since the start. Only the event loop writes.
 
-    `asked` and `seconds`: client requests by kind (page, stream, or the name of a query), and their
-    duration (s, including the time in which clients read). `entries`: entries read from this
+    `requests` and `seconds`: client requests by kind (page, stream, or the name of a query), and
+    their duration (s, including the time in which clients read). `entries`: entries read from this
     instance's partitions, also for other instances.
     """
 
-    asked: dict[str, int] = field(default_factory=dict)
+    requests: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     entries: int = 0
 
@@ -65,7 +65,7 @@ class ScanCounts:
 
     def add_kind(self, kind: str) -> None:
         """The metrics have a series for it, from 0."""
-        self.asked.setdefault(kind, 0)
+        self.requests.setdefault(kind, 0)
         self.seconds.setdefault(kind, 0.0)
 
 
@@ -99,7 +99,7 @@ class InstanceContext:
 
     def others(self, view: str, partition: int, stale: str | None = None) -> list[Member]:
         """The other instances that may answer for a partition: the active first, suspects last. At
-        most MOST_OTHERS.
+        most MAX_OTHERS.
 
         `stale`: NEVER returns the active only; ALLOW and None also return standbys.
         """
@@ -110,7 +110,7 @@ class InstanceContext:
         holders = [m for m in self.topology.holders_of(view, partition) if m != me]
         if len(holders) > 1:
             holders.sort(key=lambda member: self.peers.is_suspect(member.id))
-        return holders[:MOST_OTHERS]
+        return holders[:MAX_OTHERS]
 
     def snapshot_sources(self, view: str, partition: int) -> list[Member]:
         """The instances to fetch a snapshot from: standbys before the active, suspects last."""
@@ -138,9 +138,9 @@ class InstanceContext:
             settings.instance_id, settings.advertised_host, settings.advertised_port, settings.rack
         )
 
-    def take_topology(self, topology: Topology) -> None:
+    def apply_topology(self, topology: Topology) -> None:
         """Use a new topology. The first one ends the state "starting"."""
-        self.lost.take_topology(self.topology, topology, self.settings.instance_id, self.dead)
+        self.lost.apply_topology(self.topology, topology, self.settings.instance_id, self.dead)
         self.topology = topology
         self.epoch_header = str(topology.epoch).encode()
         if self.state == STARTING:

@@ -56,7 +56,7 @@ class MembershipReporter:
             )
             for view in self._views
         }
-        map_mispartitioned = tuple(
+        topology_mispartitioned = tuple(
             name for name, placed in topology.views.items() if placed.mispartitioned
         )
         roles = {view.name: topology.roles_of(me.id, view.name) for view in self._views}
@@ -76,15 +76,15 @@ class MembershipReporter:
             active={name: tuple(of[ACTIVE]) for name, of in roles.items()},
             epoch=highest_epoch,
             started_at=self._started_at,
-            mispartitioned=self._mispartitioned(map_mispartitioned),
-            map_mispartitioned=map_mispartitioned,
+            mispartitioned=self._mispartitioned(topology_mispartitioned),
+            topology_mispartitioned=topology_mispartitioned,
             built=self._reported_built,
             ready=self._reported_ready,
             standby={name: tuple(of[STANDBY]) for name, of in roles.items()},
             secret=topology.secret,
         )
 
-    def _mispartitioned(self, map_mispartitioned: tuple[str, ...]) -> tuple[str, ...]:
+    def _mispartitioned(self, topology_mispartitioned: tuple[str, ...]) -> tuple[str, ...]:
         """Views with mispartitioned records. They were found here, or the topology marks them and a
         store partition here has not caught up yet."""
         catching_up = {view for view, _ in self._opening()} | {
@@ -93,7 +93,7 @@ class MembershipReporter:
             if opened.progress.position < opened.progress.target_offset
         }
         return tuple(
-            {*self._registry.mispartitioned_views(), *(catching_up & set(map_mispartitioned))}
+            {*self._registry.mispartitioned_views(), *(catching_up & set(topology_mispartitioned))}
         )
 
     def is_out_of_date(self) -> bool:

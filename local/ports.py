@@ -10,7 +10,7 @@ from local.errors import LocalError
 
 LOOPBACK = "127.0.0.1"
 _LOWEST = 10_000
-_MOST_TRIED = 1_000
+_MAX_TRIED = 1_000
 
 
 def free_ports(count: int, host: str = LOOPBACK) -> list[int]:
@@ -20,7 +20,7 @@ def free_ports(count: int, host: str = LOOPBACK) -> list[int]:
     before the server does. They are random, so that concurrent callers get different ones.
     """
     found: list[int] = []
-    for port in random.sample(range(_LOWEST, _first_ephemeral()), _MOST_TRIED):
+    for port in random.sample(range(_LOWEST, _first_ephemeral()), _MAX_TRIED):
         if len(found) == count:
             break
         if is_free(port, host):
@@ -36,7 +36,7 @@ def _first_ephemeral() -> int:
         first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     except (OSError, ValueError, IndexError):
         first = 0
-    return first if first >= _LOWEST + _MOST_TRIED else 32768
+    return first if first >= _LOWEST + _MAX_TRIED else 32768
 
 
 def is_free(port: int, host: str = LOOPBACK) -> bool:

@@ -22,29 +22,29 @@ from __future__ import annotations
 
 from model.problems import BadRequest
 
-MOST_PARAMETERS = 16
-MOST_PARAMETER_BYTES = 64
-MOST_PATH_BYTES = 1024
-MOST_PATH_FIELDS = 16
-MOST_ACCEPT_BYTES = 4096
-MOST_BATCH_BYTES = 2 << 20
-MOST_JSON_PARTS = 32_768
+MAX_PARAMETERS = 16
+MAX_PARAMETER_BYTES = 64
+MAX_PATH_BYTES = 1024
+MAX_PATH_FIELDS = 16
+MAX_ACCEPT_BYTES = 4096
+MAX_BATCH_BYTES = 2 << 20
+MAX_JSON_PARTS = 32_768
 
 _LINE = 32 << 10
 LONGER_PARAMETERS = {
     **dict.fromkeys(("from", "to", "key_from", "key_to", "prefix", "cursor"), _LINE),
-    **dict.fromkeys(("by", "value"), MOST_PATH_BYTES),
+    **dict.fromkeys(("by", "value"), MAX_PATH_BYTES),
     "min_offset": 16 << 10,
 }
 """Name -> maximum bytes (percent-decoded), for parameters with a greater limit than
-MOST_PARAMETER_BYTES."""
+MAX_PARAMETER_BYTES."""
 
 _SHOWN = 64  # characters
 
 
 def parameter_bytes(name: str) -> int:
     """The maximum size (bytes) of a parameter's value, percent-decoded."""
-    return LONGER_PARAMETERS.get(name, MOST_PARAMETER_BYTES)
+    return LONGER_PARAMETERS.get(name, MAX_PARAMETER_BYTES)
 
 
 def check_parameter(name: str, value: str) -> None:
@@ -61,20 +61,20 @@ def check_parameter(name: str, value: str) -> None:
 
 def check_path(path: str) -> None:
     """Raise BadRequest if the field path in `by=` is too long or too deep."""
-    if len(path.encode()) > MOST_PATH_BYTES:
+    if len(path.encode()) > MAX_PATH_BYTES:
         raise BadRequest(
             "bad-parameter",
-            f"by has more than {MOST_PATH_BYTES} bytes.",
+            f"by has more than {MAX_PATH_BYTES} bytes.",
             parameter="by",
-            limit=MOST_PATH_BYTES,
+            limit=MAX_PATH_BYTES,
         )
     fields = path.count(".") + 1
-    if fields > MOST_PATH_FIELDS:
+    if fields > MAX_PATH_FIELDS:
         raise BadRequest(
             "bad-parameter",
-            f"by has {fields} levels of fields; at most {MOST_PATH_FIELDS} are allowed.",
+            f"by has {fields} levels of fields; at most {MAX_PATH_FIELDS} are allowed.",
             parameter="by",
-            limit=MOST_PATH_FIELDS,
+            limit=MAX_PATH_FIELDS,
         )
 
 
@@ -83,7 +83,7 @@ def json_parts(body: bytes) -> int:
     return sum(map(body.count, (b",", b":", b"[", b"{")))
 
 
-def check_json(body: bytes, limit: int = MOST_JSON_PARTS) -> None:
+def check_json(body: bytes, limit: int = MAX_JSON_PARTS) -> None:
     """Raise BadRequest if the body could be expensive to parse."""
     parts = json_parts(body)
     if parts > limit:

@@ -51,12 +51,12 @@ def decode_entry(stored: bytes) -> Entry:
     return Entry(timestamp, offset, stored[ENTRY_HEAD_SIZE:])
 
 
-def deleted_entry(timestamp: int, offset: int) -> bytes:
+def tombstone_entry(timestamp: int, offset: int) -> bytes:
     """The stored bytes of a tombstone."""
     return _HEAD.pack(timestamp, ~offset)
 
 
-def is_deleted(stored: bytes) -> bool:
+def is_tombstone(stored: bytes) -> bool:
     """Whether the stored bytes are a tombstone."""
     return stored[8] >= 0x80
 

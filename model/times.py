@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 _MAX_LENGTH = 64
-LEAST, GREATEST = -(1 << 63), (1 << 63) - 1
+MIN_TIME, MAX_TIME = -(1 << 63), (1 << 63) - 1
 """The smallest and the greatest time (ms). Some programs use them for "no bound"."""
 
 _INTEGER = re.compile(r"-?[0-9]{1,40}", re.ASCII)
@@ -19,14 +19,14 @@ _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 def parse_time(text: str) -> int:
     """Parse decimal epoch ms, or ISO 8601 with a time zone (`2013-01-01T10:17:00Z`), to epoch ms.
 
-    Raises ValueError if the text is invalid or the time is not in LEAST..GREATEST.
+    Raises ValueError if the text is invalid or the time is not in MIN_TIME..MAX_TIME.
     """
     # the parameters `from` and `to` may also be keys, which may be long
     if len(text) > _MAX_LENGTH:
         raise ValueError(f"a time has at most {_MAX_LENGTH} characters")
     if _INTEGER.fullmatch(text):
         number = int(text)
-        if not LEAST <= number <= GREATEST:
+        if not MIN_TIME <= number <= MAX_TIME:
             raise ValueError(f"{text} is not a valid time: it does not fit in 64 bits")
         return number
     try:

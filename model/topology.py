@@ -270,7 +270,7 @@ class MemberMetadata:
     epoch: Epoch  # the highest epoch that it has seen
     started_at: int  # wall clock, ms: of two members with the same id, the later one counts
     mispartitioned: tuple[str, ...] = ()  # views with mispartitioned records in its stores
-    map_mispartitioned: tuple[str, ...] = ()  # views that its topology marks as mispartitioned
+    topology_mispartitioned: tuple[str, ...] = ()  # views that its topology marks as mispartitioned
     built: Mapping[str, int] = field(default_factory=dict)  # view -> smallest partition count
     ready: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # answerable partitions
     standby: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # of its topology
@@ -297,7 +297,7 @@ class MemberMetadata:
                     "epoch": list(self.epoch),
                     "started_at": self.started_at,
                     "mis_partitioned": self.mispartitioned,
-                    "doubtful": self.map_mispartitioned,
+                    "doubtful": self.topology_mispartitioned,
                     "built": self.built,
                     "ready": self.ready,
                     "standby": self.standby,
@@ -325,7 +325,7 @@ class MemberMetadata:
                 epoch=Epoch(*document["epoch"]),
                 started_at=document["started_at"],
                 mispartitioned=tuple(document["mis_partitioned"]),
-                map_mispartitioned=tuple(document["doubtful"]),
+                topology_mispartitioned=tuple(document["doubtful"]),
                 built=document["built"],
                 ready={view: tuple(of) for view, of in document["ready"].items()},
                 standby={view: tuple(of) for view, of in document["standby"].items()},

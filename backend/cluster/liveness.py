@@ -21,7 +21,7 @@ RUNNING = "running"
 DRAINING = "draining"
 DEAD = "dead"
 
-MISSED_BY_THE_DEAD = 4  # missed heartbeats in a row after which an instance is dead
+MISSED_BEFORE_DEAD = 4  # missed heartbeats in a row after which an instance is dead
 _SUSPECT_FOR = 1.0  # s after a failed request, or until the next heartbeat
 
 
@@ -58,7 +58,7 @@ class Peers:
         peer = self._peers.get(id_)
         if peer is not None:
             peer.missed += 1
-            if peer.missed >= MISSED_BY_THE_DEAD:
+            if peer.missed >= MISSED_BEFORE_DEAD:
                 self._set_state(peer, DEAD)
 
     def failed(self, id_: str) -> None:

@@ -63,7 +63,7 @@ class LostInstances:
             self._lost.pop(id_, None)
             self._leaving.discard(id_)
 
-    def take_topology(self, before: Topology, topology: Topology, me: str, dead: set[str]) -> None:
+    def apply_topology(self, before: Topology, topology: Topology, me: str, dead: set[str]) -> None:
         """Compare two topologies. `dead`: ids of instances that miss heartbeats."""
         previous = {member.id for member in before.members}
         current = {member.id for member in topology.members}

@@ -112,7 +112,7 @@ def _mispartitioned(name: str, active: tuple[int, ...], members: list[MemberMeta
     """
     if any(name in c.mispartitioned for c in members):
         return True
-    doubted = any(name in c.map_mispartitioned for c in members)
+    doubted = any(name in c.topology_mispartitioned for c in members)
     return doubted and any(
         index == NOBODY or partition not in members[index].active.get(name, ())
         for partition, index in enumerate(active)

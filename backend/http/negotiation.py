@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from backend.wire.answer import Header
-from model.limits import MOST_ACCEPT_BYTES
+from model.limits import MAX_ACCEPT_BYTES
 from model.problems import BadRequest, NotAcceptable
 
 NDJSON = b"application/x-ndjson"
@@ -19,12 +19,12 @@ _QUALITY = re.compile(r";\s*q=([01](?:\.[0-9]{0,3})?)\s*(?:;|$)", re.ASCII | re.
 def accept_of(headers: Sequence[Header]) -> bytes:
     """The values of Accept, joined; BadRequest if they are too long."""
     given = b",".join(value for name, value in headers if name == b"accept")
-    if len(given) > MOST_ACCEPT_BYTES:
+    if len(given) > MAX_ACCEPT_BYTES:
         raise BadRequest(
             "bad-request",
-            f"Accept has {len(given)} bytes; at most {MOST_ACCEPT_BYTES} are allowed.",
+            f"Accept has {len(given)} bytes; at most {MAX_ACCEPT_BYTES} are allowed.",
             header="accept",
-            limit=MOST_ACCEPT_BYTES,
+            limit=MAX_ACCEPT_BYTES,
         )
     return given
 

@@ -20,7 +20,7 @@ from backend.wire.cursor import decode_cursor
 from backend.wire.scan import Query
 from model.formats.base64url import from_base64url
 from model.kinds.layout import Range
-from model.limits import MOST_PARAMETERS, check_parameter, shown
+from model.limits import MAX_PARAMETERS, check_parameter, shown
 from model.problems import BadRequest
 from model.times import parse_duration
 from model.views import View
@@ -42,11 +42,11 @@ _OFFSETS = re.compile(r"[0-9]{1,9}:[0-9]{1,19}(,[0-9]{1,9}:[0-9]{1,19})*", re.AS
 
 def parse_parameters(raw: bytes, known: Sequence[str]) -> dict[str, bytes]:
     """The query string, decoded once."""
-    if raw.count(b"&") >= MOST_PARAMETERS:
+    if raw.count(b"&") >= MAX_PARAMETERS:
         raise BadRequest(
             "bad-parameter",
-            f"A request has {MOST_PARAMETERS} parameters at most.",
-            limit=MOST_PARAMETERS,
+            f"A request has {MAX_PARAMETERS} parameters at most.",
+            limit=MAX_PARAMETERS,
         )
     found: dict[str, bytes] = {}
     pairs = parse_qsl(raw.decode("latin-1"), keep_blank_values=True, encoding="latin-1")

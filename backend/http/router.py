@@ -36,9 +36,9 @@ from backend.queries.scans.partition_scan import PartitionScans
 from backend.queries.scans.scatter_gather import SCAN_PATH, ScatterGather
 from backend.queries.whole_view.registry import VIEW_QUERIES
 from backend.wire.answer import Answer, Header, problem_answer
-from backend.wire.scan_codec import MOST_ASK_BYTES
+from backend.wire.scan_codec import MAX_ASK_BYTES
 from backend.wire.snapshot import PATH as COPY
-from model.limits import MOST_BATCH_BYTES
+from model.limits import MAX_BATCH_BYTES
 from model.problems import (
     RETRY_ELSEWHERE_NO,
     BadRequest,
@@ -52,7 +52,7 @@ READS = "/internal/reads"
 _READ, _GET, _POST = ("GET", "HEAD"), ("GET",), ("POST",)
 
 MAX_BODY = 1 << 20
-_MOST_BATCH_OF_PEER = 9 << 20  # bytes; older instances take 8 MiB of keys
+_MAX_BATCH_OF_PEER = 9 << 20  # bytes; older instances take 8 MiB of keys
 _SIGNED_BYTES = 4096  # of a heartbeat, or a request for a copy: so small that no budget is needed
 
 # A request with this header is from a proxy that asks the next holder on any 503. It sees only the
@@ -110,14 +110,14 @@ class Router:
                 Route(_READ, f"/views/{{view}}/{q.name}", views.query(q), scans)
                 for q in VIEW_QUERIES
             ),
-            Route(_POST, "/views/{view}/batch", views.batch, batches, MOST_BATCH_BYTES),
+            Route(_POST, "/views/{view}/batch", views.batch, batches, MAX_BATCH_BYTES),
             Route(_POST, "/views/{view}/search", keys.search, requests, MAX_BODY, True),
             # writing
             Route(_POST, "/topics/{topic}/records", self._append.append, requests, MAX_BODY),
             # the proxy, and other instances
             Route(_POST, READS, self._coalesced.reads, requests, MAX_BODY),
-            Route(_POST, SCAN_PATH.decode(), internal.scan, of_peers, MOST_ASK_BYTES),
-            Route(_POST, BATCH_PATH.decode(), internal.batch, of_peers, _MOST_BATCH_OF_PEER),
+            Route(_POST, SCAN_PATH.decode(), internal.scan, of_peers, MAX_ASK_BYTES),
+            Route(_POST, BATCH_PATH.decode(), internal.batch, of_peers, _MAX_BATCH_OF_PEER),
             Route(_POST, HEARTBEAT.decode(), internal.heartbeat, own_bound, _SIGNED_BYTES),
             Route(_POST, COPY, internal.copy, own_bound, _SIGNED_BYTES),
         )

@@ -17,7 +17,7 @@ from backend.ingest.protocols import Batch, RecordBatch
 from model.formats.schemas import SchemaNotYet
 from model.kinds import expiry
 from model.partitioner_numpy import partitions_of_batch
-from model.records import ENTRY, deleted_entry, entry_head
+from model.records import ENTRY, entry_head, tombstone_entry
 from model.views import ANY_PARTITION, View
 
 _NO_KEY = "the record has no key"
@@ -113,7 +113,7 @@ def _build_latest(
             probe_key(key)
             if value is None:
                 if stores_tombstone is not None and stores_tombstone(key):
-                    tombstone = deleted_entry(record.timestamp()[1], record.offset())
+                    tombstone = tombstone_entry(record.timestamp()[1], record.offset())
                     put(stored_key(key), tombstone)
                 else:
                     delete(stored_key(key))
@@ -170,7 +170,7 @@ def _build_timed(
             entry = entry_head(timestamp, offset)
             put(stored_key, entry + value if keeps_value else entry)
         elif is_stored:
-            put(stored_key, deleted_entry(timestamp, offset))
+            put(stored_key, tombstone_entry(timestamp, offset))
         else:
             delete(stored_key)
     return result

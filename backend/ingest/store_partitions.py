@@ -106,7 +106,7 @@ class PartitionRegistry:
     def __init__(self, views: tuple[View, ...]) -> None:
         self._by_view: dict[str, dict[int, StorePartition]] = {view.name: {} for view in views}
         # views that the topology marks as mispartitioned; replaced, never modified
-        self.map_mispartitioned: frozenset[str] = frozenset()
+        self.topology_mispartitioned: frozenset[str] = frozenset()
 
     def of_view(self, view: str) -> dict[int, StorePartition]:
         """Partition -> StorePartition of a view. The dict is live, and callers may keep it."""
@@ -153,7 +153,7 @@ class PartitionRegistry:
         """Whether a key of the view may be in several partitions, as far as this instance knows."""
         return (
             view.partitioner == ANY_PARTITION
-            or view.name in self.map_mispartitioned
+            or view.name in self.topology_mispartitioned
             or any(
                 store_partition.metadata.mispartitioned
                 for store_partition in list(self.of_view(view.name).values())

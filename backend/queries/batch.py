@@ -27,7 +27,7 @@ from model.records import ENTRY_HEAD_SIZE
 from model.views import View
 
 BATCH_PATH = b"/internal/batch"
-MOST_ANSWER_BYTES = 32 << 20  # of the items that one instance reads for one batch
+MAX_ANSWER_BYTES = 32 << 20  # of the items that one instance reads for one batch
 _TURN = 128  # keys that are read before the event loop runs other tasks
 _FIRST_TURN = 16  # keys; their values may be large
 _TURN_BYTES = 1 << 18  # of the items of a turn, if they are as large as those of the last one
@@ -35,7 +35,7 @@ _FINAL, _AGAIN, _ALL = b".", b"?", b"*"  # marks: final, ask again, ask all part
 _MARKS = {_FINAL, _AGAIN, _ALL}
 _AT_ONCE = 8  # keys for which all partitions are asked at the same time
 
-# for keys beyond MOST_ANSWER_BYTES: the client can ask for them in another request
+# for keys beyond MAX_ANSWER_BYTES: the client can ask for them in another request
 _TOO_LARGE = Unavailable("overloaded", "The batch has too many bytes of values.")
 
 _T = TypeVar("_T")
@@ -48,7 +48,7 @@ class _ReadBudget:
     """How many bytes one batch may still read, and how many keys per turn."""
 
     def __init__(self) -> None:
-        self.left = MOST_ANSWER_BYTES
+        self.left = MAX_ANSWER_BYTES
         self.turn = _FIRST_TURN
 
     def charge(self, items: list[bytes]) -> None:

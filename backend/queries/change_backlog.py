@@ -7,16 +7,16 @@ from collections.abc import Sequence
 
 from backend.ingest.change_listeners import Change
 
-MOST_CHANGES = 1000
-MOST_BYTES = 4 << 20  # of one stream
-MOST_BYTES_OF_ALL = 64 << 20
+MAX_CHANGES = 1000
+MAX_BYTES = 4 << 20  # of one stream
+MAX_BYTES_OF_ALL = 64 << 20
 _OVERHEAD = 200  # bytes of a change beside its value
 
 
 class BacklogBudget:
     """The bytes that the changes of all streams of an instance may take."""
 
-    def __init__(self, size: int = MOST_BYTES_OF_ALL) -> None:
+    def __init__(self, size: int = MAX_BYTES_OF_ALL) -> None:
         self.left = size
 
 
@@ -38,13 +38,13 @@ class Backlog:
         and ends; a client that reconnects gets the latest value."""
         if self._ended:
             return False
-        if self._waiting.qsize() > MOST_CHANGES:
+        if self._waiting.qsize() > MAX_CHANGES:
             self._drop()
             return False
         for change in changes:
             size = _OVERHEAD + len(change.value or b"")
-            # a single change may be larger than MOST_BYTES, but not than what is left for all
-            if size > self._budget.left or (self._bytes and self._bytes + size > MOST_BYTES):
+            # a single change may be larger than MAX_BYTES, but not than what is left for all
+            if size > self._budget.left or (self._bytes and self._bytes + size > MAX_BYTES):
                 self._drop()
                 return False
             self._charge(size)

@@ -20,8 +20,8 @@ from model.problems import BadRequest
 from model.views import View
 
 MAX_LIMIT = 1000
-MOST_PAGE_BYTES = 4 << 20  # a page ends with the item that exceeds it
-MOST_EXAMINED = 5_000  # entries for one page
+MAX_PAGE_BYTES = 4 << 20  # a page ends with the item that exceeds it
+MAX_EXAMINED = 5_000  # entries for one page
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ class History:
         reached = b""
         following: str | None = None
         for examined, (stored_key, item) in enumerate(self._items(store, key, span, past)):
-            full = len(shown) == span.limit or size > MOST_PAGE_BYTES
-            if (full and item is not None) or examined == MOST_EXAMINED:
+            full = len(shown) == span.limit or size > MAX_PAGE_BYTES
+            if (full and item is not None) or examined == MAX_EXAMINED:
                 following = encode_cursor(question, reached)
                 break
             reached = stored_key
@@ -83,11 +83,11 @@ class History:
             if item is not None:
                 found.append(item)
                 size += len(item)
-            if len(found) > span.limit or size > MOST_PAGE_BYTES or examined == MOST_EXAMINED:
+            if len(found) > span.limit or size > MAX_PAGE_BYTES or examined == MAX_EXAMINED:
                 raise BadRequest(
                     "too-many-entries",
                     f"One partition has more than {span.limit} {self.resource} of the key, or "
-                    f"{MOST_PAGE_BYTES >> 20} MiB. Narrow the bounds, or raise limit (at most "
+                    f"{MAX_PAGE_BYTES >> 20} MiB. Narrow the bounds, or raise limit (at most "
                     f"{MAX_LIMIT}): partials=all has no pages.",
                 )
         return found

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from backend.queries.history import MOST_PAGE_BYTES
+from backend.queries.history import MAX_PAGE_BYTES
 from backend.queries.scans.scatter_gather import Freshness, ScatterGather
 from backend.wire.cursor import encode_cursor
 from backend.wire.scan import Query, Row
@@ -97,7 +97,7 @@ async def first_rows(
             for number, row in enumerate(rows, 1):
                 found.append(row)
                 size += len(row[2])
-                if len(found) == limit or size > MOST_PAGE_BYTES:
+                if len(found) == limit or size > MAX_PAGE_BYTES:
                     at_end = reached is None and number == len(rows)
                     return found, None if at_end else row[0]
             if time.monotonic() > deadline:

@@ -12,7 +12,7 @@ from typing import TypeVar
 from backend.queries.history import MAX_LIMIT
 from backend.wire.scan import ALLOW, NEVER
 from model.problems import BadRequest
-from model.times import GREATEST, parse_time
+from model.times import MAX_TIME, parse_time
 
 DEFAULT_LIMIT = 100
 
@@ -76,7 +76,7 @@ def whole_number(text: str) -> int:
 
 def within_64_bits(number: int) -> int:
     """The number; ValueError if it is too large."""
-    if number > GREATEST:
+    if number > MAX_TIME:
         raise ValueError(f"{number} has more than 64 bits")
     return number
 

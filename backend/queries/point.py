@@ -31,7 +31,7 @@ from model.problems import (
     StoreError,
     Unavailable,
 )
-from model.records import ENTRY, decode_entry, is_deleted
+from model.records import ENTRY, decode_entry, is_tombstone
 from model.views import View
 
 _T = TypeVar("_T")
@@ -227,7 +227,7 @@ class ViewReads(KeyRouting):
     def look_up(self, store: Store, key: bytes) -> Entry | None:
         """The key's entry; None if it is missing, deleted or expired."""
         stored = store.get(self._stored_key(key))
-        if stored is None or is_deleted(stored):
+        if stored is None or is_tombstone(stored):
             return None
         if self._expires:
             until = self.view.kind.horizon(self.view, store.stream_time)
@@ -241,7 +241,7 @@ class ViewReads(KeyRouting):
         if self._expires:
             until = self.view.kind.horizon(self.view, store.stream_time)
             found = [s if s is None or decode_entry(s).timestamp >= until else None for s in found]
-        # `is_deleted` inlined: the call would take most of the time
+        # `is_tombstone` inlined: the call would take most of the time
         return [s if s is None or s[8] < 0x80 else None for s in found]
 
     def unreadable(

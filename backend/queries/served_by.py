@@ -3,7 +3,7 @@
     Served-By: b1; active, b2; active, b2; standby
 
 A list (RFC 9110, 5.6.1) of `instance; role`. The instance that got the request comes first, if it
-has read anything itself; then the standbys; then the others. After `MOST_NAMED` elements, `+n` is
+has read anything itself; then the standbys; then the others. After `MAX_NAMED` elements, `+n` is
 the number of instances that are not named. An element has no role if the instance has an older
 version, which does not send its role, or a newer one with a role that is unknown here.
 """
@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from backend.wire.answer import Header
 from model.topology import ACTIVE, ROLES
 
-MOST_NAMED = 16
+MAX_NAMED = 16
 
 _NAME = b"served-by"
 
@@ -35,9 +35,9 @@ class ServedBy:
         if not self._found:
             return []
         order = sorted(self._found, key=lambda each: (each[0] != me, each[1] == ACTIVE, each))
-        named = [f"{id_}; {role}" if role else id_ for id_, role in order[:MOST_NAMED]]
-        if len(order) > MOST_NAMED:
-            named.append(f"+{len(order) - MOST_NAMED}")
+        named = [f"{id_}; {role}" if role else id_ for id_, role in order[:MAX_NAMED]]
+        if len(order) > MAX_NAMED:
+            named.append(f"+{len(order) - MAX_NAMED}")
         return [(_NAME, ", ".join(named).encode())]
 
 

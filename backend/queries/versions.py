@@ -14,7 +14,7 @@ from backend.queries.point import Entry, State, ViewReads
 from backend.queries.routing import ReadOptions
 from model.kinds.versioned import VersionedLayout, validity, version_at
 from model.problems import Gone
-from model.records import is_deleted
+from model.records import is_tombstone
 
 
 class Version(NamedTuple):
@@ -30,7 +30,7 @@ class VersionedReads(ViewReads):
 
     def look_up(self, store: Store, key: bytes) -> Entry | None:
         found = version_at(store, cast(VersionedLayout, self.view.layout), key, None)
-        return None if found is None or is_deleted(found[1]) else found[1]
+        return None if found is None or is_tombstone(found[1]) else found[1]
 
     def look_up_many(self, store: Store, keys: Sequence[bytes]) -> list[Entry | None]:
         return [self.look_up(store, key) for key in keys]
@@ -55,6 +55,6 @@ class VersionedReads(ViewReads):
                 f"View {self.view.name} keeps what was valid from {kept_from} on, not at {as_of}.",
                 history_from=kept_from,
             )
-        if found is None or is_deleted(found[1]):
+        if found is None or is_tombstone(found[1]):
             return None
         return Version(found[1], *validity(layout, found, following))

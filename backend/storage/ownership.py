@@ -36,11 +36,11 @@ _CONFIG_FILES = {"rocksdict-config.json"}  # left behind by an in-memory store a
 
 
 class FolderRefused(ConfigurationError):
-    """A folder must not be used: `says` is the problem, and `do` is how to fix it."""
+    """A folder must not be used. `remedy` says how to fix it."""
 
-    def __init__(self, says: str, do: str) -> None:
-        super().__init__(f"{says}. {do}.")
-        self.says, self.do = says, do
+    def __init__(self, problem: str, remedy: str) -> None:
+        super().__init__(f"{problem}. {remedy}.")
+        self.problem, self.remedy = problem, remedy
 
 
 @dataclass(frozen=True)

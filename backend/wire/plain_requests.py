@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-MOST_BYTES = 4096
+MAX_BYTES = 4096
 """The maximum size of a plain GET, and of a path in a coalesced request."""
 
 # A path: printable ASCII without "#" and "?", which every parser reads in the same way.
@@ -35,7 +35,7 @@ _READS = re.compile(
 
 def path_of_get(data: bytes) -> bytes | None:
     """The raw path of a plain GET without a query string; None for other requests."""
-    if len(data) > MOST_BYTES:
+    if len(data) > MAX_BYTES:
         return None
     match = _GET.fullmatch(data)
     return match[1] if match else None
@@ -56,4 +56,4 @@ def are_plain(lines: bytes) -> bool:
 
 def is_plain(path: bytes) -> bool:
     """Whether `path_of_get` can recognise a GET of this path."""
-    return len(path) <= MOST_BYTES and _PATH.fullmatch(path) is not None
+    return len(path) <= MAX_BYTES and _PATH.fullmatch(path) is not None

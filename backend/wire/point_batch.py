@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 MAGIC = b"QTR1"
 ALONE = 0xFFFF_FFFF
-MOST_READS = 1024
+MAX_READS = 1024
 
 Head = tuple[int, bytes]
 """Status and lines."""
@@ -33,9 +33,9 @@ ASK_ALONE: Item = (ALONE, b"", b"")
 
 
 def decode_paths(body: bytes) -> list[bytes]:
-    """The paths of a request. Raises ValueError if there are more than MOST_READS."""
-    if body.count(b"\n") >= MOST_READS:
-        raise ValueError(f"more than {MOST_READS} reads in one request")
+    """The paths of a request. Raises ValueError if there are more than MAX_READS."""
+    if body.count(b"\n") >= MAX_READS:
+        raise ValueError(f"more than {MAX_READS} reads in one request")
     return body.split(b"\n")
 
 

@@ -18,12 +18,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from backend.wire.scan import ALLOW, NEVER, Query, ScanResponse
 from model.kinds import layout
-from model.limits import MOST_PATH_BYTES, check_json, shown
+from model.limits import MAX_PATH_BYTES, check_json, shown
 from model.records import ENTRY_HEAD_SIZE
 
-MOST_PARTITIONS = 16_000  # of a view
-MOST_ROWS = 10_000  # of a response
-MOST_ASK_BYTES = 4 << 20  # of a request: two bounds and a key, in hexadecimal digits
+MAX_PARTITIONS = 16_000  # of a view
+MAX_ROWS = 10_000  # of a response
+MAX_ASK_BYTES = 4 << 20  # of a request: two bounds and a key, in hexadecimal digits
 
 ROWS, RAW, BARE = "rows", "raw", "bare"
 """Rows with JSON items; with record values; with empty items, for a count."""
@@ -59,10 +59,10 @@ class ScanRequest:
 
 _Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 _Natural = Annotated[int, Field(ge=0, le=2**63 - 1)]
-_Partition = Annotated[int, Field(ge=0, lt=MOST_PARTITIONS)]
+_Partition = Annotated[int, Field(ge=0, lt=MAX_PARTITIONS)]
 _Role = Annotated[str, Field(max_length=20)]
 _Name = Annotated[str, Field(max_length=64)]
-_Argument = Annotated[str, Field(max_length=MOST_PATH_BYTES)] | _Int64 | bool | None
+_Argument = Annotated[str, Field(max_length=MAX_PATH_BYTES)] | _Int64 | bool | None
 
 
 class _QueryFields(BaseModel):
@@ -82,12 +82,12 @@ class _Question(BaseModel):
 
     view: str
     view_hash: str
-    total: Annotated[int, Field(ge=1, le=MOST_PARTITIONS)]
+    total: Annotated[int, Field(ge=1, le=MAX_PARTITIONS)]
     what: Annotated[str, Field(max_length=40)]
     query: _QueryFields
-    limit: Annotated[int, Field(ge=0, le=MOST_ROWS)]
+    limit: Annotated[int, Field(ge=0, le=MAX_ROWS)]
     arguments: Annotated[dict[_Name, _Argument], Field(max_length=16)]
-    partitions: Annotated[list[_Partition], Field(min_length=1, max_length=MOST_PARTITIONS)]
+    partitions: Annotated[list[_Partition], Field(min_length=1, max_length=MAX_PARTITIONS)]
     after: str | None
 
     def check(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from model.kinds.layout import EntryKey, Layout
-from model.records import ENTRY_HEAD_SIZE, is_deleted
+from model.records import ENTRY_HEAD_SIZE, is_tombstone
 
 if TYPE_CHECKING:
     from model.views import View
@@ -162,7 +162,7 @@ def scan_behind(
 
 def item_without_key(view: View, render: Render, key: bytes, entry: Pair) -> bytes | None:
     """An item of a listing without its key: a history has the key only once. None: a tombstone."""
-    if is_deleted(entry[1]):
+    if is_tombstone(entry[1]):
         return None
     [item] = render((entry,))
     return b"{" + item[len(b'{"key":%b,' % view.key_codec.to_json(key)) :]

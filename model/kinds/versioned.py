@@ -24,7 +24,7 @@ from model.kinds.kind import (
     later,
 )
 from model.kinds.layout import EntryKey, Range, TimedLayout, after
-from model.records import from_ordered_time, is_deleted, ordered_time
+from model.records import from_ordered_time, is_tombstone, ordered_time
 
 if TYPE_CHECKING:
     from model.views import View
@@ -141,7 +141,7 @@ class Versioned(Kind):
 
     def _item(self, view: View, version: Pair, following: Pair | None) -> Item:
         stored_key, stored = version
-        if is_deleted(stored):
+        if is_tombstone(stored):
             return stored_key, None
         layout = cast(VersionedLayout, view.layout)
         times = validity_json(*validity(layout, version, following))
@@ -163,5 +163,5 @@ class Versioned(Kind):
         for older, _ in store.scan(first, stored_key):
             batch.delete(older)
         stored = store.get(stored_key)
-        if stored is not None and is_deleted(stored) and not mispartitioned:
+        if stored is not None and is_tombstone(stored) and not mispartitioned:
             batch.delete(stored_key)

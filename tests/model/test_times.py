@@ -12,13 +12,13 @@ from tests.support.in_process.cluster import Cluster
 from tests.support.in_process.examples import view
 from tests.support.reference.tables import Record
 
-GREATEST, LEAST = 2**63 - 1, -(2**63)
+MAX_TIME, MIN_TIME = 2**63 - 1, -(2**63)
 
 
 @pytest.mark.parametrize(
     ("text", "ms"),
     [
-        ("0", 0), ("-1", -1), (str(GREATEST), GREATEST), (str(LEAST), LEAST),
+        ("0", 0), ("-1", -1), (str(MAX_TIME), MAX_TIME), (str(MIN_TIME), MIN_TIME),
         ("1970-01-01T00:00:01Z", 1000), ("1970-01-01T01:00:00+01:00", 0),
         ("0001-01-01T00:00:00Z", -62_135_596_800_000),
     ],
@@ -30,7 +30,7 @@ def test_valid_times(text: str, ms: int) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (str(GREATEST + 1), "64 bits"), (str(LEAST - 1), "64 bits"), ("9" * 40, "64 bits"),
+        (str(MAX_TIME + 1), "64 bits"), (str(MIN_TIME - 1), "64 bits"), ("9" * 40, "64 bits"),
         ("9" * 5000, "64 characters"), ("", "not a valid time"), ("1.5", "not a valid time"),
         ("soon", "not a valid time"), ("٣", "not a valid time"),
         ("1970-01-01T00:00:01", "no time zone"),
@@ -72,18 +72,18 @@ def test_greatest_and_inverted_bounds(tmp_path: Path, store: str, partitioner: s
                 query = f"{target}?order={order}"
                 every = items_of(cluster, query)
                 assert len(every) == 3
-                assert items_of(cluster, f"{query}&to={GREATEST}") == every
-                assert items_of(cluster, f"{query}&from={LEAST}") == every
-                assert items_of(cluster, f"{query}&from={LEAST}&to={GREATEST}") == every
-                assert len(items_of(cluster, f"{query}&from=10&to={GREATEST}")) >= 2
-                assert len(items_of(cluster, f"{query}&from={LEAST}&to=0")) == 1
-                for first, last in ((20, 0), (20, 10), (GREATEST, LEAST), (1, -1)):
+                assert items_of(cluster, f"{query}&to={MAX_TIME}") == every
+                assert items_of(cluster, f"{query}&from={MIN_TIME}") == every
+                assert items_of(cluster, f"{query}&from={MIN_TIME}&to={MAX_TIME}") == every
+                assert len(items_of(cluster, f"{query}&from=10&to={MAX_TIME}")) >= 2
+                assert len(items_of(cluster, f"{query}&from={MIN_TIME}&to=0")) == 1
+                for first, last in ((20, 0), (20, 10), (MAX_TIME, MIN_TIME), (1, -1)):
                     assert items_of(cluster, f"{query}&from={first}&to={last}") == []
-            refused = cluster.ask("b1", "GET", f"/views/orders/{target}?to={GREATEST + 1}", b"", {})
+            refused = cluster.ask("b1", "GET", f"/views/orders/{target}?to={MAX_TIME + 1}", b"", {})
             assert (refused.status, refused.json()["code"]) == (400, "bad-parameter")
             assert "64 bits" in refused.json()["detail"]
         if store == "versioned":
-            for time, status in ((GREATEST, 200), (LEAST, 404)):
+            for time, status in ((MAX_TIME, 200), (MIN_TIME, 404)):
                 answer = cluster.ask("b1", "GET", f"/views/orders/keys/a?as_of={time}", b"", {})
                 assert answer.status == status
     finally:
@@ -107,10 +107,10 @@ def test_a_session_may_match_inverted_bounds(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "status"),
     [
-        ("max_lag", str(GREATEST), 200), ("max_lag", str(GREATEST + 1), 400),
+        ("max_lag", str(MAX_TIME), 200), ("max_lag", str(MAX_TIME + 1), 400),
         ("max_lag", "-1", 400), ("max_lag", "9" * 5000, 400),
-        ("min_offset", "0:0", 200), ("min_offset", f"999:{GREATEST}", 200),
-        ("min_offset", f"0:{GREATEST + 1}", 400), ("min_offset", "0:-1", 400),
+        ("min_offset", "0:0", 200), ("min_offset", f"999:{MAX_TIME}", 200),
+        ("min_offset", f"0:{MAX_TIME + 1}", 400), ("min_offset", "0:-1", 400),
     ],
 )  # fmt: skip
 def test_limits_of_freshness_parameters(tmp_path: Path, name: str, value: str, status: int) -> None:

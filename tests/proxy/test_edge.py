@@ -15,7 +15,7 @@ from local.ports import free_ports
 from local.settings import REPOSITORY
 from local.stack.nginx import lay_out
 from local.waiting import wait_until
-from model.limits import MOST_BATCH_BYTES
+from model.limits import MAX_BATCH_BYTES
 from tests.proxy.backends import Cluster
 from tests.support.client import Client, Response, raw
 from tests.support.nginx import Nginx
@@ -99,14 +99,14 @@ def test_clients_may_not_send_internal_requests(
 
 
 def test_a_batch_may_be_large(cluster: Cluster, nginx: Nginx) -> None:
-    body = b'{"keys":["%b"]}' % (b"x" * (MOST_BATCH_BYTES - 13))
-    assert len(body) == MOST_BATCH_BYTES
+    body = b'{"keys":["%b"]}' % (b"x" * (MAX_BATCH_BYTES - 13))
+    assert len(body) == MAX_BATCH_BYTES
     with nginx.client() as client:
         assert client.request("POST", "/views/words/batch", body).status == 200
     (request,) = [r for backend in cluster.backends for r in backend.requests]
     assert request.body == body
     for path, size in [
-        ("/views/words/batch", MOST_BATCH_BYTES + 1),
+        ("/views/words/batch", MAX_BATCH_BYTES + 1),
         ("/views/words/keys", 2_000_000),
         ("/views/a/b/batch", 2_000_000),
     ]:

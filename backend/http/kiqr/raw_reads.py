@@ -20,8 +20,8 @@ from backend.instance_context import InstanceContext
 from backend.queries.history import MAX_LIMIT, Span
 from backend.queries.point import count_refusal
 from backend.queries.scans.scatter_gather import (
-    MOST_ENTRIES,
-    MOST_ENTRIES_BYTES,
+    MAX_ENTRIES,
+    MAX_ENTRIES_BYTES,
     Freshness,
     ScatterGather,
     StopWalk,
@@ -34,7 +34,7 @@ from model.formats.base64url import from_base64url
 from model.problems import BadRequest, Problem, Unavailable
 from model.views import View
 
-MOST_COUNTED = 100_000  # entries; the count of more is an estimate
+MAX_COUNTED = 100_000  # entries; the count of more is an estimate
 COUNTING_SECONDS = 5.0  # KIQR waits as long for its instances
 _TIMEOUT = 20.0  # s for one read
 _PAGE = 2_000
@@ -110,7 +110,7 @@ class RawReads:
         return self._run(self._scan(view, Query(low, high)))
 
     def count(self, view: View) -> Count:
-        """The number of entries in the view; an estimate if they are more than MOST_COUNTED, or
+        """The number of entries in the view; an estimate if they are more than MAX_COUNTED, or
         cannot be counted within COUNTING_SECONDS. Unavailable."""
         return self._run(self._count(view))
 
@@ -193,7 +193,7 @@ class RawReads:
             nonlocal counted
             freshness.note(response)
             counted += response.counted
-            if freshness.mispartitioned or counted > MOST_COUNTED:
+            if freshness.mispartitioned or counted > MAX_COUNTED:
                 raise StopWalk
 
         ask = self._scatter_gather.request(view, COUNT.name, Query())
@@ -222,7 +222,7 @@ class RawReads:
                 counted += len(rows)
                 if reached is None:
                     return Count(counted, is_exact=True)
-                if freshness.entries > MOST_COUNTED or time.monotonic() > deadline:
+                if freshness.entries > MAX_COUNTED or time.monotonic() > deadline:
                     break
         share = min(counted / max(freshness.entries, 1), 1.0)
         return Count(max(round(share * await self._estimate(view)), counted), is_exact=False)
@@ -265,10 +265,10 @@ def _parse_page(answer: Answer) -> tuple[list[TimedEntry], str | None]:
 
 def _check_size(view: View, entries: int, size: int) -> None:
     """BadRequest if an answer has too many entries or bytes."""
-    if entries > MOST_ENTRIES or size > MOST_ENTRIES_BYTES:
+    if entries > MAX_ENTRIES or size > MAX_ENTRIES_BYTES:
         raise BadRequest(
             "too-many-entries",
-            f"The answer has more than {MOST_ENTRIES} entries or {MOST_ENTRIES_BYTES >> 20} MiB. "
+            f"The answer has more than {MAX_ENTRIES} entries or {MAX_ENTRIES_BYTES >> 20} MiB. "
             f"Narrow the bounds, or stream GET /views/{view.name}/{view.kind.resource} with "
             f"Accept: application/x-ndjson.",
         )

@@ -31,7 +31,7 @@ from backend.http.kiqr.raw_reads import RawReads
 from backend.queries.stores import KEYS, SESSIONS, WINDOWS
 from model.formats.registry import FORMATS
 from model.problems import BadRequest, KeyTooLong, NotFound, QueryFailed
-from model.times import GREATEST, LEAST
+from model.times import MAX_TIME, MIN_TIME
 from model.views import View
 
 PREFIX = "/api/v1"
@@ -211,7 +211,7 @@ def _formats(name: str) -> frozenset[str]:
 def _milliseconds(name: str, text: str) -> int:
     """The value of a Java `long`; QueryFailed."""
     number = int(text) if _LONG.fullmatch(text) else None
-    if number is None or not LEAST <= number <= GREATEST:
+    if number is None or not MIN_TIME <= number <= MAX_TIME:
         raise QueryFailed(
             "bad-parameter", f"{name} must be milliseconds since 1970, a 64-bit number."
         )

@@ -65,7 +65,7 @@ class _Instance(Collector):
             labels=["view"],
         )
         for view, counts in self._context.scans.items():
-            for kind, number in counts.asked.items():
+            for kind, number in counts.requests.items():
                 asked.add_metric([view, kind], number)
                 seconds.add_metric([view, kind], counts.seconds[kind])
             entries.add_metric([view], counts.entries)

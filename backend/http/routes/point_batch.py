@@ -17,10 +17,10 @@ from backend.http.responses import KeyResponses
 from backend.instance_context import InstanceContext
 from backend.queries.point import Resolved, Unresolved
 from backend.wire.answer import Answer, Header, problem_answer
-from backend.wire.plain_requests import MOST_BYTES, are_plain, is_plain
+from backend.wire.plain_requests import MAX_BYTES, are_plain, is_plain
 from backend.wire.point_batch import (
     ASK_ALONE,
-    MOST_READS,
+    MAX_READS,
     Head,
     Item,
     decode_paths,
@@ -65,14 +65,14 @@ class PointBatchRoute:
         try:
             paths = decode_paths(body)
         except ValueError:
-            detail = f"At most {MOST_READS} reads are allowed in one request."
+            detail = f"At most {MAX_READS} reads are allowed in one request."
             return problem_answer(BadRequest("too-many-keys", detail))
         heads: list[Head] = []
         items = [ASK_ALONE] * len(paths)
         by_view: defaultdict[KeyResponses, _ReadsOfView] = defaultdict(lambda: _ReadsOfView([], []))
         one_by_one: list[int] = []
         by_prefix = self._by_prefix
-        are_all_plain = are_plain(body) and max(map(len, paths)) <= MOST_BYTES
+        are_all_plain = are_plain(body) and max(map(len, paths)) <= MAX_BYTES
         for number, path in enumerate(paths):
             # paths that an HTTP parser might refuse or read differently need the parser
             if not are_all_plain and not is_plain(path):

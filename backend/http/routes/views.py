@@ -135,7 +135,7 @@ class ViewRoutes:
         try:
             yield
         finally:
-            scans.asked[kind] += 1
+            scans.requests[kind] += 1
             scans.seconds[kind] += time.monotonic() - began
 
     def _headers(

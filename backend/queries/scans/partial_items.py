@@ -8,7 +8,7 @@ from typing import cast
 from backend.ingest.protocols import Store
 from backend.queries.scans.merged_entries import MergedEntries
 from backend.queries.scans.partials import Partial
-from model.records import decode_entry, is_deleted
+from model.records import decode_entry, is_tombstone
 from model.views import View
 
 
@@ -17,7 +17,7 @@ def partial_values(view: View, partials: Iterable[Partial]) -> list[bytes]:
     items = []
     for each in partials:
         for _, head, value in each.rows:
-            if is_deleted(head):
+            if is_tombstone(head):
                 continue
             timestamp, offset, _ = decode_entry(head)
             items.append(

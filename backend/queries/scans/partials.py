@@ -22,7 +22,7 @@ from backend.wire.scan import Row, ScanResponse
 from backend.wire.scan_codec import ENTRIES, ScanRequest
 from model.kinds import layout
 from model.problems import BadRequest, NonRetryable
-from model.records import decode_entry, is_deleted
+from model.records import decode_entry, is_tombstone
 from model.views import NEWEST, View
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class AmbiguityCheck:
         for stored_key, same in groupby(rows, itemgetter(0)):
             of_key = list(same)
             newest = max(of_key, key=_age)
-            live = [row for row in of_key if not is_deleted(row.head)]
+            live = [row for row in of_key if not is_tombstone(row.head)]
             if len(live) > 1 or (live and newest is not live[0]):
                 raise self._ambiguous(stored_key, of_key)
             if live and self._tail:
@@ -156,7 +156,7 @@ async def unambiguous_rows(
         rows = check.whole(pending[:certain])
         pending = pending[certain:]
         if request.what != ENTRIES:
-            rows = [row for row in rows if not is_deleted(row[1])]
+            rows = [row for row in rows if not is_tombstone(row[1])]
         if begin != after and after is not None:
             rows = [row for row in rows if (row[0] < after if backwards else row[0] > after)]
         yield rows, frontier

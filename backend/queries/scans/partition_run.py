@@ -68,7 +68,7 @@ class PartitionRun:
             self.reached = chunk[-1][0]
         if self._keep is not None:
             chunk = [pair for pair in chunk if self._keep(pair)]
-        # the innermost loop: `is_deleted` inlined
+        # the innermost loop: `is_tombstone` inlined
         return chunk if self._with_deletes else [pair for pair in chunk if pair[1][8] < 0x80]
 
     def _next(self, count: int) -> list[Pair]:

@@ -25,7 +25,7 @@ from backend.queries.scans.scan_budget import ScanBudget
 from backend.wire.scan import ScanResponse
 from backend.wire.scan_codec import BARE, ENTRIES, ESTIMATE, ROWS, ScanRequest
 from model.kinds.kind import Pair
-from model.records import ENTRY_HEAD_SIZE, is_deleted
+from model.records import ENTRY_HEAD_SIZE, is_tombstone
 from model.views import View
 
 PAGE_BYTES = 2 << 20  # a response ends with the row that exceeds it
@@ -241,11 +241,11 @@ def _empty_items(pairs: Iterable[Pair]) -> list[bytes]:
 
 def _items(pairs: list[Pair], render: Callable[[Iterable[Pair]], list[bytes]]) -> list[bytes]:
     """The item of each entry; empty for a tombstone."""
-    live = [pair for pair in pairs if not is_deleted(pair[1])]
+    live = [pair for pair in pairs if not is_tombstone(pair[1])]
     if len(live) == len(pairs):
         return render(pairs)
     items = iter(render(live))
-    return [b"" if is_deleted(stored) else next(items) for _, stored in pairs]
+    return [b"" if is_tombstone(stored) else next(items) for _, stored in pairs]
 
 
 def _fitting(rows: list[Pair], room: int, space: int) -> int:

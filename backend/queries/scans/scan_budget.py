@@ -7,11 +7,11 @@ import time
 from backend.queries.scans import partition_run
 from backend.queries.scans.partition_run import PartitionRun
 
-MOST_ENTRIES = 50_000  # per response
-MOST_BYTES = 64 << 20
+MAX_ENTRIES = 50_000  # per response
+MAX_BYTES = 64 << 20
 # s per response; a sender takes an instance that is silent for longer for hung
 # (`retry.WHILE_OTHERS_ARE_LEFT`)
-MOST_SECONDS = 0.1
+MAX_SECONDS = 0.1
 YIELD_AFTER = 1_000  # entries; or partition_run.CHUNK_BYTES
 _FIRST_CHUNK = 8  # entries; their values may be large
 
@@ -28,11 +28,11 @@ class ScanBudget:
         self._bytes = 0
         self._since_yield = 0
         self._bytes_since_yield = 0
-        self._deadline = time.monotonic() + MOST_SECONDS
+        self._deadline = time.monotonic() + MAX_SECONDS
 
     def is_spent(self) -> bool:
         """Whether the response has to end here."""
-        if self.examined >= MOST_ENTRIES or self._bytes >= MOST_BYTES:
+        if self.examined >= MAX_ENTRIES or self._bytes >= MAX_BYTES:
             return True
         return time.monotonic() >= self._deadline
 

@@ -41,15 +41,15 @@ from backend.wire.scan_codec import (
     encode_request,
 )
 from model.problems import NonRetryable, Problem, Unavailable
-from model.records import is_deleted
+from model.records import is_tombstone
 from model.views import ANY_PARTITION, View
 
 SCAN_PATH = b"/internal/scan"
 WALK_BUDGET = 50.0  # s to reduce all partitions: less than the time-out of a proxy
 
 # of an answer without pages: for a key that may be in any partition, and in KIQR's dialect
-MOST_ENTRIES = 10_000
-MOST_ENTRIES_BYTES = 16 << 20
+MAX_ENTRIES = 10_000
+MAX_ENTRIES_BYTES = 16 << 20
 _ENTRIES_PAGE = 2_000
 
 _WHY = {
@@ -286,7 +286,7 @@ class ScatterGather:
                     return
             if what != ENTRIES:
                 # a tombstone that is the newest of its key is no row
-                rows = [row for row in rows if not is_deleted(row[1])]
+                rows = [row for row in rows if not is_tombstone(row[1])]
             yield rows, frontier
             if frontier is None:
                 return
@@ -353,7 +353,7 @@ class ScatterGather:
 
 
 def _entry_limit() -> EntryLimit:
-    return EntryLimit(MOST_ENTRIES, MOST_ENTRIES_BYTES)
+    return EntryLimit(MAX_ENTRIES, MAX_ENTRIES_BYTES)
 
 
 def _head(row: Row) -> bytes:

@@ -30,8 +30,8 @@ from model.problems import BadRequest
 from model.records import ENTRY_HEAD_SIZE
 from model.views import View
 
-MOST_GROUPS = 10_000
-MOST_GROUP_BYTES = 4 << 20  # of all groups' names together
+MAX_GROUPS = 10_000
+MAX_GROUP_BYTES = 4 << 20  # of all groups' names together
 _SCALE = 1074  # bits after the binary point of the least float64
 _NO_HEAD = bytes(ENTRY_HEAD_SIZE)  # a group is no record
 _MERGED_AT_ONCE = 1_000  # groups
@@ -154,7 +154,7 @@ class _Groups:
         found = self.by_name.get(name)
         if found is None:
             self._bytes += len(name)
-            if len(self.by_name) >= MOST_GROUPS or self._bytes > MOST_GROUP_BYTES:
+            if len(self.by_name) >= MAX_GROUPS or self._bytes > MAX_GROUP_BYTES:
                 self.is_complete = False
                 return None
             found = self.by_name[name] = Numbers()
@@ -224,8 +224,8 @@ class _AggregateMerger:
         if not (response.complete and self._groups.is_complete):
             raise BadRequest(
                 "too-many-entries",
-                f"by= has more than {MOST_GROUPS} different values, or more than "
-                f"{MOST_GROUP_BYTES >> 20} MiB of them. Group by a field with fewer values.",
+                f"by= has more than {MAX_GROUPS} different values, or more than "
+                f"{MAX_GROUP_BYTES >> 20} MiB of them. Group by a field with fewer values.",
             )
 
     def items(self, with_numbers: bool) -> list[bytes]:
@@ -259,7 +259,7 @@ class Aggregate:
             self,
             Query(first=first, last=last, stale=parameters.stale()),
             _AggregateMerger,
-            MOST_GROUPS,
+            MAX_GROUPS,
             arguments.model_dump(),
             needs_values=with_numbers or arguments.by is not None,
         )

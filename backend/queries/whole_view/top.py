@@ -23,7 +23,7 @@ from model.problems import BadRequest
 from model.records import ENTRY_HEAD_SIZE
 from model.views import View
 
-MOST_RANKED_BYTES = 4 << 20  # of entries that are kept at once
+MAX_RANKED_BYTES = 4 << 20  # of entries that are kept at once
 
 
 class _Arguments(BaseModel):
@@ -46,7 +46,7 @@ class _TopReducer:
     def __init__(self, view: View, arguments: _Arguments) -> None:
         self._ranks_of = arguments.ranking(view).of_values
         self._render = view.kind.render(view)
-        self._best = Best(arguments.limit, MOST_RANKED_BYTES)
+        self._best = Best(arguments.limit, MAX_RANKED_BYTES)
 
     def add(self, pairs: list[Pair]) -> None:
         ranks = self._ranks_of([stored[ENTRY_HEAD_SIZE:] for _, stored in pairs])
@@ -75,7 +75,7 @@ class _TopReducer:
 class _TopMerger:
     def __init__(self, view: View, arguments: _Arguments) -> None:
         self._ranks_of = arguments.ranking(view).of_items
-        self.best = Best(arguments.limit, MOST_RANKED_BYTES)
+        self.best = Best(arguments.limit, MAX_RANKED_BYTES)
 
     async def add(self, response: ScanResponse) -> None:
         ranked: list[Ranked] = []
@@ -118,7 +118,7 @@ class Top:
         if best.short:
             raise BadRequest(
                 "too-many-entries",
-                f"The first {arguments.limit} entries have more than {MOST_RANKED_BYTES >> 20} MiB "
+                f"The first {arguments.limit} entries have more than {MAX_RANKED_BYTES >> 20} MiB "
                 f"together: ask for limit={len(best.entries)}, or stream the view.",
             )
         items = b",".join([item for _, _, item in best.entries])

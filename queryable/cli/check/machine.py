@@ -78,7 +78,7 @@ def check_data_folder(path: Path, application: str) -> Iterator[Finding]:
         try:
             inspect(path, application, is_store)
         except FolderRefused as refusal:
-            yield wrong(subject, refusal.says, refusal.do)
+            yield wrong(subject, refusal.problem, refusal.remedy)
             return
         except OSError as error:
             action = "change its owner, or set QUERYABLE_DATA_DIR to another folder"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from backend.cluster import heartbeats as heartbeats_module
 from backend.cluster.heartbeats import Heartbeats
-from backend.cluster.liveness import MISSED_BY_THE_DEAD, Heartbeat, Peers
+from backend.cluster.liveness import MISSED_BEFORE_DEAD, Heartbeat, Peers
 from backend.wire.answer import Answer
 from model.problems import Unavailable
 from model.topology import Epoch, Member, PlacedView, Topology
@@ -28,15 +28,15 @@ def test_an_instance_is_dead_after_four_missed_heartbeats_until_the_next_one() -
     changes: list[int] = []
     peers = Peers(lambda: changes.append(1))
     peers.keep(["b2", "b3"])
-    for missed in range(1, MISSED_BY_THE_DEAD + 2):
+    for missed in range(1, MISSED_BEFORE_DEAD + 2):
         peers.missed("b2")
-        assert peers.is_suspect("b2") == (missed >= MISSED_BY_THE_DEAD)
+        assert peers.is_suspect("b2") == (missed >= MISSED_BEFORE_DEAD)
     assert peers.states() == {"b2": "dead", "b3": "running"}
     assert len(changes) == 1, "called once per change of state"
     peers.heard("b2", "draining")
     assert peers.states()["b2"] == "draining"
     assert not peers.is_suspect("b2")
-    for _ in range(MISSED_BY_THE_DEAD - 1):
+    for _ in range(MISSED_BEFORE_DEAD - 1):
         peers.missed("b2")
     peers.heard("b2", "draining")
     peers.missed("b2")
@@ -116,10 +116,10 @@ async def beat(heartbeats: Heartbeats, rounds: int = 1) -> None:
 
 def test_heartbeats_go_only_to_holders_of_the_same_partitions() -> None:
     peer_client, instance = FakePeerClient(), context(heartbeat_interval=60)
-    instance.take_topology(placed((0, 1), (2, 1)))
+    instance.apply_topology(placed((0, 1), (2, 1)))
     asyncio.run(send_rounds(peer_client, instance, 1))
     assert peer_client.asked == ["b2"]
-    instance.take_topology(placed((0, 1), (2, 0)))
+    instance.apply_topology(placed((0, 1), (2, 0)))
     asyncio.run(send_rounds(peer_client, instance, 1))
     assert set(peer_client.asked[1:]) == {"b2", "b3"}
 
@@ -130,9 +130,9 @@ def test_only_the_members_own_answer_counts(
     # an answer belongs to one heartbeat, even if all are sent within a millisecond
     monkeypatch.setattr(heartbeats_module.time, "time_ns", lambda: 1_800_000_000_000_000_000)
     peer_client, instance = FakePeerClient(), context(heartbeat_interval=60)
-    instance.take_topology(placed((0, 1)))
+    instance.apply_topology(placed((0, 1)))
     receiver = context(instance_id="b2", heartbeat_interval=60)
-    receiver.take_topology(placed((0, 1)))
+    receiver.apply_topology(placed((0, 1)))
     receiver.set_state("draining")
 
     async def other(body: bytes) -> Answer:
@@ -180,10 +180,10 @@ def other_status(loop: asyncio.AbstractEventLoop, other: Any, body: bytes) -> in
 @pytest.mark.parametrize("dead", [True, False])
 def test_dead_instances_are_asked_last(dead: bool) -> None:
     instance = context()
-    instance.take_topology(placed((1, 2)))
+    instance.apply_topology(placed((1, 2)))
     instance.peers.keep(["b2", "b3"])
     if dead:
-        for _ in range(MISSED_BY_THE_DEAD):
+        for _ in range(MISSED_BEFORE_DEAD):
             instance.peers.missed("b2")
     expected = ["b3", "b2"] if dead else ["b2", "b3"]
     assert [member.id for member in instance.others("orders", 0)] == expected
@@ -194,7 +194,7 @@ def test_of_many_replicas_some_are_asked() -> None:
     members = tuple(Member(f"b{n}", "127.0.0.1", 8080 + n) for n in range(100))
     placed = PlacedView({}, "", (2,), standbys=((*range(2), *range(3, 100)),))
     instance = context(instance_id="b50", port=8130)
-    instance.take_topology(Topology(Epoch(5, 1), members, {"orders": placed}))
+    instance.apply_topology(Topology(Epoch(5, 1), members, {"orders": placed}))
 
     def asked() -> list[str]:
         return [member.id for member in instance.others("orders", 0)]

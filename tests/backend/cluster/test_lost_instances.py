@@ -31,18 +31,18 @@ def test_an_instance_that_misses_heartbeats_is_lost_until_it_is_back() -> None:
 
 def test_an_instance_that_leaves_the_topology_unannounced_stays_lost() -> None:
     instances = LostInstances()
-    instances.take_topology(topology(B1, B2, B3), topology(B1, B3), "b1", set())
+    instances.apply_topology(topology(B1, B2, B3), topology(B1, B3), "b1", set())
     assert ids(instances) == ["b2"]
-    instances.take_topology(topology(B1, B3), topology(B1), "b1", set())
+    instances.apply_topology(topology(B1, B3), topology(B1), "b1", set())
     assert ids(instances) == ["b2", "b3"]
-    instances.take_topology(topology(B1), topology(B1, B2), "b1", set())
+    instances.apply_topology(topology(B1), topology(B1, B2), "b1", set())
     assert ids(instances) == ["b3"]
 
 
 def test_a_dead_instance_stays_lost_while_the_topology_has_it() -> None:
     instances = LostInstances()
     instances.dead(B2)
-    instances.take_topology(topology(B1, B2), topology(B1, B2, B3), "b1", {"b2"})
+    instances.apply_topology(topology(B1, B2), topology(B1, B2, B3), "b1", {"b2"})
     assert ids(instances) == ["b2"]
 
 
@@ -50,17 +50,17 @@ def test_an_instance_that_announced_its_stop_is_not_lost() -> None:
     instances = LostInstances()
     instances.leaving("b2")
     instances.dead(B2)
-    instances.take_topology(topology(B1, B2), topology(B1), "b1", set())
+    instances.apply_topology(topology(B1, B2), topology(B1), "b1", set())
     assert ids(instances) == []
     # it comes back, and is killed then
-    instances.take_topology(topology(B1), topology(B1, B2), "b1", set())
+    instances.apply_topology(topology(B1), topology(B1, B2), "b1", set())
     instances.dead(B2)
     assert ids(instances) == ["b2"]
 
 
 def test_an_instance_outside_the_topology_does_not_count_itself_as_lost() -> None:
     instances = LostInstances()
-    instances.take_topology(topology(B1, B2), topology(B2), "b1", set())
+    instances.apply_topology(topology(B1, B2), topology(B2), "b1", set())
     assert ids(instances) == []
 
 

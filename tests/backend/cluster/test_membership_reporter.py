@@ -24,7 +24,7 @@ class Joined:
             each.name: PlacedView(each.description(), each.hash, (1, 1, 1))
             for each in (ORDERS, USERS)
         }
-        self._context.take_topology(Topology(Epoch(5, 1), (ME, OTHER), views))
+        self._context.apply_topology(Topology(Epoch(5, 1), (ME, OTHER), views))
         self.membership_reporter = MembershipReporter(
             self._context,
             (ORDERS, USERS),

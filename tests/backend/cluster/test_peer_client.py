@@ -157,7 +157,7 @@ def test_heartbeats_do_not_wait_for_forwards() -> None:
             assert shell._peer_client is not None
             placed = PlacedView(ORDERS.description(), ORDERS.hash, (0,), standbys=((1,),))
             views = {ORDERS.name: placed}
-            here.take_topology(Topology(Epoch(5, 1), (ME, member), views, secret=SECRET))
+            here.apply_topology(Topology(Epoch(5, 1), (ME, member), views, secret=SECRET))
 
             async def hang(peer_client: PeerClient) -> None:
                 while True:

@@ -76,7 +76,7 @@ def test_reads_before_the_event_loop_runs_are_unavailable() -> None:
         assert (answer.status_code, answer.json["code"]) == (503, "no-topology")
 
 
-@pytest.mark.parametrize("bound", ["MOST_ENTRIES", "MOST_ENTRIES_BYTES"])
+@pytest.mark.parametrize("bound", ["MAX_ENTRIES", "MAX_ENTRIES_BYTES"])
 def test_a_list_of_all_entries_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:
@@ -99,7 +99,7 @@ def test_the_count_of_many_entries_is_marked_as_an_estimate(
     with world(tmp_path, ORDERS) as made, asking(made) as client:
         made.put_all({b"%d" % n: b"1" for n in range(9)})
         assert count(client) == {"count": 9}
-        monkeypatch.setattr(raw_reads, "MOST_COUNTED", 0)
+        monkeypatch.setattr(raw_reads, "MAX_COUNTED", 0)
         answer = count(client)
         assert answer.pop("estimate") is True
         assert answer.pop("count") >= 9
@@ -119,7 +119,7 @@ def test_overwritten_and_deleted_entries_do_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """RocksDB counts each write of a key until it compacts them."""
-    monkeypatch.setattr(raw_reads, "MOST_COUNTED", 300)
+    monkeypatch.setattr(raw_reads, "MAX_COUNTED", 300)
     with world(tmp_path, ORDERS) as made, asking(made) as client:
         for n in range(20):
             made.put_all({b"%d" % key: b"%d" % n for key in range(100)})
@@ -150,7 +150,7 @@ def test_a_key_in_several_partitions_counts_once(tmp_path: Path, known_to: tuple
 def test_an_estimate_of_keys_in_several_partitions_is_close(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(raw_reads, "MOST_COUNTED", 200)
+    monkeypatch.setattr(raw_reads, "MAX_COUNTED", 200)
     monkeypatch.setattr(raw_reads, "_PAGE", 40)
     with world(tmp_path, view("orders", partitioner="none")) as made, asking(made) as client:
         for partition in range(4):

@@ -227,7 +227,7 @@ def test_each_status_in_the_docs(stores: Stores, monkeypatch: pytest.MonkeyPatch
         statuses = {503: stores.ask("kv/text", TEXT).status_code}
     finally:
         down.clear()
-    monkeypatch.setattr(raw_reads, "MOST_ENTRIES", 8)
+    monkeypatch.setattr(raw_reads, "MAX_ENTRIES", 8)
     cases.append((400, "kv/text", TEXT))
     statuses.update(
         {expected: stores.ask(path, given).status_code for expected, path, given in cases}
@@ -327,7 +327,7 @@ def test_each_difference_in_the_docs(
 
     def bounded() -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(raw_reads, "MOST_ENTRIES", 8)
+            patch.setattr(raw_reads, "MAX_ENTRIES", 8)
             assert status("kv/text", TEXT) == 400
 
     def bodies() -> None:

@@ -45,7 +45,7 @@ def test_more_windows_than_a_page_come_from_the_owner(tmp_path: Path, at: str) -
         assert len(made.peers.asked) == (3 if is_remote else 0)
 
 
-@pytest.mark.parametrize("bound", ["MOST_ENTRIES", "MOST_ENTRIES_BYTES"])
+@pytest.mark.parametrize("bound", ["MAX_ENTRIES", "MAX_ENTRIES_BYTES"])
 def test_windows_of_a_key_are_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:

@@ -56,17 +56,17 @@ def test_a_ranking_by_a_deep_field_is_refused(orders: World, fields: int) -> Non
     answer = orders.ask(f"top?by={'a.' * (fields - 1)}a")
     assert answer.status == 400
     assert answer.json["code"] == "bad-parameter"
-    assert (answer.json["parameter"], answer.json["limit"]) == ("by", limits.MOST_PATH_FIELDS)
+    assert (answer.json["parameter"], answer.json["limit"]) == ("by", limits.MAX_PATH_FIELDS)
     assert orders.peers.asked == [], "no instance was asked"
     assert refused(lambda: Ranking(ORDERS, "a." * fields + "a", True)).more["parameter"] == "by"
 
 
 def test_a_ranking_by_the_deepest_allowed_field_is_answered(orders: World) -> None:
     document = b"7"
-    for _ in range(limits.MOST_PATH_FIELDS):
+    for _ in range(limits.MAX_PATH_FIELDS):
         document = b'{"a":%b}' % document
     orders.put(b"k", document)
-    answer = orders.ask(f"top?by={'.'.join('a' * limits.MOST_PATH_FIELDS)}")
+    answer = orders.ask(f"top?by={'.'.join('a' * limits.MAX_PATH_FIELDS)}")
     assert [item["key"] for item in answer.json["items"]] == ["k"]
 
 
@@ -100,8 +100,8 @@ def test_a_long_time_is_refused(times: str) -> None:
 
 def test_too_many_parameters_are_refused() -> None:
     problem = refused(lambda: page_parameters(ORDERS, "keys", b"&" * 10_000))
-    assert problem.more["limit"] == limits.MOST_PARAMETERS
-    assert page_parameters(ORDERS, "keys", b"&" * (limits.MOST_PARAMETERS - 1)).limit == 100
+    assert problem.more["limit"] == limits.MAX_PARAMETERS
+    assert page_parameters(ORDERS, "keys", b"&" * (limits.MAX_PARAMETERS - 1)).limit == 100
 
 
 def test_an_unknown_parameter_is_not_repeated_in_full() -> None:
@@ -113,7 +113,7 @@ def test_an_unknown_parameter_is_not_repeated_in_full() -> None:
 def test_a_long_accept_is_refused() -> None:
     ranges = [(b"accept", b"a/b," * 2000) for _ in range(4)]
     problem = refused(lambda: chosen(ranges, ("json", "octet-stream")))
-    assert (problem.more["header"], problem.more["limit"]) == ("accept", limits.MOST_ACCEPT_BYTES)
+    assert (problem.more["header"], problem.more["limit"]) == ("accept", limits.MAX_ACCEPT_BYTES)
 
 
 @pytest.mark.parametrize("text", ["1" * 40_000 + "x", "1." + "1" * 40_000 + "x", "." * 40_000])
@@ -153,7 +153,7 @@ def test_queries_of_large_values_yield_to_other_requests(
 
 
 def test_an_answer_ends_at_its_maximum_size(orders: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan_budget, "MOST_BYTES", 1)
+    monkeypatch.setattr(scan_budget, "MAX_BYTES", 1)
     orders.put_all({b"%d" % number: b'{"n":%d}' % number for number in range(200)})
     assert orders.ask("count?exact=true").json == {"count": 200, "exact": True}
     assert [i["value"]["n"] for i in orders.ask("top?by=n&limit=2").json["items"]] == [199, 198]
@@ -177,13 +177,13 @@ def test_a_body_of_many_small_values_is_refused_before_it_is_parsed(
     """Regression: 6 MB of `[]` blocked the event loop for 300 ms."""
     for module in (batch.orjson, batch.json):
         monkeypatch.setattr(module, "loads", lambda _: pytest.fail("it was parsed"))
-    assert refused(lambda: parse(EMPTY_LISTS)).more["limit"] == limits.MOST_JSON_PARTS
+    assert refused(lambda: parse(EMPTY_LISTS)).more["limit"] == limits.MAX_JSON_PARTS
 
 
 def test_a_batch_of_the_maximum_number_of_keys_with_commas_is_answered() -> None:
     keys = ["a,b,c,d:[{" + "x" * 2000] * 1000
     body = orjson.dumps({"keys": keys})
-    assert len(body) <= limits.MOST_BATCH_BYTES
+    assert len(body) <= limits.MAX_BATCH_BYTES
     assert len(parse_batch(body)) == 1000
 
 

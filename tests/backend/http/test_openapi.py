@@ -29,10 +29,10 @@ from backend.queries.whole_view.ranking import Ranking
 from backend.queries.whole_view.registry import VIEW_QUERIES
 from model.formats.registry import KEY_CODECS, VALUE_CODECS
 from model.kinds.registry import KINDS
-from model.limits import MOST_PATH_BYTES, parameter_bytes
+from model.limits import MAX_PATH_BYTES, parameter_bytes
 from model.pipelines import FAILED, RUNNING, STARTING, STOPPED, UNKNOWN
 from model.problems import BadRequest
-from model.times import GREATEST, LEAST
+from model.times import MAX_TIME, MIN_TIME
 from model.views import View
 from model.views_file import RESERVED_SEGMENTS
 from tests.support.in_process.examples import ORDERS, view
@@ -224,7 +224,7 @@ def test_every_response_has_the_epoch() -> None:
 
 
 def test_its_limits_are_those_of_the_code() -> None:
-    times = {"minimum": LEAST, "maximum": GREATEST}
+    times = {"minimum": MIN_TIME, "maximum": MAX_TIME}
     made = document()
     for path, _, operation in operations(made):
         for parameter in operation["parameters"]:
@@ -233,7 +233,7 @@ def test_its_limits_are_those_of_the_code() -> None:
                 continue
             most = parameter_bytes(name)
             if schema.get("type") == "string" and "pattern" not in schema:
-                expected = most if most <= MOST_PATH_BYTES else None
+                expected = most if most <= MAX_PATH_BYTES else None
                 assert schema.get("maxLength") == expected, (path, name)
             if name == "limit":
                 bounds = {"minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT}

@@ -21,12 +21,12 @@ from backend.storage.data_directory import DataDirectory
 from backend.wire.answer import Answer
 from backend.wire.point_batch import (
     ASK_ALONE,
-    MOST_READS,
+    MAX_READS,
     Head,
     Item,
 )
 from model.partitioner import partition_of
-from model.records import ENTRY, deleted_entry
+from model.records import ENTRY, tombstone_entry
 from model.views import View
 from tests.support.in_process.examples import ORDERS, metadata, view
 from tests.support.in_process.instance import Instance
@@ -178,7 +178,7 @@ def test_a_delete_and_a_damaged_store(tmp_path: Path) -> None:
         store_partition = instance.context.store_partitions.get("orders", 0)
         assert store_partition is not None
         batch = store_partition.store.new_batch()
-        batch.put(ENTRY + b"b", deleted_entry(1, 9))
+        batch.put(ENTRY + b"b", tombstone_entry(1, 9))
         store_partition.store.write(batch, 10, metadata(ORDERS))
         found, deleted = assert_as_alone(instance, shell, [b"/orders/a", b"/orders/b"])
         assert found is not None
@@ -191,8 +191,8 @@ def test_a_delete_and_a_damaged_store(tmp_path: Path) -> None:
 def test_too_many_reads_are_refused(tmp_path: Path) -> None:
     with holding(tmp_path, ORDERS, {b"a": b"1"}) as instance:
         shell = Router(instance.context, None)  # type: ignore[arg-type]
-        assert len(answers_to(shell, [b"/orders/a"] * MOST_READS)) == MOST_READS
-        refused = shell.reads_now(encode_paths([b"/orders/a"] * (MOST_READS + 1)))
+        assert len(answers_to(shell, [b"/orders/a"] * MAX_READS)) == MAX_READS
+        refused = shell.reads_now(encode_paths([b"/orders/a"] * (MAX_READS + 1)))
         assert (refused.status, json.loads(refused.body)["code"]) == (400, "too-many-keys")
 
 

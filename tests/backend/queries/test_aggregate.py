@@ -191,7 +191,7 @@ def test_a_key_in_two_partitions_counts_once(orders: World) -> None:
 def test_slices_give_the_same(orders: World, monkeypatch: pytest.MonkeyPatch) -> None:
     orders.put_all({b"%d" % n: b'{"g":%d,"n":0.1}' % (n % 7) for n in range(500)})
     whole = orders.ask("aggregate?by=g&value=n").body
-    monkeypatch.setattr(scan_budget, "MOST_ENTRIES", 20)
+    monkeypatch.setattr(scan_budget, "MAX_ENTRIES", 20)
     monkeypatch.setattr(partition_run, "CHUNK_BYTES", 200)
     monkeypatch.setattr(aggregate, "_MERGED_AT_ONCE", 2)
     assert orders.ask("aggregate?by=g&value=n", "b2").body == whole
@@ -203,12 +203,12 @@ def limited(orders: World, by: str) -> None:
         assert found == "too-many-entries"
 
 
-@pytest.mark.parametrize("name", ["MOST_GROUPS", "MOST_GROUP_BYTES"])
+@pytest.mark.parametrize("name", ["MAX_GROUPS", "MAX_GROUP_BYTES"])
 @pytest.mark.parametrize("mispartitioned", [False, True])
 def test_too_many_groups_are_refused(
     orders: World, monkeypatch: pytest.MonkeyPatch, name: str, mispartitioned: bool
 ) -> None:
-    most = 20 if name == "MOST_GROUPS" else 20 * len(b"1000")
+    most = 20 if name == "MAX_GROUPS" else 20 * len(b"1000")
     monkeypatch.setattr(aggregate, name, most)
     orders.put_all({b"%d" % n: b'{"n":%d,"g":%d}' % (1000 + n, 1000 + n % 20) for n in range(60)})
     if mispartitioned:
@@ -228,7 +228,7 @@ def test_groups_of_one_partition_are_bounded_before_they_are_sent(
         fill(reducer, response)
         sizes.append(len(response.rows))
 
-    monkeypatch.setattr(aggregate, "MOST_GROUPS", 5)
+    monkeypatch.setattr(aggregate, "MAX_GROUPS", 5)
     monkeypatch.setattr(aggregate._Aggregator, "fill", noted)
     orders.put_all({b"%d" % n: b'{"n":%d}' % n for n in range(400)})
     limited(orders, "n")

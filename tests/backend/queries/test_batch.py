@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from backend.queries import batch as batches
 from backend.queries.key_bodies import parse_batch
-from model.limits import MOST_BATCH_BYTES
+from model.limits import MAX_BATCH_BYTES
 from model.problems import StoreError
 from tests.support.in_process.examples import ORDERS, view
 from tests.support.in_process.world import World, world
@@ -121,9 +121,9 @@ def test_bounds(orders: World) -> None:
     assert len(orders.batch(["a"] * 1000).json["items"]) == 1000
     body = orjson.dumps({"keys": ["a"] * 1001})
     assert orders.code("batch", 400, method="POST", body=body) == "too-many-keys"
-    large = b'{"keys":[]}' + b" " * MOST_BATCH_BYTES
+    large = b'{"keys":[]}' + b" " * MAX_BATCH_BYTES
     assert orders.code("batch", 400, method="POST", body=large) == "body-too-large"
-    assert orders.ask("batch", method="POST", body=large[:MOST_BATCH_BYTES]).status == 200
+    assert orders.ask("batch", method="POST", body=large[:MAX_BATCH_BYTES]).status == 200
     assert orders.code("batch?limit=1", 400, method="POST") == "unknown-parameter"
     assert orders.code("batch?stale=maybe", 400, method="POST") == "bad-parameter"
 
@@ -289,7 +289,7 @@ def test_keys_beyond_the_largest_answer_are_asked_for_again(
     orders: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thousand values of 1 MB each were put together: one request ended an instance."""
-    monkeypatch.setattr(batches, "MOST_ANSWER_BYTES", 1_000_000)
+    monkeypatch.setattr(batches, "MAX_ANSWER_BYTES", 1_000_000)
     monkeypatch.setattr(batches, "_TURN", 8)
     value = b'"%b"' % (b"x" * 100_000)
     keys = [f"k{number}" for number in range(200)]

@@ -47,13 +47,13 @@ def test_large_changes_end_a_stream_before_they_are_many() -> None:
     waiting = Backlog(room)
     assert waiting.put([change(n, MB) for n in range(3)])
     assert not waiting.put([change(3, MB)])
-    assert room.left == backlog.MOST_BYTES_OF_ALL, "what waited is let go at once"
+    assert room.left == backlog.MAX_BYTES_OF_ALL, "what waited is let go at once"
     assert taken(waiting) == [None]
 
 
 def test_one_change_may_be_larger_than_what_a_stream_may_have() -> None:
     waiting = Backlog(BacklogBudget())
-    assert waiting.put([change(1, 2 * backlog.MOST_BYTES)])
+    assert waiting.put([change(1, 2 * backlog.MAX_BYTES)])
     assert taken(waiting) == [1]
 
 
@@ -84,7 +84,7 @@ def test_a_change_that_is_being_sent_still_takes_room() -> None:
 
 def test_many_changes_end_a_stream() -> None:
     waiting = Backlog(BacklogBudget())
-    assert waiting.put([change(n) for n in range(backlog.MOST_CHANGES + 1)])
+    assert waiting.put([change(n) for n in range(backlog.MAX_CHANGES + 1)])
     assert not waiting.put([change(5000)])
     assert taken(waiting) == [None]
 
@@ -162,7 +162,7 @@ def test_a_stream_whose_client_is_slow_ends_and_resumes(instance: Instance) -> N
         assert [event async for event in events] == []
 
     run(instance, room, slow)
-    assert room.left == backlog.MOST_BYTES_OF_ALL
+    assert room.left == backlog.MAX_BYTES_OF_ALL
     # who comes back gets what is there
     run(instance, room, lambda stream: _first_is_there(stream))
 

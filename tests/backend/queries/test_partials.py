@@ -151,7 +151,9 @@ def test_what_is_found_out_within_a_stream_of_pages_counts(tmp_path: Path) -> No
         put(made, home, key, b"1", 10)
         made.mispartitioned = True  # nobody is told
         put(made, (home + 1) % 3, key, b"2", 11)
-        assert not any(node.store_partitions.map_mispartitioned for node in made.nodes.values())
+        assert not any(
+            node.store_partitions.topology_mispartitioned for node in made.nodes.values()
+        )
         assert codes(made, "keys") == AMBIGUOUS
 
 

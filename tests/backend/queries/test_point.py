@@ -197,7 +197,7 @@ def test_before_there_is_a_map(folder: DataDirectory) -> None:
 
 
 def test_a_map_without_the_view(instance: Instance) -> None:
-    instance.context.take_topology(Topology(Epoch(5, 1), (ME,), {}))
+    instance.context.apply_topology(Topology(Epoch(5, 1), (ME,), {}))
     assert instance.refusal(b"a").code == "nobody"
 
 

@@ -99,7 +99,7 @@ def test_what_is_no_number() -> None:
 @pytest.fixture
 def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """60 values of some 500 bytes, of which 4,000 bytes may be ranked."""
-    monkeypatch.setattr(tops, "MOST_RANKED_BYTES", 4000)
+    monkeypatch.setattr(tops, "MAX_RANKED_BYTES", 4000)
     with world(tmp_path, ORDERS) as made:
         made.put_all({b"%03d" % n: b'{"n":%d,"x":"%b"}' % (n, b"x" * 500) for n in range(60)})
         yield made
@@ -130,15 +130,15 @@ def test_scans_are_counted(tmp_path: Path) -> None:
         ):  # fmt: skip
             counts = [each.context.scans["orders"] for each in made.instances.values()]
             looked_at = sum(each.entries for each in counts)
-            before = counts[0].asked[kind], counts[0].seconds[kind]
+            before = counts[0].requests[kind], counts[0].seconds[kind]
             made.ask(target)
-            assert counts[0].asked[kind] == before[0] + 1
+            assert counts[0].requests[kind] == before[0] + 1
             assert counts[0].seconds[kind] > before[1]
-            assert counts[1].asked[kind] == 0, "it was asked by another instance"
+            assert counts[1].requests[kind] == 0, "it was asked by another instance"
             entries = sum(each.entries for each in counts) - looked_at
             assert entries == (0 if target == "count" else 60)
         made.ask("keys", accept="application/x-ndjson")
-        assert made.instances["b1"].context.scans["orders"].asked["stream"] == 1
+        assert made.instances["b1"].context.scans["orders"].requests["stream"] == 1
 
 
 def test_values_nested_as_deep_as_may_be() -> None:

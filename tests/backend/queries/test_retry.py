@@ -323,8 +323,8 @@ def test_in_slices_all_is_the_same(cluster: Cluster, monkeypatch: pytest.MonkeyP
     """An answer to another instance ends after a moment; whoever asked goes on from there."""
     cluster.hung = set()
     whole: dict[str, Any] = {}
-    for slice_, turn in ((scan_budget.MOST_SECONDS, scan_budget.YIELD_AFTER), (0.0, 1)):
-        monkeypatch.setattr(scan_budget, "MOST_SECONDS", slice_)
+    for slice_, turn in ((scan_budget.MAX_SECONDS, scan_budget.YIELD_AFTER), (0.0, 1)):
+        monkeypatch.setattr(scan_budget, "MAX_SECONDS", slice_)
         monkeypatch.setattr(scan_budget, "YIELD_AFTER", turn)
         for what in ("page", "stream", "count", "top"):
             answer = ask(cluster, what)

@@ -65,7 +65,7 @@ def test_who_holds_nothing_asks_all_holders_or_the_active_alone(instance: Instan
     others = (Member("b2", "127.0.0.1", 8082), Member("b3", "127.0.0.1", 8083))
     placed = PlacedView(ORDERS.description(), ORDERS.hash, (1,), standbys=((0,),))
     context = instance.context
-    context.take_topology(Topology(Epoch(5, 1), others, {"orders": placed}))
+    context.apply_topology(Topology(Epoch(5, 1), others, {"orders": placed}))
     assert elsewhere(instance, ReadOptions()) == (["b3", "b2"], "not-here")
     assert elsewhere(instance, NEVER) == (["b3"], "not-here")
     context.peers.keep(["b2", "b3"])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.queries.served_by import MOST_NAMED, ServedBy, roles_said
+from backend.queries.served_by import MAX_NAMED, ServedBy, roles_said
 from model.views import View
 from tests.support.in_process.cluster import Cluster
 from tests.support.in_process.examples import ORDERS
@@ -146,8 +146,8 @@ def test_of_many_not_all_are_named_but_all_are_counted() -> None:
     [(_, value)] = answerers.headers("b07")
     named = value.decode().split(", ")
     assert named[:3] == ["b07; active", "b39; standby", "old"]
-    assert len(named) == MOST_NAMED + 1
-    assert named[-1] == f"+{42 - MOST_NAMED}"
+    assert len(named) == MAX_NAMED + 1
+    assert named[-1] == f"+{42 - MAX_NAMED}"
 
 
 def test_what_another_instance_says_is_a_role_or_nothing() -> None:

@@ -35,7 +35,7 @@ def small_chunks(request: pytest.FixtureRequest) -> Iterator[None]:
         if request.param == "one at a time":
             patch.setattr(scan_budget, "_FIRST_CHUNK", 1)
             patch.setattr(partition_runs, "CHUNK_BYTES", 60)
-            patch.setattr(scan_budget, "MOST_ENTRIES", 3)
+            patch.setattr(scan_budget, "MAX_ENTRIES", 3)
         yield
 
 
@@ -281,7 +281,7 @@ def test_an_instance_says_which_of_its_numbers_are_estimates(orders: World) -> N
 
 
 def test_counts_go_on_where_they_ended(orders: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan_budget, "MOST_ENTRIES", 50)
+    monkeypatch.setattr(scan_budget, "MAX_ENTRIES", 50)
     monkeypatch.setattr(partition_runs, "CHUNK_BYTES", 400)
     orders.put_all({b"%d" % n: b'{"n":%d}' % n for n in range(500)})
     assert orders.ask("count?exact=true", "b2").json["count"] == 500

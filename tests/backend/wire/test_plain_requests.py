@@ -9,7 +9,7 @@ from gunicorn_h1c import H1CProtocol
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from backend.wire.plain_requests import MOST_BYTES, body_of_reads, path_of_get
+from backend.wire.plain_requests import MAX_BYTES, body_of_reads, path_of_get
 
 HOST = b"Host: 127.0.0.1:8080\r\n"
 CLIENT_REQUEST = (
@@ -138,8 +138,8 @@ def test_only_one_complete_request_is_recognised() -> None:
 def test_long_requests_are_left_to_the_parser() -> None:
     data = b"GET /%b HTTP/1.1\r\nHost: b\r\n\r\n"
     rest = len(data % b"")
-    assert path_of_get(data % (b"k" * (MOST_BYTES - rest))) is not None
-    assert path_of_get(data % (b"k" * (MOST_BYTES - rest + 1))) is None
+    assert path_of_get(data % (b"k" * (MAX_BYTES - rest))) is not None
+    assert path_of_get(data % (b"k" * (MAX_BYTES - rest + 1))) is None
 
 
 _LINES = st.sampled_from([HOST.rstrip(), b"", *PLAIN_HEADERS, *OTHER_HEADERS])

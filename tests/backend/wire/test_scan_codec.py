@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from backend.wire.scan import ALLOW, NEVER, Query, ScanResponse
 from backend.wire.scan_codec import (
     ESTIMATE,
-    MOST_ROWS,
+    MAX_ROWS,
     ROW_KINDS,
     ROWS,
     ScanRequest,
@@ -24,7 +24,7 @@ from backend.wire.scan_codec import (
     pack,
     unpack,
 )
-from model.limits import MOST_JSON_PARTS
+from model.limits import MAX_JSON_PARTS
 from model.problems import BadRequest
 
 texts = st.text(max_size=5)
@@ -49,7 +49,7 @@ def requests(draw: st.DrawFn) -> tuple[ScanRequest, list[int], bytes | None]:
     what = draw(st.sampled_from((*ROW_KINDS, ESTIMATE, "count", "top")))
     most = 1 if what in ("count", "top") else 9
     partitions = st.lists(st.integers(0, total - 1), min_size=1, max_size=most, unique=True)
-    limit = draw(st.integers(int(what in ROW_KINDS), MOST_ROWS))
+    limit = draw(st.integers(int(what in ROW_KINDS), MAX_ROWS))
     of = draw(texts), draw(texts), total, what, draw(queries), limit
     request = ScanRequest(*of, draw(arguments))
     return request, draw(partitions), draw(st.none() | stored_keys)
@@ -118,7 +118,7 @@ def test_invalid_requests_are_refused(changes: dict[str, object]) -> None:
 def test_a_large_request_is_refused_before_it_is_parsed() -> None:
     with pytest.raises(BadRequest) as error:
         decode_request(body_with(partitions=[[]] * 1_000_000))
-    assert error.value.more["limit"] == MOST_JSON_PARTS
+    assert error.value.more["limit"] == MAX_JSON_PARTS
 
 
 def test_requests_without_stale_never_have_the_fields_of_older_versions() -> None:

@@ -44,7 +44,7 @@ def feed_entries(partition: FedPartition, store: str) -> None:
 
 @pytest.mark.parametrize("descending", [False, True], ids=["asc", "desc"])
 @pytest.mark.parametrize("store", ["window", "session", "versioned"])
-@pytest.mark.parametrize("bound", ["MOST_EXAMINED", "MOST_PAGE_BYTES"])
+@pytest.mark.parametrize("bound", ["MAX_EXAMINED", "MAX_PAGE_BYTES"])
 def test_short_pages_have_the_items_of_a_long_one(
     store: str, descending: bool, bound: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,7 +66,7 @@ def test_a_page_ends_after_the_limit_even_if_no_entry_matches(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A key with a million sessions, none of which matches, must not block the event loop."""
-    monkeypatch.setattr(histories, "MOST_EXAMINED", 20)
+    monkeypatch.setattr(histories, "MAX_EXAMINED", 20)
     with fed_partition(view(store="session")) as partition:
         feed_entries(partition, "session")
         assert pages(partition, last=-1) == [[], [], []]

@@ -105,7 +105,7 @@ class Cluster:
         topology = Topology(Epoch(next(self._epochs), 1), self._members, {self.view.name: placed})
         for node in self.nodes.values():
             roles = topology.roles_of(node.member.id, self.view.name)
-            node.store_partitions.map_mispartitioned = frozenset(
+            node.store_partitions.topology_mispartitioned = frozenset(
                 [self.view.name] if self.mispartitioned else []
             )
             units = {(self.view.name, p): role for role, those in roles.items() for p in those}
@@ -117,7 +117,7 @@ class Cluster:
                 if topology.is_taken_over(before, self.view.name, p)
             }
             node.ingest.loop.assign(units, shared, taken_over)
-            node.context.take_topology(topology)
+            node.context.apply_topology(topology)
 
     def turn(self, id_: str, most: int = 10_000) -> None:
         """One instance opens and closes partitions and applies records. If it finds mispartitioned

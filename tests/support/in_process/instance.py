@@ -59,11 +59,11 @@ class Instance:
     def place(self, *active: int, **more: Any) -> None:
         """Sets the topology: the active of each partition, 0 for b1, 1 for b2."""
         placed = PlacedView(self.view.description(), self.view.hash, active, **more)
-        self.context.store_partitions.map_mispartitioned = frozenset(
+        self.context.store_partitions.topology_mispartitioned = frozenset(
             {self.view.name} if placed.mispartitioned else ()
         )
         views = {self.view.name: placed}
-        self.context.take_topology(Topology(Epoch(5, 1), (ME, OTHER), views))
+        self.context.apply_topology(Topology(Epoch(5, 1), (ME, OTHER), views))
 
     def hold(
         self,

@@ -17,7 +17,7 @@ from backend.storage.data_directory import DataDirectory
 from backend.wire.answer import Answer, Header
 from model.partitioner import partition_of
 from model.problems import Unavailable
-from model.records import deleted_entry, entry_head
+from model.records import entry_head, tombstone_entry
 from model.topology import Member
 from model.views import ANY_PARTITION, View
 from tests.support.in_process.instance import Instance
@@ -130,7 +130,7 @@ class World:
                 if value is not None:
                     batch.put(stored_key, entry_head(timestamp, self.offset) + value)
                 elif self.view.store == "versioned":
-                    batch.put(stored_key, deleted_entry(timestamp, self.offset))
+                    batch.put(stored_key, tombstone_entry(timestamp, self.offset))
                 else:
                     batch.delete(stored_key)
             store.write(batch, self.offset)

@@ -23,7 +23,7 @@ import pytest
 
 SILENCE = 900.0  # s; more than faulthandler_timeout
 _LOOK_EVERY = 1.0  # s
-_MOST_OF_A_LOG = 10_000  # characters
+_MAX_OF_A_LOG = 10_000  # characters
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -73,7 +73,7 @@ class Watchdog:
             self._terminal.write_line(report.longreprtext)
             for title, text in report.sections:
                 self._terminal.write_sep("-", title)
-                self._terminal.write_line(text[-_MOST_OF_A_LOG:])
+                self._terminal.write_line(text[-_MAX_OF_A_LOG:])
 
     def pytest_sessionfinish(self) -> None:
         self._last = time.monotonic()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from model.limits import MOST_BATCH_BYTES, MOST_JSON_PARTS, json_parts
+from model.limits import MAX_BATCH_BYTES, MAX_JSON_PARTS, json_parts
 from queryable.client.protocol.answers import Answer
 from queryable.client.protocol.calls.point import get
 from queryable.client.protocol.context import ClientContext
@@ -86,7 +86,7 @@ def _halve_until_small(
     encoded: list[bytes], start: int, end: int
 ) -> Iterator[tuple[int, int, bytes]]:
     body = b'{"keys":[%b]}' % b",".join(encoded[start:end])
-    if end - start == 1 or (len(body) <= MOST_BATCH_BYTES and json_parts(body) <= MOST_JSON_PARTS):
+    if end - start == 1 or (len(body) <= MAX_BATCH_BYTES and json_parts(body) <= MAX_JSON_PARTS):
         yield start, end, body
         return
     middle = (start + end) // 2

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from backend.cluster.liveness import MISSED_BY_THE_DEAD
+from backend.cluster.liveness import MISSED_BEFORE_DEAD
 from backend.http.admin.topology import Peers, redundancy_of, topology_document
 from backend.http.routes.meta import redundancy
 from model.topology import Member, Topology
@@ -176,7 +176,7 @@ def test_a_global_view_wants_as_many_replicas_as_there_are_instances() -> None:
 
     assert redundancy(served) == {"wanted": 2, "below": 0, "lost": []}
     served.peers.keep(["b2", "b3"])
-    for _ in range(MISSED_BY_THE_DEAD):
+    for _ in range(MISSED_BEFORE_DEAD):
         served.peers.missed("b3")
     assert redundancy(served) == {"wanted": 2, "below": 1, "lost": []}
 

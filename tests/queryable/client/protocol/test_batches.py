@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.queries.key_bodies import MAX_KEYS, parse_batch
-from model.limits import MOST_BATCH_BYTES
+from model.limits import MAX_BATCH_BYTES
 from queryable import (
     ServerError,
 )
@@ -58,7 +58,7 @@ def test_batches_fit_the_limits_and_contain_every_key_once(keys: list[bytes], mo
     batched: list[object] = []
     for start, end, body in split_into_batches(keys):
         assert start == len(batched)
-        assert len(body) <= MOST_BATCH_BYTES
+        assert len(body) <= MAX_BATCH_BYTES
         found = parse_batch(body)
         assert 0 < len(found) == end - start <= MAX_KEYS
         batched += [key for key, _ in found]
