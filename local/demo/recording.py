@@ -22,12 +22,13 @@ from local.settings import REPOSITORY
 from local.terminal import run_in_terminal
 
 PICTURE = REPOSITORY / "docs" / "console.svg"
-WIDTH = 128
+WIDTH = 144
 TITLE = "queryable"
 COMMANDS = (
     "queryable views",
     "queryable get latest-departure N14228",
     "queryable top latest-departure --by delay --limit 5",
+    "queryable aggregate latest-departure --by origin --value delay",
     "queryable count latest-departure --exact",
     "queryable windows requests-per-minute 127.0.0.1",
     "queryable scan latest-departure --prefix N10 --limit 2 --json",

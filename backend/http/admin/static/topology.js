@@ -211,7 +211,7 @@ function describeAll({ placement, pipeline, replicas }) {
       ? duration(Math.max(...placement.map((p) => p.staleness))) : "unknown"],
     ["Size (estimate)", bytes(sum("size_bytes"))],
     ["Dead letters", count(sum("dead_letters"))],
-    ["Mis-partitioned", count(sum("mis_partitioned"))],
+    ["Mispartitioned", count(sum("mis_partitioned"))],
   ];
 }
 
@@ -272,13 +272,13 @@ function describe(placement, replicas) {
     ["Staleness", duration(placement.staleness)],
     ["Size (estimate)", bytes(placement.size_bytes)],
     ["Dead letters", count(placement.dead_letters)],
-    ["Mis-partitioned", count(placement.mis_partitioned)],
+    ["Mispartitioned", count(placement.mis_partitioned)],
   );
   return pairs;
 }
 
 const COLUMNS = ["Partition", "Owner", "Standby", "State", "Answered by", "Position", "Lag",
-  "Staleness", "Size (estimate)", "Dead letters", "Mis-partitioned"];
+  "Staleness", "Size (estimate)", "Dead letters", "Mispartitioned"];
 
 function newTable() {
   return el("table", {},
