@@ -60,11 +60,11 @@ class View:
         answers."""
         return hashlib.sha256(orjson.dumps(self._definition())).hexdigest()[:16]
 
-    @property
+    @cached_property
     def key_codec(self) -> Codec:
         return format_of(self.key).codec_with(self.key_schema, self.schemas)
 
-    @property
+    @cached_property
     def value_codec(self) -> Codec:
         return format_of(self.value).codec_with(self.value_schema, self.schemas)
 

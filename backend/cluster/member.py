@@ -16,12 +16,12 @@ from kafka.errors import KafkaError
 
 from backend.cluster.assignor import TopologyAssignor
 from backend.cluster.placement import Policy
+from backend.rate_limited_log import RateLimitedLog
 from model.topology import MemberMetadata, Topology
 
 log = logging.getLogger(__name__)
 
 _POLL_MS = 200
-_LOG_INTERVAL = 30.0  # s
 
 
 class _Pause(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -95,15 +95,13 @@ class GroupMember:
         self._rejoin.set()
 
     def _run(self) -> None:
-        logged_at = 0.0
+        failures = RateLimitedLog(log)
         while not self._stop.is_set():
             try:
                 self._run_consumer()
             except Exception as e:  # the thread must survive any error of the broker
-                if time.monotonic() - logged_at > _LOG_INTERVAL:
-                    logged_at = time.monotonic()
-                    is_expected = isinstance(e, KafkaError)
-                    log.warning("group membership: %s", e, exc_info=None if is_expected else e)
+                is_expected = isinstance(e, KafkaError)
+                failures.warn("group", f"group membership: {e}", None if is_expected else e)
                 self._stop.wait(1.0)
 
     def _run_consumer(self) -> None:
@@ -131,7 +129,7 @@ class GroupMember:
             consumer.close(autocommit=False, timeout_ms=2_000)
 
     def _metadata(self) -> MemberMetadata:
-        """For a join. `member_metadata` takes it that what it returns is sent to the leader."""
+        """For a join. `member_metadata` assumes that its result is sent to the leader."""
         self._sent = self._member_metadata()
         return self._sent
 

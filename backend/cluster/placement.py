@@ -27,7 +27,9 @@ log = logging.getLogger(__name__)
 class Policy:
     """The placement settings of a deployment."""
 
-    standby_replicas: int = 0  # besides the active, of kinds of store that do not decide it
+    standby_replicas: int = (
+        0  # besides the active, for kinds of store that do not set their own number
+    )
     acceptable_recovery_lag: int = 10_000  # max. records behind the best replica to become active
 
 

@@ -15,8 +15,8 @@ from typing import Any
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
-from backend.ingest.rate_limited_log import RateLimitedLog
 from backend.ingest.topic_metadata import TopicMetadata
+from backend.rate_limited_log import RateLimitedLog
 
 log = logging.getLogger(__name__)
 

@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 from kafka.errors import KafkaError
 
 from backend.ingest.metadata_poller import MetadataPoller
-from backend.ingest.rate_limited_log import RateLimitedLog
 from backend.pipelines.consumer_groups import ConsumerGroups
 from backend.pipelines.log_gaps import LogGaps
+from backend.rate_limited_log import RateLimitedLog
 from model.pipelines import CommittedOffset, LogOffsets, Pipeline, SourcePartition, parse_heartbeat
 from model.views import View
 

@@ -14,7 +14,7 @@ import orjson
 
 from model.classes import import_class
 from model.formats.codec import Codec
-from model.formats.format import Format, OpenApi, PythonForm, document
+from model.formats.format import Format, PythonForm, document
 from model.formats.schemas import SchemaSource
 from model.problems import ConfigurationError
 
@@ -96,8 +96,6 @@ class CustomFormat(Format):
     """The format of one class."""
 
     python = PythonForm(to_text=_to_text, from_typed=_from_typed)
-    openapi = OpenApi("ByteArraySerde", {"type": "string"})
-    has_own_serdes = True
 
     def __init__(self, path: str) -> None:
         self.name = path

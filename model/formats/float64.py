@@ -19,13 +19,18 @@ from model.formats.format import Format, OpenApi, PythonForm
 _FLOAT = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|NaN|-?Infinity", re.ASCII)
 
 
-def float_text(number: float) -> str:
-    """A number as text: NaN and the infinities have names."""
+def json_number(number: float) -> float | str:
+    """The number for a JSON document: text for NaN and the infinities."""
     if number != number:
         return "NaN"
     if number in (float("inf"), float("-inf")):
         return "Infinity" if number > 0 else "-Infinity"
-    return repr(number)
+    return number
+
+
+def float_text(number: float) -> str:
+    """The number as text: NaN and the infinities have names."""
+    return str(json_number(number))
 
 
 class Float64Codec(Codec):
@@ -56,11 +61,7 @@ class Float64Codec(Codec):
 
     def to_json(self, raw: bytes) -> bytes:
         number: float = struct.unpack(">d", raw)[0]
-        if number != number:
-            return b'"NaN"'
-        if number in (float("inf"), float("-inf")):
-            return b'"Infinity"' if number > 0 else b'"-Infinity"'
-        return orjson.dumps(number)
+        return orjson.dumps(json_number(number))
 
     def json_to_text(self, value: Any, written: bytes) -> tuple[bytes, bool]:
         if type(value) in (int, float):

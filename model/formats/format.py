@@ -35,7 +35,7 @@ def document(value: Any) -> bytes:
         raise ValueError(f"not a JSON document: {e}") from None
 
 
-def _identity(value: Any) -> Any:
+def identity(value: Any) -> Any:
     return value
 
 
@@ -50,7 +50,7 @@ class PythonForm:
     """As in a URL, before it is percent-encoded."""
 
     to_json: Callable[[Any], bytes] = document
-    from_json: Callable[[Any], Any] = _identity
+    from_json: Callable[[Any], Any] = identity
     from_typed: Callable[[str], Any] = json.loads
     """As people type it at a terminal."""
 

@@ -8,11 +8,7 @@ from typing import Any
 import orjson
 
 from model.formats.codec import Codec
-from model.formats.format import Format, OpenApi, PythonForm, document
-
-
-def _identity(value: Any) -> Any:
-    return value
+from model.formats.format import Format, OpenApi, PythonForm, document, identity
 
 
 class StringCodec(Codec):
@@ -47,7 +43,7 @@ class String(Format):
         types=(str,),
         to_text=str.encode,
         to_json=document,
-        from_typed=_identity,
+        from_typed=identity,
         is_typed_text=True,
         has_one_text=True,
         is_ordered=True,

@@ -1,4 +1,4 @@
-"""global: a key-value store of which every instance has all partitions, so that it reads locally.
+"""global: a key-value store whose partitions are all on every instance, so that reads are local.
 
 Source: KIP-99 (global tables of Kafka Streams).
 """

@@ -26,6 +26,9 @@ from typing import Any
 
 from fastavro.read import LOGICAL_READERS
 
+from model.formats.base64url import to_base64url
+from model.formats.float64 import json_number
+
 PREFIX = "queryable-"
 
 _ERA = 146_097  # days of 400 years, after which the calendar repeats
@@ -37,18 +40,6 @@ _TEXT_OF_FLOAT = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": fl
 _DATE = re.compile(r"([+-]\d{4,18}|\d{4})-(\d\d)-(\d\d)", re.ASCII)
 _TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d):([0-5]\d)(?:\.(\d{1,9}))?", re.ASCII)
 _DECIMAL = re.compile(r"(-?)(\d{1,4000})(?:\.(\d{1,4000}))?", re.ASCII)
-
-
-def base64url(raw: bytes) -> str:
-    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
-
-
-def _number(number: float) -> float | str:
-    if number != number:
-        return "NaN"
-    if number in (float("inf"), float("-inf")):
-        return "Infinity" if number > 0 else "-Infinity"
-    return number
 
 
 def _decimal(raw: bytes, scale: int) -> str:
@@ -90,7 +81,7 @@ def _timestamp(ticks: int, digits: int) -> str:
 
 def from_base64(text: str) -> bytes:
     raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    if base64url(raw) != text:
+    if to_base64url(raw).decode() != text:
         raise ValueError("not base64url without padding")
     return raw
 
@@ -171,8 +162,8 @@ def _register_times() -> None:
 _register("int-date", lambda data, _: _date(data))
 _register_times()
 for _base in ("bytes", "fixed"):
-    _register(f"{_base}-base64", lambda data, _: base64url(data))
+    _register(f"{_base}-base64", lambda data, _: to_base64url(data).decode())
     _register(f"{_base}-decimal", lambda data, schema: _decimal(data, schema.get("scale", 0)))
 for _base in ("float", "double"):
-    _register(f"{_base}-number", lambda data, _: _number(data))
+    _register(f"{_base}-number", lambda data, _: json_number(data))
 _register("fixed-uuid", lambda data, _: str(uuid.UUID(bytes=data)))

@@ -15,9 +15,9 @@ class RateLimitedLog:
         self._log = log
         self._logged_at: dict[str, float] = {}
 
-    def warn(self, problem: str, message: str) -> None:
-        """`problem`: an identifier, such as a topic's name."""
+    def warn(self, problem: str, message: str, error: BaseException | None = None) -> None:
+        """`problem`: an identifier, such as a topic's name. `error`: logged with its traceback."""
         now = time.monotonic()
         if now - self._logged_at.get(problem, -_INTERVAL) >= _INTERVAL:
             self._logged_at[problem] = now
-            self._log.warning("%s", message)
+            self._log.warning("%s", message, exc_info=error)
