@@ -164,4 +164,4 @@ async def _repeat_read(
 def _redirect(others: NotOwner, request: ForwardableRequest) -> Answer:
     member = others.member
     origin = f"http://{member.host}:{member.port}".encode()
-    return Answer(307, [(b"location", b"%b%b?%b" % (origin, request.path, request.query))], b"")
+    return Answer(307, [(b"location", origin + request.target)], b"")

@@ -40,7 +40,7 @@ PARAMETERS = {
 _OFFSETS = re.compile(r"[0-9]{1,9}:[0-9]{1,19}(,[0-9]{1,9}:[0-9]{1,19})*", re.ASCII)
 
 
-def parse_parameters(raw: bytes, known: Sequence[str]) -> dict[str, bytes]:
+def parse_parameters(raw: bytes, known: Sequence[str]) -> Parameters:
     """The query string, decoded once."""
     if raw.count(b"&") >= MAX_PARAMETERS:
         raise BadRequest(
@@ -60,7 +60,7 @@ def parse_parameters(raw: bytes, known: Sequence[str]) -> dict[str, bytes]:
             raise BadRequest("repeated-parameter", f"{name!r} is given twice.")
         check_parameter(name, value)
         found[name] = value.encode("latin-1")
-    return found
+    return Parameters(found)
 
 
 # One key
@@ -80,9 +80,7 @@ def search_parameters(query: bytes, versioned: bool) -> ReadOptions:
 def _point_options(
     query: bytes, known: tuple[str, ...], versioned: bool
 ) -> tuple[bool, ReadOptions]:
-    parameters = Parameters(
-        parse_parameters(query, (*known, "partials", *(("as_of",) if versioned else ())))
-    )
+    parameters = parse_parameters(query, (*known, "partials", *(("as_of",) if versioned else ())))
     return _with_partials(parameters, *_options(parameters))
 
 
@@ -101,7 +99,7 @@ def _with_partials(
 
 def span_parameters(query: bytes) -> tuple[bool, ReadOptions, Span]:
     """Those of `…/windows`, `…/sessions` and `…/versions`: the same, and the span."""
-    parameters = Parameters(parse_parameters(query, (*_COMMON, "partials", *_SPAN)))
+    parameters = parse_parameters(query, (*_COMMON, "partials", *_SPAN))
     encoded, options = _with_partials(parameters, *_options(parameters))
     span = Span(
         first=parameters.time("from"),
@@ -118,7 +116,7 @@ def span_parameters(query: bytes) -> tuple[bool, ReadOptions, Span]:
 def changes_parameters(query: bytes) -> bool:
     """Those of `…/changes`: whether the key is base64url."""
     return (
-        Parameters(parse_parameters(query, ("encoding",))).choice("encoding", "text", "base64url")
+        parse_parameters(query, ("encoding",)).choice("encoding", "text", "base64url")
         == "base64url"
     )
 
@@ -150,7 +148,7 @@ def page_parameters(view: View, resource: str, query: bytes, stream: bool = Fals
     """Those of `/views/{view}/keys`, `…/windows` and `…/sessions`; a stream has no limit unless one
     is given."""
     refuse_store(view, resource)
-    parameters = Parameters(parse_parameters(query, PARAMETERS[resource]))
+    parameters = parse_parameters(query, PARAMETERS[resource])
     backwards = parameters.choice("order", "asc", "desc") == "desc"
     limit = None if stream and parameters.raw("limit") is None else parameters.limit()
     if resource == KEYS:
@@ -171,7 +169,7 @@ def page_parameters(view: View, resource: str, query: bytes, stream: bool = Fals
 
 def batch_parameters(query: bytes) -> ReadOptions:
     """Those of `POST /views/{view}/batch`."""
-    return ReadOptions(stale=Parameters(parse_parameters(query, PARAMETERS["batch"])).stale())
+    return ReadOptions(stale=parse_parameters(query, PARAMETERS["batch"]).stale())
 
 
 def _key_range(view: View, parameters: Parameters, first: str, last: str) -> Range:

@@ -34,6 +34,10 @@ ESTIMATE = "estimate"
 ROW_KINDS = (ROWS, RAW, BARE, ENTRIES)
 
 
+def _is_reducer(what: str) -> bool:
+    return what not in (*ROW_KINDS, ESTIMATE)
+
+
 @dataclass(frozen=True)
 class ScanRequest:
     """What one instance asks another.
@@ -54,7 +58,7 @@ class ScanRequest:
     @property
     def is_reduced(self) -> bool:
         """Whether a reducer gets the entries."""
-        return self.what not in (*ROW_KINDS, ESTIMATE)
+        return _is_reducer(self.what)
 
 
 _Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
@@ -97,7 +101,7 @@ class _Question(BaseModel):
             raise ValueError(f"not a question: partitions are distinct, and less than {self.total}")
         if self.what in ROW_KINDS and self.limit < 1:
             raise ValueError(f"not a question: {self.what} has a limit of at least 1")
-        if self.what not in (*ROW_KINDS, ESTIMATE) and len(partitions) != 1:
+        if _is_reducer(self.what) and len(partitions) != 1:
             raise ValueError(f"not a question: {self.what} is of one partition")
 
 

@@ -29,7 +29,7 @@ from backend.queries.scans.scatter_gather import (
 from backend.queries.whole_view.count import COUNT
 from backend.wire.answer import Answer, Header, code_of
 from backend.wire.scan import Query, ScanResponse
-from backend.wire.scan_codec import BARE, ESTIMATE, RAW
+from backend.wire.scan_codec import BARE, RAW
 from model.formats.base64url import from_base64url
 from model.problems import BadRequest, Problem, Unavailable
 from model.views import View
@@ -206,7 +206,9 @@ class RawReads:
                 raise
         else:
             return Count(counted, is_exact=True)
-        stored = 0 if freshness.mispartitioned else await self._estimate(view)
+        stored = 0
+        if not freshness.mispartitioned:
+            stored = await self._scatter_gather.estimate(view, Query(), Freshness())
         return Count(max(stored, counted), is_exact=False)
 
     async def _count_of_keys(self, view: View) -> Count:
@@ -225,15 +227,8 @@ class RawReads:
                 if freshness.entries > MAX_COUNTED or time.monotonic() > deadline:
                     break
         share = min(counted / max(freshness.entries, 1), 1.0)
-        return Count(max(round(share * await self._estimate(view)), counted), is_exact=False)
-
-    async def _estimate(self, view: View) -> int:
-        """RocksDB's estimate of the entries in all partitions."""
-        assert self._scatter_gather is not None
-        total = self._scatter_gather.total(view)
-        ask = self._scatter_gather.request(view, ESTIMATE, Query())
-        answers = await self._scatter_gather.ask(ask, list(range(total)))
-        return sum(response.counted for _, response in answers)
+        estimate = await self._scatter_gather.estimate(view, Query(), Freshness())
+        return Count(max(round(share * estimate), counted), is_exact=False)
 
 
 def _checked(answer: Answer) -> Answer:

@@ -16,7 +16,6 @@ from backend.instance_context import InstanceContext
 from backend.queries.batch import Batches
 from backend.queries.key_bodies import needs_exact, parse_batch
 from backend.queries.page import read_page, stream_page
-from backend.queries.parameters import Parameters
 from backend.queries.scans.scatter_gather import Freshness, ScatterGather
 from backend.queries.stores import KEYS, SESSIONS, WINDOWS, refuse_store
 from backend.queries.whole_view.view_query import ViewQuery
@@ -111,7 +110,7 @@ class ViewRoutes:
             assert self._scatter_gather is not None
             view = request.of
             with self._measured(view, query.name):
-                parameters = Parameters(parse_parameters(request.query, query.parameters))
+                parameters = parse_parameters(request.query, query.parameters)
                 found = await query.answer(self._scatter_gather, view, parameters)
             return Answer(200, self._headers(view, found.freshness), found.body)
 

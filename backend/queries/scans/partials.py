@@ -1,4 +1,4 @@
-"""Views with the same key in several partitions, each of which may have a partial result.
+"""Views with the same key in several partitions. Each partition may have a partial result.
 
 In the changelog of a Kafka Streams store, a record is in the partition of the task that wrote it.
 If the store's keys are not the keys of its input, each task has an entry of its own under the same

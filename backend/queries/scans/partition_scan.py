@@ -185,7 +185,7 @@ class PartitionScans:
             for run in runs:
                 if not run.ended and (run.reached is None or run.reached == frontier):
                     pending += run.read(min(share, budget.chunk))
-                    if budget.has_to_yield(run):
+                    if budget.count_chunk(run):
                         await asyncio.sleep(0)
                         self._check(run.store_partition)
             open_ = [run for run in runs if not run.ended]
@@ -218,7 +218,7 @@ class PartitionScans:
     ) -> None:
         while not run.ended and (run.reached is None or not budget.is_spent()):
             reducer.add(run.read(budget.chunk))
-            if budget.has_to_yield(run):
+            if budget.count_chunk(run):
                 await asyncio.sleep(0)
                 self._check(run.store_partition)
         reducer.fill(response)

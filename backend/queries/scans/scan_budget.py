@@ -36,7 +36,7 @@ class ScanBudget:
             return True
         return time.monotonic() >= self._deadline
 
-    def has_to_yield(self, run: PartitionRun) -> bool:
+    def count_chunk(self, run: PartitionRun) -> bool:
         """Count the last chunk of `run`. True if the event loop should serve other requests now."""
         self.examined += run.got
         self._bytes += run.got_bytes

@@ -33,6 +33,7 @@ from backend.wire.answer import code_of
 from backend.wire.scan import NEVER, Query, Row, ScanResponse
 from backend.wire.scan_codec import (
     ENTRIES,
+    ESTIMATE,
     RAW,
     ROWS,
     ScanRequest,
@@ -185,6 +186,15 @@ class ScatterGather:
         if missing:
             raise _unavailable(request.view, missing)
         return answers
+
+    async def estimate(self, view: View, query: Query, freshness: Freshness) -> int:
+        """RocksDB's estimate of the number of entries in all partitions. Unavailable."""
+        request = self.request(view, ESTIMATE, query)
+        count = 0
+        for _, response in await self.ask(request, list(range(request.total))):
+            freshness.note(response)
+            count += response.counted
+        return count
 
     def _holders(self, request: ScanRequest, partition: int) -> list[Holder] | str:
         """The instances to ask, in order (None: this one); or the problem code if there is none."""

@@ -1,7 +1,7 @@
 """Numbers of a view by group: entries, count, sum, minimum, maximum and average.
 
 Sums are exact, whatever the order of entries and partitions: whole numbers are added as whole
-numbers, and each float64 as a multiple of 2^-1074, of which every finite float64 is one. Only the
+numbers, and each float64 as an integer number of 2^-1074, the least positive float64. Only the
 result is rounded.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Annotated, Any
@@ -25,6 +25,7 @@ from backend.queries.stores import KEYS, refuse_custom
 from backend.queries.whole_view.fields import Documents, Number, NumberField, ValueField
 from backend.queries.whole_view.view_query import QueryResult, Reduction
 from backend.wire.scan import Query, ScanResponse
+from model.formats.float64 import json_number
 from model.kinds.kind import Pair
 from model.problems import BadRequest
 from model.records import ENTRY_HEAD_SIZE
@@ -106,20 +107,23 @@ class Numbers:
             return math.inf if total > 0 else -math.inf
 
     def to_wire(self) -> bytes:
-        fields = self.entries, self.count, self.whole, self.scaled, self.infinite
+        # decimal digits of so large a number take quadratic time
+        scaled = None if self.scaled is None else f"{self.scaled:x}"
+        fields = self.entries, self.count, self.whole, scaled, self.infinite
         return json.dumps([*fields, self.least, self.greatest]).encode()
 
     @staticmethod
     def from_wire(item: bytes) -> Numbers:
         """ValueError if `item` is malformed."""
-        return Numbers(*_WIRE.validate_json(item, strict=True))
+        entries, count, whole, scaled, infinite, *extremes = _WIRE.validate_json(item, strict=True)
+        sum_ = None if scaled is None else int(scaled, 16)
+        return Numbers(entries, count, whole, sum_, infinite, *extremes)
 
 
 _Natural = Annotated[int, Field(ge=0)]
-_WIRE: TypeAdapter[tuple[_Natural, _Natural, int, int | None, float, Number | None, Number | None]]
-_WIRE = TypeAdapter(
-    tuple[_Natural, _Natural, int, int | None, float, int | float | None, int | float | None]
-)
+_Extreme = int | float | None
+_Fields = tuple[_Natural, _Natural, int, str | None, float, _Extreme, _Extreme]
+_WIRE: TypeAdapter[_Fields] = TypeAdapter(_Fields)
 
 
 class _Arguments(BaseModel):
@@ -180,8 +184,8 @@ class _Aggregator:
         groups = nothing if self._group is None else self._group.of(documents)
         numbers = nothing if self._number is None else self._number.of(documents)
         for group, number in zip(groups, numbers, strict=True):
-            found = self._of_text.get(group) if type(group) is str else self._of(group)
-            if found is None and (found := self._of(group)) is None:
+            found = (self._of_text.get(group) if type(group) is str else None) or self._of(group)
+            if found is None:
                 return
             found.entries += 1
             if number is not None:
@@ -228,12 +232,14 @@ class _AggregateMerger:
                 f"{MAX_GROUP_BYTES >> 20} MiB of them. Group by a field with fewer values.",
             )
 
-    def items(self, with_numbers: bool) -> list[bytes]:
+    async def items(self, with_numbers: bool) -> list[bytes]:
         """In the order of groups: null, false, true, numbers, texts, then others by their JSON."""
-        return [
-            _item(name, numbers, with_numbers)
-            for name, numbers in sorted(self._groups.by_name.items(), key=_place)
-        ]
+        found: list[bytes] = []
+        for name, numbers in sorted(self._groups.by_name.items(), key=_place):
+            found.append(_item(name, numbers, with_numbers))
+            if len(found) % _MERGED_AT_ONCE == 0:
+                await asyncio.sleep(0)  # other requests
+        return found
 
 
 class Aggregate:
@@ -264,7 +270,8 @@ class Aggregate:
             needs_values=with_numbers or arguments.by is not None,
         )
         merged, freshness = await reduction.run(scatter_gather, view)
-        return QueryResult(b'{"items":[%b]}' % b",".join(merged.items(with_numbers)), freshness)
+        items = b",".join(await merged.items(with_numbers))
+        return QueryResult(b'{"items":[%b]}' % items, freshness)
 
     def reducer(self, view: View, arguments: Mapping[str, Any]) -> Reducer:
         refuse_custom(view)
@@ -272,6 +279,9 @@ class Aggregate:
 
 
 AGGREGATE = Aggregate()
+
+_RANKS: dict[type, int] = {type(None): 0, bool: 1, int: 2, float: 2, str: 3}
+"""The order of groups by the type of their JSON value; objects and arrays come last."""
 
 
 def _name_of(group: object) -> bytes:
@@ -284,12 +294,8 @@ def _name_of(group: object) -> bytes:
 def _place(item: tuple[bytes, Numbers]) -> tuple[int, Any]:
     name, _ = item
     group = orjson.loads(name)
-    kinds: Iterable[type] = (type(None), bool, int, str)
-    kind = int if type(group) is float else type(group)
-    for rank, each in enumerate(kinds):
-        if kind is each:
-            return rank, 0 if group is None else group
-    return 4, name
+    rank = _RANKS.get(type(group), len(_RANKS))
+    return rank, group if type(group) in _RANKS else name
 
 
 def _item(name: bytes, numbers: Numbers, with_numbers: bool) -> bytes:
@@ -310,6 +316,4 @@ def _json(number: Number | None) -> bytes:
     """As the format `float64` writes it; integers have all their digits."""
     if type(number) is int:
         return b"%d" % number
-    if number is None or math.isfinite(number):
-        return orjson.dumps(number)
-    return b'"NaN"' if math.isnan(number) else b'"Infinity"' if number > 0 else b'"-Infinity"'
+    return orjson.dumps(number if number is None else json_number(number))

@@ -13,7 +13,6 @@ from backend.queries.scans.scatter_gather import Freshness, ScatterGather
 from backend.queries.stores import refuse_custom
 from backend.queries.whole_view.view_query import QueryResult, Reduction
 from backend.wire.scan import Query, ScanResponse
-from backend.wire.scan_codec import ESTIMATE
 from model.kinds.kind import Pair
 from model.views import View
 
@@ -56,24 +55,14 @@ class Count:
             found, freshness = await reduction.run(scatter_gather, view)
             count = found.count
         else:
-            count, freshness = await self._estimate(scatter_gather, view, query)
+            freshness = Freshness()
+            count = await scatter_gather.estimate(view, query, freshness)
         return QueryResult(orjson.dumps({"count": count, "exact": is_exact}), freshness)
 
     def reducer(self, view: View, arguments: Mapping[str, Any]) -> Reducer:
         if arguments:
             raise ValueError("a count has no arguments")
         return _Counter()
-
-    @staticmethod
-    async def _estimate(
-        scatter_gather: ScatterGather, view: View, query: Query
-    ) -> tuple[int, Freshness]:
-        count, freshness = 0, Freshness()
-        request = scatter_gather.request(view, ESTIMATE, query)
-        for _, response in await scatter_gather.ask(request, list(range(request.total))):
-            freshness.note(response)
-            count += response.counted
-        return count, freshness
 
 
 COUNT = Count()

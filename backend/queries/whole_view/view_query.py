@@ -8,14 +8,19 @@ time, slice by slice, with the query's reducer.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from backend.queries.page import STREAM_ROWS
 from backend.queries.parameters import Parameters
 from backend.queries.scans.reducer import Reducer
-from backend.queries.scans.scatter_gather import WALK_BUDGET, Freshness, ScatterGather
+from backend.queries.scans.scatter_gather import (
+    WALK_BUDGET,
+    Freshness,
+    ScatterGather,
+    StopWalk,
+)
 from backend.wire.scan import Query, ScanResponse
 from backend.wire.scan_codec import BARE, RAW
 from model.problems import Unavailable
@@ -83,6 +88,8 @@ class Reduction(Generic[_Merger]):
 
         async def take(response: ScanResponse) -> None:
             freshness.note(response)
+            if freshness.mispartitioned:
+                raise StopWalk  # a key may be in several partitions: start again below
             try:
                 await merger.add(response)
             except (ValueError, KeyError, TypeError):
@@ -90,7 +97,8 @@ class Reduction(Generic[_Merger]):
 
         mispartitioned = scatter_gather.is_mispartitioned(view)
         if not mispartitioned:
-            await scatter_gather.walk(request, WALK_BUDGET, take)
+            with suppress(StopWalk):
+                await scatter_gather.walk(request, WALK_BUDGET, take)
         if mispartitioned or freshness.mispartitioned:
             merger = self.new_merger()
             await merger.add(await self._of_newest(scatter_gather, view, freshness))

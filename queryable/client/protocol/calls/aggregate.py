@@ -20,8 +20,9 @@ Number = int | float
 class Group:
     """The numbers of one group.
 
-    `group`: the JSON value of the field. `entries`: with and without a number; `count`: with one.
-    Without `count` numbers, the others are None; without `value`, all of them are.
+    `group`: the JSON value of the field. `entries`: all entries of the group. `count`: those with a
+    number; if it is 0, `sum`, `min`, `max` and `avg` are None. If the query only counts entries,
+    `count` is None, too.
     """
 
     group: Any
@@ -56,7 +57,7 @@ def aggregate(
     `by`, all entries are one group. Without `value`, the values themselves are the numbers, or
     entries are counted. `from_`, `to`: of windows and sessions, as of `windows` and `sessions`."""
     deadline = context.deadline(timeout)
-    about = yield from context.view(view, deadline)
+    view_info = yield from context.view(view, deadline)
     query = (
         Parameters()
         .add("by", by)
@@ -65,7 +66,7 @@ def aggregate(
         .add_time("to", to)
         .add("stale", stale)
     )
-    request = ApiRequest(query.append_to(f"/views/{about.name}/aggregate"))
+    request = ApiRequest(query.append_to(f"/views/{view_info.name}/aggregate"))
     response = yield from context.send(request, deadline)
     document = json_of(response)
     with decoding():
