@@ -66,7 +66,7 @@ def key(number: int) -> bytes:
 
 
 def value(number: int) -> bytes:
-    """The record's value: 84 bytes of JSON, most of which do not compress."""
+    """The record's value: 84 bytes of JSON that hardly compress."""
     document = b'{"id":%d,"balance":%d,"note":"' % (number, balance(number))
     noise = _digest(number).hex().encode()
     return document + noise[: SIZE - _KEY_SIZE - len(document) - 2] + b'"}'

@@ -67,7 +67,7 @@ class Simulation:
         return found
 
     def wanted(self, name: str) -> int:
-        """How many standbys a partition shall have, once all is warm."""
+        """The number of standbys of a partition when no instance warms up."""
         most = len(self.instances) - 1
         return most if name in self.global_views else min(self.policy.standby_replicas, most)
 
@@ -76,7 +76,7 @@ class Simulation:
         return {each["id"]: each for each in self.topology.processors({})["processors"]}
 
     def rebalance(self) -> Topology:
-        """The next map, held against what must be true of any; then its members follow it."""
+        """Places again, checks the topology, and applies it to the instances."""
         before, members = self.topology, self.candidates()
         after = place(members, self.counts, 5, self.policy)
         self.check(before, after, members)
@@ -186,7 +186,7 @@ class Simulation:
 
 @pytest.mark.parametrize("block", range(10))
 def test_a_thousand_histories(block: int) -> None:
-    """A hundred each; most are small, for there the corners are."""
+    """A hundred per block. Most are small, because edge cases are in small groups."""
     for seed in range(block * 100, block * 100 + 100):
         dice = random.Random(seed)
         counts = {f"v{i}": dice.randrange(0, 9) for i in range(dice.randint(1, 3))}
@@ -224,7 +224,7 @@ def test_the_largest(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("ready", [1.0, 0.5])
 def test_a_global_view_keeps_the_topology_small(ready: float) -> None:
-    """50 instances with 1,000 partitions each, of which they can answer for a share; one joins."""
+    """50 instances with 1,000 partitions each, and a part of these answerable; one joins."""
     dice = random.Random(1)
     simulation = Simulation(dice, {"v": 1_000}, ONE, ["v"])
     for n in range(50):

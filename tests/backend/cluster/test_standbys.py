@@ -37,7 +37,7 @@ def test_who_holds_it_stays_active_until_the_other_has_caught_up() -> None:
     topology = place(members, {"orders": 4}, 5, ONE)
     assert ids(topology) == ["b1"] * 4
     assert sorted(warming(topology).values()) == ["b2", "b2"]
-    # where it warms up there is nobody left to stand by
+    # a partition that warms up has no other instance as a standby
     assert standbys(topology) == [[] if p in warming(topology) else ["b2"] for p in range(4)]
 
     has = sorted(warming(topology))
@@ -151,6 +151,3 @@ def test_the_standbys_of_a_global_view_leave_others_balanced() -> None:
     topology = place(members, {"a": 7, "b": 10}, 5, ONE)
     assert {len(those) for those in standbys(topology, "a")} == {4}
     assert set(Counter(i for those in standbys(topology, "b") for i in those).values()) == {2}
-
-
-# A simulation

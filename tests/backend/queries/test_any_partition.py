@@ -109,7 +109,7 @@ def test_versions_over_all_partitions(tmp_path: Path) -> None:
         for status, document in everywhere(made, "keys/a?as_of=25"):
             assert (status, document["value"], document["valid_to"]) == (200, 2, 30)
         assert {status for status, _ in everywhere(made, "keys/a?as_of=35")} == {404}
-        # one partition's clock goes on: what the others had before is not told any more
+        # one partition's clock goes on: what the others had before is not in the answer any more
         put(made, 0, b"b", b"1", 100)
         assert {status for status, _ in everywhere(made, "keys/a?as_of=25")} == {410}
         assert {status for status, _ in everywhere(made, "keys/a?as_of=50")} == {200}

@@ -158,7 +158,7 @@ def test_a_stream_whose_client_is_slow_ends_and_resumes(instance: Instance) -> N
             for tell in list(store_partition.listeners._by_key.get(b"k", ())):
                 tell([change(offset, MB)])
             await asyncio.sleep(0)
-        assert not store_partition.listeners, "nothing more is told to it"
+        assert not store_partition.listeners, "the stream is no longer a listener"
         assert [event async for event in events] == []
 
     run(instance, room, slow)

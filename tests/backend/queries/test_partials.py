@@ -149,7 +149,7 @@ def test_what_is_found_out_within_a_stream_of_pages_counts(tmp_path: Path) -> No
         key = b"key 1"
         home = made.home(key)
         put(made, home, key, b"1", 10)
-        made.mispartitioned = True  # nobody is told
+        made.mispartitioned = True  # the instances do not know it
         put(made, (home + 1) % 3, key, b"2", 11)
         assert not any(
             node.store_partitions.topology_mispartitioned for node in made.nodes.values()
@@ -164,7 +164,7 @@ def test_an_instance_that_has_read_a_stray_record_gives_no_partial_result(tmp_pa
         home = made.home(key)
         stray = (home + 1) % 3
         put(made, home, key, b"1", 10)
-        made.mispartitioned = True  # nobody is told
+        made.mispartitioned = True  # the instances do not know it
         put(made, stray, key, b"2", 11)
         knows = f"b{made.active[stray] + 1}"
         answer = made.ask(knows, "GET", "/views/orders/keys/key%201")

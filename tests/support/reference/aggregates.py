@@ -13,20 +13,20 @@ from tests.support.reference.tables import Item, Table
 def aggregate(
     table: Table, by: str | None, value: str | None, first: float, last: float
 ) -> list[Item]:
-    """`GET …/aggregate?by=&value=&from=&to=`, in the order of the groups' JSON."""
+    """`GET …/aggregate?by=&value=&from=&to=`, in the documented order of groups."""
     listing = {"window": table.windows, "session": table.sessions}.get(table.view.store)
     listed = table.keys() if listing is None else listing(first, last)
     with_numbers = value is not None or table.view.value in ("int32", "int64", "float64")
     groups: dict[str, list[Any]] = {}
     for _, item in listed:
-        group = json.dumps(field_of(item["value"], by) if by else None, sort_keys=True)
+        group = as_name(field_of(item["value"], by) if by else None)
         number = field_of(item["value"], value) if value else item["value"]
         if table.view.value == "float64" and isinstance(number, str):
             number = None if number == "NaN" else float(number)
         is_number = isinstance(number, int | float) and not isinstance(number, bool)
         groups.setdefault(group, []).append(number if is_number else None)
     found = []
-    for group, all_of_them in sorted(groups.items()):
+    for group, all_of_them in sorted(groups.items(), key=_place):
         numbers = [number for number in all_of_them if number is not None]
         row = {"group": json.loads(group), "entries": len(all_of_them)}
         if with_numbers:
@@ -63,3 +63,19 @@ def number_json(number: Any) -> Any:
     if math.isinf(number):
         return "Infinity" if number > 0 else "-Infinity"
     return number
+
+
+def as_name(group: Any) -> str:
+    """The JSON of a group without spaces."""
+    return json.dumps(group, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def _place(item: tuple[str, Any]) -> tuple[int, Any]:
+    """null, false, true, numbers, texts, other JSON."""
+    group = json.loads(item[0])
+    if group is None:
+        return 0, 0
+    for rank, kind in enumerate((bool, int | float, str), 1):
+        if isinstance(group, kind):
+            return rank, group
+    return 4, item[0]

@@ -1,4 +1,4 @@
-"""Global views: every instance has all partitions, answers everything alone, and needs nobody."""
+"""Global views: every instance has all partitions, and answers without other instances."""
 
 from __future__ import annotations
 
