@@ -25,12 +25,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Policy:
-    """The placement settings of a deployment."""
+    """The placement settings of a deployment.
 
-    standby_replicas: int = (
-        0  # besides the active, for kinds of store that do not set their own number
-    )
-    acceptable_recovery_lag: int = 10_000  # max. records behind the best replica to become active
+    `standby_replicas`: besides the active, for kinds of store that do not set their own number.
+    `acceptable_recovery_lag`: the most records that an active may be behind the best replica.
+    """
+
+    standby_replicas: int = 0
+    acceptable_recovery_lag: int = 10_000
 
 
 def place(

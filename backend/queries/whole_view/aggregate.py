@@ -65,10 +65,7 @@ class Numbers:
             self.scaled = shifted if self.scaled is None else self.scaled + shifted
         else:
             self.infinite += number
-        if self.least is None or number < self.least:
-            self.least = number
-        if self.greatest is None or number > self.greatest:
-            self.greatest = number
+        self._extend(number)
 
     def merge(self, other: Numbers) -> None:
         self.entries += other.entries
@@ -79,8 +76,19 @@ class Numbers:
         self.infinite += other.infinite
         for number in (other.least, other.greatest):
             if number is not None:
-                self.least = number if self.least is None else min(self.least, number)
-                self.greatest = number if self.greatest is None else max(self.greatest, number)
+                self._extend(number)
+
+    def _extend(self, number: Number) -> None:
+        """Takes a number for the extremes. Of equal numbers, the order of types and signs decides,
+        so that the result does not depend on the order of entries: -0.0 < 0.0, and 1 < 1.0."""
+        least, greatest = self.least, self.greatest
+        if least is None or greatest is None:
+            self.least = self.greatest = number
+            return
+        if number < least or (number == least and _tie_break(number) < _tie_break(least)):
+            self.least = number
+        if number > greatest or (number == greatest and _tie_break(number) > _tie_break(greatest)):
+            self.greatest = number
 
     @property
     def sum(self) -> Number | None:
@@ -279,6 +287,11 @@ class Aggregate:
 
 
 AGGREGATE = Aggregate()
+
+
+def _tie_break(number: Number) -> tuple[float, bool]:
+    return math.copysign(1, number), type(number) is float
+
 
 _RANKS: dict[type, int] = {type(None): 0, bool: 1, int: 2, float: 2, str: 3}
 """The order of groups by the type of their JSON value; objects and arrays come last."""

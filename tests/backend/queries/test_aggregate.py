@@ -7,6 +7,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,19 @@ def test_infinite_numbers(numbers: list[float], expected: float) -> None:
     for result in (found.sum, found.average):
         assert result == expected or (math.isnan(expected) and math.isnan(result or 0))
     assert (found.least, found.greatest) == (min(numbers), max(numbers))
+
+
+@pytest.mark.parametrize("numbers", [[0.0, -0.0], [1, 1.0], [-0.0, 0, 0.0]])
+def test_extremes_of_equal_numbers_do_not_depend_on_their_order(numbers: list[float]) -> None:
+    expected = [
+        repr(number) for number in sorted(numbers, key=lambda n: (math.copysign(1, n), repr(n)))
+    ]
+    for order in permutations(numbers):
+        merged = Numbers()
+        for number in order:
+            merged.merge(added([number]))
+        for found in (added(order), merged):
+            assert [repr(found.least), repr(found.greatest)] == [expected[0], expected[-1]]
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import copy_context
+from dataclasses import fields, is_dataclass
 from typing import Any
 from uuid import UUID
 
@@ -131,6 +132,8 @@ def exact(value: Any) -> Any:
         return exact(parts)
     if isinstance(value, (bool, UUID)):
         return type(value).__name__, str(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return type(value).__name__, [exact(getattr(value, part.name)) for part in fields(value)]
     if isinstance(value, dict):
         return {name: exact(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):

@@ -290,9 +290,10 @@ def test_aggregate(deployed: Deployed) -> None:
             {name: cell for name, cell in asdict(row).items() if name in plain_rows[0]}
             for row in result
         ]
-        assert json.dumps(rows) == json.dumps(plain_rows).replace('"Infinity"', "Infinity").replace(
-            '"-Infinity"', "-Infinity"
-        )
+        expected = json.dumps(plain_rows)
+        for name in ("NaN", "Infinity", "-Infinity"):
+            expected = expected.replace(f'"{name}"', name)
+        assert json.dumps(rows) == expected
         assert result.source.served_by
 
 
