@@ -2,7 +2,8 @@
 
     Problem
     ├── BadRequest          400  malformed path, key or parameter
-    ├── Forbidden           403  only members of the group may send the request
+    ├── Unauthenticated     401  no valid token; always with WWW-Authenticate
+    ├── Forbidden           403  the sender may not do this
     ├── NotFound            404  unknown key, view or route
     ├── MethodNotAllowed    405
     ├── NotAcceptable       406  no representation matches the Accept header
@@ -86,11 +87,40 @@ class NotAcceptable(Problem):
     title = "Not acceptable"
 
 
+class Unauthenticated(Problem):
+    """The request needs a valid token. Sends `WWW-Authenticate` (RFC 6750, 3)."""
+
+    status = 401
+    title = "Unauthenticated"
+
+    def __init__(self, detail: str, error: str = "") -> None:
+        """`error`: the code of RFC 6750, 3.1; empty if the request has no token."""
+        super().__init__("unauthenticated", detail)
+        self._error = error
+
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        error = f', error="{self._error}"' if self._error else ""
+        challenge = f'Bearer realm="queryable-topics"{error}'
+        return [*super().headers(), (b"www-authenticate", challenge.encode())]
+
+
 class Forbidden(Problem):
-    """Only members of the group may send this request."""
+    """The sender may not do this. `scope`: the scope that a token would need."""
 
     status = 403
     title = "Forbidden"
+
+    def __init__(self, code: str, detail: str, scope: str = "") -> None:
+        super().__init__(code, detail)
+        self._scope = scope
+
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        if not self._scope:
+            return super().headers()
+        challenge = (
+            f'Bearer realm="queryable-topics", error="insufficient_scope", scope="{self._scope}"'
+        )
+        return [*super().headers(), (b"www-authenticate", challenge.encode())]
 
 
 class Gone(Problem):

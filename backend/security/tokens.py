@@ -1,0 +1,137 @@
+"""Verifies JSON Web Tokens (RFC 7519) of clients.
+
+A verified token is cached until it expires or the keys change, so that most requests cost a
+look-up in a dictionary. Scopes are in the claim `scope` (RFC 8693, 4.2: a text with spaces) or
+`scp` (a list).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import jwt
+
+from backend.security.identity import Identity, known_scopes
+from model.problems import Unauthenticated
+
+MAX_TOKEN_BYTES = 8192
+ALGORITHMS = ("HS256", "RS256", "ES256", "EdDSA")
+_MAX_CACHED = 10_000
+_LEEWAY = 5.0  # s that the clocks of issuer and instance may differ
+
+
+class KeySource(Protocol):
+    """The keys that verify signatures."""
+
+    @property
+    def generation(self) -> int:
+        """Another number after each change of the keys."""
+
+    def keys(self, key_id: str | None, algorithm: str) -> Sequence[Any]:
+        """The keys to try: those with this id and algorithm; `key_id` is None if the token has
+        none."""
+
+
+@dataclass(frozen=True)
+class TokenPolicy:
+    """What a token must have. `issuer` and `audience` are not checked if they are empty."""
+
+    algorithms: tuple[str, ...] = ALGORITHMS
+    issuer: str = ""
+    audience: str = ""
+
+
+class TokenVerifier:
+    """Verifies tokens. Used in the event loop and in Flask's threads."""
+
+    def __init__(
+        self,
+        keys: KeySource,
+        policy: TokenPolicy = TokenPolicy(),
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`clock`: Unix time in s."""
+        self._keys = keys
+        self._policy = policy
+        self._clock = clock
+        self._cache: dict[bytes, Identity] = {}
+        self._generation = keys.generation
+
+    def known(self, token: bytes) -> Identity | None:
+        """The identity of a token that was verified before and is still valid; None if it must be
+        verified. For the hot path."""
+        if self._generation != self._keys.generation:
+            return None
+        found = self._cache.get(token)
+        return found if found is not None and self._clock() < found.expires_at else None
+
+    def identity(self, token: bytes) -> Identity:
+        """The identity of a token; Unauthenticated, which says why it is refused."""
+        generation = self._keys.generation
+        if self._generation != generation:
+            self._cache, self._generation = {}, generation
+        found = self.known(token)
+        if found is None:
+            found = self._verify(token)
+            if len(self._cache) >= _MAX_CACHED:
+                self._cache = {}
+            self._cache[token] = found
+        return found
+
+    def _verify(self, token: bytes) -> Identity:
+        if len(token) > MAX_TOKEN_BYTES:
+            raise refused(f"it has {len(token)} bytes; at most {MAX_TOKEN_BYTES} are allowed")
+        try:
+            header = jwt.get_unverified_header(token)
+        except jwt.InvalidTokenError:
+            raise refused("it is not a JSON Web Token") from None
+        algorithm = header.get("alg")
+        if algorithm not in self._policy.algorithms:
+            raise refused(f"its algorithm is not one of {', '.join(self._policy.algorithms)}")
+        claims = self._claims(token, self._keys.keys(header.get("kid"), algorithm), algorithm)
+        return _identity(claims)
+
+    def _claims(self, token: bytes, keys: Sequence[Any], algorithm: str) -> dict[str, Any]:
+        for key in keys:
+            try:
+                return jwt.decode(
+                    token,
+                    key,
+                    algorithms=[algorithm],
+                    issuer=self._policy.issuer or None,
+                    audience=self._policy.audience or None,
+                    leeway=_LEEWAY,
+                    options={"require": ["exp"], "verify_aud": bool(self._policy.audience)},
+                )
+            except jwt.InvalidSignatureError:
+                continue
+            except jwt.ExpiredSignatureError:
+                raise refused("it has expired") from None
+            except jwt.ImmatureSignatureError:
+                raise refused("it is not valid yet") from None
+            except jwt.InvalidIssuerError:
+                raise refused("it has another issuer") from None
+            except jwt.InvalidAudienceError:
+                raise refused("it is for another audience") from None
+            except jwt.MissingRequiredClaimError as e:
+                raise refused(f"it has no claim {e.claim!r}") from None
+            except (jwt.InvalidTokenError, jwt.InvalidKeyError):
+                raise refused("it is malformed") from None
+        raise refused("no key verifies its signature")
+
+
+def refused(why: str) -> Unauthenticated:
+    """The problem of an invalid token."""
+    return Unauthenticated(f"The token is refused: {why}.", error="invalid_token")
+
+
+def _identity(claims: dict[str, Any]) -> Identity:
+    scope = claims.get("scope", claims.get("scp", ""))
+    given = scope.split() if isinstance(scope, str) else scope
+    if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
+        raise refused("its claim 'scope' is neither a text nor a list of texts")
+    subject = claims.get("sub", "")
+    return Identity(str(subject)[:256], known_scopes(given), float(claims["exp"]))
