@@ -1,25 +1,25 @@
 """Verifies JSON Web Tokens (RFC 7519) of clients.
 
 A verified token is cached until it expires or the keys change, so that most requests cost a
-look-up in a dictionary. Scopes are in the claim `scope` (RFC 8693, 4.2: a text with spaces) or
-`scp` (a list).
+look-up in a dictionary. Refused tokens are not cached. Scopes are in the claim `scope` (RFC 8693,
+4.2: a text with spaces) or `scp` (a list).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import jwt
 
 from backend.security.identity import Identity, known_scopes
+from backend.security.token_cache import TokenCache
 from model.problems import Unauthenticated
 
 MAX_TOKEN_BYTES = 8192
 ALGORITHMS = ("HS256", "RS256", "ES256", "EdDSA")
-_MAX_CACHED = 10_000
 _LEEWAY = 5.0  # s that the clocks of issuer and instance may differ
 
 
@@ -44,6 +44,14 @@ class TokenPolicy:
     audience: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _Verified:
+    """Tokens that keys of one generation, or later ones, have verified."""
+
+    generation: int
+    cache: TokenCache = field(default_factory=TokenCache)
+
+
 class TokenVerifier:
     """Verifies tokens. Used in the event loop and in Flask's threads."""
 
@@ -57,28 +65,30 @@ class TokenVerifier:
         self._keys = keys
         self._policy = policy
         self._clock = clock
-        self._cache: dict[bytes, Identity] = {}
-        self._generation = keys.generation
+        self._verified = _Verified(keys.generation)
 
     def known(self, token: bytes) -> Identity | None:
         """The identity of a token that was verified before and is still valid; None if it must be
         verified. For the hot path."""
-        if self._generation != self._keys.generation:
+        verified = self._verified
+        if verified.generation != self._keys.generation:
             return None
-        found = self._cache.get(token)
+        found = verified.cache.get(token)
         return found if found is not None and self._clock() < found.expires_at else None
 
     def identity(self, token: bytes) -> Identity:
         """The identity of a token; Unauthenticated, which says why it is refused."""
-        generation = self._keys.generation
-        if self._generation != generation:
-            self._cache, self._generation = {}, generation
         found = self.known(token)
-        if found is None:
-            found = self._verify(token)
-            if len(self._cache) >= _MAX_CACHED:
-                self._cache = {}
-            self._cache[token] = found
+        if found is not None:
+            return found
+        # The generation is read before the keys: if they change meanwhile, the identity goes to a
+        # cache that is not used any longer.
+        generation = self._keys.generation
+        verified = self._verified
+        if verified.generation != generation:
+            self._verified = verified = _Verified(generation)
+        found = self._verify(token)
+        verified.cache.put(token, found)
         return found
 
     def _verify(self, token: bytes) -> Identity:
@@ -134,4 +144,8 @@ def _identity(claims: dict[str, Any]) -> Identity:
     if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
         raise refused("its claim 'scope' is neither a text nor a list of texts")
     subject = claims.get("sub", "")
-    return Identity(str(subject)[:256], known_scopes(given), float(claims["exp"]))
+    try:
+        expires_at = float(claims["exp"])
+    except OverflowError:
+        raise refused("its claim 'exp' is too large") from None
+    return Identity(str(subject)[:256], known_scopes(given), expires_at)

@@ -1,0 +1,132 @@
+"""The cache of verified tokens: what it returns, and how large it becomes."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from backend.security.identity import Identity
+from backend.security.token_cache import MAX_BYTES, TokenCache
+from backend.security.tokens import TokenVerifier
+from model.problems import Unauthenticated
+from tests.support.in_process.tokens import KEY, OTHER_KEY, Keys, token
+
+READ = frozenset({"read:orders"})
+
+
+def identity(name: str = "me", scopes: frozenset[str] = READ) -> Identity:
+    return Identity(name, scopes, time.time() + 3600)
+
+
+def test_a_flood_of_tokens_does_not_evict_those_in_use() -> None:
+    cache = TokenCache(max_tokens=100)
+    mine = identity()
+    cache.put(b"mine", mine)
+    for n in range(10_000):
+        cache.put(b"flood %d" % n, identity())
+        if n % 40 == 0:
+            assert cache.get(b"mine") is mine
+        assert len(cache) <= 100
+    assert cache.get(b"flood 9999") is not None
+    assert cache.get(b"flood 0") is None
+
+
+def test_a_full_cache_keeps_the_newer_half() -> None:
+    cache = TokenCache(max_tokens=100)
+    for n in range(1_000):
+        cache.put(b"%d" % n, identity())
+        assert min(n + 1, 50) <= len(cache) <= 100
+    assert all(cache.get(b"%d" % n) is not None for n in range(950, 1_000))
+
+
+@pytest.mark.parametrize("scopes", [0, 800])
+def test_the_memory_is_bounded_for_large_tokens(scopes: int) -> None:
+    cache = TokenCache()
+    tracemalloc.start()
+    try:
+        for n in range(3_000 if scopes == 0 else 300):
+            own = frozenset(f"read:v{n}-{each}" for each in range(scopes))
+            cache.put(b"%08d" % n + b"x" * 8_000, identity(f"client {n}", own))
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert used < 1.2 * MAX_BYTES
+    assert len(cache) > 50
+
+
+class Verifying(RuleBasedStateMachine):
+    """Tokens of two keys, a clock, and key changes, also during a verification.
+
+    A token that the verifier knows was verified by the current key and has not expired.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys = Keys()
+        self.now = time.time()
+        self.verifier = TokenVerifier(self.keys, clock=lambda: self.now)
+        self.tokens: list[tuple[bytes, bytes, float]] = []  # token, its key, when it expires
+
+    @rule(key=st.sampled_from([KEY, OTHER_KEY]), seconds=st.integers(100, 3600))
+    def issue(self, key: bytes, seconds: int) -> None:
+        made = token("read:orders", key=key, expires_in=seconds, subject=str(len(self.tokens)))
+        self.tokens.append((made, key, int(time.time()) + seconds + 1))
+
+    @precondition(lambda self: self.tokens)
+    @rule(data=st.data(), key_changes=st.booleans())
+    def verify(self, data: st.DataObject, key_changes: bool) -> None:
+        made, key, expires_at = data.draw(st.sampled_from(self.tokens))
+        verified_by = self.keys.key
+        self.keys.on_use = self.change_key if key_changes else lambda: None
+        verifications = self.keys.verifications
+        was_known = self.verifier.known(made) is not None
+        try:
+            assert self.verifier.identity(made).scopes == READ
+            assert key == verified_by
+        except Unauthenticated:
+            assert key != verified_by
+            assert not was_known
+        finally:
+            self.keys.on_use = lambda: None
+        assert (self.keys.verifications == verifications) == was_known
+        if was_known:
+            assert self.now < expires_at
+
+    @rule()
+    def change_key(self) -> None:
+        self.keys.change(OTHER_KEY if self.keys.key == KEY else KEY)
+
+    @rule(seconds=st.integers(1, 1800))
+    def wait(self, seconds: int) -> None:
+        self.now += seconds
+
+    @invariant()
+    def known_tokens_are_valid(self) -> None:
+        for made, key, expires_at in self.tokens:
+            if self.verifier.known(made) is not None:
+                assert key == self.keys.key
+                assert self.now < expires_at
+
+
+Verifying.TestCase.settings = settings(max_examples=40, stateful_step_count=30)
+test_known_tokens_are_valid = Verifying.TestCase
+
+
+def test_a_token_in_use_is_verified_once() -> None:
+    keys = Keys()
+    verifier = TokenVerifier(keys)
+    made = token("read:orders")
+    assert verifier.known(made) is None
+    assert verifier.identity(made) is verifier.identity(made) is verifier.known(made)
+    assert keys.verifications == 1
+
+
+def test_an_expiry_beyond_all_numbers_is_refused() -> None:
+    verifier = TokenVerifier(Keys())
+    with pytest.raises(Unauthenticated, match="'exp' is too large"):
+        verifier.identity(token("read:orders", expires_in=10**400))
