@@ -60,7 +60,8 @@ def test_the_memory_is_bounded_for_large_tokens(scopes: int) -> None:
 
 
 class Verifying(RuleBasedStateMachine):
-    """Tokens of two keys, a clock, and key changes, also during a verification.
+    """Tokens of two keys, a clock, and key changes, also during a verification, in which another
+    thread verifies a token with the new key.
 
     A token that the verifier knows was verified by the current key and has not expired.
     """
@@ -82,7 +83,7 @@ class Verifying(RuleBasedStateMachine):
     def verify(self, data: st.DataObject, key_changes: bool) -> None:
         made, key, expires_at = data.draw(st.sampled_from(self.tokens))
         verified_by = self.keys.key
-        self.keys.on_use = self.change_key if key_changes else lambda: None
+        self.keys.on_use = self.change_key_in_another_thread if key_changes else lambda: None
         verifications = self.keys.verifications
         was_known = self.verifier.known(made) is not None
         try:
@@ -100,6 +101,11 @@ class Verifying(RuleBasedStateMachine):
     @rule()
     def change_key(self) -> None:
         self.keys.change(OTHER_KEY if self.keys.key == KEY else KEY)
+
+    def change_key_in_another_thread(self) -> None:
+        self.keys.on_use = lambda: None
+        self.change_key()
+        self.verifier.identity(token("read:orders", key=self.keys.key))
 
     @rule(seconds=st.integers(1, 1800))
     def wait(self, seconds: int) -> None:
