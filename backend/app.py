@@ -339,9 +339,9 @@ class Application:
         elif scope["type"] == "lifespan":
             await self._lifespan(receive, send)
 
-    def answer_now(self, raw_path: bytes) -> Answer | None:
+    def answer_now(self, raw_path: bytes, token: bytes | None) -> Answer | None:
         """For the worker: see Router.answer_now."""
-        return self._router.answer_now(raw_path)
+        return self._router.answer_now(raw_path, token)
 
     def reads_now(self, body: bytes) -> Answer:
         """For the worker: see Router.reads_now."""

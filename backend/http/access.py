@@ -54,6 +54,16 @@ class AccessControl:
             raise Forbidden("forbidden", f"The token does not have the scope {scope}.", scope)
         return identity
 
+    def is_known(self, token: bytes) -> bool:
+        """Whether the token was verified before and is still valid. Always if authentication is
+        off."""
+        return self._tokens is None or self._tokens.known(token) is not None
+
+    def verify(self, token: bytes) -> None:
+        """Verifies a token, so that it is known; Unauthenticated."""
+        if self._tokens is not None:
+            self._tokens.identity(token)
+
     def may_read_now(self, token: bytes | None, view: str) -> bool:
         """Whether a read can be answered without `admit`: authentication is off, or the token was
         verified before. For the hot path."""
@@ -61,6 +71,10 @@ class AccessControl:
             return True
         identity = None if token is None else self._tokens.known(token)
         return identity is not None and identity.may_read(view)
+
+
+NO_ACCESS_CONTROL = AccessControl(None)
+"""Authentication is off."""
 
 
 def bearer_token(headers: list[Header]) -> bytes:

@@ -13,6 +13,7 @@ from urllib.parse import unquote_to_bytes
 from backend.cluster.heartbeats import PATH as HEARTBEAT
 from backend.cluster.heartbeats import Heartbeats
 from backend.cluster.peer_client import PeerClient
+from backend.http.access import NO_ACCESS_CONTROL, AccessControl
 from backend.http.asgi import App, Message, Receive, Scope, Send
 from backend.http.bodies import BodyBudget, read_body
 from backend.http.gates import Gate
@@ -66,8 +67,14 @@ log = logging.getLogger(__name__)
 class Router:
     """Matches a request to its handler and sends the answer; `pages` gets all other requests."""
 
-    def __init__(self, context: InstanceContext, pages: App) -> None:
+    def __init__(
+        self,
+        context: InstanceContext,
+        pages: App,
+        access: AccessControl = NO_ACCESS_CONTROL,
+    ) -> None:
         self._context = context
+        self._access = access
         self._pages = pages
         self._paths = Paths(context.views.values())
         self._reads = {name: reads_of(view, context) for name, view in context.views.items()}
@@ -76,7 +83,9 @@ class Router:
         self._keys = KeyRoutes(context, self._responses)
         self._views = ViewRoutes(context)
         self._append = AppendRoute(context, self._reads)
-        self._coalesced = PointBatchRoute(context, self._paths, self._responses, self.answer_now)
+        self._coalesced = PointBatchRoute(
+            context, self._paths, self._responses, self.answer_now, access
+        )
         self._internal = InternalRoutes(context, self._scans)
         # what instances ask one another finds room however much clients send
         self._bodies, self._internal_bodies = BodyBudget(), BodyBudget()
@@ -213,14 +222,17 @@ class Router:
             return BodyBudget()
         return self._internal_bodies if route.is_internal else self._bodies
 
-    def answer_now(self, raw_path: bytes) -> Answer | None:
+    def answer_now(self, raw_path: bytes, token: bytes | None = None) -> Answer | None:
         """The complete answer to a plain GET, if it is a point read that can be answered at once.
 
-        None leaves the request to `__call__`: it has to wait, to ask others, or is refused.
+        `token`: that of its Authorization header, if it has one. None leaves the request to
+        `__call__`: it has to wait, to ask others, its token must be verified, or it is refused.
         """
         try:
             found = self._paths.key_path(raw_path)
             if found is None or found.rest:
+                return None
+            if not self._access.may_read_now(token, found.view.name):
                 return None
             responses = self._responses[found.view.name]
             answer = responses.point(responses.reads.parse_key(found.text))

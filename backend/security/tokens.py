@@ -16,9 +16,9 @@ import jwt
 
 from backend.security.identity import Identity, known_scopes
 from backend.security.token_cache import TokenCache
+from backend.wire.plain_requests import MAX_TOKEN_BYTES
 from model.problems import Unauthenticated
 
-MAX_TOKEN_BYTES = 8192
 ALGORITHMS = ("HS256", "RS256", "ES256", "EdDSA")
 _LEEWAY = 5.0  # s that the clocks of issuer and instance may differ
 

@@ -23,8 +23,9 @@ class Application(Protocol):
     """Seconds after which a client that reads nothing of its response is disconnected."""
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]: ...
-    def answer_now(self, raw_path: bytes) -> Answer | None:
-        """The answer to a plain GET; None if it must wait, so that `__call__` is needed."""
+    def answer_now(self, raw_path: bytes, token: bytes | None) -> Answer | None:
+        """The answer to a plain GET; None if it must wait, so that `__call__` is needed. `token`:
+        that of its Authorization header, not verified; None if it has none."""
 
     def reads_now(self, body: bytes) -> Answer:
         """The answer to coalesced point reads of the proxy."""

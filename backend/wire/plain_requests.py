@@ -9,23 +9,37 @@ from __future__ import annotations
 import re
 
 MAX_BYTES = 4096
-"""The maximum size of a plain GET, and of a path in a coalesced request."""
+"""The maximum size of a plain GET without its token, and of a path in a coalesced request."""
+MAX_TOKEN_BYTES = 8192
+"""The maximum size of a token (RFC 6750) in a plain GET or a coalesced request."""
 
 # A path: printable ASCII without "#" and "?", which every parser reads in the same way.
 _TARGET = rb"/[!-\"$->@-~]*"
 _PATH = re.compile(_TARGET)
 _LINES_OF_PATHS = bytes(c for c in range(0x21, 0x7F) if c not in b"#?") + b"\n"
 
-# Exactly one Host header; the other headers must not change the response.
-_GET = re.compile(
-    rb"GET (" + _TARGET + rb") HTTP/1\.1\r\n"
-    rb"[Hh]ost: [!-~]+\r\n"
+# A token, as RFC 6750 (2.1) allows it; backend/http/access.py reads the same.
+_TOKEN = rb"[A-Za-z0-9._~+/-]+=*"
+_IS_TOKEN = re.compile(_TOKEN)
+
+# Headers that must not change the response. Possessive: it never goes back to an earlier line.
+_OTHERS = (
     rb"(?:(?i:user-agent|accept-encoding|accept-language|cookie|referer|origin|cache-control|pragma"
     rb"|via|dnt|priority|sec-[a-z-]+|x-request-id|x-forwarded-for|x-real-ip|traceparent|tracestate"
     rb"|queryable-final-status): [ -~]*\r\n"
     rb"|(?i:accept): (?:\*/\*|application/json)\r\n"
-    rb"|(?i:connection): keep-alive\r\n)*"
-    rb"\r\n"
+    rb"|(?i:connection): keep-alive\r\n)*+"
+)
+# Exactly one Host header, and at most one token.
+_GET = re.compile(
+    rb"GET (" + _TARGET + rb") HTTP/1\.1\r\n"
+    rb"[Hh]ost: [!-~]+\r\n"
+    + _OTHERS
+    + rb"(?:(?i:authorization: bearer) +("
+    + _TOKEN
+    + rb")\r\n"
+    + _OTHERS
+    + rb")?\r\n"
 )
 # The request that proxy/point_batch_client.lua sends.
 _READS = re.compile(
@@ -33,12 +47,16 @@ _READS = re.compile(
 )
 
 
-def path_of_get(data: bytes) -> bytes | None:
-    """The raw path of a plain GET without a query string; None for other requests."""
-    if len(data) > MAX_BYTES:
+def plain_get(data: bytes) -> tuple[bytes, bytes | None] | None:
+    """The raw path of a plain GET without a query string, and its token, if it has one; None for
+    other requests."""
+    if len(data) > MAX_BYTES + MAX_TOKEN_BYTES or (match := _GET.fullmatch(data)) is None:
         return None
-    match = _GET.fullmatch(data)
-    return match[1] if match else None
+    path, token = match.groups()
+    token_size = 0 if token is None else len(token)
+    if token_size > MAX_TOKEN_BYTES or len(data) - token_size > MAX_BYTES:
+        return None
+    return path, token
 
 
 def body_of_reads(data: bytes) -> bytes | None:
@@ -55,5 +73,10 @@ def are_plain(lines: bytes) -> bool:
 
 
 def is_plain(path: bytes) -> bool:
-    """Whether `path_of_get` can recognise a GET of this path."""
+    """Whether `plain_get` can recognise a GET of this path."""
     return len(path) <= MAX_BYTES and _PATH.fullmatch(path) is not None
+
+
+def is_token(text: bytes) -> bool:
+    """Whether `plain_get` can recognise a GET with this token."""
+    return len(text) <= MAX_TOKEN_BYTES and _IS_TOKEN.fullmatch(text) is not None

@@ -1,11 +1,14 @@
 """Framing of coalesced point reads from the proxy to a backend.
 
-    request   raw paths, unchanged, one per line
+    request   raw paths, unchanged, one per line: those of reads without a token; then, for each
+              token, a line `token:TOKEN` and the paths of its reads
     response  "QTR1"
               number of items, number of heads, length of the epoch
               per head: status, length of its lines
               per item: number of its head, length of its ETag, length of its body
               the epoch, the lines of each head, and the ETag and body of each item
+
+Each token is named once. The items are in the order of the paths in the request.
 
 Numbers are 4 B, little-endian. Many items share a head. Its lines are `name: value`, each ended by
 a line feed, in the order in which they are sent. All items have the same Topology-Epoch, so it is
@@ -17,10 +20,22 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from typing import NamedTuple
 
 MAGIC = b"QTR1"
 ALONE = 0xFFFF_FFFF
-MAX_READS = 1024
+MAX_LINES = 1024
+"""The maximum number of reads and tokens of a request."""
+
+_TOKEN = b"\ntoken:"
+
+
+class ReadsOfToken(NamedTuple):
+    """Reads with the same token; None: without one. The token is not verified."""
+
+    token: bytes | None
+    paths: list[bytes]
+
 
 Head = tuple[int, bytes]
 """Status and lines."""
@@ -32,11 +47,16 @@ object of a class would cost as much as the read."""
 ASK_ALONE: Item = (ALONE, b"", b"")
 
 
-def decode_paths(body: bytes) -> list[bytes]:
-    """The paths of a request. Raises ValueError if there are more than MAX_READS."""
-    if body.count(b"\n") >= MAX_READS:
-        raise ValueError(f"more than {MAX_READS} reads in one request")
-    return body.split(b"\n")
+def decode_reads(body: bytes) -> list[ReadsOfToken]:
+    """The groups of a request. Raises ValueError if it has more than MAX_LINES lines."""
+    if body.count(b"\n") >= MAX_LINES:
+        raise ValueError(f"more than {MAX_LINES} lines in one request")
+    without, *others = (b"\n" + body).split(_TOKEN)
+    groups = [ReadsOfToken(None, without[1:].split(b"\n"))] if without else []
+    for group in others:
+        token, *paths = group.split(b"\n")
+        groups.append(ReadsOfToken(token, paths))
+    return groups
 
 
 def encode_answers(epoch: bytes, heads: Sequence[Head], items: Sequence[Item]) -> bytes:

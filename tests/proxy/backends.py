@@ -6,12 +6,12 @@ import contextlib
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from backend.wire.point_batch import ASK_ALONE, Head, Item, decode_paths, encode_answers
+from backend.wire.point_batch import ASK_ALONE, Head, Item, decode_reads, encode_answers
 from model.formats.avro.schema import AvroSchema
 
 EPOCH = "1000-1"
@@ -163,7 +163,7 @@ class Backend:
             self.topology_requests.append(request)
             answer = self.behave_topology(request)
         elif request.path == "/internal/reads":
-            self.batches.append(len(decode_paths(request.body)))
+            self.batches.append(sum(len(paths) for _, paths in decode_reads(request.body)))
             answer = self.behave_batch(request)
         else:
             self.requests.append(request)
@@ -186,8 +186,7 @@ class Backend:
         """Answers each of the coalesced reads like a single read."""
         heads: list[Head] = []
         items: list[Item] = []
-        for path in decode_paths(batch.body):
-            request = Request("GET", path.decode(), {}, b"", batch.connection)
+        for request in _reads_of(batch):
             self.requests.append(request)
             answer = self.behave(request)
             if answer is None:
@@ -213,6 +212,14 @@ class Backend:
 
     def requests_for(self, path: str) -> list[Request]:
         return [request for request in self.requests if path in request.path]
+
+
+def _reads_of(batch: Request) -> Iterator[Request]:
+    """The coalesced reads as single requests."""
+    for token, paths in decode_reads(batch.body):
+        headers = {} if token is None else {"Authorization": f"Bearer {token.decode()}"}
+        for path in paths:
+            yield Request("GET", path.decode(), headers, b"", batch.connection)
 
 
 class Cluster:

@@ -5,12 +5,20 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from backend.wire.point_batch import MAGIC, Head, Item
+from backend.wire.point_batch import MAGIC, Head, Item, ReadsOfToken
 
 
 def encode_paths(paths: Sequence[bytes]) -> bytes:
-    """The body of a request for these raw paths."""
+    """The body of a request for these raw paths, without tokens."""
     return b"\n".join(paths)
+
+
+def encode_reads(groups: Sequence[ReadsOfToken]) -> bytes:
+    """The body of a request; reads without a token come first."""
+    lines: list[bytes] = []
+    for token, paths in groups:
+        lines += [*([] if token is None else [b"token:" + token]), *paths]
+    return b"\n".join(lines)
 
 
 def decode_answers(response: bytes) -> tuple[bytes, list[Head], list[Item]]:

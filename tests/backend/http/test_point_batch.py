@@ -21,7 +21,7 @@ from backend.storage.data_directory import DataDirectory
 from backend.wire.answer import Answer
 from backend.wire.point_batch import (
     ASK_ALONE,
-    MAX_READS,
+    MAX_LINES,
     Head,
     Item,
 )
@@ -191,8 +191,8 @@ def test_a_delete_and_a_damaged_store(tmp_path: Path) -> None:
 def test_too_many_reads_are_refused(tmp_path: Path) -> None:
     with holding(tmp_path, ORDERS, {b"a": b"1"}) as instance:
         shell = Router(instance.context, None)  # type: ignore[arg-type]
-        assert len(answers_to(shell, [b"/orders/a"] * MAX_READS)) == MAX_READS
-        refused = shell.reads_now(encode_paths([b"/orders/a"] * (MAX_READS + 1)))
+        assert len(answers_to(shell, [b"/orders/a"] * MAX_LINES)) == MAX_LINES
+        refused = shell.reads_now(encode_paths([b"/orders/a"] * (MAX_LINES + 1)))
         assert (refused.status, json.loads(refused.body)["code"]) == (400, "too-many-keys")
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from backend.http.router import Router
 from backend.storage.data_directory import DataDirectory
 from backend.wire.answer import Answer
-from backend.wire.plain_requests import path_of_get
+from backend.wire.plain_requests import plain_get
 from backend.wire.point_batch import ASK_ALONE
 from model.partitioner import partition_of
 from model.views import View
@@ -94,8 +94,8 @@ def parsed(shell: Router, target: bytes) -> Told | int:
 
 
 def fast_path(shell: Router, target: bytes) -> Told | None:
-    path = path_of_get(b"GET %b HTTP/1.1\r\nHost: b\r\n\r\n" % target)
-    answer: Answer | None = None if path is None else shell.answer_now(path)
+    get = plain_get(b"GET %b HTTP/1.1\r\nHost: b\r\n\r\n" % target)
+    answer: Answer | None = None if get is None else shell.answer_now(*get)
     return None if answer is None else ageless(answer.status, answer.headers, answer.body)
 
 

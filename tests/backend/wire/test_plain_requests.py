@@ -9,7 +9,15 @@ from gunicorn_h1c import H1CProtocol
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from backend.wire.plain_requests import MAX_BYTES, body_of_reads, path_of_get
+from backend.http.access import bearer_token
+from backend.wire.plain_requests import (
+    MAX_BYTES,
+    MAX_TOKEN_BYTES,
+    body_of_reads,
+    is_token,
+    plain_get,
+)
+from model.problems import Unauthenticated
 
 HOST = b"Host: 127.0.0.1:8080\r\n"
 CLIENT_REQUEST = (
@@ -22,6 +30,9 @@ CLIENT_REQUEST = (
     b"Queryable-Final-Status: 530\r\n"
     b"\r\n"
 )
+WITH_TOKEN = CLIENT_REQUEST.replace(
+    b"accept:", b"authorization: Bearer  eyJ.e-_~+/0.x==\r\naccept:"
+)
 READS = b"POST /internal/reads HTTP/1.1\r\nHost: b\r\nContent-Length: 9\r\n\r\n/orders/a"
 
 PLAIN_HEADERS = (
@@ -32,6 +43,8 @@ PLAIN_HEADERS = (
     b"Connection: keep-alive",
     b"Sec-Fetch-Mode: cors",
     b"X-Request-Id:  ",
+    b"Authorization: Bearer eyJhbGciOiJIUzI1NiJ9.e30.x-_",
+    b"AUTHORIZATION: bEARER   a+/~.==",
 )
 OTHER_HEADERS = (
     b"Accept: application/avro",
@@ -49,6 +62,16 @@ OTHER_HEADERS = (
     b"Queryable-Forwarded: 1",
     b"X-Forwarded-Proto: https",
     b"Authorization: Basic eDp5",
+    b"Authorization: Bearer",
+    b"Authorization: Bearer ",
+    b"Authorization: Bearer a b",
+    b"Authorization: Bearer a,b",
+    b"Authorization: Bearer a ",
+    b"Authorization: Bearer\ta",
+    b"Authorization: Bearer =",
+    b"Authorization: a",
+    b"Authorization: Bearer a\r\nAuthorization: Bearer a",
+    b"Proxy-Authorization: Bearer a",
     b"User-Agent : x",
     b" User-Agent: x",
     b"User-Agent: x\x00",
@@ -65,7 +88,8 @@ class Parsed:
         parser.feed(data)
         self.is_complete_request = parser.is_complete and not parser.remaining()
         self.method, self.path, self.version = parser.method, parser.path, parser.http_version
-        self.names = [name.lower() for name, _ in parser.headers]
+        self.headers = [(name.lower(), value) for name, value in parser.headers]
+        self.names = [name for name, _ in self.headers]
 
     def _on_body(self, chunk: bytes) -> None:
         self.body += chunk
@@ -73,13 +97,18 @@ class Parsed:
 
 def check_against_parser(data: bytes) -> None:
     """If the request is recognised, the parser must read the same."""
-    path, body = path_of_get(data), body_of_reads(data)
-    if path is not None:
+    get, body = plain_get(data), body_of_reads(data)
+    if get is not None:
+        path, token = get
         parsed = Parsed(data)
         assert parsed.is_complete_request
         assert (parsed.method, parsed.path, parsed.version) == (b"GET", path, (1, 1))
         assert parsed.names.count(b"host") == 1
         assert not parsed.body
+        if token is None:
+            assert b"authorization" not in parsed.names
+        else:
+            assert token == bearer_token(parsed.headers)
     if body is not None:
         parsed = Parsed(data)
         assert parsed.is_complete_request
@@ -88,24 +117,29 @@ def check_against_parser(data: bytes) -> None:
 
 
 def test_requests_of_clients_and_the_proxy_are_recognised() -> None:
-    assert path_of_get(CLIENT_REQUEST) == b"/views/orders/a%20b"
-    assert path_of_get(b"GET /views/orders/a HTTP/1.1\r\nhost: b\r\n\r\n") == b"/views/orders/a"
+    assert plain_get(CLIENT_REQUEST) == (b"/views/orders/a%20b", None)
+    assert plain_get(WITH_TOKEN) == (b"/views/orders/a%20b", b"eyJ.e-_~+/0.x==")
+    assert plain_get(b"GET /views/a/b HTTP/1.1\r\nhost: b\r\n\r\n") == (b"/views/a/b", None)
     assert body_of_reads(READS) == b"/orders/a"
     check_against_parser(CLIENT_REQUEST)
+    check_against_parser(WITH_TOKEN)
     check_against_parser(READS)
 
 
 @pytest.mark.parametrize("header", PLAIN_HEADERS)
 def test_headers_that_do_not_change_the_response(header: bytes) -> None:
     data = b"GET /a HTTP/1.1\r\n" + HOST + header + b"\r\n\r\n"
-    assert path_of_get(data) == b"/a"
+    found = plain_get(data)
+    assert found is not None
+    assert found[0] == b"/a"
+    assert (found[1] is not None) == (b"bearer" in header.lower())
     check_against_parser(data)
 
 
 @pytest.mark.parametrize("header", OTHER_HEADERS)
 def test_requests_with_other_headers_are_left_to_the_parser(header: bytes) -> None:
     for lines in (HOST + header + b"\r\n", header + b"\r\n" + HOST):
-        assert path_of_get(b"GET /a HTTP/1.1\r\n" + lines + b"\r\n") is None
+        assert plain_get(b"GET /a HTTP/1.1\r\n" + lines + b"\r\n") is None
 
 
 @pytest.mark.parametrize(
@@ -123,12 +157,13 @@ def test_requests_with_other_headers_are_left_to_the_parser(header: bytes) -> No
     ],
 )
 def test_other_request_lines_are_left_to_the_parser(start: bytes) -> None:
-    assert path_of_get(start + b"\r\n" + HOST + b"\r\n") is None
+    assert plain_get(start + b"\r\n" + HOST + b"\r\n") is None
 
 
 def test_only_one_complete_request_is_recognised() -> None:
-    for of, data in ((path_of_get, CLIENT_REQUEST), (body_of_reads, READS)):
-        recognise: Callable[[bytes], bytes | None] = of
+    recognisers = (plain_get, CLIENT_REQUEST), (plain_get, WITH_TOKEN), (body_of_reads, READS)
+    for of, data in recognisers:
+        recognise: Callable[[bytes], object] = of
         assert recognise(data) is not None
         assert all(recognise(data[:size]) is None for size in range(len(data)))
         assert recognise(data + data) is None
@@ -138,8 +173,30 @@ def test_only_one_complete_request_is_recognised() -> None:
 def test_long_requests_are_left_to_the_parser() -> None:
     data = b"GET /%b HTTP/1.1\r\nHost: b\r\n\r\n"
     rest = len(data % b"")
-    assert path_of_get(data % (b"k" * (MAX_BYTES - rest))) is not None
-    assert path_of_get(data % (b"k" * (MAX_BYTES - rest + 1))) is None
+    assert plain_get(data % (b"k" * (MAX_BYTES - rest))) is not None
+    assert plain_get(data % (b"k" * (MAX_BYTES - rest + 1))) is None
+    with_token = b"GET /%b HTTP/1.1\r\nHost: b\r\nAuthorization: Bearer %b\r\n\r\n"
+    rest = len(with_token % (b"", b""))
+    longest = b"k" * (MAX_BYTES - rest), b"t" * MAX_TOKEN_BYTES
+    assert plain_get(with_token % longest) == (b"/" + longest[0], longest[1])
+    assert plain_get(with_token % (longest[0] + b"k", longest[1])) is None
+    assert plain_get(with_token % (longest[0], longest[1] + b"t")) is None
+
+
+@given(
+    st.binary(max_size=12)
+    | st.text(alphabet="Ab1._~+/-= ,\t\0ä", max_size=12).map(str.encode)
+    | st.sampled_from([b"t" * MAX_TOKEN_BYTES, b"t" * (MAX_TOKEN_BYTES + 1)])
+)
+def test_tokens_are_those_of_the_authorization_header(text: bytes) -> None:
+    try:
+        found = bearer_token([(b"authorization", b"Bearer " + text)])
+        assert is_token(text.lstrip(b" ")) == (len(found) <= MAX_TOKEN_BYTES)
+    except Unauthenticated:
+        assert not is_token(text)
+    if is_token(text):
+        request = b"GET /a HTTP/1.1\r\nHost: b\r\nAuthorization: Bearer %b\r\n\r\n" % text
+        assert plain_get(request) == (b"/a", text)
 
 
 _LINES = st.sampled_from([HOST.rstrip(), b"", *PLAIN_HEADERS, *OTHER_HEADERS])
@@ -157,7 +214,7 @@ def test_a_recognised_request_is_the_one_that_the_parser_reads(
 
 
 @given(
-    request_bytes=st.sampled_from([CLIENT_REQUEST, READS]),
+    request_bytes=st.sampled_from([CLIENT_REQUEST, WITH_TOKEN, READS]),
     at=st.integers(0, 250),
     removed=st.integers(0, 4),
     inserted=st.one_of(

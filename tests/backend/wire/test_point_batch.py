@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from backend.wire.point_batch import (
     ASK_ALONE,
     Head,
     Item,
-    decode_paths,
+    ReadsOfToken,
+    decode_reads,
     encode_answers,
 )
-from tests.support.point_batch import decode_answers, encode_paths
+from tests.support.point_batch import decode_answers, encode_paths, encode_reads
 
 NAMES = st.from_regex(r"[a-z-]{1,12}", fullmatch=True)
 VALUES = st.text(st.characters(codec="ascii", exclude_characters="\n"), max_size=20)
@@ -55,4 +56,31 @@ def test_a_truncated_or_longer_response_is_refused(
 
 @given(st.lists(st.from_regex(rb"/[!-~]*", fullmatch=True), min_size=1))
 def test_paths_are_decoded_as_they_were_encoded(paths: list[bytes]) -> None:
-    assert decode_paths(encode_paths(paths)) == paths
+    assert decode_reads(encode_paths(paths)) == [(None, paths)]
+
+
+PATHS = st.lists(st.from_regex(rb"/[!-~]*", fullmatch=True), min_size=1, max_size=4)
+TOKENS = st.from_regex(rb"[A-Za-z0-9._~+/-]+=*", fullmatch=True)
+
+
+@given(
+    st.lists(st.builds(ReadsOfToken, st.none(), PATHS), max_size=1),
+    st.lists(st.builds(ReadsOfToken, TOKENS, PATHS), max_size=4),
+)
+@example([], [])
+def test_tokens_are_decoded_as_they_were_encoded(
+    without: list[ReadsOfToken], others: list[ReadsOfToken]
+) -> None:
+    groups = [*without, *others] or [ReadsOfToken(None, [b""])]
+    assert decode_reads(encode_reads(groups)) == groups
+
+
+PIECES = st.sampled_from([b"/a", b"\n", b"\n\n", b"token:", b"\ntoken:", b"token", b":", b" "])
+
+
+@given(st.lists(PIECES).map(b"".join))
+def test_each_line_is_a_token_or_a_read(body: bytes) -> None:
+    groups = decode_reads(body)
+    assert encode_reads(groups) == body
+    assert all(token is not None for token, _ in groups[1:])
+    assert not any(path.startswith(b"token:") for _, paths in groups for path in paths)

@@ -1,0 +1,211 @@
+"""Reads with tokens: on the fast path, and coalesced. An answer needs a verified token with the
+scope for its view; any other read is left to the router, which refuses it or verifies its token."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from backend.http.access import NO_ACCESS_CONTROL, AccessControl
+from backend.http.router import Router
+from backend.http.routes.point_batch import MAX_VERIFICATIONS
+from backend.security.tokens import TokenVerifier
+from backend.storage.data_directory import DataDirectory
+from backend.wire.answer import Answer
+from backend.wire.point_batch import ASK_ALONE, ReadsOfToken
+from model.topology import Epoch, PlacedView, Topology
+from tests.support.in_process.examples import ORDERS, view
+from tests.support.in_process.instance import ME, Instance, context
+from tests.support.in_process.tokens import OTHER_KEY, Keys, access_control, token
+from tests.support.point_batch import decode_answers, encode_reads
+
+PRICES = view(name="prices", path="/prices")
+KEYS = ("a", "b", "c d")
+
+
+@pytest.fixture(scope="module")
+def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    """Two views; a value names its view and its key."""
+    data = DataDirectory(tmp_path_factory.mktemp("data"))
+    made = Instance(data, ORDERS)
+    made.context = context([ORDERS, PRICES])
+    placed = {of.name: PlacedView(of.description(), of.hash, (0,)) for of in (ORDERS, PRICES)}
+    made.context.apply_topology(Topology(Epoch(5, 1), (ME,), placed))
+    for of in (ORDERS, PRICES):
+        made.view = of
+        entries = {key.encode(): json.dumps([of.name, key]).encode() for key in KEYS}
+        made.hold(0, entries).progress.end_fetched(len(entries), time.monotonic())
+    yield made
+    made.close()
+    data.close()
+
+
+def router(instance: Instance, access: AccessControl) -> Router:
+    return Router(instance.context, None, access)  # type: ignore[arg-type]
+
+
+def coalesced(shell: Router, groups: list[ReadsOfToken]) -> list[tuple[int, bytes] | None]:
+    """Status and body of each read; None for those that must be sent separately."""
+    answer = shell.reads_now(encode_reads(groups))
+    assert answer.status == 200, answer.body
+    _, heads, items = decode_answers(answer.body)
+    return [None if item == ASK_ALONE else (heads[item[0]][0], item[2]) for item in items]
+
+
+def single(shell: Router, path: bytes, sent: bytes | None) -> tuple[int, bytes] | None:
+    answer = shell.answer_now(path, sent)
+    return None if answer is None else (answer.status, answer.body)
+
+
+ORDERS_TOKEN, PRICES_TOKEN, ANY_VIEW = token("read:orders"), token("read:prices"), token("read:*")
+READABLE = {
+    None: (),
+    ORDERS_TOKEN: ("orders",),
+    PRICES_TOKEN: ("prices", ),
+    ANY_VIEW: ("orders", "prices"),
+    token("read:orders", "read:prices", "admin"): ("orders", "prices"),
+    token("admin", "append:orders", "read:order", "read:orders2"): (),
+    token("read:*", expires_in=-10): (),
+    token("read:*", key=OTHER_KEY): (),
+    ANY_VIEW[:-2]: (),
+    b"garbage": (),
+}  # fmt: skip
+PATHS = {
+    **{f"/orders/{key.replace(' ', '%20')}".encode(): "orders" for key in KEYS},
+    **{f"/views/prices/keys/{key.replace(' ', '%20')}".encode(): "prices" for key in KEYS},
+    b"/prices/nobody": "prices",
+    b"/%6frders/a": "orders",
+    b"/orders/a/changes": "",
+    b"/orders": "",
+    b"/views": "",
+    b"/metrics": "",
+    b"/orders/%": "",
+}
+GROUPS = st.dictionaries(
+    st.sampled_from(list(READABLE)),
+    st.lists(st.sampled_from(list(PATHS)), min_size=1, max_size=8),
+    min_size=1,
+    max_size=MAX_VERIFICATIONS,
+)
+
+
+@settings(max_examples=150)
+@given(reads=GROUPS, known=st.sets(st.sampled_from([ORDERS_TOKEN, PRICES_TOKEN, ANY_VIEW])))
+@example(reads={None: [b"/orders/a"]}, known=set())
+@example(reads={None: [b"/orders/a"], ANY_VIEW: [b"/orders/a"]}, known=set())
+def test_answers_need_the_scope_of_the_token_of_the_read(
+    instance: Instance, reads: dict[bytes | None, list[bytes]], known: set[bytes]
+) -> None:
+    access = access_control()
+    for each in known:
+        access.verify(each)
+    shell, open_to_all = router(instance, access), router(instance, NO_ACCESS_CONTROL)
+    order = sorted(reads, key=lambda each: each is not None)  # those without a token come first
+    groups = [ReadsOfToken(sent, reads[sent]) for sent in order]
+    answers = iter(coalesced(shell, groups))
+    for sent, paths in groups:
+        for path in paths:
+            answer = next(answers)
+            if PATHS[path] not in READABLE[sent]:
+                assert answer is None
+                assert single(shell, path, sent) is None
+            else:
+                assert answer == single(shell, path, sent) == single(open_to_all, path, None)
+                assert answer is not None
+    assert next(answers, None) is None
+
+
+@given(reads=GROUPS)
+@settings(max_examples=30)
+def test_tokens_change_nothing_if_authentication_is_off(
+    instance: Instance, reads: dict[bytes | None, list[bytes]]
+) -> None:
+    shell = router(instance, NO_ACCESS_CONTROL)
+    order = sorted(reads, key=lambda each: each is not None)
+    groups = [ReadsOfToken(sent, reads[sent]) for sent in order]
+    paths = [path for group in groups for path in group.paths]
+    assert coalesced(shell, groups) == coalesced(shell, [ReadsOfToken(None, paths)])
+    for path in paths:
+        assert single(shell, path, b"anything") == single(shell, path, None)
+
+
+def test_the_fast_path_verifies_no_token(instance: Instance) -> None:
+    keys = Keys()
+    access = access_control(keys)
+    shell = router(instance, access)
+    assert shell.answer_now(b"/orders/a", ORDERS_TOKEN) is None
+    assert keys.verifications == 0
+    access.verify(ORDERS_TOKEN)
+    assert isinstance(shell.answer_now(b"/orders/a", ORDERS_TOKEN), Answer)
+    assert shell.answer_now(b"/prices/a", ORDERS_TOKEN) is None
+    assert keys.verifications == 1
+
+
+def test_a_batch_verifies_a_new_token_once(instance: Instance) -> None:
+    keys = Keys()
+    shell = router(instance, access_control(keys))
+    group = ReadsOfToken(ORDERS_TOKEN, [b"/orders/a", b"/prices/a", b"/%6frders/b", b"/orders/b"])
+    for _ in range(3):
+        answers = coalesced(shell, [group])
+        assert [answer is not None for answer in answers] == [True, False, True, True]
+    assert keys.verifications == 1
+
+
+def test_a_batch_verifies_a_bounded_number_of_tokens(instance: Instance) -> None:
+    keys = Keys()
+    shell = router(instance, access_control(keys))
+    tokens = [token("read:orders", subject=str(n)) for n in range(3 * MAX_VERIFICATIONS)]
+    groups = [ReadsOfToken(each, [b"/orders/a"]) for each in tokens]
+    for calls in (1, 2, 3):
+        answers = coalesced(shell, groups)
+        assert sum(answer is not None for answer in answers) == calls * MAX_VERIFICATIONS
+        assert keys.verifications == calls * MAX_VERIFICATIONS
+
+
+def test_refused_tokens_do_not_delay_a_batch(instance: Instance) -> None:
+    keys = Keys()
+    shell = router(instance, access_control(keys))
+    forged = [token("read:*", key=OTHER_KEY, subject=str(n)) for n in range(100)]
+    long = b"x" * 8193
+    groups = [ReadsOfToken(each, [b"/orders/a"]) for each in [*forged, long, b"", b"\xff"]]
+    assert coalesced(shell, groups) == [None] * len(groups)
+    assert keys.verifications == MAX_VERIFICATIONS
+
+
+def test_an_expired_token_and_one_of_an_old_key_get_no_answer(instance: Instance) -> None:
+    keys, now = Keys(), time.time()
+    clock = [now]
+    access = AccessControl(TokenVerifier(keys, clock=lambda: clock[0]))
+    shell = router(instance, access)
+    group = ReadsOfToken(token("read:orders", expires_in=60), [b"/orders/a"])
+
+    def answered() -> list[bool]:
+        alone = shell.answer_now(b"/orders/a", group.token)
+        return [alone is not None, coalesced(shell, [group]) != [None]]
+
+    access.verify(ORDERS_TOKEN)
+    assert answered() == [False, True]
+    assert answered() == [True, True]
+    clock[0] = now + 61
+    assert answered() == [False, False]
+    clock[0] = now
+    assert answered() == [True, True]
+    keys.change(OTHER_KEY)
+    assert answered() == [False, False]
+
+
+def test_counts_are_those_of_the_answered_reads(instance: Instance) -> None:
+    shell = router(instance, access_control())
+    before = {name: replace(counts) for name, counts in instance.context.counts.items()}
+    paths = [b"/orders/a", b"/orders/nobody", b"/prices/a"]
+    coalesced(shell, [ReadsOfToken(None, paths), ReadsOfToken(ORDERS_TOKEN, paths)])
+    after = instance.context.counts
+    assert after["orders"].found - before["orders"].found == 1
+    assert after["orders"].missed - before["orders"].missed == 1
+    assert after["prices"].found == before["prices"].found
