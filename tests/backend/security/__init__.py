@@ -1,1 +1,1 @@
-"""Tests of who may do what."""
+"""Tokens and their keys."""

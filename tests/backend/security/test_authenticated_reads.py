@@ -7,12 +7,13 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from backend.http.access import NO_ACCESS_CONTROL, AccessControl
+from backend.http.access import AccessControl
 from backend.http.router import Router
 from backend.http.routes.point_batch import MAX_VERIFICATIONS
 from backend.security.tokens import TokenVerifier
@@ -22,11 +23,17 @@ from backend.wire.point_batch import ASK_ALONE, ReadsOfToken
 from model.topology import Epoch, PlacedView, Topology
 from tests.support.in_process.examples import ORDERS, view
 from tests.support.in_process.instance import ME, Instance, context
-from tests.support.in_process.tokens import OTHER_KEY, Keys, access_control, token
+from tests.support.in_process.tokens import Keys, access_control
+from tests.support.in_process.tokens import token as token_text
 from tests.support.point_batch import decode_answers, encode_reads
 
 PRICES = view(name="prices", path="/prices")
 KEYS = ("a", "b", "c d")
+OTHER_SECRET = b"another secret, which is also long enough"
+
+
+def token(*scopes: str, **options: Any) -> bytes:
+    return token_text(*scopes, **options).encode()
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +78,8 @@ READABLE = {
     ANY_VIEW: ("orders", "prices"),
     token("read:orders", "read:prices", "admin"): ("orders", "prices"),
     token("admin", "append:orders", "read:order", "read:orders2"): (),
-    token("read:*", expires_in=-10): (),
-    token("read:*", key=OTHER_KEY): (),
+    token("read:*", seconds=-10): (),
+    token("read:*", key=OTHER_SECRET): (),
     ANY_VIEW[:-2]: (),
     b"garbage": (),
 }  # fmt: skip
@@ -105,7 +112,7 @@ def test_answers_need_the_scope_of_the_token_of_the_read(
     access = access_control()
     for each in known:
         access.verify(each)
-    shell, open_to_all = router(instance, access), router(instance, NO_ACCESS_CONTROL)
+    shell, open_to_all = router(instance, access), router(instance, AccessControl(None))
     order = sorted(reads, key=lambda each: each is not None)  # those without a token come first
     groups = [ReadsOfToken(sent, reads[sent]) for sent in order]
     answers = iter(coalesced(shell, groups))
@@ -126,7 +133,7 @@ def test_answers_need_the_scope_of_the_token_of_the_read(
 def test_tokens_change_nothing_if_authentication_is_off(
     instance: Instance, reads: dict[bytes | None, list[bytes]]
 ) -> None:
-    shell = router(instance, NO_ACCESS_CONTROL)
+    shell = router(instance, AccessControl(None))
     order = sorted(reads, key=lambda each: each is not None)
     groups = [ReadsOfToken(sent, reads[sent]) for sent in order]
     paths = [path for group in groups for path in group.paths]
@@ -160,7 +167,7 @@ def test_a_batch_verifies_a_new_token_once(instance: Instance) -> None:
 def test_a_batch_verifies_a_bounded_number_of_tokens(instance: Instance) -> None:
     keys = Keys()
     shell = router(instance, access_control(keys))
-    tokens = [token("read:orders", subject=str(n)) for n in range(3 * MAX_VERIFICATIONS)]
+    tokens = [token("read:orders", sub=str(n)) for n in range(3 * MAX_VERIFICATIONS)]
     groups = [ReadsOfToken(each, [b"/orders/a"]) for each in tokens]
     for calls in (1, 2, 3):
         answers = coalesced(shell, groups)
@@ -171,7 +178,7 @@ def test_a_batch_verifies_a_bounded_number_of_tokens(instance: Instance) -> None
 def test_refused_tokens_do_not_delay_a_batch(instance: Instance) -> None:
     keys = Keys()
     shell = router(instance, access_control(keys))
-    forged = [token("read:*", key=OTHER_KEY, subject=str(n)) for n in range(100)]
+    forged = [token("read:*", key=OTHER_SECRET, sub=str(n)) for n in range(100)]
     long = b"x" * 8193
     groups = [ReadsOfToken(each, [b"/orders/a"]) for each in [*forged, long, b"", b"\xff"]]
     assert coalesced(shell, groups) == [None] * len(groups)
@@ -183,7 +190,7 @@ def test_an_expired_token_and_one_of_an_old_key_get_no_answer(instance: Instance
     clock = [now]
     access = AccessControl(TokenVerifier(keys, clock=lambda: clock[0]))
     shell = router(instance, access)
-    group = ReadsOfToken(token("read:orders", expires_in=60), [b"/orders/a"])
+    group = ReadsOfToken(token("read:orders", seconds=60), [b"/orders/a"])
 
     def answered() -> list[bool]:
         alone = shell.answer_now(b"/orders/a", group.token)
@@ -196,7 +203,7 @@ def test_an_expired_token_and_one_of_an_old_key_get_no_answer(instance: Instance
     assert answered() == [False, False]
     clock[0] = now
     assert answered() == [True, True]
-    keys.change(OTHER_KEY)
+    keys.rotate(OTHER_SECRET)
     assert answered() == [False, False]
 
 

@@ -14,8 +14,9 @@ from backend.security.identity import Identity
 from backend.security.token_cache import MAX_BYTES, TokenCache
 from backend.security.tokens import TokenVerifier
 from model.problems import Unauthenticated
-from tests.support.in_process.tokens import KEY, OTHER_KEY, Keys, token
+from tests.support.in_process.tokens import SECRET, Keys, token
 
+OTHER_SECRET = b"another secret, which is also long enough"
 READ = frozenset({"read:orders"})
 
 
@@ -73,16 +74,16 @@ class Verifying(RuleBasedStateMachine):
         self.verifier = TokenVerifier(self.keys, clock=lambda: self.now)
         self.tokens: list[tuple[bytes, bytes, float]] = []  # token, its key, when it expires
 
-    @rule(key=st.sampled_from([KEY, OTHER_KEY]), seconds=st.integers(100, 3600))
+    @rule(key=st.sampled_from([SECRET, OTHER_SECRET]), seconds=st.integers(100, 3600))
     def issue(self, key: bytes, seconds: int) -> None:
-        made = token("read:orders", key=key, expires_in=seconds, subject=str(len(self.tokens)))
-        self.tokens.append((made, key, int(time.time()) + seconds + 1))
+        made = token("read:orders", key=key, seconds=seconds, sub=str(len(self.tokens))).encode()
+        self.tokens.append((made, key, time.time() + seconds))
 
     @precondition(lambda self: self.tokens)
     @rule(data=st.data(), key_changes=st.booleans())
     def verify(self, data: st.DataObject, key_changes: bool) -> None:
         made, key, expires_at = data.draw(st.sampled_from(self.tokens))
-        verified_by = self.keys.key
+        verified_by = self.keys.secret
         self.keys.on_use = self.change_key_in_another_thread if key_changes else lambda: None
         verifications = self.keys.verifications
         was_known = self.verifier.known(made) is not None
@@ -100,12 +101,12 @@ class Verifying(RuleBasedStateMachine):
 
     @rule()
     def change_key(self) -> None:
-        self.keys.change(OTHER_KEY if self.keys.key == KEY else KEY)
+        self.keys.rotate(OTHER_SECRET if self.keys.secret == SECRET else SECRET)
 
     def change_key_in_another_thread(self) -> None:
         self.keys.on_use = lambda: None
         self.change_key()
-        self.verifier.identity(token("read:orders", key=self.keys.key))
+        self.verifier.identity(token("read:orders", key=self.keys.secret).encode())
 
     @rule(seconds=st.integers(1, 1800))
     def wait(self, seconds: int) -> None:
@@ -115,7 +116,7 @@ class Verifying(RuleBasedStateMachine):
     def known_tokens_are_valid(self) -> None:
         for made, key, expires_at in self.tokens:
             if self.verifier.known(made) is not None:
-                assert key == self.keys.key
+                assert key == self.keys.secret
                 assert self.now < expires_at
 
 
@@ -126,7 +127,7 @@ test_known_tokens_are_valid = Verifying.TestCase
 def test_a_token_in_use_is_verified_once() -> None:
     keys = Keys()
     verifier = TokenVerifier(keys)
-    made = token("read:orders")
+    made = token("read:orders").encode()
     assert verifier.known(made) is None
     assert verifier.identity(made) is verifier.identity(made) is verifier.known(made)
     assert keys.verifications == 1
@@ -135,4 +136,4 @@ def test_a_token_in_use_is_verified_once() -> None:
 def test_an_expiry_beyond_all_numbers_is_refused() -> None:
     verifier = TokenVerifier(Keys())
     with pytest.raises(Unauthenticated, match="'exp' is too large"):
-        verifier.identity(token("read:orders", expires_in=10**400))
+        verifier.identity(token("read:orders", exp=10**400).encode())

@@ -1,4 +1,4 @@
-"""Tokens of clients, and the keys that verify them, without files."""
+"""Tokens for tests, and an AccessControl that accepts them."""
 
 from __future__ import annotations
 
@@ -11,39 +11,40 @@ import jwt
 from backend.http.access import AccessControl
 from backend.security.tokens import TokenVerifier
 
-KEY = b"a secret of at least 32 bytes for the tests"
-OTHER_KEY = b"another secret of at least 32 bytes for tests"
+SECRET = b"a secret of the tests, long enough for HS256"
 
 
 class Keys:
-    """A key source with one key, which a test can change. `verifications`: how often keys were
-    asked for, once for each token that is verified."""
+    """A key source with one secret, which a test can replace. `verifications`: how often the key
+    was asked for, once for each token that is verified; `on_use` is called after that."""
 
-    def __init__(self, key: bytes = KEY) -> None:
-        self.key = key
-        self.generation = 1
+    def __init__(self, secret: bytes = SECRET) -> None:
+        self.secret = secret
+        self.generation = 0
         self.verifications = 0
-        self.on_use: Callable[[], None] = lambda: None
+        self.on_use: Callable[[], object] = lambda: None
 
     def keys(self, key_id: str | None, algorithm: str) -> Sequence[Any]:
+        found = [self.secret] if algorithm == "HS256" else []
         self.verifications += 1
-        keys = [self.key]
         self.on_use()
-        return keys
+        return found
 
-    def change(self, key: bytes) -> None:
-        self.key = key
+    def rotate(self, secret: bytes) -> None:
+        self.secret = secret
         self.generation += 1
 
 
-def token(*scopes: str, key: bytes = KEY, expires_in: int = 3600, subject: str = "me") -> bytes:
-    """A valid token with these scopes."""
-    claims = {"sub": subject, "scope": " ".join(scopes), "exp": int(time.time()) + expires_in}
-    return jwt.encode(claims, key, "HS256").encode()
+def token(*scopes: str, seconds: float = 60.0, key: Any = SECRET, **claims: Any) -> str:
+    """A token with these scopes for `seconds`."""
+    claims = {"sub": "test", "scope": " ".join(scopes), "exp": time.time() + seconds, **claims}
+    return jwt.encode(claims, key, algorithm="HS256")
 
 
-def access_control(
-    keys: Keys | None = None, clock: Callable[[], float] = time.time
-) -> AccessControl:
-    """Authentication that is on."""
-    return AccessControl(TokenVerifier(keys or Keys(), clock=clock))
+def bearer(*scopes: str, **options: Any) -> tuple[bytes, bytes]:
+    """The header with such a token."""
+    return (b"authorization", b"Bearer " + token(*scopes, **options).encode())
+
+
+def access_control(keys: Keys | None = None, **options: Any) -> AccessControl:
+    return AccessControl(TokenVerifier(keys or Keys()), **options)
