@@ -10,6 +10,9 @@
 -- queue share one timer: nginx limits running timers (lua_max_running_timers) and drops those above
 -- the limit.
 --
+-- A batch has the tokens of its reads, each once. The backend checks them; a read that it refuses
+-- is sent by itself, and gets its 401 or 403 then.
+--
 -- Hot path: see route.
 
 local metrics = require "proxy.metrics"
@@ -26,7 +29,7 @@ local _M = {}
 _M.LEADER, _M.ANSWERED, _M.ALONE, _M.REROUTE = 1, 2, 3, 4
 
 -- limits of one batch; reads above them are sent by themselves
-local MAX_READS, MAX_BYTES = 512, 128 * 1024
+local MAX_READS, MAX_TOKENS, MAX_BYTES = 512, 128, 128 * 1024
 --- Concurrent calls of a worker to all backends: each is a light thread and a connection. Reads for
 -- a backend whose queue gets none are sent by themselves. A queue has at least one call, so this
 -- also limits queues and timers.
@@ -53,7 +56,7 @@ local function new_batch()
         count = 0,
         bytes = 0,
         started_at = 0,
-        paths = {},
+        groups = {}, -- reads with the same token: a list, and by token
         done = semaphore.new(0),
         heads = {},
         etags = {},
@@ -83,7 +86,7 @@ end
 
 local function send_batch(queue, connection, batch)
     local started_at = now()
-    local status, answer = point_batch_client.post(connection, point_batch.encode(batch.paths))
+    local status, answer = point_batch_client.post(connection, point_batch.encode(batch.groups))
     if status == "200" then
         local ok, err = point_batch.decode(answer, batch.count, batch)
         if ok then
@@ -232,12 +235,37 @@ function _M.finish_leader(var, has_failed)
     end
 end
 
---- Enqueues a point read of `path` at `backend`; may wait. Returns one of
+--- Adds a read to the batch. Returns its group and its number in it; nil if the batch is full.
+local function add(batch, path, token)
+    local group = batch.groups[token]
+    local bytes = batch.bytes + #path + 1
+    if not group then
+        bytes = bytes + point_batch.token_bytes(token)
+    end
+    if batch.count >= MAX_READS or bytes > MAX_BYTES then
+        return nil
+    end
+    if not group then
+        local count = #batch.groups
+        if count >= MAX_TOKENS then
+            return nil
+        end
+        group = { token = token, count = 0, paths = {}, first = 0 }
+        batch.groups[count + 1], batch.groups[token] = group, group
+    end
+    local number = group.count + 1
+    group.count, group.paths[number] = number, path
+    batch.count, batch.bytes = batch.count + 1, bytes
+    return group, number
+end
+
+--- Enqueues a point read of `path` at `backend` with `token`, "" if it has none; may wait. Returns
+-- one of
 --   LEADER, token           send it by itself; call `finish_leader` when the headers arrive
 --   ANSWERED, batch, index  call `send` to answer it
 --   ALONE                   send it by itself
 --   REROUTE                 choose the backend again and send it by itself: it has waited
-function _M.enqueue(backend, path)
+function _M.enqueue(backend, path, token)
     local queue = queue_for(backend)
     if not queue then
         metrics.count_no_call()
@@ -250,19 +278,19 @@ function _M.enqueue(backend, path)
     if now() < queue.paused_until then
         return _M.ALONE
     end
-    if batch.count >= MAX_READS or batch.bytes + #path > MAX_BYTES then
+    local group, number = add(batch, path, token)
+    if not group then
         metrics.count_full()
         return _M.ALONE
     end
-    local index = batch.count + 1
-    if index == 1 then
+    if batch.count == 1 then
         batch.started_at = now()
         if queue.in_flight < queue.max_calls then
             queue.wake:post(1)
         end
     end
-    batch.count, batch.bytes, batch.paths[index] = index, batch.bytes + #path + 1, path
     local ok = batch.done:wait(queue.is_started and MAX_WAIT_S or START_TIMEOUT_S)
+    local index = group.first + number
     if batch.heads[index] then
         return _M.ANSWERED, batch, index
     end

@@ -2,19 +2,50 @@
 
 local ffi = require "ffi"
 
-local cast, find, sub = ffi.cast, string.find, string.sub
+local cast, concat, find, sub = ffi.cast, table.concat, string.find, string.sub
 -- the framing is little-endian, like every machine on which nginx runs LuaJIT
 local NUMBERS = ffi.typeof("const uint32_t *")
 
-local MAGIC = "QTR1"
+local TOKEN, MAGIC = "token:", "QTR1"
 local FIXED_BYTES = 16
 -- instead of a head: the read was not answered and must be sent by itself
 local ALONE = 0xFFFFFFFF
 
 local _M = {}
 
-function _M.encode(paths)
-    return table.concat(paths, "\n")
+--- Bytes that a token adds to a request.
+function _M.token_bytes(token)
+    return token == "" and 0 or #TOKEN + #token + 1
+end
+
+--- Adds the paths of a group. Returns the number of reads up to its last one.
+local function append(lines, group, first)
+    local paths, size = group.paths, #lines
+    for i = 1, group.count do
+        lines[size + i] = paths[i]
+    end
+    group.first = first
+    return first + group.count
+end
+
+--- Encodes groups of reads with the same token, {token, count, paths}: a list, and by token. Sets
+-- `first` of each group: the number of reads that are answered before those of the group.
+function _M.encode(groups)
+    local without = groups[""]
+    if without and #groups == 1 then
+        without.first = 0
+        return concat(without.paths, "\n")
+    end
+    local lines = {}
+    local reads = without and append(lines, without, 0) or 0
+    for i = 1, #groups do
+        local group = groups[i]
+        if group ~= without then
+            lines[#lines + 1] = TOKEN .. group.token
+            reads = append(lines, group, reads)
+        end
+    end
+    return concat(lines, "\n")
 end
 
 local function parse_head(status, lines)

@@ -11,7 +11,7 @@ local bit = require "bit"
 local ffi = require "ffi"
 
 local band, bor, lshift, rshift = bit.band, bit.bor, bit.lshift, bit.rshift
-local byte, find, sub = string.byte, string.find, string.sub
+local byte, find, match, sub = string.byte, string.find, string.match, string.sub
 
 local _M = {}
 
@@ -231,9 +231,9 @@ function _M.parse(uri, views)
 end
 
 -- Backends reject some requests because of their headers: too many or too long, with control
--- characters, or with a repeated header that is allowed once. The headers of coalesced reads do not
--- reach the backend, so a read with such headers is sent by itself: its answer must not depend on
--- other requests.
+-- characters, or with a repeated header that is allowed once. Of the headers of a coalesced read,
+-- only its token reaches the backend. So a read with such headers is sent by itself: its answer
+-- must not depend on other requests.
 
 --- A read with more headers is not plain. Backends accept 100.
 _M.MAX_PLAIN_HEADERS = 64
@@ -244,18 +244,49 @@ local MAX_PLAIN_HEADER_BYTES = 8000
 -- backends reject requests in which these contradict each other
 local MAY_CONTRADICT = { ["x-forwarded-ssl"] = true, ["x-forwarded-protocol"] = true }
 
---- Whether the headers are those of a plain read: they do not change any backend's answer.
+-- Tokens by the value of their header: most requests have one of a few, and a table is faster than
+-- a pattern by far.
+local MAX_TOKENS_BYTES = 4 * 1024 * 1024
+local tokens, tokens_bytes = {}, 0
+
+--- The token of an `Authorization` (RFC 6750, section 2.1); nil if it is anything else.
+local function bearer_token(value)
+    local token = tokens[value]
+    if token then
+        return token
+    end
+    token = match(value, "^[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/-]+=*)$")
+    if token then
+        if tokens_bytes > MAX_TOKENS_BYTES then
+            tokens, tokens_bytes = {}, 0
+        end
+        tokens[value], tokens_bytes = token, tokens_bytes + #value + #token
+    end
+    return token
+end
+
+--- The token of a read with plain headers: they do not change any backend's answer, except for the
+-- token. "" if it has no token; nil if its headers are not plain.
 -- headers: values by name in lower case, as ngx.req.get_headers returns them.
-function _M.has_plain_headers(headers)
+function _M.plain_token(headers)
+    local token = ""
     for name, value in pairs(headers) do
         -- a table: the header is repeated
         if type(value) ~= "string" or #name + #value > MAX_PLAIN_HEADER_BYTES
-            or MAY_CONTRADICT[name] or find(value, "[^ -~]")
+            or MAY_CONTRADICT[name]
         then
-            return false
+            return nil
+        end
+        if name == "authorization" then
+            token = bearer_token(value)
+            if not token then
+                return nil
+            end
+        elseif find(value, "[^ -~]") then
+            return nil
         end
     end
-    return true
+    return token
 end
 
 return _M

@@ -65,22 +65,22 @@ local function other_backends(current, replicas, limit)
     return others
 end
 
---- Whether the read may be coalesced: it is a plain read (see query), and the active has no recent
--- failure.
-local function may_coalesce(var, uri, replica, owner)
+--- The token of the read, or "", if it may be coalesced: it is a plain read (see query), and the
+-- active has no recent failure. Nil if it may not.
+local function token_to_coalesce(var, uri, replica, owner)
     if settings.batches == 0 or replica.id ~= owner or unhealthy.by_name[replica.name] then
-        return false
+        return nil
     end
     if var.queryable_plain == "" or not query.is_plain(uri) then
-        return false
+        return nil
     end
     local headers, err = ngx.req.get_headers(query.MAX_PLAIN_HEADERS)
-    return not err and query.has_plain_headers(headers)
+    return not err and query.plain_token(headers) or nil
 end
 
 --- Coalesces the read with others, and answers it if the batch has the answer. Returns the outcome.
-local function coalesce(var, uri, replica)
-    local outcome, result, index = coalescer.enqueue(replica, uri)
+local function coalesce(var, uri, replica, token)
+    local outcome, result, index = coalescer.enqueue(replica, uri, token)
     if outcome == ANSWERED then
         var.queryable_batch = result.count
         coalescer.send(result, index)
@@ -122,10 +122,10 @@ local function route(var, uri, skips_coalescing)
         var.queryable_owner = owner
     end
     is_point = partition and is_point and IS_READ[var.request_method]
-    if is_point and not skips_coalescing and replicas[1]
-        and may_coalesce(var, uri, replicas[1], owner)
-    then
-        local outcome = coalesce(var, uri, replicas[1])
+    local token = is_point and not skips_coalescing and replicas[1]
+        and token_to_coalesce(var, uri, replicas[1], owner)
+    if token then
+        local outcome = coalesce(var, uri, replicas[1], token)
         if outcome == ANSWERED then
             return
         end

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.system
         (f"HEAD {KEY} HTTP/1.1", ""),
         (f"GET {KEY} HTTP/1.0", ""),
         (LINE, "Authorization: Basic x\r\n"),
+        (LINE, "Authorization: Bearer x y\r\n"),
         (LINE, "Accept: application/octet-stream\r\n"),
         (LINE, "Accept: */*\r\nAccept: text/plain\r\n"),
         (LINE, 'If-None-Match: "x"\r\n'),

@@ -18,6 +18,41 @@ local TWO = "content-type: application/problem+json\n"
 local WHOLE = "QTR1" .. u32(3, 2, 3, 200, #ONE, 404, #TWO, 0, 2, 5, ALONE, 0, 0, 1, 0, 4)
     .. "7-1" .. ONE .. TWO .. '"e' .. "value" .. "miss"
 
+local function groups(...)
+    local made = { ... }
+    for _, group in ipairs(made) do
+        group.count = #group.paths
+        made[group.token] = group
+    end
+    return made
+end
+
+describe("a batch of reads", function()
+    it("is the lines of its paths if there are no tokens", function()
+        local reads = groups { token = "", paths = { "/a", "/b", "/a" } }
+        assert.equal("/a\n/b\n/a", point_batch.encode(reads))
+        assert.equal(0, reads[1].first)
+        assert.equal(0, point_batch.token_bytes(""))
+    end)
+
+    it("names each token once, after the reads without a token", function()
+        local one = { token = "one", paths = { "/a", "/b" } }
+        local without = { token = "", paths = { "/c", "/d", "/e" } }
+        local two = { token = "two", paths = { "/f" } }
+        local body = point_batch.encode(groups(one, without, two))
+        assert.equal("/c\n/d\n/e\ntoken:one\n/a\n/b\ntoken:two\n/f", body)
+        assert.same({ 3, 0, 5 }, { one.first, without.first, two.first })
+    end)
+
+    it("may have tokens alone", function()
+        local one = { token = "one", paths = { "/a" } }
+        local body = point_batch.encode(groups(one))
+        assert.equal("token:one\n/a", body)
+        assert.equal(#body, point_batch.token_bytes("one") + #"/a")
+        assert.equal(0, one.first)
+    end)
+end)
+
 local function batch()
     return { heads = {}, etags = {}, bodies = {} }
 end

@@ -207,8 +207,8 @@ end
 
 describe("plain headers", function()
     it("1 are those of ordinary clients", function()
-        assert.is_true(query.has_plain_headers(with {}))
-        assert.is_true(query.has_plain_headers(with { ["x-long"] = ("x"):rep(7000) }))
+        assert.equal("", query.plain_token(with {}))
+        assert.equal("", query.plain_token(with { ["x-long"] = ("x"):rep(7000) }))
     end)
 
     it("2 are not those that a backend might reject", function()
@@ -224,7 +224,36 @@ describe("plain headers", function()
             { ["x-forwarded-ssl"] = "on" },
             { ["x-forwarded-protocol"] = "ssl" },
         } do
-            assert.is_false(query.has_plain_headers(with(more)))
+            assert.is_nil(query.plain_token(with(more)))
         end
+    end)
+
+    local function token(value)
+        return query.plain_token(with { authorization = value })
+    end
+
+    it("3 have at most one bearer token", function()
+        local long = ("t"):rep(7900)
+        for _ = 1, 2 do
+            assert.equal("eyJ.e30.x-_", token("Bearer eyJ.e30.x-_"))
+            assert.equal("a+/~.9==", token("bEARER   a+/~.9=="))
+            assert.equal(long, token("Bearer " .. long))
+        end
+        for _, value in ipairs {
+            "", "Bearer", "Bearer ", "Bearer =", "Bearer a b", "Bearer a,b", "Bearer a ",
+            " Bearer a", "Bearer a=b", "Bearer a\n", "Bearer\ta", "Bearer \255", "Basic eDp5",
+            "Bearera", "token:a",
+            { "Bearer a", "Bearer a" }, "Bearer " .. ("t"):rep(8000),
+        } do
+            assert.is_nil(token(value))
+        end
+    end)
+
+    it("4 are recognised for many tokens", function()
+        for number = 1, 2000 do
+            local expected = number .. ("t"):rep(4000)
+            assert.equal(expected, token("Bearer " .. expected))
+        end
+        assert.equal("a", token("Bearer a"))
     end)
 end)
