@@ -156,7 +156,7 @@ def test_malformed_jwks_are_left_out(keys: list[dict[str, Any]]) -> None:
         b'{"keys": [1]}',
         b"[" * 5000,
         jwk_set(*[{}] * 65),
-    ],  # fmt: skip
+    ],
 )
 def test_what_is_not_a_jwk_set(content: bytes) -> None:
     with pytest.raises(ValueError, match="it "):
