@@ -22,6 +22,7 @@ from flask import Flask
 
 from backend.cluster.member import GroupMember
 from backend.cluster.placement import Policy
+from backend.http.access import AccessControl
 from backend.http.asgi import App, Receive, Scope, Send
 from backend.http.flask_app import create_flask_app
 from backend.http.kiqr.raw_reads import RawReads
@@ -42,6 +43,9 @@ from backend.ingest.writer import PartitionWriter
 from backend.instance_context import DRAINING, InstanceContext
 from backend.membership_reporter import MembershipReporter
 from backend.pipelines.monitor import PipelineMonitor
+from backend.security.configuration import open_to_others, token_keys, token_policy
+from backend.security.keys import TokenKeys
+from backend.security.tokens import TokenVerifier
 from backend.settings import Settings
 from backend.storage.custom import load_store
 from backend.storage.data_directory import DataDirectory
@@ -308,6 +312,13 @@ def _flask_bridge(flask_app: Flask) -> App:
     return bridge
 
 
+def _access_control(settings: Settings, keys: TokenKeys | None) -> AccessControl:
+    if settings.is_open_to_others:
+        log.warning("%s", open_to_others(settings))
+    tokens = None if keys is None else TokenVerifier(keys, token_policy(settings))
+    return AccessControl(tokens, settings.jwt_header.lower().encode())
+
+
 def _exit(reason: str) -> None:
     log.critical("%s", reason)
     logging.shutdown()
@@ -327,7 +338,12 @@ class Application:
             raise ConfigurationError(f"{settings.views}, [kafka]: {e.args[0].str()}") from e
         context = self.instance.context
         self._raw_reads = RawReads(context) if settings.kiqr else None
-        self._router = Router(context, _flask_bridge(create_flask_app(context, self._raw_reads)))
+        self._token_keys = token_keys(settings)
+        self._router = Router(
+            context,
+            _flask_bridge(create_flask_app(context, self._raw_reads)),
+            _access_control(settings, self._token_keys),
+        )
         self._on_failure = on_failure
         self.send_timeout = settings.send_timeout  # s; the worker reads these two
         self.request_timeout = settings.request_timeout
@@ -358,6 +374,8 @@ class Application:
         while True:
             message: dict[str, Any] = dict(await receive())
             if message["type"] == "lifespan.startup":
+                if self._token_keys is not None:
+                    self._token_keys.start()
                 scatter_gather = self._router.start()
                 self._router.start_heartbeats()
                 if self._raw_reads is not None:
@@ -371,6 +389,8 @@ class Application:
                     self._starting.cancel()
                 await asyncio.to_thread(self.instance.stop)
                 await self._router.stop()
+                if self._token_keys is not None:
+                    await asyncio.to_thread(self._token_keys.stop)
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 

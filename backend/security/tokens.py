@@ -96,7 +96,7 @@ class TokenVerifier:
             raise refused(f"it has {len(token)} bytes; at most {MAX_TOKEN_BYTES} are allowed")
         try:
             header = jwt.get_unverified_header(token)
-        except jwt.InvalidTokenError:
+        except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
             raise refused("it is not a JSON Web Token") from None
         algorithm = header.get("alg")
         if algorithm not in self._policy.algorithms:
@@ -128,7 +128,7 @@ class TokenVerifier:
                 raise refused("it is for another audience") from None
             except jwt.MissingRequiredClaimError as e:
                 raise refused(f"it has no claim {e.claim!r}") from None
-            except (jwt.InvalidTokenError, jwt.InvalidKeyError):
+            except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
                 raise refused("it is malformed") from None
         raise refused("no key verifies its signature")
 
@@ -146,6 +146,6 @@ def _identity(claims: dict[str, Any]) -> Identity:
     subject = claims.get("sub", "")
     try:
         expires_at = float(claims["exp"])
-    except OverflowError:
-        raise refused("its claim 'exp' is too large") from None
+    except (ValueError, OverflowError):
+        raise refused("its claim 'exp' is not a time") from None
     return Identity(str(subject)[:256], known_scopes(given), expires_at)

@@ -135,5 +135,15 @@ def test_a_token_in_use_is_verified_once() -> None:
 
 def test_an_expiry_beyond_all_numbers_is_refused() -> None:
     verifier = TokenVerifier(Keys())
-    with pytest.raises(Unauthenticated, match="'exp' is too large"):
+    with pytest.raises(Unauthenticated, match="'exp' is not a time"):
         verifier.identity(token("read:orders", exp=10**400).encode())
+
+
+def test_a_verifier_forgets_the_oldest_of_many_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TokenCache.__init__, "__defaults__", (4, MAX_BYTES))
+    verifier = TokenVerifier(Keys())
+    made = [token("read:orders", sub=str(n)).encode() for n in range(10)]
+    for each in made:
+        verifier.identity(each)
+    assert verifier.known(made[0]) is None
+    assert verifier.known(made[-1]) is not None
