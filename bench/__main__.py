@@ -25,7 +25,7 @@ from bench.load import find_wrk
 from bench.plan import FULL, HUGE, QUICK, Plan
 from bench.proc import busy_seconds
 from bench.report import Report
-from bench.rows import batch, client, factors, ingest, latency, launch, ndjson, reads, top
+from bench.rows import batch, client, factors, ingest, latency, launch, ndjson, reads, tokens, top
 from bench.stack import Stack
 from local.errors import LocalError, friendly
 from local.progress import bar
@@ -39,6 +39,7 @@ class RowName(StrEnum):
     ingest = "ingest"
     launch = "launch"
     reads = "reads"
+    tokens = "tokens"
     factors = "factors"
     batch = "batch"
     ndjson = "ndjson"
@@ -52,6 +53,7 @@ _ROWS: dict[RowName, ModuleType] = {
     RowName.ingest: ingest,
     RowName.launch: launch,
     RowName.reads: reads,
+    RowName.tokens: tokens,
     RowName.factors: factors,
     RowName.batch: batch,
     RowName.ndjson: ndjson,

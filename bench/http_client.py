@@ -24,18 +24,24 @@ class Answer:
         return json.loads(self.body)
 
 
-def get(port: int, path: str) -> Answer | None:
+def get(port: int, path: str, token: str = "") -> Answer | None:
     """GET on a new connection; None if the server does not answer within 5 s."""
-    return request(port, path)
+    return request(port, path, token=token)
 
 
 def request(
-    port: int, path: str, method: str = "GET", body: bytes | None = None, timeout: float = 5.0
+    port: int,
+    path: str,
+    method: str = "GET",
+    body: bytes | None = None,
+    timeout: float = 5.0,
+    token: str = "",
 ) -> Answer | None:
     """Sends a request on a new connection; None if the server does not answer in `timeout` s."""
     connection = HTTPConnection("127.0.0.1", port, timeout=timeout)
     try:
-        connection.request(method, path, body)
+        authorization = {"Authorization": f"Bearer {token}"} if token else {}
+        connection.request(method, path, body, authorization)
         response = connection.getresponse()
         headers = [(name.lower(), text) for name, text in response.getheaders()]
         return Answer(response.status, headers, response.read())

@@ -21,7 +21,8 @@ class Workload:
     """Point reads of `keys` keys below `path`, or batches of `batch` keys.
 
     Each connection waits `think_ms` on average between two requests. With `zipf`, the k-th most
-    popular key is read in proportion to 1/k, otherwise all keys are equally likely.
+    popular key is read in proportion to 1/k, otherwise all keys are equally likely. `tokens`: a
+    file with a token on each line; each point read has one of them.
     """
 
     path: str
@@ -29,11 +30,13 @@ class Workload:
     batch: int = 0
     think_ms: int = 0
     zipf: bool = False
+    tokens: Path | None = None
 
     def arguments(self, seed: int) -> list[str]:
         """The arguments of requests.lua."""
         step = step_of(self.keys) if self.zipf else 0
-        return [self.path, *map(str, (self.keys, seed, self.batch, self.think_ms, step))]
+        numbers = map(str, (self.keys, seed, self.batch, self.think_ms, step))
+        return [self.path, *numbers, "" if self.tokens is None else str(self.tokens)]
 
 
 @dataclass(frozen=True, slots=True)

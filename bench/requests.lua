@@ -1,10 +1,12 @@
 -- A script for wrk: point reads or batches of random keys, then one line of JSON (bench/load.py).
 -- Arguments: path, number of keys, seed, keys per batch (0: point reads), think time in ms (0: none),
--- step (0: uniform; otherwise Zipf: the k-th most popular key is number k * step modulo the keys).
+-- step (0: uniform; otherwise Zipf: the k-th most popular key is number k * step modulo the keys),
+-- file with a token on each line ("": reads have no token; otherwise each has one of them at random).
 
 local random, floor, format = math.random, math.floor, string.format
 
 local path, count, size, step
+local headers = {}
 
 local function uniform()
     return random(0, count - 1)
@@ -22,6 +24,11 @@ local function read()
     return format("GET %s/customer-%07d HTTP/1.1\r\nHost: bench\r\n\r\n", path, number())
 end
 
+local function read_with_token()
+    return format("GET %s/customer-%07d HTTP/1.1\r\nHost: bench\r\n%s\r\n",
+                  path, number(), headers[random(#headers)])
+end
+
 local function batch()
     local keys = {}
     for i = 1, size do
@@ -37,7 +44,12 @@ function init(args)
     math.randomseed(tonumber(args[3]))
     size, step = tonumber(args[4]), tonumber(args[6])
     number = step > 0 and zipf or uniform
-    request = size > 0 and batch or read
+    if args[7] ~= "" then
+        for token in io.lines(args[7]) do
+            headers[#headers + 1] = "Authorization: Bearer " .. token .. "\r\n"
+        end
+    end
+    request = size > 0 and batch or #headers > 0 and read_with_token or read
     local think = tonumber(args[5])
     -- define the function only if needed: wrk calls it before each request
     if think > 0 then

@@ -7,9 +7,10 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 from bench import feeder, http_client, redis
@@ -94,10 +95,17 @@ class Stack:
         """The data folder of the server with this name."""
         return self._data / name
 
-    def launch_backend(self, name: str, group: str, tables: Sequence[Table] = ()) -> Server:
+    def launch_backend(
+        self,
+        name: str,
+        group: str,
+        tables: Sequence[Table] = (),
+        settings: Mapping[str, str] = MappingProxyType({}),
+    ) -> Server:
         """Starts a backend of the deployment `group`; does not wait until it is ready.
 
-        It has views of `tables`, by default of the table of this stack.
+        It has views of `tables`, by default of the table of this stack. `settings`: more variables
+        of its environment.
         """
         views = self._data / f"{group}.toml"
         views.write_text(views_toml(tables or [self.table]))
@@ -109,19 +117,21 @@ class Stack:
             "QUERYABLE_PORT": str(port),
             "QUERYABLE_DATA_DIR": str(self.folder_of(name)),
             "QUERYABLE_VIEWS": str(views),
+            **settings,
         }
         command = [_GUNICORN, "-c", "python:backend.gunicorn_conf"]
         return self._server(self._supervisor.start(name, command, env=env, cwd=REPOSITORY), port)
 
-    def wait_ready(self, *backends: Server) -> None:
-        """Waits until all are ready, and have the topology with all of them."""
+    def wait_ready(self, *backends: Server, token: str = "") -> None:
+        """Waits until all are ready, and have the topology with all of them. `token`: one that they
+        accept, if they want one."""
 
         def ready() -> bool:
             for backend in backends:
                 answer = http_client.get(backend.port, "/health/ready")
                 if answer is None or answer.status != 200:
                     return False
-                known = http_client.get(backend.port, "/processors")
+                known = http_client.get(backend.port, "/processors", token)
                 if known is None or len(known.json()["processors"]) != len(backends):
                     return False
             return True
@@ -186,10 +196,16 @@ class Stack:
         child = self._supervisor.start(name, command, env=env, cwd=REPOSITORY)
         return self._answering(self._server(child, port), path)
 
-    def launch_proxy(self, backend: Server, batches: bool = True) -> Server:
+    def launch_proxy(
+        self,
+        backend: Server,
+        batches: bool = True,
+        settings: Mapping[str, str] = MappingProxyType({}),
+    ) -> Server:
         """nginx with the project's configuration, in front of the backends of a topology.
 
-        `backend`: one of them. Without `batches`, nginx coalesces no reads.
+        `backend`: one of them. Without `batches`, nginx coalesces no reads. `settings`: more
+        variables of its environment.
         """
         name = self.new_name("proxy")
         [port] = free_ports(1)
@@ -197,6 +213,7 @@ class Stack:
         env = {
             "QUERYABLE_BACKENDS": f"127.0.0.1:{backend.port}",
             "QUERYABLE_PROXY_BATCHES": str(int(batches)),
+            **settings,
         }
         child = self._supervisor.start(name, command, env=env)
         return self._answering(self._server(child, port), "/proxy/health")

@@ -194,9 +194,9 @@ def measured_row(
     )
 
 
-def sample_answer(port: int) -> Answer:
+def sample_answer(port: int, token: str = "") -> Answer:
     """The answer to a read; LocalError if the status is not 200."""
-    answer = http_client.get(port, SAMPLE)
+    answer = http_client.get(port, SAMPLE, token)
     if answer is None or answer.status != 200:
         raise LocalError(f"port {port} answers {SAMPLE} with {answer}")
     return answer

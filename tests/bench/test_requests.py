@@ -46,6 +46,15 @@ def test_a_read_has_the_key_of_a_record() -> None:
     assert delay == "none"
 
 
+def test_each_read_has_one_of_the_tokens(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text("one\ntwo\n")
+    requests, _ = _requests(Workload("/customers", 10, tokens=tokens), 100)
+    lines = Counter(request.replace("\r", "").split("\n", 2)[2] for request in requests)
+    assert set(lines) == {f"Authorization: Bearer {token}\n\n" for token in ("one", "two")}
+    assert min(lines.values()) > 20
+
+
 def test_a_batch_is_json_with_its_content_length() -> None:
     [request], _ = _requests(Workload("/views/customers/batch", 1000, batch=5), 1)
     head, _, body = request.replace("\r", "").partition("\n\n")

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from backend.security.configuration import token_keys
+from backend.security.tokens import TokenVerifier
+from backend.settings import Settings
+from bench import records
 from bench.batches import Batches, parse, reads_per_request
 from bench.http_client import Answer
 from bench.plan import FULL, HUGE
 from bench.references.redis_asgi import split_replies
+from bench.rows import tokens
 from bench.rows.factors import cases, is_balanced
 from bench.rows.ingest import Sample, between
 from bench.rows.reads import static_location
@@ -40,6 +46,19 @@ def test_quotes_of_the_static_answer_are_escaped() -> None:
     assert static_location(answer) == (
         'default_type application/json; add_header etag \'"a-1"\'; return 200 \'{"a":"it\\\'s"}\';'
     )
+
+
+def test_tokens_of_the_benchmark_are_valid_and_as_large_as_real_ones(tmp_path: Path) -> None:
+    made = tokens.create(tmp_path)
+    lines = made.many.read_text().splitlines()
+    assert len(set(lines)) == tokens.MANY
+    assert made.one.read_text() == f"{made.first}\n"
+    keys = token_keys(Settings(auth="jwt", jwt_key_file=made.backend["QUERYABLE_JWT_KEY_FILE"]))
+    assert keys is not None
+    verifier = TokenVerifier(keys)
+    for line in lines:
+        assert 700 <= len(line) <= 800
+        assert verifier.identity(line.encode()).may_read(records.VIEW)
 
 
 def test_cases_vary_one_factor_of_the_base() -> None:
