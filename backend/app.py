@@ -42,10 +42,12 @@ from backend.ingest.writer import PartitionWriter
 from backend.instance_context import DRAINING, InstanceContext
 from backend.membership_reporter import MembershipReporter
 from backend.pipelines.monitor import PipelineMonitor
+from backend.security.cluster import cluster_access
 from backend.settings import Settings
 from backend.storage.custom import load_store
 from backend.storage.data_directory import DataDirectory
 from backend.wire.answer import Answer
+from backend.wire.plain_requests import PlainReads
 from model.kafka_config import for_kafka_python, for_librdkafka
 from model.problems import ConfigurationError
 from model.topology import ROLES, Epoch, MemberMetadata, Topology
@@ -75,6 +77,7 @@ class Instance:
         self._schemas = _schemas(settings, deployment)
         self._views = tuple(replace(view, schemas=self._schemas) for view in deployment.views)
         self._highest_epoch = Epoch(0, 0)
+        cluster = cluster_access(settings)
         self._stopping = threading.Event()
         librdkafka = {
             **for_librdkafka(deployment.kafka),
@@ -103,7 +106,7 @@ class Instance:
         self._snapshot_fetcher = SnapshotFetcher(
             self._directory,
             lambda view, partition: self.context.snapshot_sources(view, partition),
-            lambda: self.context.topology.secret,
+            cluster.signer,
             settings.copy_threshold,
         )
         dead_letters = DeadLetters(librdkafka, settings.broker_timeout)
@@ -162,6 +165,7 @@ class Instance:
             member=self._member,
             appender=self._appender,
             pipelines=self._pipelines.by_view,
+            cluster=cluster,
         )
         self._membership_reporter = MembershipReporter(
             self.context,
@@ -343,9 +347,9 @@ class Application:
         """For the worker: see Router.answer_now."""
         return self._router.answer_now(raw_path)
 
-    def reads_now(self, body: bytes) -> Answer:
+    def reads_now(self, reads: PlainReads, client: str) -> Answer:
         """For the worker: see Router.reads_now."""
-        return self._router.reads_now(body)
+        return self._router.reads_now(reads, client)
 
     def drain(self) -> float:
         """For the worker: end streams; returns the time (s) after which it may stop accepting

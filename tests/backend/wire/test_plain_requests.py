@@ -9,7 +9,7 @@ from gunicorn_h1c import H1CProtocol
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from backend.wire.plain_requests import MAX_BYTES, body_of_reads, path_of_get
+from backend.wire.plain_requests import MAX_BYTES, PlainReads, path_of_get, plain_reads
 
 HOST = b"Host: 127.0.0.1:8080\r\n"
 CLIENT_REQUEST = (
@@ -23,6 +23,7 @@ CLIENT_REQUEST = (
     b"\r\n"
 )
 READS = b"POST /internal/reads HTTP/1.1\r\nHost: b\r\nContent-Length: 9\r\n\r\n/orders/a"
+SIGNED_READS = READS.replace(b"Content", b"Queryable-Signature: 17:0a:ff:00\r\nContent")
 
 PLAIN_HEADERS = (
     b"User-Agent: x",
@@ -65,6 +66,7 @@ class Parsed:
         parser.feed(data)
         self.is_complete_request = parser.is_complete and not parser.remaining()
         self.method, self.path, self.version = parser.method, parser.path, parser.http_version
+        self.headers = parser.headers
         self.names = [name.lower() for name, _ in parser.headers]
 
     def _on_body(self, chunk: bytes) -> None:
@@ -73,24 +75,28 @@ class Parsed:
 
 def check_against_parser(data: bytes) -> None:
     """If the request is recognised, the parser must read the same."""
-    path, body = path_of_get(data), body_of_reads(data)
+    path, reads = path_of_get(data), plain_reads(data)
     if path is not None:
         parsed = Parsed(data)
         assert parsed.is_complete_request
         assert (parsed.method, parsed.path, parsed.version) == (b"GET", path, (1, 1))
         assert parsed.names.count(b"host") == 1
         assert not parsed.body
-    if body is not None:
+    if reads is not None:
         parsed = Parsed(data)
         assert parsed.is_complete_request
         assert (parsed.method, parsed.path) == (b"POST", b"/internal/reads")
-        assert parsed.body == body
+        assert parsed.body == reads.body
+        signatures = [v for n, v in parsed.headers if n.lower() == b"queryable-signature"]
+        assert signatures == ([] if reads.signature is None else [reads.signature])
 
 
 def test_requests_of_clients_and_the_proxy_are_recognised() -> None:
     assert path_of_get(CLIENT_REQUEST) == b"/views/orders/a%20b"
     assert path_of_get(b"GET /views/orders/a HTTP/1.1\r\nhost: b\r\n\r\n") == b"/views/orders/a"
-    assert body_of_reads(READS) == b"/orders/a"
+    assert plain_reads(READS) == PlainReads(None, b"/orders/a")
+    assert plain_reads(SIGNED_READS) == PlainReads(b"17:0a:ff:00", b"/orders/a")
+    check_against_parser(SIGNED_READS)
     check_against_parser(CLIENT_REQUEST)
     check_against_parser(READS)
 
@@ -127,8 +133,12 @@ def test_other_request_lines_are_left_to_the_parser(start: bytes) -> None:
 
 
 def test_only_one_complete_request_is_recognised() -> None:
-    for of, data in ((path_of_get, CLIENT_REQUEST), (body_of_reads, READS)):
-        recognise: Callable[[bytes], bytes | None] = of
+    for of, data in (
+        (path_of_get, CLIENT_REQUEST),
+        (plain_reads, READS),
+        (plain_reads, SIGNED_READS),
+    ):
+        recognise: Callable[[bytes], object] = of
         assert recognise(data) is not None
         assert all(recognise(data[:size]) is None for size in range(len(data)))
         assert recognise(data + data) is None

@@ -157,6 +157,7 @@ class World:
             "query_string": query.encode(),
             "method": method,
             "headers": [(b"accept", accept.encode())],
+            "client": ("127.0.0.1", 1),
         }
         answer = Said(0, [], b"")
 
