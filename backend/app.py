@@ -43,6 +43,7 @@ from backend.ingest.writer import PartitionWriter
 from backend.instance_context import DRAINING, InstanceContext
 from backend.membership_reporter import MembershipReporter
 from backend.pipelines.monitor import PipelineMonitor
+from backend.security.cluster import ClusterAccess, cluster_access
 from backend.security.configuration import open_to_others, token_keys, token_policy
 from backend.security.keys import TokenKeys
 from backend.security.tokens import TokenVerifier
@@ -50,6 +51,7 @@ from backend.settings import Settings
 from backend.storage.custom import load_store
 from backend.storage.data_directory import DataDirectory
 from backend.wire.answer import Answer
+from backend.wire.plain_requests import PlainReads
 from model.kafka_config import for_kafka_python, for_librdkafka
 from model.problems import ConfigurationError
 from model.topology import ROLES, Epoch, MemberMetadata, Topology
@@ -79,6 +81,7 @@ class Instance:
         self._schemas = _schemas(settings, deployment)
         self._views = tuple(replace(view, schemas=self._schemas) for view in deployment.views)
         self._highest_epoch = Epoch(0, 0)
+        cluster = cluster_access(settings)
         self._stopping = threading.Event()
         librdkafka = {
             **for_librdkafka(deployment.kafka),
@@ -107,7 +110,7 @@ class Instance:
         self._snapshot_fetcher = SnapshotFetcher(
             self._directory,
             lambda view, partition: self.context.snapshot_sources(view, partition),
-            lambda: self.context.topology.secret,
+            cluster.signer,
             settings.copy_threshold,
         )
         dead_letters = DeadLetters(librdkafka, settings.broker_timeout)
@@ -166,6 +169,7 @@ class Instance:
             member=self._member,
             appender=self._appender,
             pipelines=self._pipelines.by_view,
+            cluster=cluster,
         )
         self._membership_reporter = MembershipReporter(
             self.context,
@@ -312,11 +316,17 @@ def _flask_bridge(flask_app: Flask) -> App:
     return bridge
 
 
-def _access_control(settings: Settings, keys: TokenKeys | None) -> AccessControl:
+def _access_control(
+    settings: Settings, keys: TokenKeys | None, cluster: ClusterAccess
+) -> AccessControl:
     if settings.is_open_to_others:
         log.warning("%s", open_to_others(settings))
     tokens = None if keys is None else TokenVerifier(keys, token_policy(settings))
-    return AccessControl(tokens, settings.jwt_header.lower().encode())
+    return AccessControl(
+        tokens,
+        settings.jwt_header.lower().encode(),
+        lambda r: cluster.is_signed(r.method, r.target, r.headers, r.client),
+    )
 
 
 def _exit(reason: str) -> None:
@@ -342,7 +352,7 @@ class Application:
         self._router = Router(
             context,
             _flask_bridge(create_flask_app(context, self._raw_reads)),
-            _access_control(settings, self._token_keys),
+            _access_control(settings, self._token_keys, context.cluster),
         )
         self._on_failure = on_failure
         self.send_timeout = settings.send_timeout  # s; the worker reads these two
@@ -359,9 +369,9 @@ class Application:
         """For the worker: see Router.answer_now."""
         return self._router.answer_now(raw_path, token)
 
-    def reads_now(self, body: bytes) -> Answer:
+    def reads_now(self, reads: PlainReads, client: str) -> Answer:
         """For the worker: see Router.reads_now."""
-        return self._router.reads_now(body)
+        return self._router.reads_now(reads, client)
 
     def drain(self) -> float:
         """For the worker: end streams; returns the time (s) after which it may stop accepting

@@ -15,6 +15,7 @@ from backend.ingest.lifecycle.snapshot_fetcher import SnapshotFetcher
 from backend.ingest.loop import IngestLoop
 from backend.ingest.metadata_poller import MetadataPoller
 from backend.ingest.store_partitions import PartitionRegistry
+from backend.security.cluster import ClusterAccess
 from backend.settings import Settings
 from backend.wire.answer import Header
 from backend.wire.scan import NEVER
@@ -84,6 +85,7 @@ class InstanceContext:
     pipelines: Mapping[str, Pipeline] = field(default_factory=dict)  # by view, if it has one
     peers: Peers = field(default_factory=Peers)
     lost: LostInstances = field(default_factory=LostInstances)
+    cluster: ClusterAccess = field(default_factory=ClusterAccess)
     topology: Topology = field(default_factory=Topology)
     state: str = STARTING
     epoch_header: bytes = b"0-0"
@@ -137,6 +139,11 @@ class InstanceContext:
         return Member(
             settings.instance_id, settings.advertised_host, settings.advertised_port, settings.rack
         )
+
+    @property
+    def group(self) -> str:
+        """The consumer group of this deployment's instances."""
+        return self.settings.application_id
 
     def apply_topology(self, topology: Topology) -> None:
         """Use a new topology. The first one ends the state "starting"."""

@@ -81,7 +81,6 @@ class MembershipReporter:
             built=self._reported_built,
             ready=self._reported_ready,
             standby={name: tuple(of[STANDBY]) for name, of in roles.items()},
-            secret=topology.secret,
         )
 
     def _mispartitioned(self, topology_mispartitioned: tuple[str, ...]) -> tuple[str, ...]:

@@ -51,6 +51,10 @@ class Settings(BaseSettings):
         repr=False,
         description="user:password for the schema registry, if it requires authentication",
     )
+    cluster_secret_file: str = Field(
+        "",
+        description="file with the cluster secret; empty: internal routes only on loopback",
+    )
     acceptable_recovery_lag: int = Field(
         10_000,
         ge=0,

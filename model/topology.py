@@ -100,7 +100,6 @@ class Topology:
     epoch: Epoch = NO_EPOCH
     members: tuple[Member, ...] = ()
     views: Mapping[str, PlacedView] = field(default_factory=dict)
-    secret: str = ""  # only the group's members know it, and sign with it
 
     def active_of(self, view: str, partition: int) -> Member | None:
         """The active of a partition; None if there is none."""
@@ -160,7 +159,6 @@ class Topology:
                 {
                     "v": VERSION,
                     "ms": self.epoch.ms,
-                    "secret": self.secret,
                     "members": [[m.id, m.host, m.port, m.rack] for m in self.members],
                     "views": {
                         name: {
@@ -209,7 +207,6 @@ class Topology:
                     )
                     for name, placed in document["views"].items()
                 },
-                secret=document["secret"],
             )
         except (zlib.error, ValueError, KeyError, TypeError, AttributeError) as e:
             if isinstance(e, TopologyError):
@@ -274,7 +271,6 @@ class MemberMetadata:
     built: Mapping[str, int] = field(default_factory=dict)  # view -> smallest partition count
     ready: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # answerable partitions
     standby: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # of its topology
-    secret: str = ""  # of its topology
 
     @staticmethod
     def views_of(views: tuple[View, ...]) -> dict[str, tuple[str, Mapping[str, Any]]]:
@@ -301,7 +297,6 @@ class MemberMetadata:
                     "built": self.built,
                     "ready": self.ready,
                     "standby": self.standby,
-                    "secret": self.secret,
                 },
                 option=orjson.OPT_NON_STR_KEYS,
             )
@@ -329,7 +324,6 @@ class MemberMetadata:
                 built=document["built"],
                 ready={view: tuple(of) for view, of in document["ready"].items()},
                 standby={view: tuple(of) for view, of in document["standby"].items()},
-                secret=document["secret"],
             )
         except (zlib.error, ValueError, KeyError, TypeError, AttributeError) as e:
             if isinstance(e, TopologyError):

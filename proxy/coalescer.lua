@@ -86,6 +86,7 @@ end
 
 local function send_batch(queue, connection, batch)
     local started_at = now()
+    connection.backend = queue.backend
     local status, answer = point_batch_client.post(connection, point_batch.encode(batch.groups))
     if status == "200" then
         local ok, err = point_batch.decode(answer, batch.count, batch)
@@ -100,6 +101,10 @@ local function send_batch(queue, connection, batch)
     metrics.count_failed(batch.count)
     if status then
         queue.paused_until = now() + PAUSE_S
+        if status == "403" then
+            ngx.log(ngx.ERR, queue.backend.name, " refuses batches of reads, so they are sent one ",
+                    "by one: its log says why. See QUERYABLE_CLUSTER_SECRET_FILE")
+        end
     else
         on_failure(queue.backend, started_at)
     end
@@ -274,6 +279,8 @@ function _M.enqueue(backend, path, token)
     if queue.in_flight == 0 and not queue.skips_leader then
         return _M.LEADER, start_leader(queue)
     end
+    -- another instance may have this address now
+    queue.backend = backend
     local batch = queue.pending
     if now() < queue.paused_until then
         return _M.ALONE

@@ -7,6 +7,7 @@ local cjson = require "cjson.safe"
 local http_client = require "proxy.http_client"
 local resolver = require "proxy.resolver"
 local settings = require "proxy.settings"
+local signing = require "proxy.security.signing"
 local topology = require "proxy.topology"
 
 local _M = {}
@@ -98,6 +99,8 @@ local function read_from(backend, address)
     if etag and etag_sender == server then
         headers["If-None-Match"] = etag
     end
+    -- "*": the instance's id is not known yet
+    headers["Queryable-Signature"] = signing.sign("GET", PATH, "*", "")
     local response, err = http_client.get(address, backend.port, PATH, headers)
     if not response then
         return false, err

@@ -1,8 +1,11 @@
 --- Sends batches of point reads to a backend on a persistent connection.
 
 local settings = require "proxy.settings"
+local signing = require "proxy.security.signing"
 
 local _M = {}
+
+local PATH = "/internal/reads"
 
 -- as for the first attempt of a point read: see balance
 local CONNECT_MS, SEND_MS, READ_MS = 250, 1000, settings.read_timeout * 1000
@@ -80,12 +83,18 @@ local function exchange(connection, request)
     return status, body
 end
 
---- POST /internal/reads with `body`. Returns the status (text) and the body; or nil and an error.
-function _M.post(connection, body)
-    local request = {
-        "POST /internal/reads HTTP/1.1\r\nHost: ", connection.backend.name,
+--- Signed anew for each attempt: a backend accepts a signature once.
+local function request_of(backend, body)
+    local signature = signing.sign("POST", PATH, tostring(backend.id), body)
+    return {
+        "POST ", PATH, " HTTP/1.1\r\nHost: ", backend.name,
+        signature and "\r\nQueryable-Signature: " or "", signature or "",
         "\r\nContent-Length: ", #body, "\r\n\r\n", body,
     }
+end
+
+--- POST /internal/reads with `body`. Returns the status (text) and the body; or nil and an error.
+function _M.post(connection, body)
     while true do
         local is_reused = connection.socket ~= nil
         if not is_reused then
@@ -94,7 +103,7 @@ function _M.post(connection, body)
                 return nil, err
             end
         end
-        local status, answer = exchange(connection, request)
+        local status, answer = exchange(connection, request_of(connection.backend, body))
         if status then
             connection.used_at = ngx.now()
             return status, answer

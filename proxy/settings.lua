@@ -64,6 +64,8 @@ function _M.load()
     _M.seeds = backends
     _M.refresh = positive_number("QUERYABLE_PROXY_REFRESH", 1)
     _M.read_timeout = positive_number("QUERYABLE_PROXY_READ_TIMEOUT", 0.4)
+    local secret_file = os.getenv("QUERYABLE_CLUSTER_SECRET_FILE")
+    _M.cluster_secret_file = secret_file ~= "" and secret_file or nil
     _M.batches = whole_number("QUERYABLE_PROXY_BATCHES", 1, 16)
 end
 

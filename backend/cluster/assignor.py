@@ -7,7 +7,6 @@ member.
 from __future__ import annotations
 
 import logging
-import secrets
 import time
 from collections.abc import Callable
 from typing import Any
@@ -66,7 +65,6 @@ class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
             partitions,
             time.time_ns() // 1_000_000,
             self._policy,
-            secrets.token_hex(16),
         )
         user_data = topology.encode(copies=len(members))
         log.info(

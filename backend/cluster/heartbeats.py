@@ -9,7 +9,7 @@ from typing import Protocol
 from backend.cluster.liveness import DRAINING, Heartbeat, Peers
 from backend.cluster.lost_instances import LostInstances
 from backend.cluster.peer_client import PeerClient
-from backend.wire.answer import Answer, problem_answer
+from backend.wire.answer import JSON, Answer, problem_answer
 from model.problems import Forbidden, Unavailable
 from model.topology import Member, Topology
 
@@ -22,6 +22,8 @@ class Instance(Protocol):
     peers: Peers
     lost: LostInstances
 
+    @property
+    def group(self) -> str: ...
     @property
     def me(self) -> Member: ...
     @property
@@ -89,18 +91,18 @@ class Heartbeats:
         instance, started = self._instance, time.monotonic()
         # unique, so that a late answer to an earlier heartbeat does not match
         self._last_at = max(time.time_ns() // 1_000_000, self._last_at + 1)
-        sent = Heartbeat(instance.me.id, member.id, instance.state, self._last_at)
-        secret = instance.topology.secret
+        sent = Heartbeat(instance.group, instance.me.id, member.id, instance.state, self._last_at)
         reply: Heartbeat | None = None
         try:
             answer = await self._peer_client.forward(
-                member, "POST", PATH, [], sent.sign(secret), timeout=self._interval
+                member, "POST", PATH, [], sent.encode(), timeout=self._interval
             )
             if answer.status == 200:
-                reply = Heartbeat.verify(answer.body, secret)
+                reply = Heartbeat.decode(answer.body)
         except Unavailable:
             pass
-        if reply is not None and (reply.sender, reply.at) == (member.id, sent.at):
+        expected = (sent.group, member.id, sent.at)
+        if reply is not None and (reply.group, reply.sender, reply.at) == expected:
             self._record(member.id, reply.state)
         elif time.monotonic() - started < 3 * self._interval:
             # after a longer time this instance itself was stalled, and the other may be alive
@@ -116,16 +118,20 @@ class Heartbeats:
             self._instance.lost.alive(id_)
 
     def answer(self, body: bytes) -> Answer:
-        """The answer to a heartbeat of another member; 403 for any other sender."""
+        """The answer to a heartbeat of another member; 403 if it is for another group or
+        instance."""
         instance = self._instance
-        secret = instance.topology.secret
-        received = Heartbeat.verify(body, secret)
-        if received is None or received.receiver != instance.me.id:
+        received = Heartbeat.decode(body)
+        if received is None or (received.group, received.receiver) != (
+            instance.group,
+            instance.me.id,
+        ):
             problem = Forbidden(
-                "not-a-member",
-                "The heartbeat is not signed by a member of this instance's group.",
+                "not-a-member", "The heartbeat is not for this instance of this group."
             )
             return problem_answer(problem)
         self._record(received.sender, received.state)
-        reply = Heartbeat(instance.me.id, received.sender, instance.state, received.at)
-        return Answer(200, [(b"content-type", b"application/octet-stream")], reply.sign(secret))
+        reply = Heartbeat(
+            instance.group, instance.me.id, received.sender, instance.state, received.at
+        )
+        return Answer(200, [JSON], reply.encode())

@@ -5,24 +5,33 @@ instances with different topologies cannot send a request back and forth.
 
 Streams keep their connection as long as their clients stay, so they have their own pool. Other
 requests never wait for a stream's connection.
+
+With a cluster secret, requests for internal routes are signed here, and their answers verified.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import aiohttp
+import orjson
 from yarl import URL
 
+from backend.rate_limited_log import RateLimitedLog
 from backend.security.authorization import passed_on
+from backend.security.signatures import HEADER, SignedRequest, Signer
 from backend.wire.answer import Answer, Header
 from model.problems import Unavailable
 from model.topology import Member
 
 MARK = b"queryable-forwarded"
+_INTERNAL = b"/internal/"
+
+log = RateLimitedLog(logging.getLogger(__name__))
 
 # request headers that affect the answer; `Authorization` is passed on with every request
 _FORWARDED_HEADERS = frozenset((b"accept", b"content-type", b"if-none-match", b"last-event-id"))
@@ -40,10 +49,16 @@ class PeerClient:
     """HTTP clients for all peers. Created and used in the event loop."""
 
     def __init__(
-        self, instance_id: str, timeout: float, connections: int = 256, streams: int = 256
+        self,
+        instance_id: str,
+        timeout: float,
+        signer: Signer | None = None,
+        connections: int = 256,
+        streams: int = 256,
     ) -> None:
-        """`timeout`: s for an answer, or for the start of a stream. `connections` (0: unlimited):
-        for requests; `streams`: for streams."""
+        """`timeout`: s for an answer, or for the start of a stream. `signer`: None without a
+        cluster secret. `connections` (0: unlimited): for requests; `streams`: for streams."""
+        self._signer = signer
         self._mark = instance_id
         self._seconds = timeout
         self._timeout = _timeout(timeout, timeout)
@@ -65,6 +80,11 @@ class PeerClient:
         `target`: the raw path with the query string, passed on unchanged.
         """
         url, forwarded = self._request(member, target, headers)
+        is_internal = target.startswith(_INTERNAL)
+        signed: SignedRequest | None = None
+        if is_internal and self._signer is not None:
+            signed = self._signer.sign(method, target, member.id, body)
+            forwarded[HEADER.decode()] = signed.header.decode()
         try:
             async with self._session.request(
                 method,
@@ -74,9 +94,12 @@ class PeerClient:
                 allow_redirects=False,
                 timeout=self._timeout if timeout is None else _timeout(self._seconds, timeout),
             ) as response:
-                return Answer(response.status, _headers(response), await _read_content(response))
+                answer = Answer(response.status, _headers(response), await _read_content(response))
         except (TimeoutError, aiohttp.ClientError, OSError, _TooLargeError) as e:
             raise _unreachable(member, e) from e
+        if is_internal:
+            _check_sender(member, signed, answer)
+        return answer
 
     @asynccontextmanager
     async def stream(
@@ -132,6 +155,30 @@ def _timeout(seconds: float, silence: float) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(
         total=seconds, connect=silence, sock_connect=min(silence, 0.5), sock_read=silence
     )
+
+
+def _check_sender(member: Member, signed: SignedRequest | None, answer: Answer) -> None:
+    """Unavailable if another program may have answered, or the instance refuses this one."""
+    given = next((value for name, value in answer.headers if name == HEADER), None)
+    if signed is not None and signed.is_answer(answer.status, answer.body, given):
+        return
+    if signed is None and answer.status != 403:
+        return
+    what = (
+        f"refuses requests of this instance: {_detail(answer.body)}"
+        if answer.status == 403
+        else f"has answered {answer.status} without a valid signature by the cluster secret"
+    )
+    log.warn(f"{member.id} {answer.status}", f"instance {member.id} {what}")
+    raise _unreachable(member, PermissionError())
+
+
+def _detail(body: bytes) -> str:
+    """The detail of a problem document, for the log."""
+    try:
+        return repr(orjson.loads(body)["detail"])[:500]
+    except (ValueError, KeyError, TypeError):
+        return "403"
 
 
 class _TooLargeError(Exception):

@@ -40,12 +40,11 @@ def place(
     partitions: Mapping[str, int],
     now_ms: int,
     policy: Policy = Policy(),
-    secret: str = "",
 ) -> Topology:
     """The topology for these members.
 
     `partitions`: topic -> partition count; 0 for missing topics. The epoch's generation is 0 here:
-    Kafka gives it to every member with the assignment. `secret` is used if the members have none.
+    Kafka gives it to every member with the assignment.
     """
     members = _one_per_id(candidates)
     newest = max(members, key=lambda c: c.epoch, default=None)
@@ -77,7 +76,6 @@ def place(
         epoch=Epoch(max(now_ms, highest.ms + 1), 0),
         members=tuple(c.member for c in members),
         views=views,
-        secret=(newest.secret if newest else "") or secret,
     )
 
 

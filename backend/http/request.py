@@ -6,6 +6,7 @@ from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from backend.http.asgi import Receive, Scope, Send
+from backend.security.cluster import Sender
 from backend.security.identity import Identity
 from backend.wire.answer import Header
 from model.views import View
@@ -15,14 +16,16 @@ class Request:
     """A parsed request. Method, raw path, query string and headers are as received.
 
     `view`, `key` (percent-decoded text) and `more` are the variables of the path. `body` is the
-    whole body, for routes that read one. `identity` is the sender, if
-    authentication is on and the route needs a token.
+    whole body, for routes that read one. `client`: the address of its socket; "" if it is unknown.
+    `identity` is the sender, if authentication is on and the route needs a token; `sender`, the
+    instance or proxy that has signed a request for an internal route.
     """
 
     __slots__ = (
         "_extra_header",
         "_send",
         "body",
+        "client",
         "headers",
         "identity",
         "key",
@@ -32,6 +35,7 @@ class Request:
         "raw_path",
         "receive",
         "scope",
+        "sender",
         "view",
         "was_started",
     )
@@ -52,6 +56,8 @@ class Request:
         self.raw_path: bytes = scope["raw_path"]
         self.query: bytes = scope["query_string"]
         self.headers: list[Header] = scope["headers"]
+        self.client: str = (scope.get("client") or ("",))[0]
+        self.sender: Sender | None = None
         self.view = view
         self.key = key
         self.more = more or {}
@@ -67,6 +73,11 @@ class Request:
         """The view in the path; only for routes whose pattern has one."""
         assert self.view is not None
         return self.view
+
+    @property
+    def target(self) -> bytes:
+        """The raw path with the query string."""
+        return self.raw_path + b"?" + self.query if self.query else self.raw_path
 
     def header(self, name: bytes) -> bytes | None:
         """The value of the first header with this (lower-case) name, or None."""

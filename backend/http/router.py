@@ -39,13 +39,17 @@ from backend.queries.scans.partition_scan import PartitionScans
 from backend.queries.scans.scatter_gather import SCAN_PATH, ScatterGather
 from backend.queries.whole_view.registry import VIEW_QUERIES
 from backend.security.authorization import AUTHORIZATION
+from backend.security.cluster import signature_in
+from backend.security.signatures import Purpose
 from backend.wire.answer import Answer, Header, problem_answer
+from backend.wire.plain_requests import PlainReads
 from backend.wire.scan_codec import MAX_ASK_BYTES
 from backend.wire.snapshot import PATH as COPY
 from model.limits import MAX_BATCH_BYTES
 from model.problems import (
     RETRY_ELSEWHERE_NO,
     BadRequest,
+    Forbidden,
     MethodNotAllowed,
     Problem,
 )
@@ -87,6 +91,7 @@ class Router:
         self._keys = KeyRoutes(context, self._responses, access)
         self._views = ViewRoutes(context)
         self._append = AppendRoute(context, self._reads)
+        self._cluster = context.cluster
         self._coalesced = PointBatchRoute(
             context, self._paths, self._responses, self.answer_now, access
         )
@@ -171,7 +176,7 @@ class Router:
     def start(self, peer_client: PeerClient | None = None) -> ScatterGather:
         """In the event loop, before the first request; returns what asks all instances."""
         settings = self._context.settings
-        of = settings.instance_id, settings.forward_timeout
+        of = settings.instance_id, settings.forward_timeout, self._cluster.signer
         self._peer_client = peer_client or PeerClient(*of, streams=settings.max_streams)
         # a heartbeat never waits for a connection, however many others are in use
         self._heartbeat_client = peer_client or PeerClient(*of, connections=0)
@@ -227,6 +232,27 @@ class Router:
         route = match.route
         request = Request(scope, receive, send, self._epoch(), match.view, match.key, match.more)
         AUTHORIZATION.set(self._access.authorization(request.headers))
+        if route.is_internal:
+            return await self._handle_internal(match, request)
+        return await self._answer_of(match, request)
+
+    async def _handle_internal(self, match: Match, request: Request) -> Answer | None:
+        """Checks the sender before the body is read, and signs the answer."""
+        purpose = Purpose.PROXY if match.route.pattern == READS else Purpose.PEER
+        try:
+            request.sender = self._cluster.admit(
+                purpose, request.method, request.target, signature_in(request.headers),
+                request.client,
+            )  # fmt: skip
+        except Forbidden as problem:
+            return problem_answer(problem)
+        answer = await self._answer_of(match, request)
+        if request.sender is not None and answer is not None:
+            answer.headers.append(request.sender.signature_of(answer.status, answer.body))
+        return answer
+
+    async def _answer_of(self, match: Match, request: Request) -> Answer | None:
+        route = match.route
         try:
             request.identity = self._access.admit_request(route.access, request, match.name)
             if route.methods and request.method not in route.methods:
@@ -234,8 +260,10 @@ class Router:
             with route.gate:
                 if not route.body:
                     return await route.handler(request)
-                with self._budget(route).counted(receive) as counted:
+                with self._budget(route).counted(request.receive) as counted:
                     request.body = await read_body(counted, route.body)
+                    if request.sender is not None:
+                        request.sender.check_body(request.body)
                     return await route.handler(request)
         except Exception as e:
             if request.was_started:
@@ -274,10 +302,18 @@ class Router:
         self._complete(answer, "GET")
         return answer
 
-    def reads_now(self, body: bytes) -> Answer:
-        """The complete answer to point reads that the proxy sends together."""
+    def reads_now(self, reads: PlainReads, client: str) -> Answer:
+        """The complete answer to point reads that the proxy sends together. `client`: the address
+        of its socket."""
         try:
-            answer = self._coalesced.answer(body)
+            sender = self._cluster.admit(
+                Purpose.PROXY, "POST", READS.encode(), reads.signature, client
+            )
+            if sender is not None:
+                sender.check_body(reads.body)
+            answer = self._coalesced.answer(reads.body)
+        except Forbidden as problem:
+            answer = problem_answer(problem)
         except Exception:
             log.exception("POST %s", READS)
             answer = problem_answer(_internal_error())

@@ -15,7 +15,7 @@ from backend.server.response import error_response, response
 from backend.server.server import Server
 from backend.server.slow_readers import SlowReaderGuard
 from backend.wire.answer import Answer
-from backend.wire.plain_requests import body_of_reads, plain_get
+from backend.wire.plain_requests import plain_get, plain_reads
 
 _WRITE_BUFFER = 64 * 1024  # unsent bytes of a response; with more, the application is paused
 _SLICE_BYTES = 16 * 1024  # bytes per call of the parser
@@ -40,6 +40,7 @@ class Connection(asyncio.Protocol):
         self._application = server.application
         self._transport: Any = None
         self._parser: Any = None
+        self._client_address: tuple[str, int] | None = None
         self._exchange: Exchange | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_between_requests = True
@@ -130,8 +131,8 @@ class Connection(asyncio.Protocol):
     def _answer_now(self, data: bytes) -> Answer | None:
         if (get := plain_get(data)) is not None:
             return self._application.answer_now(*get)
-        if (body := body_of_reads(data)) is not None:
-            return self._application.reads_now(body)
+        if (reads := plain_reads(data)) is not None:
+            return self._application.reads_now(reads, self._client_host())
         return None
 
     def _read(self, data: bytes) -> None:
@@ -241,6 +242,12 @@ class Connection(asyncio.Protocol):
         }
         exchange.begin(request, scope)
         self._task = self._server.loop.create_task(exchange.run(self._application))
+
+    def _client_host(self) -> str:
+        """The address of the client's socket; "" if it is unknown."""
+        if self._client_address is None:
+            self._client_address = self._address("peername")
+        return self._client_address[0] if self._client_address else ""
 
     def _address(self, name: str) -> tuple[str, int] | None:
         address = self._transport.get_extra_info(name)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from backend.http.asgi import Receive, Scope, Send
 from backend.wire.answer import Answer
+from backend.wire.plain_requests import PlainReads
 
 if TYPE_CHECKING:
     from backend.server.connection import Connection
@@ -27,8 +28,8 @@ class Application(Protocol):
         """The answer to a plain GET; None if it must wait, so that `__call__` is needed. `token`:
         that of its Authorization header, not verified; None if it has none."""
 
-    def reads_now(self, body: bytes) -> Answer:
-        """The answer to coalesced point reads of the proxy."""
+    def reads_now(self, reads: PlainReads, client: str) -> Answer:
+        """The answer to coalesced point reads of the proxy. `client`: the address of its socket."""
 
     def drain(self) -> float:
         """Called before the server stops. Returns the seconds for which it must continue to

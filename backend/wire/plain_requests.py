@@ -7,6 +7,7 @@ all requests that do not match. Sources: RFC 9110 and 9112.
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 MAX_BYTES = 4096
 """The maximum size of a plain GET without its token, and of a path in a coalesced request."""
@@ -43,8 +44,17 @@ _GET = re.compile(
 )
 # The request that proxy/point_batch_client.lua sends.
 _READS = re.compile(
-    rb"POST /internal/reads HTTP/1\.1\r\nHost: [!-~]+\r\nContent-Length: ([0-9]{1,7})\r\n\r\n"
+    rb"POST /internal/reads HTTP/1\.1\r\nHost: [!-~]+\r\n"
+    rb"(?:Queryable-Signature: ([0-9a-f:]{1,256})\r\n)?"
+    rb"Content-Length: ([0-9]{1,7})\r\n\r\n"
 )
+
+
+class PlainReads(NamedTuple):
+    """The proxy's request for coalesced point reads. `signature`: None without a cluster secret."""
+
+    signature: bytes | None
+    body: bytes
 
 
 def plain_get(data: bytes) -> tuple[bytes, bytes | None] | None:
@@ -59,12 +69,12 @@ def plain_get(data: bytes) -> tuple[bytes, bytes | None] | None:
     return path, token
 
 
-def body_of_reads(data: bytes) -> bytes | None:
-    """The body of the proxy's request for coalesced point reads; None for other requests."""
+def plain_reads(data: bytes) -> PlainReads | None:
+    """The proxy's request for coalesced point reads; None for other requests."""
     match = _READS.match(data)
-    if match is None or len(data) - match.end() != int(match[1]):
+    if match is None or len(data) - match.end() != int(match[2]):
         return None
-    return data[match.end() :]
+    return PlainReads(match[1], data[match.end() :])
 
 
 def are_plain(lines: bytes) -> bool:

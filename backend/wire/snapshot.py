@@ -4,7 +4,10 @@
     …
     {"files": 7, "bytes": 123456}\n
 
-The last line shows that the stream is not truncated.
+    <HMAC-SHA256 in hex>\n
+
+The line with the numbers shows that the stream is not truncated. The last line, only with a cluster
+secret, is the HMAC of all lines and checksums. So nobody can replace a file on the way.
 """
 
 from __future__ import annotations
@@ -26,6 +29,14 @@ _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}", re.ASCII)
 
 class SnapshotError(ValueError):
     """The stream is not a complete snapshot; the message gives the reason."""
+
+
+class Mac(Protocol):
+    """The HMAC of a stream."""
+
+    def add(self, line: bytes) -> None: ...
+
+    def is_mac(self, given: bytes | None) -> bool: ...
 
 
 class Target(Protocol):
@@ -51,20 +62,25 @@ def receive(
     readline: Callable[[int], bytes],
     create: Callable[[str], Target],
     progress: Callable[[int], None] = lambda _: None,
+    mac: Mac | None = None,
 ) -> int:
     """Write each file of a stream to `create(name)`. Returns the total number of bytes.
 
-    `progress(bytes)` is called during the transfer. Raises SnapshotError if the stream is
-    incomplete or corrupt.
+    `progress(bytes)` is called during the transfer. `mac`: of this stream; None without a cluster
+    secret. Raises SnapshotError if the stream is incomplete, corrupt or not from the instance.
     """
     files = total = 0
     while True:
         line = readline(_MAX_HEADER_BYTES)
+        if mac is not None:
+            mac.add(line)
         try:
             header = orjson.loads(line)
             if "files" in header:
                 if (header["files"], header["bytes"]) != (files, total):
                     raise SnapshotError(f"received {files} files, {total} bytes; expected {header}")
+                if mac is not None and not mac.is_mac(readline(_MAX_HEADER_BYTES).strip()):
+                    raise SnapshotError("its signature by the cluster secret is not valid")
                 return total
             name, size = header["name"], header["size"]
         except (ValueError, KeyError, TypeError) as e:
@@ -78,9 +94,17 @@ def receive(
             raise SnapshotError(f"the stream has more than {_MAX_FILES} files")
         target = create(name)
         try:
-            _receive_file(read, name, size, target, lambda n, base=total: progress(base + n))  # type: ignore[misc]
+            digest = _receive_file(
+                read,
+                name,
+                size,
+                target,
+                lambda n, base=total: progress(base + n),  # type: ignore[misc]
+            )
         finally:
             target.close()
+        if mac is not None:
+            mac.add(digest)
         files, total = files + 1, total + size
 
 
@@ -90,7 +114,8 @@ def _receive_file(
     size: int,
     target: Target,
     progress: Callable[[int], None],
-) -> None:
+) -> bytes:
+    """Returns the checksum."""
     digest = hashlib.sha256()
     left = size
     while left > 0:
@@ -106,3 +131,4 @@ def _receive_file(
         expected += chunk
     if expected != digest.digest():
         raise SnapshotError(f"{name} is corrupt: its checksum does not match")
+    return expected

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from dataclasses import replace
 from typing import Any, cast
 
 import orjson
 
 from backend.http.routes.snapshots import SnapshotSender
+from backend.security.cluster import Sender
 from backend.storage.data_directory import DataDirectory
 from backend.wire.snapshot import end_line, file_header
 from tests.support.in_process.examples import ORDERS
@@ -25,20 +25,21 @@ def stream_of(files: dict[str, bytes]) -> bytes:
 
 
 def member_of_a_group(folder: DataDirectory, copy_bandwidth: float = 1e12) -> Instance:
-    """Instance b1, active for partition 0 of orders, in a group whose secret is "s"."""
+    """Instance b1, active for partition 0 of orders, without a cluster secret."""
     made = Instance(folder, ORDERS, copy_bandwidth=copy_bandwidth)
     made.place(0)
-    made.context.topology = replace(made.context.topology, secret="s")
     return made
 
 
-def asked(instance: Instance, body: bytes) -> tuple[list[dict[str, Any]], Any]:
+def asked(
+    instance: Instance, body: bytes, sender: Sender | None = None
+) -> tuple[list[dict[str, Any]], Any]:
     sent: list[dict[str, Any]] = []
 
     async def send(message: Any) -> None:
         sent.append(dict(message))
 
-    problem = asyncio.run(SnapshotSender(instance.context).answer(body, cast(Any, send)))
+    problem = asyncio.run(SnapshotSender(instance.context).answer(body, cast(Any, send), sender))
     return sent, problem
 
 

@@ -44,7 +44,7 @@ def topologies(draw: st.DrawFn) -> Topology:
         st.lists(st.tuples(PARTITIONS, indices), max_size=3).map(tuple),
     )
     views = draw(st.dictionaries(NAMES, placed, max_size=3))
-    return Topology(draw(EPOCHS), tuple(members), views, draw(NAMES))
+    return Topology(draw(EPOCHS), tuple(members), views)
 
 
 MEMBER_METADATA = st.builds(
@@ -59,7 +59,6 @@ MEMBER_METADATA = st.builds(
     built=st.dictionaries(NAMES, PARTITIONS, max_size=2),
     ready=st.dictionaries(NAMES, st.lists(PARTITIONS).map(tuple), max_size=3),
     standby=st.dictionaries(NAMES, st.lists(PARTITIONS).map(tuple), max_size=3),
-    secret=NAMES,
 )
 
 
@@ -75,6 +74,19 @@ def test_a_topology_is_decoded_as_it_was_encoded(topology: Topology, generation:
 @given(MEMBER_METADATA)
 def test_member_metadata_is_decoded_as_it_was_encoded(metadata: MemberMetadata) -> None:
     assert MemberMetadata.decode(metadata.encode()) == metadata
+
+
+def test_user_data_has_no_secret() -> None:
+    """Everyone with the right to describe the group reads it."""
+    metadata = MemberMetadata(
+        TOPOLOGY.members[0], MemberMetadata.views_of((ORDERS,)), {}, {}, Epoch(1, 1), 1
+    )
+    topology = orjson.loads(zlib.decompress(TOPOLOGY.encode()))
+    assert set(topology) == {"v", "ms", "members", "views"}
+    assert set(orjson.loads(zlib.decompress(metadata.encode()))) == {
+        "v", "member", "views", "positions", "active", "epoch", "started_at", "mis_partitioned",
+        "doubtful", "built", "ready", "standby",
+    }  # fmt: skip
 
 
 def packed(document: object) -> bytes:
@@ -168,7 +180,6 @@ TOPOLOGY = Topology(
         ),
         "missing": PlacedView({"topic": "missing", "path": None}, "h", ()),
     },
-    "secret",
 )
 
 

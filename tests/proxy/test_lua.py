@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-MODULES = sorted((ROOT / "proxy").glob("*.lua"))
+MODULES = sorted((ROOT / "proxy").rglob("*.lua"))
 PURE = (
     "partitioner",
     "key_codec",
@@ -54,7 +54,8 @@ def test_the_hot_path_parses_no_json() -> None:
 
 def test_modules_are_short_and_described() -> None:
     table = (ROOT / "proxy" / "README.md").read_text()
-    assert 10 < len(MODULES) <= 20
+    assert len(MODULES) > 10
+    assert sum(path.parent.name == "proxy" for path in MODULES) <= 20
     for path in MODULES:
         lines = path.read_text().splitlines()
         assert len(lines) <= 400, f"{path.name} is two modules"

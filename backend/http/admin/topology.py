@@ -11,6 +11,7 @@ from typing import Any
 
 from backend.http.routes.meta import instance_document, pipeline_document
 from backend.instance_context import InstanceContext
+from backend.security.signatures import HEADER, Signer
 from model.pipelines import FAILED, STOPPED
 from model.progress import ANSWERABLE
 from model.topology import Member
@@ -34,7 +35,14 @@ Ask = Callable[[list[Member]], list[Status]]
 class Peers:
     """Requests /instance of other instances: at most 16 at once, within `deadline` s."""
 
-    def __init__(self, timeout: float = _TIMEOUT, deadline: float = _DEADLINE) -> None:
+    def __init__(
+        self,
+        signer: Signer | None = None,
+        timeout: float = _TIMEOUT,
+        deadline: float = _DEADLINE,
+    ) -> None:
+        """`signer`: None without a cluster secret."""
+        self._signer = signer
         self._timeout = timeout
         self._deadline = deadline
         self._pool = ThreadPoolExecutor(_MAX_REQUESTS, thread_name_prefix="admin")
@@ -44,7 +52,9 @@ class Peers:
 
         If a member does not answer: `{"state": "unreachable", "error": reason}`.
         """
-        futures = [self._pool.submit(_ask, member, self._timeout) for member in members]
+        futures = [
+            self._pool.submit(_ask, member, self._signer, self._timeout) for member in members
+        ]
         wait(futures, self._deadline)
         # cancel requests that have not started: they must not queue behind instances that hang
         return [
@@ -55,10 +65,12 @@ class Peers:
         ]
 
 
-def _ask(member: Member, timeout: float) -> Status:
+def _ask(member: Member, signer: Signer | None, timeout: float) -> Status:
     connection = http.client.HTTPConnection(member.host, member.port, timeout=timeout)
     try:
-        connection.request("GET", "/instance")
+        signed = None if signer is None else signer.sign("GET", b"/instance", member.id)
+        headers = {} if signed is None else {HEADER.decode(): signed.header.decode()}
+        connection.request("GET", "/instance", headers=headers)
         response = connection.getresponse()
         if response.status != 200:
             raise ValueError(f"unexpected status {response.status}")

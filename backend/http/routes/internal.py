@@ -70,7 +70,7 @@ class InternalRoutes:
         return self._heartbeats.answer(request.body)
 
     async def copy(self, request: Request) -> None:
-        refused = await self._snapshots.answer(request.body, request.send)
+        refused = await self._snapshots.answer(request.body, request.send, request.sender)
         if refused is not None:
             raise refused
 

@@ -17,9 +17,10 @@ import orjson
 
 from backend.http.asgi import Send
 from backend.instance_context import InstanceContext
-from backend.wire.signing import verified
+from backend.security.cluster import Sender
+from backend.security.signatures import AnswerMac
 from backend.wire.snapshot import PIECE, end_line, file_header
-from model.problems import BadRequest, Forbidden, Problem, Unavailable
+from model.problems import BadRequest, Problem, Unavailable
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +28,7 @@ _MAX_COPIES = 2
 
 
 class SnapshotSender:
-    """Answers `POST /internal/copy`, signed: `{"view", "hash", "partition"}`."""
+    """Answers `POST /internal/copy`: `{"view", "hash", "partition"}`."""
 
     def __init__(self, context: InstanceContext) -> None:
         self._context = context
@@ -36,16 +37,13 @@ class SnapshotSender:
         # small enough for one piece a second: the receiver gives up after a silence
         self._piece = max(1, min(PIECE, int(self._bandwidth)))
 
-    async def answer(self, body: bytes, send: Send) -> Problem | None:
+    async def answer(self, body: bytes, send: Send, sender: Sender | None = None) -> Problem | None:
         """Sends the copy, or returns the problem. If the client stops reading, the worker closes
-        the connection and cancels this."""
-        text = verified(body, self._context.topology.secret)
-        if text is None:
-            return Forbidden("not-a-member", "The request is not signed by a member of this group.")
+        the connection and cancels this. `sender`: None without a cluster secret."""
         if self._in_progress >= _MAX_COPIES:
             return Unavailable("overloaded", f"{_MAX_COPIES} copies are already being sent.")
         try:
-            request = orjson.loads(text)
+            request = orjson.loads(body)
             view, hash_, partition = request["view"], request["hash"], request["partition"]
         except (ValueError, KeyError, TypeError):
             view = hash_ = partition = None
@@ -72,7 +70,8 @@ class SnapshotSender:
             folder = await asyncio.to_thread(store_partition.store.checkpoint)
             if folder is None:
                 return Unavailable("not-here", f"The store of view {view} does not support copies.")
-            size = await self._send(folder, send)
+            mac = None if sender is None else sender.answer_mac()
+            size = await self._send(folder, send, mac)
             log.info(
                 "view %s, partition %d: sent a copy of %d bytes in %.1f s",
                 view, partition, size, time.monotonic() - began,
@@ -83,14 +82,15 @@ class SnapshotSender:
                 await asyncio.to_thread(store_partition.store.drop_checkpoint, folder)
         return None
 
-    async def _send(self, folder: Path, send: Send) -> int:
+    async def _send(self, folder: Path, send: Send, mac: AnswerMac | None) -> int:
         content_type = (b"content-type", b"application/octet-stream")
         await send({"type": "http.response.start", "status": 200, "headers": [content_type]})
         files = total = 0
         began = time.monotonic()
         for path in sorted(folder.iterdir()):
             size = path.stat().st_size
-            await _write(send, file_header(path.name, size))
+            header = file_header(path.name, size)
+            await _write(send, header)
             digest, remaining = hashlib.sha256(), size
             with path.open("rb") as file:
                 while remaining > 0:
@@ -105,8 +105,15 @@ class SnapshotSender:
                     ahead = total / self._bandwidth - (time.monotonic() - began)
                     await asyncio.sleep(max(0.0, ahead))
             await _write(send, digest.digest())
+            if mac is not None:
+                mac.add(header)
+                mac.add(digest.digest())
             files += 1
-        await _write(send, end_line(files, total), more=False)
+        end = end_line(files, total)
+        if mac is not None:
+            mac.add(end)
+            end += mac.hex() + b"\n"
+        await _write(send, end, more=False)
         return total
 
 

@@ -21,7 +21,7 @@ import orjson
 
 from backend.ingest.store_partitions import StorePartitionId
 from backend.ingest.topic_metadata import TopicMetadata
-from backend.wire.signing import sign
+from backend.security.signatures import HEADER, Signer
 from backend.wire.snapshot import PATH, SnapshotError, receive
 from model.topology import Member
 from model.views import View
@@ -59,16 +59,17 @@ class SnapshotFetcher:
         self,
         directory: SnapshotDirectory,
         sources: Callable[[str, int], Sequence[Member]],
-        secret: Callable[[], str],
+        signer: Signer | None,
         threshold: int,
         read_timeout: float = _READ_TIMEOUT,
     ) -> None:
-        """`sources(view, partition)`: the instances to ask, best first. `threshold`: minimum number
+        """`sources(view, partition)`: the instances to ask, best first. `signer`: None without a
+        cluster secret. `threshold`: minimum number
         of records for a snapshot. `read_timeout`: s without a byte, after which the next instance
         is asked."""
         self._directory = directory
         self._sources = sources
-        self._secret = secret
+        self._signer = signer
         self._threshold = threshold
         self._read_timeout = read_timeout
         self._requests: queue.SimpleQueue[tuple[View, int] | None] = queue.SimpleQueue()
@@ -166,6 +167,11 @@ class SnapshotFetcher:
         self, view: View, partition: int, member: Member, snapshot: Path, transfer: SnapshotTransfer
     ) -> int:
         request = {"view": view.name, "hash": view.hash, "partition": partition}
+        body, headers, mac = orjson.dumps(request), {}, None
+        if self._signer is not None:
+            signed = self._signer.sign("POST", PATH.encode(), member.id, body)
+            headers[HEADER.decode()] = signed.header.decode()
+            mac = signed.answer_mac()
         connection = http.client.HTTPConnection(
             member.host, member.port, timeout=self._read_timeout
         )
@@ -176,7 +182,7 @@ class SnapshotFetcher:
             transfer.received = received
 
         try:
-            connection.request("POST", PATH, sign(orjson.dumps(request), self._secret()))
+            connection.request("POST", PATH, body, headers)
             response = connection.getresponse()
             if response.status != 200:
                 raise SnapshotError(f"status {response.status}: {response.read(2000)!r}")
@@ -185,6 +191,7 @@ class SnapshotFetcher:
                 response.readline,
                 lambda name: (snapshot / name).open("xb"),
                 progress,
+                mac,
             )
         finally:
             connection.close()

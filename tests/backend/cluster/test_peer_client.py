@@ -21,8 +21,6 @@ from model.topology import Epoch, Member, PlacedView, Topology
 from tests.support.in_process.examples import ORDERS
 from tests.support.in_process.instance import ME, context
 
-SECRET = "secret"
-
 
 @asynccontextmanager
 async def peer(
@@ -140,9 +138,9 @@ def test_an_answer_that_is_too_large_is_refused(
 
 
 def answered(body: bytes) -> bytes:
-    heard = Heartbeat.verify(body, SECRET)
+    heard = Heartbeat.decode(body)
     assert heard is not None
-    return Heartbeat(heard.receiver, heard.sender, RUNNING, heard.at).sign(SECRET)
+    return Heartbeat(heard.group, heard.receiver, heard.sender, RUNNING, heard.at).encode()
 
 
 def test_heartbeats_do_not_wait_for_forwards() -> None:
@@ -157,7 +155,7 @@ def test_heartbeats_do_not_wait_for_forwards() -> None:
             assert shell._peer_client is not None
             placed = PlacedView(ORDERS.description(), ORDERS.hash, (0,), standbys=((1,),))
             views = {ORDERS.name: placed}
-            here.apply_topology(Topology(Epoch(5, 1), (ME, member), views, secret=SECRET))
+            here.apply_topology(Topology(Epoch(5, 1), (ME, member), views))
 
             async def hang(peer_client: PeerClient) -> None:
                 while True:

@@ -43,7 +43,10 @@ class Sender:
 
 
 def target_of(path: str) -> dict[str, Any]:
-    return {"raw_path": path.encode(), "query_string": b"", "method": "POST", "headers": []}
+    return {
+        "raw_path": path.encode(), "query_string": b"", "method": "POST", "headers": [],
+        "client": ("127.0.0.1", 1),
+    }  # fmt: skip
 
 
 async def asked(cluster: Cluster, path: str, sender: Sender) -> tuple[int, dict[bytes, bytes]]:

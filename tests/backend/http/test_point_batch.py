@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from backend.http.router import READS, Router
 from backend.storage.data_directory import DataDirectory
 from backend.wire.answer import Answer
+from backend.wire.plain_requests import PlainReads
 from backend.wire.point_batch import (
     ASK_ALONE,
     MAX_LINES,
@@ -30,7 +31,7 @@ from model.records import ENTRY, tombstone_entry
 from model.views import View
 from tests.support.in_process.examples import ORDERS, metadata, view
 from tests.support.in_process.instance import Instance
-from tests.support.in_process.requests import asked
+from tests.support.in_process.requests import LOOPBACK, asked
 from tests.support.point_batch import decode_answers, encode_paths
 
 PARTITIONS = 3
@@ -58,7 +59,7 @@ def holding(
 
 def answers_to(shell: Router, paths: list[bytes]) -> list[Answer | None]:
     """The answer to each read; None for those that have to be sent separately."""
-    answer = shell.reads_now(encode_paths(paths))
+    answer = shell.reads_now(PlainReads(None, encode_paths(paths)), LOOPBACK)
     assert answer.status == 200, answer.body
     epoch, heads, items = decode_answers(answer.body)
     assert epoch == b"5-1"
@@ -192,7 +193,9 @@ def test_too_many_reads_are_refused(tmp_path: Path) -> None:
     with holding(tmp_path, ORDERS, {b"a": b"1"}) as instance:
         shell = Router(instance.context, None)  # type: ignore[arg-type]
         assert len(answers_to(shell, [b"/orders/a"] * MAX_LINES)) == MAX_LINES
-        refused = shell.reads_now(encode_paths([b"/orders/a"] * (MAX_LINES + 1)))
+        refused = shell.reads_now(
+            PlainReads(None, encode_paths([b"/orders/a"] * (MAX_LINES + 1))), LOOPBACK
+        )
         assert (refused.status, json.loads(refused.body)["code"]) == (400, "too-many-keys")
 
 
@@ -209,9 +212,12 @@ def test_the_route_gives_the_same_answer(tmp_path: Path) -> None:
         async def send(message: dict[str, object]) -> None:
             sent.append(message)
 
-        scope = {"method": "POST", "raw_path": READS.encode(), "headers": [], "query_string": b""}
+        scope = {
+            "method": "POST", "raw_path": READS.encode(), "headers": [], "query_string": b"",
+            "client": (LOOPBACK, 1),
+        }  # fmt: skip
         asyncio.run(shell(scope, receive, send))  # type: ignore[arg-type]
-        now = shell.reads_now(body)
+        now = shell.reads_now(PlainReads(None, body), LOOPBACK)
         assert sent[0]["status"] == 200
         # the digits of a staleness change its length
         assert [n for n, _ in sent[0]["headers"]] == [n for n, _ in now.headers]  # type: ignore[attr-defined]

@@ -39,6 +39,7 @@ def asked(router: Router, method: str, path: str) -> tuple[int, dict[bytes, byte
     sent: list[Any] = []
     scope = {
         "method": method, "raw_path": path.encode(), "path": path, "query_string": b"",
+        "client": ("127.0.0.1", 1),
         "headers": [],
     }  # fmt: skip
 

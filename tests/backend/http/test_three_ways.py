@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from backend.http.router import Router
 from backend.storage.data_directory import DataDirectory
 from backend.wire.answer import Answer
-from backend.wire.plain_requests import plain_get
+from backend.wire.plain_requests import PlainReads, plain_get
 from backend.wire.point_batch import ASK_ALONE
 from model.partitioner import partition_of
 from model.views import View
@@ -100,7 +100,9 @@ def fast_path(shell: Router, target: bytes) -> Told | None:
 
 
 def coalesced(shell: Router, targets: list[bytes]) -> list[Told | None]:
-    epoch, heads, items = decode_answers(shell.reads_now(encode_paths(targets)).body)
+    epoch, heads, items = decode_answers(
+        shell.reads_now(PlainReads(None, encode_paths(targets)), "127.0.0.1").body
+    )
     found: list[Told | None] = []
     for head, etag, body in items:
         if (head, etag, body) == ASK_ALONE:

@@ -19,6 +19,7 @@ from backend.http.routes.point_batch import MAX_VERIFICATIONS
 from backend.security.tokens import TokenVerifier
 from backend.storage.data_directory import DataDirectory
 from backend.wire.answer import Answer
+from backend.wire.plain_requests import PlainReads
 from backend.wire.point_batch import ASK_ALONE, ReadsOfToken
 from model.topology import Epoch, PlacedView, Topology
 from tests.support.in_process.examples import ORDERS, view
@@ -59,7 +60,7 @@ def router(instance: Instance, access: AccessControl) -> Router:
 
 def coalesced(shell: Router, groups: list[ReadsOfToken]) -> list[tuple[int, bytes] | None]:
     """Status and body of each read; None for those that must be sent separately."""
-    answer = shell.reads_now(encode_reads(groups))
+    answer = shell.reads_now(PlainReads(None, encode_reads(groups)), "127.0.0.1")
     assert answer.status == 200, answer.body
     _, heads, items = decode_answers(answer.body)
     return [None if item == ASK_ALONE else (heads[item[0]][0], item[2]) for item in items]

@@ -14,6 +14,7 @@ from backend.http.asgi import Receive, Scope, Send
 from backend.server.connection import Connection
 from backend.server.server import Limits, Server
 from backend.wire.answer import Answer
+from backend.wire.plain_requests import PlainReads
 
 LIMITS = Limits(
     keepalive=30.0,
@@ -56,8 +57,9 @@ class App:
             return None
         return Answer(200, [(b"content-length", b"%d" % len(raw_path))], raw_path)
 
-    def reads_now(self, body: bytes) -> Answer:
-        return Answer(200, [(b"content-length", b"%d" % len(body))], body)
+    def reads_now(self, reads: PlainReads, client: str) -> Answer:
+        assert client == "127.0.0.1"
+        return Answer(200, [(b"content-length", b"%d" % len(reads.body))], reads.body)
 
     def drain(self) -> float:
         return 0.0

@@ -13,9 +13,10 @@ from backend.http.access import bearer_token
 from backend.wire.plain_requests import (
     MAX_BYTES,
     MAX_TOKEN_BYTES,
-    body_of_reads,
+    PlainReads,
     is_token,
     plain_get,
+    plain_reads,
 )
 from model.problems import Unauthenticated
 
@@ -34,6 +35,7 @@ WITH_TOKEN = CLIENT_REQUEST.replace(
     b"accept:", b"authorization: Bearer  eyJ.e-_~+/0.x==\r\naccept:"
 )
 READS = b"POST /internal/reads HTTP/1.1\r\nHost: b\r\nContent-Length: 9\r\n\r\n/orders/a"
+SIGNED_READS = READS.replace(b"Content", b"Queryable-Signature: 17:0a:ff:00\r\nContent")
 
 PLAIN_HEADERS = (
     b"User-Agent: x",
@@ -97,7 +99,7 @@ class Parsed:
 
 def check_against_parser(data: bytes) -> None:
     """If the request is recognised, the parser must read the same."""
-    get, body = plain_get(data), body_of_reads(data)
+    get, reads = plain_get(data), plain_reads(data)
     if get is not None:
         path, token = get
         parsed = Parsed(data)
@@ -109,18 +111,22 @@ def check_against_parser(data: bytes) -> None:
             assert b"authorization" not in parsed.names
         else:
             assert token == bearer_token(parsed.headers)
-    if body is not None:
+    if reads is not None:
         parsed = Parsed(data)
         assert parsed.is_complete_request
         assert (parsed.method, parsed.path) == (b"POST", b"/internal/reads")
-        assert parsed.body == body
+        assert parsed.body == reads.body
+        signatures = [v for n, v in parsed.headers if n.lower() == b"queryable-signature"]
+        assert signatures == ([] if reads.signature is None else [reads.signature])
 
 
 def test_requests_of_clients_and_the_proxy_are_recognised() -> None:
     assert plain_get(CLIENT_REQUEST) == (b"/views/orders/a%20b", None)
     assert plain_get(WITH_TOKEN) == (b"/views/orders/a%20b", b"eyJ.e-_~+/0.x==")
     assert plain_get(b"GET /views/a/b HTTP/1.1\r\nhost: b\r\n\r\n") == (b"/views/a/b", None)
-    assert body_of_reads(READS) == b"/orders/a"
+    assert plain_reads(READS) == PlainReads(None, b"/orders/a")
+    assert plain_reads(SIGNED_READS) == PlainReads(b"17:0a:ff:00", b"/orders/a")
+    check_against_parser(SIGNED_READS)
     check_against_parser(CLIENT_REQUEST)
     check_against_parser(WITH_TOKEN)
     check_against_parser(READS)
@@ -161,7 +167,12 @@ def test_other_request_lines_are_left_to_the_parser(start: bytes) -> None:
 
 
 def test_only_one_complete_request_is_recognised() -> None:
-    recognisers = (plain_get, CLIENT_REQUEST), (plain_get, WITH_TOKEN), (body_of_reads, READS)
+    recognisers = (
+        (plain_get, CLIENT_REQUEST),
+        (plain_get, WITH_TOKEN),
+        (plain_reads, READS),
+        (plain_reads, SIGNED_READS),
+    )
     for of, data in recognisers:
         recognise: Callable[[bytes], object] = of
         assert recognise(data) is not None

@@ -248,6 +248,7 @@ class Cluster:
         path, _, query = target.partition(b"?")
         scope = {
             "raw_path": path, "query_string": query, "method": method, "headers": headers,
+            "client": ("127.0.0.1", 1),
         }  # fmt: skip
         status, named, received, complete = 0, list[Header](), b"", False
 

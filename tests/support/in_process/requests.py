@@ -7,6 +7,8 @@ from typing import Any
 
 from backend.http.router import Router
 
+LOOPBACK = "127.0.0.1"
+
 
 def asked(shell: Router, path: str, method: str = "GET", **headers: str) -> tuple[int, Any, bytes]:
     sent: list[Any] = []
@@ -16,6 +18,7 @@ def asked(shell: Router, path: str, method: str = "GET", **headers: str) -> tupl
         "method": method,
         "raw_path": path.encode(),
         "query_string": query.encode(),
+        "client": (LOOPBACK, 1),
         "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
     }
 

@@ -162,6 +162,7 @@ class World:
             "query_string": query.encode(),
             "method": method,
             "headers": [(b"accept", accept.encode()), *headers],
+            "client": ("127.0.0.1", 1),
         }
         answer = Said(0, [], b"")
 

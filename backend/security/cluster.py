@@ -1,0 +1,204 @@
+"""Who may use internal routes: instances and proxies of the same deployment.
+
+With a cluster secret, they sign their requests. Without one, internal routes answer on loopback
+only.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from backend.rate_limited_log import RateLimitedLog
+from backend.security.cluster_secret import SETTING, ClusterSecret
+from backend.security.replay_window import WINDOW_MS, ReplayWindow
+from backend.security.signatures import (
+    ANY_RECEIVER,
+    HEADER,
+    AnswerMac,
+    Purpose,
+    Signature,
+    Signer,
+    hash_of,
+    mac_of,
+    mac_of_answer,
+    parse_signature,
+)
+from backend.settings import Settings
+from backend.wire.answer import Header
+from model.problems import Forbidden
+
+CODE = "not-a-member"
+
+log = RateLimitedLog(logging.getLogger(__name__))
+
+
+class Refused(Forbidden):
+    """A request that no member of the deployment has signed. `kind`: a constant, for the log."""
+
+    def __init__(self, kind: str, why: str) -> None:
+        super().__init__(CODE, f"The request is refused: {why}.")
+        self.kind = kind
+
+
+class Sender(NamedTuple):
+    """The sender of a request with a valid signature."""
+
+    purpose: Purpose
+    body_hash: bytes
+    mac: bytes
+    answer_key: bytes
+
+    def check_body(self, body: bytes) -> None:
+        """Forbidden if the sender has signed another body."""
+        if not hmac.compare_digest(hash_of(body), self.body_hash):
+            raise Refused("body", "the body is not the one that was signed")
+
+    def signature_of(self, status: int, body: bytes) -> Header:
+        """The header of a complete answer."""
+        return HEADER, mac_of_answer(self.answer_key, self.mac, status, body).hex()
+
+    def answer_mac(self) -> AnswerMac:
+        """For a streamed answer."""
+        return AnswerMac(self.answer_key, self.mac)
+
+
+class SignatureVerifier:
+    """Verifies the signatures of requests to this instance. Used in the event loop, and in Flask's
+    threads."""
+
+    def __init__(
+        self, secret: ClusterSecret, instance_id: str, clock: Callable[[], float] = time.time
+    ) -> None:
+        """`clock`: Unix time in s."""
+        self._secret = secret
+        self._instance_id = instance_id
+        self._clock = clock
+        self._seen = ReplayWindow(int(clock() * 1000))
+
+    def verify(
+        self, purposes: Iterable[Purpose], method: str, target: bytes, given: bytes | None
+    ) -> Sender:
+        """The sender of a request. `given`: the value of its header. Refused, which says why the
+        signature is refused. The body is not checked here: see Sender."""
+        if given is None:
+            raise Refused("none", f"it has no signature by the cluster secret ({SETTING})")
+        signature = parse_signature(given)
+        if signature is None:
+            raise Refused("malformed", "its signature is malformed")
+        sender = self._sender(purposes, method, target, signature)
+        if sender is None:
+            raise Refused(
+                "wrong",
+                "its signature is not by the cluster secret of this instance, or is for another "
+                "request or instance",
+            )
+        now = int(self._clock() * 1000)
+        if not self._seen.is_within(signature.at, now):
+            difference = (signature.at - now) / 1000
+            raise Refused(
+                "time",
+                f"its time differs from this instance's clock by {difference:+.1f} s, and at most "
+                f"{WINDOW_MS // 1000} s are allowed (less after the start). Synchronise the clocks",
+            )
+        if not self._seen.add(signature.mac, signature.at, now):
+            raise Refused("replay", "its signature was used before")
+        return sender
+
+    def _sender(
+        self, purposes: Iterable[Purpose], method: str, target: bytes, signature: Signature
+    ) -> Sender | None:
+        at, nonce, body_hash, mac = signature
+        for keys in self._secret.current():
+            for purpose in purposes:
+                key: bytes = getattr(keys, purpose.value)
+                receivers = [self._instance_id]
+                if method == "GET":
+                    receivers.append(ANY_RECEIVER)  # a proxy that does not know the id yet
+                for receiver in receivers:
+                    expected = mac_of(key, method, target, at, nonce, body_hash, receiver)
+                    if hmac.compare_digest(expected, mac):
+                        return Sender(purpose, body_hash, mac, keys.answer)
+        return None
+
+
+class ClusterAccess:
+    """Signs this instance's requests to others, and checks those of others."""
+
+    def __init__(
+        self,
+        secret: ClusterSecret | None = None,
+        instance_id: str = "",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`secret`: None if none is configured."""
+        self.signer = None if secret is None else Signer(secret, clock=clock)
+        self._verifier = None if secret is None else SignatureVerifier(secret, instance_id, clock)
+
+    def admit(
+        self, purpose: Purpose, method: str, target: bytes, given: bytes | None, client: str
+    ) -> Sender | None:
+        """The sender of a request for an internal route; None if there is no secret. Forbidden.
+
+        `given`: the value of the header. `client`: the address of its socket; "" if unknown.
+        """
+        try:
+            if self._verifier is not None:
+                return self._verifier.verify((purpose,), method, target, given)
+            if not is_loopback(client):
+                raise Refused(
+                    "no secret",
+                    "without a cluster secret, internal routes answer on loopback only. Set "
+                    f"{SETTING} for all instances and proxies",
+                )
+        except Refused as problem:
+            _log(problem, client)
+            raise
+        return None
+
+    def is_signed(self, method: str, target: bytes, headers: Iterable[Header], client: str) -> bool:
+        """Whether an instance or a proxy has signed a request without a body, for a route that
+        tokens open, too."""
+        given = signature_in(headers)
+        if self._verifier is None or given is None:
+            return False
+        try:
+            sender = self._verifier.verify(tuple(Purpose), method, target, given)
+            sender.check_body(b"")
+        except Refused as problem:
+            _log(problem, client)
+            return False
+        return True
+
+
+def cluster_access(settings: Settings) -> ClusterAccess:
+    """As configured. Raises ConfigurationError if the file of the secret cannot be used."""
+    if settings.cluster_secret_file:
+        secret = ClusterSecret(Path(settings.cluster_secret_file), settings.application_id)
+        return ClusterAccess(secret, settings.instance_id)
+    if not is_loopback(settings.host):
+        log.warn(
+            "not configured",
+            "no cluster secret is configured, so other instances and proxies must be on this "
+            f"machine. Set {SETTING}",
+        )
+    return ClusterAccess()
+
+
+def signature_in(headers: Iterable[Header]) -> bytes | None:
+    """The value of the one header with a signature; None if there is none, or several."""
+    given = [value for name, value in headers if name == HEADER]
+    return given[0] if len(given) == 1 else None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address of a socket is of this machine's loopback interface."""
+    return host.startswith(("127.", "::ffff:127.")) or host == "::1"
+
+
+def _log(problem: Refused, client: str) -> None:
+    log.warn(problem.kind, f"internal request from {client or 'an unknown address'}: {problem}")

@@ -1,0 +1,139 @@
+"""Signed requests between the processes of a deployment, and signed answers to them.
+
+    Queryable-Signature: <time>:<nonce>:<SHA-256 of the body>:<HMAC-SHA256>
+
+`time` is Unix time in ms, and `nonce` makes each signature unique. The HMAC is of the lines method,
+target, time, nonce, SHA-256 of the body, and receiver (an instance id, or "*"). Hashes are in lower
+case hex. The header contains the hash of the body, so a signature is verified before the body is
+read. There is a key for each purpose: one for instances, one for proxies. `proxy/security` has the
+same in Lua.
+
+The answer to an instance has `Queryable-Signature: <HMAC-SHA256>`, of the lines HMAC of the
+request, status, and SHA-256 of the body. So only a member of the deployment can answer it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import itertools
+import re
+import secrets
+import time
+from collections.abc import Callable
+from enum import Enum
+from typing import NamedTuple
+
+from backend.security.cluster_secret import ClusterSecret
+
+HEADER = b"queryable-signature"
+ANY_RECEIVER = "*"
+
+_HEADER = re.compile(rb"([0-9]{1,15}):([0-9a-f]{1,40}):([0-9a-f]{64}):([0-9a-f]{64})")
+
+
+class Purpose(Enum):
+    """Who signs a request. The values are fields of Keys."""
+
+    PEER = "peer"
+    PROXY = "proxy"
+
+
+class Signature(NamedTuple):
+    """The parts of the header. `at`: ms."""
+
+    at: int
+    nonce: bytes
+    body_hash: bytes
+    mac: bytes
+
+    def header(self) -> bytes:
+        return b"%d:%b:%b:%b" % self
+
+
+def parse_signature(value: bytes) -> Signature | None:
+    """The parts of a header; None if it is malformed."""
+    found = _HEADER.fullmatch(value)
+    return None if found is None else Signature(int(found[1]), found[2], found[3], found[4])
+
+
+def mac_of(
+    key: bytes, method: str, target: bytes, at: int, nonce: bytes, body_hash: bytes, receiver: str
+) -> bytes:
+    """The HMAC of a request, in hex. No field but the last one can contain a line feed."""
+    signed = b"%b\n%b\n%d\n%b\n%b\n%b" % (
+        method.encode(), target, at, nonce, body_hash, receiver.encode(),
+    )  # fmt: skip
+    return hmac.digest(key, signed, "sha256").hex().encode()
+
+
+def hash_of(body: bytes) -> bytes:
+    return hashlib.sha256(body).hexdigest().encode()
+
+
+class AnswerMac:
+    """The HMAC of the answer to one request: of lines that are added one after another."""
+
+    def __init__(self, key: bytes, request_mac: bytes) -> None:
+        self._mac = hmac.new(key, request_mac, "sha256")
+
+    def add(self, line: bytes) -> None:
+        self._mac.update(b"\n" + line)
+
+    def hex(self) -> bytes:
+        return self._mac.hexdigest().encode()
+
+    def is_mac(self, given: bytes | None) -> bool:
+        return given is not None and hmac.compare_digest(self.hex(), given)
+
+
+def mac_of_answer(key: bytes, request_mac: bytes, status: int, body: bytes) -> AnswerMac:
+    """Of a complete answer."""
+    mac = AnswerMac(key, request_mac)
+    mac.add(b"%d" % status)
+    mac.add(hash_of(body))
+    return mac
+
+
+class SignedRequest(NamedTuple):
+    """A request that this instance sends: the value of its header, and how to check its answer."""
+
+    header: bytes
+    mac: bytes
+    answer_key: bytes
+
+    def is_answer(self, status: int, body: bytes, given: bytes | None) -> bool:
+        """Whether the receiver of the request sent this answer. `given`: the header's value."""
+        return mac_of_answer(self.answer_key, self.mac, status, body).is_mac(given)
+
+    def answer_mac(self) -> AnswerMac:
+        """For a streamed answer."""
+        return AnswerMac(self.answer_key, self.mac)
+
+
+class Signer:
+    """Signs requests of one process. Used in the event loop and in other threads."""
+
+    def __init__(
+        self,
+        secret: ClusterSecret,
+        purpose: Purpose = Purpose.PEER,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`clock`: Unix time in s."""
+        self._secret = secret
+        self._purpose = purpose
+        self._clock = clock
+        self._process = secrets.token_hex(8).encode()
+        self._numbers = itertools.count()
+
+    def sign(
+        self, method: str, target: bytes, receiver: str, body: bytes | None = None
+    ) -> SignedRequest:
+        """`target`: the raw path with the query string."""
+        keys = self._secret.current()[0]
+        at, nonce = int(self._clock() * 1000), b"%b%x" % (self._process, next(self._numbers))
+        body_hash = hash_of(body or b"")
+        key: bytes = getattr(keys, self._purpose.value)
+        mac = mac_of(key, method, target, at, nonce, body_hash, receiver)
+        return SignedRequest(Signature(at, nonce, body_hash, mac).header(), mac, keys.answer)

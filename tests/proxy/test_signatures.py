@@ -1,0 +1,63 @@
+"""The proxy's signatures are those that backends expect."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from backend.security.cluster_secret import keys_of
+from backend.security.signatures import Signature, hash_of, mac_of
+
+ROOT = Path(__file__).parents[2]
+SECRETS = st.binary(min_size=32, max_size=200)
+VISIBLE = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), max_size=100)
+
+Sign = Callable[..., bytes]
+
+
+@pytest.fixture(scope="module")
+def lua() -> Iterator[Sign]:
+    """Signs a request with proxy/security/signing.lua."""
+    with subprocess.Popen(
+        ["luajit", "tests/proxy/signatures.lua"],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+
+        def sign(*fields: bytes) -> bytes:
+            process.stdin.write(b" ".join(field.hex().encode() for field in fields) + b"\n")
+            process.stdin.flush()
+            return process.stdout.readline().strip()
+
+        yield sign
+        process.stdin.close()
+
+
+@settings(deadline=None, max_examples=300, suppress_health_check=list(HealthCheck))
+@given(
+    SECRETS,
+    st.sampled_from(["GET", "POST"]),
+    VISIBLE.map(str.encode),
+    st.integers(0, 2**42),
+    st.from_regex(rb"[0-9a-f]{1,40}", fullmatch=True),
+    st.text(max_size=30),
+    st.binary(max_size=5000),
+)
+def test_python_and_lua_agree(
+    lua: Sign, secret: bytes, method: str, target: bytes, at: int, nonce: bytes, receiver: str,
+    body: bytes,
+) -> None:  # fmt: skip
+    body_hash = hash_of(body)
+    key = keys_of(secret, "any application").proxy
+    mac = mac_of(key, method, target, at, nonce, body_hash, receiver)
+    expected = Signature(at, nonce, body_hash, mac).header()
+    fields = method.encode(), target, b"%d" % at, nonce, receiver.encode(), body
+    assert lua(secret, *fields) == expected
