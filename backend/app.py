@@ -50,8 +50,6 @@ from backend.security.tokens import TokenVerifier
 from backend.settings import Settings
 from backend.storage.custom import load_store
 from backend.storage.data_directory import DataDirectory
-from backend.wire.answer import Answer
-from backend.wire.plain_requests import PlainReads
 from model.kafka_config import for_kafka_python, for_librdkafka
 from model.problems import ConfigurationError
 from model.topology import ROLES, Epoch, MemberMetadata, Topology
@@ -355,7 +353,10 @@ class Application:
             _access_control(settings, self._token_keys, context.cluster),
         )
         self._on_failure = on_failure
-        self.send_timeout = settings.send_timeout  # s; the worker reads these two
+        # the worker uses these four; the time-outs are in s
+        self.answer_now = self._router.answer_now
+        self.reads_now = self._router.reads_now
+        self.send_timeout = settings.send_timeout
         self.request_timeout = settings.request_timeout
         self._starting: asyncio.Task[None] | None = None
 
@@ -364,14 +365,6 @@ class Application:
             await self._router(scope, receive, send)
         elif scope["type"] == "lifespan":
             await self._lifespan(receive, send)
-
-    def answer_now(self, raw_path: bytes, token: bytes | None) -> Answer | None:
-        """For the worker: see Router.answer_now."""
-        return self._router.answer_now(raw_path, token)
-
-    def reads_now(self, reads: PlainReads, client: str) -> Answer:
-        """For the worker: see Router.reads_now."""
-        return self._router.reads_now(reads, client)
 
     def drain(self) -> float:
         """For the worker: end streams; returns the time (s) after which it may stop accepting

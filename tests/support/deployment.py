@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from tests.support.backends import Backend
+from tests.support.cluster_secret import write_secrets
 from tests.support.nginx import Nginx
 
 _running: list[Deployment] = []
@@ -54,6 +55,12 @@ class Deployment:
         self.all.append(backend)
         return backend
 
+    def use_secrets(self, *secrets: str) -> None:
+        """Sets the cluster secrets of all backends and proxies. Backends read them again within a
+        second; nginx does when it reloads."""
+        path = write_secrets(self.folder / "cluster-secret", *secrets)
+        self._settings["QUERYABLE_CLUSTER_SECRET_FILE"] = str(path)
+
     def start(self, count: int = 1) -> list[Backend]:
         """Start `count` new instances; return when they are ready and have the same topology."""
         started = [self.new().launch() for _ in range(count)]
@@ -76,13 +83,18 @@ class Deployment:
         nginx = Nginx(
             self.folder / f"nginx-{len(self.proxies) + 1}",
             ",".join(f"127.0.0.1:{backend.advertised_port}" for backend in behind),
-            environment,
+            {**self._secret, **(environment or {})},
             workers,
         )
         self.proxies.append(nginx)
         if wait_for_topology:
             nginx.wait_for_map(behind[0].processors()["epoch"])
         return nginx
+
+    @property
+    def _secret(self) -> dict[str, str]:
+        name = "QUERYABLE_CLUSTER_SECRET_FILE"
+        return {name: self._settings[name]} if name in self._settings else {}
 
     def logs(self) -> Iterator[tuple[str, str]]:
         """The name and the log of each backend and each nginx."""
