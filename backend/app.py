@@ -105,6 +105,7 @@ class Instance:
             lambda view, partition: self.context.snapshot_sources(view, partition),
             lambda: self.context.topology.secret,
             settings.copy_threshold,
+            connect=lambda member, timeout: self.context.certificates.connection(member, timeout),
         )
         dead_letters = DeadLetters(librdkafka, settings.broker_timeout)
         assignments = SourceAssignments(self._registry)
@@ -329,8 +330,9 @@ class Application:
         self._raw_reads = RawReads(context) if settings.kiqr else None
         self._router = Router(context, _flask_bridge(create_flask_app(context, self._raw_reads)))
         self._on_failure = on_failure
-        self.send_timeout = settings.send_timeout  # s; the worker reads these two
+        self.send_timeout = settings.send_timeout  # s; the worker reads these three
         self.request_timeout = settings.request_timeout
+        self.certificates = context.certificates
         self._starting: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
