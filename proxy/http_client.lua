@@ -1,6 +1,8 @@
 --- One GET over a cosocket: the part of HTTP/1.1 that discovery needs.
 -- The size and the duration of a response are limited.
 
+local backend_tls = require "proxy.backend_tls"
+
 local _M = {}
 
 local CONNECT_MS, SEND_MS, READ_MS = 500, 500, 1000
@@ -165,14 +167,22 @@ local function exchange(socket, request)
     return { status = status, headers = headers, body = body }
 end
 
---- GET `path` from the server at `address`:`port`.
+--- GET `path` from the server at `address`:`port`; by TLS if `tls_name` is given: the name that
+-- its certificate must have.
 -- Returns {status, headers (names in lower case), body}; or nil and an error.
-function _M.get(address, port, path, request_headers)
+function _M.get(address, port, path, request_headers, tls_name)
     local socket = ngx.socket.tcp()
     socket:settimeouts(CONNECT_MS, SEND_MS, READ_MS)
     local ok, err = socket:connect(address, port)
     if not ok then
         return nil, "connect: " .. err
+    end
+    if tls_name then
+        ok, err = backend_tls.handshake(socket, tls_name)
+        if not ok then
+            socket:close()
+            return nil, err
+        end
     end
     local lines = {
         "GET " .. path .. " HTTP/1.1",

@@ -1,5 +1,6 @@
 --- Sends batches of point reads to a backend on a persistent connection.
 
+local backend_tls = require "proxy.backend_tls"
 local settings = require "proxy.settings"
 
 local _M = {}
@@ -38,6 +39,13 @@ local function open(connection)
     local ok, err = socket:connect(backend.address, backend.port)
     if not ok then
         return nil, "connect: " .. err
+    end
+    if backend.tls_name then
+        ok, err = backend_tls.handshake(socket, backend.tls_name)
+        if not ok then
+            socket:close()
+            return nil, err
+        end
     end
     connection.socket = socket
     connection.read_head = socket:receiveuntil("\r\n\r\n")

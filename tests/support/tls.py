@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import ssl
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,6 +15,14 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+
+@contextmanager
+def public_folder() -> Iterator[Path]:
+    """A folder that nginx's workers can read, unlike those of pytest; keys in it are private."""
+    with tempfile.TemporaryDirectory(prefix="queryable-tls-") as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)
 
 
 class Authority:
@@ -51,6 +63,7 @@ class Authority:
         )
         cert_file = self._folder / f"{file or name}.pem"
         key_file = self._folder / f"{file or name}-key.pem"
+        key_file.touch(0o600)
         key_file.write_bytes(
             key.private_bytes(
                 serialization.Encoding.PEM,
