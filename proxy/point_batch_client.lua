@@ -1,6 +1,6 @@
 --- Sends batches of point reads to a backend on a persistent connection.
 
-local backend_tls = require "proxy.backend_tls"
+local http_client = require "proxy.http_client"
 local settings = require "proxy.settings"
 
 local _M = {}
@@ -36,16 +36,9 @@ local function open(connection)
     local backend = connection.backend
     local socket = ngx.socket.tcp()
     socket:settimeouts(CONNECT_MS, SEND_MS, READ_MS)
-    local ok, err = socket:connect(backend.address, backend.port)
+    local ok, err = http_client.connect(socket, backend.address, backend.port, backend.tls_name)
     if not ok then
-        return nil, "connect: " .. err
-    end
-    if backend.tls_name then
-        ok, err = backend_tls.handshake(socket, backend.tls_name)
-        if not ok then
-            socket:close()
-            return nil, err
-        end
+        return nil, err
     end
     connection.socket = socket
     connection.read_head = socket:receiveuntil("\r\n\r\n")

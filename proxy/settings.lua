@@ -2,6 +2,8 @@
 
 local _M = {}
 
+local MAX_FILE_BYTES = 1024 * 1024
+
 --- "host:port,host:port" as a list of {host, port, tls_name}; "[::1]:8081" for IPv6, and
 -- "https://host:port" for TLS. tls_name of a backend: see topology; the argument is for all of
 -- them, nil: each has its host. Nil and the error.
@@ -64,6 +66,43 @@ local function optional(name)
     return text ~= "" and text or nil
 end
 
+--- Parses the file that a variable names; nil if it names none.
+local function parse_file(name, parse)
+    local path = optional(name)
+    if not path then
+        return nil
+    end
+    local file, err = io.open(path, "rb")
+    if not file then
+        error(name .. ": cannot read " .. err, 0)
+    end
+    local content = file:read(MAX_FILE_BYTES)
+    file:close()
+    local parsed
+    parsed, err = parse(content or "")
+    if not parsed then
+        error(name .. ": " .. path .. " is not valid PEM: " .. err, 0)
+    end
+    return parsed
+end
+
+--- The proxy's own certificate chain and key, for mutual TLS: {chain, key}; nil if there is none.
+-- nginx is still root when it reads them.
+local function client_certificate()
+    local chain_name, key_name = "QUERYABLE_PROXY_TLS_CERT_FILE", "QUERYABLE_PROXY_TLS_KEY_FILE"
+    if (optional(chain_name) == nil) ~= (optional(key_name) == nil) then
+        error("set both " .. chain_name .. " and " .. key_name .. ", or neither", 0)
+    end
+    if not optional(chain_name) then
+        return nil
+    end
+    local ssl = require "ngx.ssl"
+    return {
+        chain = parse_file(chain_name, ssl.parse_pem_cert),
+        key = parse_file(key_name, ssl.parse_pem_priv_key),
+    }
+end
+
 local function has_tls(backends)
     for _, backend in ipairs(backends) do
         if backend.tls_name then
@@ -86,12 +125,7 @@ function _M.load()
     end
     _M.seeds = backends
     _M.has_tls = has_tls(backends)
-    _M.tls_cert_file = optional("QUERYABLE_PROXY_TLS_CERT_FILE")
-    _M.tls_key_file = optional("QUERYABLE_PROXY_TLS_KEY_FILE")
-    if (_M.tls_cert_file == nil) ~= (_M.tls_key_file == nil) then
-        error("set both QUERYABLE_PROXY_TLS_CERT_FILE and QUERYABLE_PROXY_TLS_KEY_FILE, or neither",
-              0)
-    end
+    _M.client_certificate = client_certificate()
     _M.refresh = positive_number("QUERYABLE_PROXY_REFRESH", 1)
     _M.read_timeout = positive_number("QUERYABLE_PROXY_READ_TIMEOUT", 0.4)
     _M.batches = whole_number("QUERYABLE_PROXY_BATCHES", 1, 16)

@@ -9,16 +9,6 @@ describe("the settings", function()
         }, settings.backends(" backend-1.local:8081 , [::1]:82,back_end:65535,"))
     end)
 
-    it("1b parse backends that speak HTTPS, and the name that their certificates have", function()
-        local text = "https://b1:8081,http://b2:8081,b3:8081"
-        assert.same({
-            { host = "b1", port = 8081, tls_name = "b1" },
-            { host = "b2", port = 8081 }, { host = "b3", port = 8081 },
-        }, settings.backends(text))
-        assert.equal("backends", settings.backends(text, "backends")[1].tls_name)
-        assert.is_nil(settings.backends(text, "backends")[2].tls_name)
-    end)
-
     it("2 name an invalid backend", function()
         for text, wrong in pairs {
             ["127.0.0.1"] = "'127.0.0.1' is not host:port or https://host:port",
@@ -46,5 +36,15 @@ describe("the settings", function()
             assert.has_error(settings.load, "QUERYABLE_PROXY_REFRESH: '" .. text .. "' is not a "
                 .. "number of seconds above 0 and up to 3600; the default is 1")
         end
+    end)
+
+    it("4 parse backends that speak HTTPS, and the name that their certificates have", function()
+        local text = "https://b1:8081,http://b2:8081,b3:8081"
+        assert.same({
+            { host = "b1", port = 8081, tls_name = "b1" },
+            { host = "b2", port = 8081 }, { host = "b3", port = 8081 },
+        }, settings.backends(text))
+        assert.equal("backends", settings.backends(text, "backends")[1].tls_name)
+        assert.is_nil(settings.backends(text, "backends")[2].tls_name)
     end)
 end)

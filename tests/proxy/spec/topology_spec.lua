@@ -234,9 +234,10 @@ describe("a topology", function()
         assert.equal(100, topology.build(answer, ADDRESSES).views.max_key_bytes)
     end)
 
-    it("90 has the name of the certificate for each backend that speaks HTTPS", function()
+    it("17 has the name of the certificate for each backend that speaks HTTPS", function()
         local list = {
-            processor("b1", "one", "running", { 0 }, {}), processor("b2", "two", "running", { 1 }, {}),
+            processor("b1", "one", "running", { 0 }, {}),
+            processor("b2", "two", "running", { 1 }, {}),
         }
         list[2].scheme = "https"
         local function names(tls)
