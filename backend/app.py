@@ -110,6 +110,7 @@ class Instance:
             lambda view, partition: self.context.snapshot_sources(view, partition),
             cluster.signer,
             settings.copy_threshold,
+            connect=lambda member, timeout: self.context.certificates.connection(member, timeout),
         )
         dead_letters = DeadLetters(librdkafka, settings.broker_timeout)
         assignments = SourceAssignments(self._registry)
@@ -353,11 +354,12 @@ class Application:
             _access_control(settings, self._token_keys, context.cluster),
         )
         self._on_failure = on_failure
-        # the worker uses these four; the time-outs are in s
+        # the worker uses these five; the time-outs are in s
         self.answer_now = self._router.answer_now
         self.reads_now = self._router.reads_now
         self.send_timeout = settings.send_timeout
         self.request_timeout = settings.request_timeout
+        self.certificates = context.certificates
         self._starting: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -10,6 +10,7 @@ import logging
 import sys
 
 from backend.app import Application
+from backend.security.certificates import Certificates
 from backend.security.configuration import token_keys
 from backend.server.memory import limit_arenas
 from backend.server.server import Application as ServerApplication
@@ -21,6 +22,7 @@ def _prepare() -> Settings:
     settings = load_settings()
     read_views(settings.views)
     token_keys(settings)  # checks what it is given
+    Certificates(settings)
     check_port(settings)
     return settings
 
@@ -50,6 +52,9 @@ workers = 1
 worker_connections = 4096
 backlog = 4096
 bind = f"{_settings.host}:{_settings.port}"
+if _settings.tls_cert_file is not None:
+    # for the log line with the address; the worker makes its own TLS context
+    certfile, keyfile = str(_settings.tls_cert_file), str(_settings.tls_key_file)
 keepalive = 75  # longer than the proxy keeps an idle connection, so that the proxy closes it first
 graceful_timeout = 30
 timeout = 60

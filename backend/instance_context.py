@@ -15,6 +15,7 @@ from backend.ingest.lifecycle.snapshot_fetcher import SnapshotFetcher
 from backend.ingest.loop import IngestLoop
 from backend.ingest.metadata_poller import MetadataPoller
 from backend.ingest.store_partitions import PartitionRegistry
+from backend.security.certificates import Certificates
 from backend.security.cluster import ClusterAccess
 from backend.settings import Settings
 from backend.wire.answer import Header
@@ -22,7 +23,7 @@ from backend.wire.scan import NEVER
 from model.kinds.registry import kind_of
 from model.pipelines import Pipeline
 from model.problems import Unavailable
-from model.topology import Member, PlacedView, Topology
+from model.topology import HTTP, HTTPS, Member, PlacedView, Topology
 from model.views import View
 
 __all__ = ["DRAINING", "RUNNING", "STARTING", "InstanceContext", "ReadCounts"]
@@ -91,10 +92,12 @@ class InstanceContext:
     epoch_header: bytes = b"0-0"
     counts: dict[str, ReadCounts] = field(default_factory=dict)
     scans: dict[str, ScanCounts] = field(default_factory=dict)
+    certificates: Certificates = field(init=False)
     _revisions: itertools.count[int] = field(default_factory=itertools.count)
     revision: int = 0
 
     def __post_init__(self) -> None:
+        self.certificates = Certificates(self.settings)
         self.peers.on_change = self.revise
         self.counts = {name: ReadCounts() for name in self.views}
         self.scans = {name: ScanCounts() for name in self.views}
@@ -136,8 +139,13 @@ class InstanceContext:
     def me(self) -> Member:
         """This instance with its advertised address."""
         settings = self.settings
+        scheme = HTTP if settings.tls_cert_file is None else HTTPS
         return Member(
-            settings.instance_id, settings.advertised_host, settings.advertised_port, settings.rack
+            settings.instance_id,
+            settings.advertised_host,
+            settings.advertised_port,
+            settings.rack,
+            scheme,
         )
 
     @property

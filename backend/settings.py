@@ -11,7 +11,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from model.problems import ConfigurationError
@@ -134,6 +134,19 @@ class Settings(BaseSettings):
         1000, ge=0, description="maximum concurrent streams of changes; more get 503 overloaded"
     )
 
+    tls_cert_file: Path | None = Field(
+        None,
+        description="certificate chain (PEM): the instance speaks HTTPS, and shows it to its peers",
+    )
+    tls_key_file: Path | None = Field(None, description="key of the certificate (PEM)")
+    tls_client_ca_file: Path | None = Field(
+        None,
+        description="authorities (PEM) of the deployment's instances and proxies, for mutual TLS",
+    )
+    tls_ca_file: Path | None = Field(
+        None, description="authorities (PEM) of peers' certificates; empty: those of the system"
+    )
+
     @property
     def ends_trusted_for(self) -> float:
         """The maximum age (s) of a log end from which the lag is computed; a few polls may fail."""
@@ -144,6 +157,13 @@ class Settings(BaseSettings):
         """Whether everyone who reaches the machine may read: it listens on another address than
         loopback, and authentication is off."""
         return self.auth == "off" and not _is_loopback(self.host)
+
+    @field_validator(
+        "tls_cert_file", "tls_key_file", "tls_client_ca_file", "tls_ca_file", mode="before"
+    )
+    @classmethod
+    def _empty_is_unset(cls, value: object) -> object:
+        return value or None
 
     @model_validator(mode="after")
     def _derived(self) -> Settings:

@@ -28,6 +28,10 @@ STANDBY: Final = "standby"
 WARMING: Final = "warming"
 ROLES: Final = (ACTIVE, STANDBY, WARMING)
 
+# how an instance is reached
+HTTP: Final = "http"
+HTTPS: Final = "https"
+
 
 class Epoch(NamedTuple):
     """The version of a topology, ordered: the leader's clock (ms), then the group's generation."""
@@ -54,6 +58,17 @@ class Member:
     host: str
     port: int
     rack: str = ""  # standbys are placed in other racks than the active, if possible
+    scheme: str = HTTP  # HTTP or HTTPS; instances of older versions do not send it
+
+    @property
+    def origin(self) -> str:
+        """The base URL."""
+        return f"{self.scheme}://{self.host}:{self.port}"
+
+
+def _fields_of(member: Member) -> list[str | int]:
+    """A member in the user data."""
+    return [member.id, member.host, member.port, member.rack, member.scheme]
 
 
 @dataclass(frozen=True)
@@ -159,7 +174,7 @@ class Topology:
                 {
                     "v": VERSION,
                     "ms": self.epoch.ms,
-                    "members": [[m.id, m.host, m.port, m.rack] for m in self.members],
+                    "members": [_fields_of(m) for m in self.members],
                     "views": {
                         name: {
                             "description": view.description,
@@ -193,7 +208,7 @@ class Topology:
                 raise TopologyError(f"unsupported topology version {document['v']}, not {VERSION}")
             return Topology(
                 epoch=Epoch(document["ms"], generation),
-                members=tuple(Member(*member[:4]) for member in document["members"]),
+                members=tuple(Member(*member[:5]) for member in document["members"]),
                 views={
                     name: PlacedView(
                         placed["description"],
@@ -230,6 +245,7 @@ class Topology:
                     "id": member.id,
                     "host": member.host,
                     "port": member.port,
+                    "scheme": member.scheme,
                     **({"rack": member.rack} if member.rack else {}),
                     "state": states.get(member.id, "running"),
                     **{
@@ -281,12 +297,7 @@ class MemberMetadata:
             orjson.dumps(
                 {
                     "v": VERSION,
-                    "member": [
-                        self.member.id,
-                        self.member.host,
-                        self.member.port,
-                        self.member.rack,
-                    ],
+                    "member": _fields_of(self.member),
                     "views": self.views,
                     "positions": self.positions,
                     "active": self.active,
@@ -310,7 +321,7 @@ class MemberMetadata:
             if document["v"] != VERSION:
                 raise TopologyError(f"unsupported user data version {document['v']}, not {VERSION}")
             return MemberMetadata(
-                member=Member(*document["member"][:4]),
+                member=Member(*document["member"][:5]),
                 views={name: (h, d) for name, (h, d) in document["views"].items()},
                 positions={
                     view: {int(partition): position for partition, position in of_view.items()}

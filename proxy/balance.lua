@@ -43,10 +43,29 @@ end
 
 coalescer.init(_M.answered, failed)
 
+--- The candidates that are reached as the first one is, by TLS or without it, and how many of them
+-- are healthy. nginx fixes this before the first attempt. Instances differ only while TLS is being
+-- turned on; if none of these answers, one of the others forwards the request (@fallback).
+local function alike(candidates, healthy)
+    local is_tls = candidates[1].tls_name ~= nil
+    local same, healthy_ones = {}, 0
+    for i = 1, #candidates do
+        if (candidates[i].tls_name ~= nil) == is_tls then
+            same[#same + 1] = candidates[i]
+            healthy_ones = healthy_ones + (i <= healthy and 1 or 0)
+        end
+    end
+    return same, healthy_ones
+end
+
 --- Sets the backends to try, in order. A point read has the short read time-out for all of the
 -- first `healthy` but the last. earlier_attempts: those made before @fallback.
 function _M.set_candidates(candidates, healthy, is_point, earlier_attempts)
     local ctx = ngx.ctx
+    if settings.has_tls then
+        candidates, healthy = alike(candidates, healthy)
+        ngx.var.queryable_scheme = candidates[1].tls_name and "https" or "http"
+    end
     ctx.candidates = candidates
     ctx.healthy = healthy
     ctx.attempt = 0
@@ -87,6 +106,9 @@ function _M.run()
         and IS_RETRIED[ngx.req.get_method()] and retry_budget.has(budget)
     if has_next then
         balancer.set_more_tries(1)
+    end
+    if backend.tls_name then
+        ngx.var.queryable_tls_name = backend.tls_name
     end
     local ok, err = balancer.set_current_peer(backend.address, backend.port)
     if ok and ctx.is_point then

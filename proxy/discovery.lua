@@ -54,13 +54,25 @@ local function resolve_all(processors)
     return addresses
 end
 
+--- Logs which backends get no requests because they speak HTTPS.
+local function log_unused(built)
+    for _, backend in ipairs(built.backends) do
+        if backend.tls_name and not settings.has_tls then
+            ngx.log(ngx.ERR, "backend ", backend.id, " gets no requests: it speaks HTTPS, and "
+                    .. "QUERYABLE_BACKENDS names no backend as https://host:port")
+        end
+    end
+end
+
 local function use(processors, addresses)
-    local built, err = topology.build(processors, addresses)
+    local tls = { is_on = settings.has_tls, name = settings.tls_name }
+    local built, err = topology.build(processors, addresses, tls)
     if not built then
         return nil, err
     end
     if not current or current.epoch ~= built.epoch then
         ngx.log(ngx.NOTICE, "topology ", built.epoch, ": ", #built.backends, " backends")
+        log_unused(built)
     end
     current = built
     source = { processors = processors, addresses = addresses }
@@ -101,7 +113,7 @@ local function read_from(backend, address)
     end
     -- "*": the instance's id is not known yet
     headers["Queryable-Signature"] = signing.sign("GET", PATH, "*", "")
-    local response, err = http_client.get(address, backend.port, PATH, headers)
+    local response, err = http_client.get(address, backend.port, PATH, headers, backend.tls_name)
     if not response then
         return false, err
     end

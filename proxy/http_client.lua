@@ -1,5 +1,8 @@
---- One GET over a cosocket: the part of HTTP/1.1 that discovery needs.
+--- Connections of Lua to backends (cosockets), and one GET: the part of HTTP/1.1 that discovery
+-- needs. nginx itself opens the connections of requests that it passes on.
 -- The size and the duration of a response are limited.
+
+local settings = require "proxy.settings"
 
 local _M = {}
 
@@ -165,14 +168,38 @@ local function exchange(socket, request)
     return { status = status, headers = headers, body = body }
 end
 
---- GET `path` from the server at `address`:`port`.
--- Returns {status, headers (names in lower case), body}; or nil and an error.
-function _M.get(address, port, path, request_headers)
-    local socket = ngx.socket.tcp()
-    socket:settimeouts(CONNECT_MS, SEND_MS, READ_MS)
+--- Connects a socket to a backend; by TLS if `tls_name` is given: the name that its certificate
+-- must have. The authority is that of `lua_ssl_trusted_certificate`. True; or nil and an error.
+function _M.connect(socket, address, port, tls_name)
     local ok, err = socket:connect(address, port)
     if not ok then
         return nil, "connect: " .. err
+    end
+    if not tls_name then
+        return true
+    end
+    local own = settings.client_certificate
+    if own then
+        ok, err = socket:setclientcert(own.chain, own.key)
+    end
+    if ok then
+        ok, err = socket:sslhandshake(false, tls_name, true)
+    end
+    if not ok then
+        socket:close()
+        return nil, "TLS: " .. err
+    end
+    return true
+end
+
+--- GET `path` from the server at `address`:`port`; `tls_name`: see `connect`.
+-- Returns {status, headers (names in lower case), body}; or nil and an error.
+function _M.get(address, port, path, request_headers, tls_name)
+    local socket = ngx.socket.tcp()
+    socket:settimeouts(CONNECT_MS, SEND_MS, READ_MS)
+    local ok, err = _M.connect(socket, address, port, tls_name)
+    if not ok then
+        return nil, err
     end
     local lines = {
         "GET " .. path .. " HTTP/1.1",

@@ -1,5 +1,6 @@
 --- Sends batches of point reads to a backend on a persistent connection.
 
+local http_client = require "proxy.http_client"
 local settings = require "proxy.settings"
 local signing = require "proxy.security.signing"
 
@@ -38,9 +39,9 @@ local function open(connection)
     local backend = connection.backend
     local socket = ngx.socket.tcp()
     socket:settimeouts(CONNECT_MS, SEND_MS, READ_MS)
-    local ok, err = socket:connect(backend.address, backend.port)
+    local ok, err = http_client.connect(socket, backend.address, backend.port, backend.tls_name)
     if not ok then
-        return nil, "connect: " .. err
+        return nil, err
     end
     connection.socket = socket
     connection.read_head = socket:receiveuntil("\r\n\r\n")

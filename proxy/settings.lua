@@ -2,20 +2,30 @@
 
 local _M = {}
 
---- "host:port,host:port" as a list of {host, port}; "[::1]:8081" for IPv6. Nil and the error.
-function _M.backends(text)
+local MAX_FILE_BYTES = 1024 * 1024
+
+--- "host:port,host:port" as a list of {host, port, tls_name}; "[::1]:8081" for IPv6, and
+-- "https://host:port" for TLS. tls_name of a backend: see topology; the argument is for all of
+-- them, nil: each has its host. Nil and the error.
+function _M.backends(text, tls_name)
     local backends = {}
     for entry in (text .. ","):gmatch("%s*([^,]-)%s*,") do
         if entry ~= "" then
-            local host, port = entry:match("^(%[[%x:.]+%]):(%d+)$")
+            local scheme, rest = entry:match("^(https?)://(.*)$")
+            local address = rest or entry
+            local host, port = address:match("^(%[[%x:.]+%]):(%d+)$")
             if not host then
-                host, port = entry:match("^([%w._-]+):(%d+)$")
+                host, port = address:match("^([%w._-]+):(%d+)$")
             end
             port = tonumber(port)
             if not port or port < 1 or port > 65535 then
-                return nil, "'" .. entry .. "' is not host:port"
+                return nil, "'" .. entry .. "' is not host:port or https://host:port"
             end
-            backends[#backends + 1] = { host = host, port = port }
+            backends[#backends + 1] = {
+                host = host,
+                port = port,
+                tls_name = scheme == "https" and (tls_name or host) or nil,
+            }
         end
     end
     if #backends == 0 then
@@ -51,17 +61,71 @@ local function whole_number(name, default, max)
     return value
 end
 
+local function optional(name)
+    local text = os.getenv(name)
+    return text ~= "" and text or nil
+end
+
+--- Parses the file that a variable names; nil if it names none.
+local function parse_file(name, parse)
+    local path = optional(name)
+    if not path then
+        return nil
+    end
+    local file, err = io.open(path, "rb")
+    if not file then
+        error(name .. ": cannot read " .. err, 0)
+    end
+    local content = file:read(MAX_FILE_BYTES)
+    file:close()
+    local parsed
+    parsed, err = parse(content or "")
+    if not parsed then
+        error(name .. ": " .. path .. " is not valid PEM: " .. err, 0)
+    end
+    return parsed
+end
+
+--- The proxy's own certificate chain and key, for mutual TLS: {chain, key}; nil if there is none.
+-- nginx is still root when it reads them.
+local function client_certificate()
+    local chain_name, key_name = "QUERYABLE_PROXY_TLS_CERT_FILE", "QUERYABLE_PROXY_TLS_KEY_FILE"
+    if (optional(chain_name) == nil) ~= (optional(key_name) == nil) then
+        error("set both " .. chain_name .. " and " .. key_name .. ", or neither", 0)
+    end
+    if not optional(chain_name) then
+        return nil
+    end
+    local ssl = require "ngx.ssl"
+    return {
+        chain = parse_file(chain_name, ssl.parse_pem_cert),
+        key = parse_file(key_name, ssl.parse_pem_priv_key),
+    }
+end
+
+local function has_tls(backends)
+    for _, backend in ipairs(backends) do
+        if backend.tls_name then
+            return true
+        end
+    end
+    return false
+end
+
 --- Reads all settings. An error names the variable, what is wrong, and what is valid.
 function _M.load()
     local text = os.getenv("QUERYABLE_BACKENDS")
     if not text or text == "" then
         text = "127.0.0.1:8081"
     end
-    local backends, err = _M.backends(text)
+    _M.tls_name = optional("QUERYABLE_PROXY_TLS_NAME")
+    local backends, err = _M.backends(text, _M.tls_name)
     if not backends then
         error("QUERYABLE_BACKENDS: " .. err .. "; list one or more as host:port,host:port", 0)
     end
     _M.seeds = backends
+    _M.has_tls = has_tls(backends)
+    _M.client_certificate = client_certificate()
     _M.refresh = positive_number("QUERYABLE_PROXY_REFRESH", 1)
     _M.read_timeout = positive_number("QUERYABLE_PROXY_READ_TIMEOUT", 0.4)
     local secret_file = os.getenv("QUERYABLE_CLUSTER_SECRET_FILE")

@@ -10,8 +10,9 @@
 --             active before its standbys within a rank; `healthy` is the number of backends before
 --             the dead ones (all, if all are dead)
 --   owners    by view name, then partition: the active's id
---   backends  {id, host, address, port, name, state, rank, is_dead}; address is nil if unknown,
---             name is "address:port"
+--   backends  {id, host, address, port, name, tls_name, state, rank, is_dead}; address is nil if
+--             unknown, name is "address:port"; tls_name is the name that the certificate must have,
+--             nil if the backend speaks HTTP
 --   by_rank   backends with an address; the first `usable` of them have the best rank
 
 local key_codec = require "proxy.key_codec"
@@ -45,8 +46,15 @@ function _M.is_newer(a, b)
     return a_generation > b_generation
 end
 
-local function new_backend(processor, addresses)
+local function new_backend(processor, addresses, tls)
     local address = addresses[processor.host]
+    local tls_name
+    if processor.scheme == "https" then
+        if not tls.is_on then
+            address = nil
+        end
+        tls_name = tls.name or processor.host
+    end
     local rank = RANKS[processor.state] or OTHER_STATE
     return {
         id = processor.id,
@@ -54,6 +62,7 @@ local function new_backend(processor, addresses)
         address = address,
         port = processor.port,
         name = (address or processor.host) .. ":" .. processor.port,
+        tls_name = tls_name,
         state = processor.state,
         rank = rank,
         is_dead = rank == LAST_RANK,
@@ -141,7 +150,7 @@ local function count_healthy(replicas)
     return healthy > 0 and healthy or #replicas
 end
 
-local function build(processors, addresses)
+local function build(processors, addresses, tls)
     if type(processors) ~= "table" or not parse_epoch(processors.epoch) then
         return nil, "it has no epoch"
     end
@@ -156,7 +165,7 @@ local function build(processors, addresses)
         if type(processor.host) ~= "string" or type(processor.port) ~= "number" then
             return nil, "a processor has no host or port"
         end
-        backends[index] = new_backend(processor, addresses)
+        backends[index] = new_backend(processor, addresses, tls)
     end
     -- all actives before any standby
     for _, role in ipairs { "topicPartitions", "standbyPartitions" } do
@@ -192,8 +201,10 @@ end
 --- Builds a topology from the decoded JSON of /processors, which may be any value. Nil and an error
 -- if it is invalid.
 -- addresses: IP address by host name; backends on other hosts get no requests.
-function _M.build(processors, addresses)
-    local ok, topology, err = pcall(build, processors, addresses)
+-- tls: is_on, whether backends that speak HTTPS get requests; name, that of all their certificates
+-- (nil: the host of each).
+function _M.build(processors, addresses, tls)
+    local ok, topology, err = pcall(build, processors, addresses, tls or {})
     if not ok then
         return nil, "it has an unexpected structure: " .. tostring(topology)
     end

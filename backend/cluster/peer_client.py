@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -23,10 +24,11 @@ from yarl import URL
 
 from backend.rate_limited_log import RateLimitedLog
 from backend.security.authorization import passed_on
+from backend.security.certificates import Certificates
 from backend.security.signatures import HEADER, SignedRequest, Signer
 from backend.wire.answer import Answer, Header
 from model.problems import Unavailable
-from model.topology import Member
+from model.topology import HTTPS, Member
 
 MARK = b"queryable-forwarded"
 _INTERNAL = b"/internal/"
@@ -53,12 +55,14 @@ class PeerClient:
         instance_id: str,
         timeout: float,
         signer: Signer | None = None,
+        certificates: Certificates | None = None,
         connections: int = 256,
         streams: int = 256,
     ) -> None:
         """`timeout`: s for an answer, or for the start of a stream. `signer`: None without a
         cluster secret. `connections` (0: unlimited): for requests; `streams`: for streams."""
         self._signer = signer
+        self._certificates = certificates or Certificates()
         self._mark = instance_id
         self._seconds = timeout
         self._timeout = _timeout(timeout, timeout)
@@ -92,6 +96,7 @@ class PeerClient:
                 headers=forwarded,
                 data=body or None,
                 allow_redirects=False,
+                ssl=self._tls(member),
                 timeout=self._timeout if timeout is None else _timeout(self._seconds, timeout),
             ) as response:
                 answer = Answer(response.status, _headers(response), await _read_content(response))
@@ -116,7 +121,11 @@ class PeerClient:
             # includes waiting for a connection
             async with asyncio.timeout(self._seconds if timeout is None else timeout):
                 response = await self._streams.get(
-                    url, headers=forwarded, allow_redirects=False, timeout=stream_timeout
+                    url,
+                    headers=forwarded,
+                    allow_redirects=False,
+                    ssl=self._tls(member),
+                    timeout=stream_timeout,
                 )
         except (TimeoutError, aiohttp.ClientError, OSError) as e:
             raise _unreachable(member, e) from e
@@ -126,12 +135,16 @@ class PeerClient:
     def _request(
         self, member: Member, target: bytes, headers: list[Header]
     ) -> tuple[URL, dict[str, str]]:
-        url = URL(f"http://{member.host}:{member.port}{target.decode('latin-1')}", encoded=True)
+        url = URL(member.origin + target.decode("latin-1"), encoded=True)
         forwarded = {
             name.decode("latin-1"): value.decode("latin-1")
             for name, value in (*filter(_is_forwarded, headers), *passed_on())
         }
         return url, {**forwarded, MARK.decode(): self._mark}
+
+    def _tls(self, member: Member) -> ssl.SSLContext | bool:
+        """The latest context: a connection that was opened with another one is not used again."""
+        return self._certificates.for_peers if member.scheme == HTTPS else True
 
     async def close(self) -> None:
         await self._session.close()
@@ -217,9 +230,11 @@ async def _chunks(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:
 
 
 def _unreachable(member: Member, error: Exception) -> Unavailable:
+    is_tls = isinstance(error, aiohttp.ClientSSLError)
+    why = f"{type(error).__name__}: {error}" if is_tls else type(error).__name__
     return Unavailable(
         "owner-unreachable",
         f"Instance {member.id} owns the key's partition, but does not answer "
-        f"({type(error).__name__}). Retry: another instance takes over if it is down.",
+        f"({why}). Retry: another instance takes over if it is down.",
         instance=member.id,
     )

@@ -162,6 +162,5 @@ async def _repeat_read(
 
 
 def _redirect(others: NotOwner, request: ForwardableRequest) -> Answer:
-    member = others.member
-    origin = f"http://{member.host}:{member.port}".encode()
+    origin = others.member.origin.encode()
     return Answer(307, [(b"location", origin + request.target)], b"")

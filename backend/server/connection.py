@@ -14,6 +14,7 @@ from backend.server.exchange import Exchange
 from backend.server.response import error_response, response
 from backend.server.server import Server
 from backend.server.slow_readers import SlowReaderGuard
+from backend.server.tls_extension import tls_extension
 from backend.wire.answer import Answer
 from backend.wire.plain_requests import plain_get, plain_reads
 
@@ -23,6 +24,7 @@ _SLICE_BYTES = 16 * 1024  # bytes per call of the parser
 # and scans them again with each `feed`.
 _MAX_UNPARSED = 64 * 1024
 _MAX_PENDING = 64 * 1024  # bytes of pipelined requests; with more, reading is paused
+_PASSED_ON = b"queryable-final-status"  # the proxy sends it with all requests of its clients
 _DISCONNECT_GRACE = 3.0  # s for the application to return after its client has disconnected
 
 
@@ -53,6 +55,7 @@ class Connection(asyncio.Protocol):
         self._is_writable = asyncio.Event()
         self._reader_guard: Any = None
         self._deadline = Deadline(server.loop, self._expired)
+        self._tls: dict[str, Any] | None = None  # None: without TLS
         self.is_open = False
 
     # -- asyncio.Protocol ------------------------------------------------------------------------
@@ -191,7 +194,9 @@ class Connection(asyncio.Protocol):
         """Called before the first request that needs the parser."""
         self._server_address = self._address("sockname")
         self._client_address = self._address("peername")
-        self._scheme = "https" if self._transport.get_extra_info("ssl_object") else "http"
+        if (ssl_object := self._transport.get_extra_info("ssl_object")) is not None:
+            self._tls = tls_extension(ssl_object)
+        self._scheme = "http" if self._tls is None else "https"
         limits = self._server.limits
         self._parser = H1CProtocol(
             on_headers_complete=self._headers_complete,
@@ -240,6 +245,12 @@ class Connection(asyncio.Protocol):
             "server": self._server_address,
             "client": self._client_address,
         }
+        if self._tls is not None:
+            if any(name == _PASSED_ON for name, _ in headers):
+                # The certificate is the proxy's. No later request of this connection counts as the
+                # proxy's own, either.
+                self._tls = {**self._tls, "client_cert_name": None}
+            scope["extensions"] = {"tls": self._tls}
         exchange.begin(request, scope)
         self._task = self._server.loop.create_task(exchange.run(self._application))
 

@@ -17,7 +17,6 @@ from typing import Any
 import uvloop
 from gunicorn.arbiter import Arbiter
 from gunicorn.asgi.lifespan import LifespanManager
-from gunicorn.sock import ssl_context
 from gunicorn.workers import base
 
 from backend.server.connection import Connection
@@ -26,6 +25,8 @@ from backend.server.server import Limits, Server
 log = logging.getLogger("backend.server")
 
 _NOTIFY_INTERVAL = 1.0  # s between two notifications of the arbiter
+_HANDSHAKE_TIMEOUT = 10.0  # s for a client's TLS handshake
+_TLS_CLOSE_TIMEOUT = 1.0  # s for a client to answer the end of TLS
 _SHUTDOWN_TIMEOUT = 10.0  # s for requests in flight when the worker stops
 
 
@@ -108,11 +109,14 @@ class Worker(base.Worker):  # type: ignore[misc]
             await lifespan.shutdown()
 
     async def _listen(self, server: Server, sock: Any) -> asyncio.Server:
+        context = self.wsgi.certificates.listening
         listener = await self.loop.create_server(
             lambda: Connection(server),
             sock=sock.sock,
             backlog=self.cfg.backlog,
-            ssl=ssl_context(self.cfg) if self.cfg.is_ssl else None,
+            ssl=context,
+            ssl_handshake_timeout=None if context is None else _HANDSHAKE_TIMEOUT,
+            ssl_shutdown_timeout=None if context is None else _TLS_CLOSE_TIMEOUT,
         )
         self.log.info("listening on %s", sock)
         return listener
@@ -120,6 +124,7 @@ class Worker(base.Worker):  # type: ignore[misc]
     async def _wait_for_stop(self) -> None:
         while self.alive and self.ppid == os.getppid():
             self.notify()
+            self.wsgi.certificates.refresh()
             try:
                 await asyncio.wait_for(self._stopping.wait(), _NOTIFY_INTERVAL)
             except TimeoutError:

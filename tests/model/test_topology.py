@@ -24,7 +24,14 @@ NAMES = st.text("abc-.é0", min_size=1, max_size=4)
 OFFSETS = st.integers(0, 2**63 - 1)
 MS = st.integers(0, 2**45)
 PARTITIONS = st.integers(0, 500)
-MEMBERS = st.builds(Member, NAMES, NAMES, st.integers(1, 65535), NAMES | st.just(""))
+MEMBERS = st.builds(
+    Member,
+    NAMES,
+    NAMES,
+    st.integers(1, 65535),
+    NAMES | st.just(""),
+    st.sampled_from(["http", "https"]),
+)
 EPOCHS = st.builds(Epoch, MS, st.integers(0, 2**31 - 1))
 DESCRIPTIONS = st.dictionaries(NAMES, st.none() | NAMES, max_size=3)
 
@@ -158,6 +165,18 @@ def test_a_topology_with_ten_thousand_partitions_is_small_enough() -> None:
     assert len(topology.encode()) < MAX_BYTES // 10
 
 
+def test_members_of_versions_without_https_are_reached_by_http() -> None:
+    document = orjson.loads(zlib.decompress(TOPOLOGY.encode()))
+    for member in document["members"]:
+        del member[4:]
+    decoded = Topology.decode(zlib.compress(orjson.dumps(document)), 17)
+    assert [member.scheme for member in decoded.members] == ["http", "http"]
+    assert [member.origin for member in TOPOLOGY.members] == [
+        "http://127.0.0.1:8081",
+        "https://127.0.0.2:8082",
+    ]
+
+
 def test_epochs_are_ordered() -> None:
     shuffled = [Epoch(10, 0), Epoch(2, 1), Epoch(0, 0), Epoch(2, 0), Epoch(1, 9)]
     assert sorted(shuffled) == [Epoch(0, 0), Epoch(1, 9), Epoch(2, 0), Epoch(2, 1), Epoch(10, 0)]
@@ -166,7 +185,7 @@ def test_epochs_are_ordered() -> None:
 
 TOPOLOGY = Topology(
     Epoch(1795225262643, 17),
-    (Member("b1", "127.0.0.1", 8081), Member("b2", "127.0.0.2", 8082, "r2")),
+    (Member("b1", "127.0.0.1", 8081), Member("b2", "127.0.0.2", 8082, "r2", "https")),
     {
         "orders": PlacedView(
             ORDERS.description(),
@@ -226,6 +245,7 @@ def test_the_document_of_processors() -> None:
                 "id": "b1",
                 "host": "127.0.0.1",
                 "port": 8081,
+                "scheme": "http",
                 "state": "running",
                 "topicPartitions": {"orders": [0, 3], "missing": []},
                 "standbyPartitions": {"orders": [1], "missing": []},
@@ -235,6 +255,7 @@ def test_the_document_of_processors() -> None:
                 "id": "b2",
                 "host": "127.0.0.2",
                 "port": 8082,
+                "scheme": "https",
                 "rack": "r2",
                 "state": "draining",
                 "topicPartitions": {"orders": [1], "missing": []},

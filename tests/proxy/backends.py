@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -72,8 +73,9 @@ def always(answer: Answer | None) -> Behaviour:
 class Backend:
     """One server on its own port. ``active`` and ``standby``: partitions by view name."""
 
-    def __init__(self, cluster: Cluster, name: str) -> None:
+    def __init__(self, cluster: Cluster, name: str, tls: ssl.SSLContext | None = None) -> None:
         self.cluster = cluster
+        self.tls = tls
         self.name = name
         self.state = "running"
         self.host = "127.0.0.1"
@@ -130,6 +132,11 @@ class Backend:
         self._server = Server(("127.0.0.1", self.port), Handler)
         self._server.daemon_threads = False
         self.port = self._server.server_address[1]
+        if self.tls is not None:
+            # the handshake is in the thread of the connection
+            self._server.socket = self.tls.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
         self._thread.start()
 
@@ -225,10 +232,10 @@ def _reads_of(batch: Request) -> Iterator[Request]:
 class Cluster:
     """Backends with one topology: backend p modulo their number owns partition p."""
 
-    def __init__(self, names: Iterable[str]) -> None:
+    def __init__(self, names: Iterable[str], tls: ssl.SSLContext | None = None) -> None:
         self.epoch = EPOCH
         self.views = {name: dict(view) for name, view in VIEWS.items()}
-        self.backends = [Backend(self, name) for name in names]
+        self.backends = [Backend(self, name, tls) for name in names]
         self.assign()
 
     def assign(self) -> None:
@@ -252,6 +259,7 @@ class Cluster:
                     "id": backend.name,
                     "host": backend.host,
                     "port": backend.port,
+                    **({} if backend.tls is None else {"scheme": "https"}),
                     "state": backend.state,
                     "topicPartitions": backend.active,
                     "standbyPartitions": backend.standby,
@@ -264,7 +272,11 @@ class Cluster:
         return next(b for b in self.backends if partition in b.active.get(view, []))
 
     def addresses(self) -> str:
-        return ",".join(f"127.0.0.1:{backend.port}" for backend in self.backends)
+        schemes = ["" if backend.tls is None else "https://" for backend in self.backends]
+        return ",".join(
+            f"{scheme}127.0.0.1:{backend.port}"
+            for scheme, backend in zip(schemes, self.backends, strict=True)
+        )
 
     def stop(self) -> None:
         for backend in self.backends:

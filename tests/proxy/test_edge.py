@@ -196,6 +196,11 @@ def start(command: list[str], user: int | None = None, **environment: str) -> su
     ("name", "value", "message"),
     [
         ("QUERYABLE_BACKENDS", "127.0.0.1", "QUERYABLE_BACKENDS: '127.0.0.1' is not host:port"),
+        (
+            "QUERYABLE_PROXY_TLS_CERT_FILE",
+            "/proxy.pem",
+            "set both QUERYABLE_PROXY_TLS_CERT_FILE and QUERYABLE_PROXY_TLS_KEY_FILE, or neither",
+        ),
         ("QUERYABLE_BACKENDS", ",", "QUERYABLE_BACKENDS: it is empty"),
         ("QUERYABLE_PROXY_REFRESH", "often", "QUERYABLE_PROXY_REFRESH: 'often' is not a number"),
     ],

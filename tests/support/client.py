@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -33,10 +34,17 @@ class Response:
 
 
 class Client:
-    """One keep-alive connection to 127.0.0.1; for one thread."""
+    """One keep-alive connection to 127.0.0.1; for one thread. `context`: for TLS."""
 
-    def __init__(self, port: int, timeout: float = TIMEOUT) -> None:
-        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
+    def __init__(
+        self, port: int, timeout: float = TIMEOUT, context: ssl.SSLContext | None = None
+    ) -> None:
+        if context is None:
+            self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
+        else:
+            self._connection = http.client.HTTPSConnection(
+                "127.0.0.1", port, timeout=timeout, context=context
+            )
 
     def __enter__(self) -> Client:
         return self

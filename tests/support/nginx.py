@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import ssl
 import subprocess
 from collections.abc import Mapping
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +49,19 @@ class Nginx:
         environment: Mapping[str, str] | None = None,
         workers: int | None = None,
         changes: Mapping[str, str] | None = None,
+        files: Mapping[str, str] | None = None,
+        context: ssl.SSLContext | None = None,
     ) -> None:
         """`backends`: addresses, separated by commas. `workers`: their number (default: that of the
-        processors). `changes` replace lines of nginx.conf."""
+        processors). `changes` replace lines of nginx.conf. `files`: the deployment's files, by
+        path; `{port}` is replaced. `context`: of clients, if nginx listens with TLS."""
         (self.port,) = free_ports(1)
         self.prefix = prefix
+        self._context = context
         self._command = lay_out(prefix, self.port, workers, changes)
+        for path, text in (files or {}).items():
+            (prefix / path).parent.mkdir(exist_ok=True)
+            (prefix / path).write_text(text.replace("{port}", str(self.port)))
         self._environment = {**os.environ, "QUERYABLE_BACKENDS": backends, **(environment or {})}
         self._log = prefix / "logs" / "output.log"
         self.start()
@@ -79,7 +87,7 @@ class Nginx:
         return True
 
     def client(self) -> Client:
-        return Client(self.port)
+        return Client(self.port, context=self._context)
 
     def health(self) -> dict[str, Any]:
         """The report of the worker that accepts the connection."""
@@ -99,7 +107,7 @@ class Nginx:
 
     def _epochs(self, connections: int) -> list[str]:
         """The epochs that this number of concurrent connections see."""
-        opened = [HTTPConnection("127.0.0.1", self.port, timeout=10) for _ in range(connections)]
+        opened = [self._connection() for _ in range(connections)]
         try:
             for connection in opened:
                 connection.connect()
@@ -109,6 +117,11 @@ class Nginx:
         finally:
             for connection in opened:
                 connection.close()
+
+    def _connection(self) -> HTTPConnection:
+        if self._context is None:
+            return HTTPConnection("127.0.0.1", self.port, timeout=10)
+        return HTTPSConnection("127.0.0.1", self.port, timeout=10, context=self._context)
 
     def workers(self) -> set[int]:
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")

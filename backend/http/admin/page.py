@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 
 def recent_topology(context: InstanceContext) -> Recent[dict[str, Any]]:
     """The document of `/admin/topology.json`, built at most once a second."""
-    peers = Peers(context.cluster.signer)
+    peers = Peers(context.cluster.signer, context.certificates)
     return Recent(lambda: topology_document(context, peers.ask), _FRESH_FOR)
 
 

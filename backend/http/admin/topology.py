@@ -11,6 +11,7 @@ from typing import Any
 
 from backend.http.routes.meta import instance_document, pipeline_document
 from backend.instance_context import InstanceContext
+from backend.security.certificates import Certificates
 from backend.security.signatures import HEADER, Signer
 from model.pipelines import FAILED, STOPPED
 from model.progress import ANSWERABLE
@@ -38,6 +39,7 @@ class Peers:
     def __init__(
         self,
         signer: Signer | None = None,
+        certificates: Certificates | None = None,
         timeout: float = _TIMEOUT,
         deadline: float = _DEADLINE,
     ) -> None:
@@ -45,6 +47,7 @@ class Peers:
         self._signer = signer
         self._timeout = timeout
         self._deadline = deadline
+        self._certificates = certificates or Certificates()
         self._pool = ThreadPoolExecutor(_MAX_REQUESTS, thread_name_prefix="admin")
 
     def ask(self, members: list[Member]) -> list[Status]:
@@ -52,9 +55,7 @@ class Peers:
 
         If a member does not answer: `{"state": "unreachable", "error": reason}`.
         """
-        futures = [
-            self._pool.submit(_ask, member, self._signer, self._timeout) for member in members
-        ]
+        futures = [self._pool.submit(self._ask, member) for member in members]
         wait(futures, self._deadline)
         # cancel requests that have not started: they must not queue behind instances that hang
         return [
@@ -64,25 +65,25 @@ class Peers:
             for future in futures
         ]
 
-
-def _ask(member: Member, signer: Signer | None, timeout: float) -> Status:
-    connection = http.client.HTTPConnection(member.host, member.port, timeout=timeout)
-    try:
-        signed = None if signer is None else signer.sign("GET", b"/instance", member.id)
-        headers = {} if signed is None else {HEADER.decode(): signed.header.decode()}
-        connection.request("GET", "/instance", headers=headers)
-        response = connection.getresponse()
-        if response.status != 200:
-            raise ValueError(f"unexpected status {response.status}")
-        status = json.loads(response.read(_MAX_BYTES))
-        if not isinstance(status, dict) or status.get("id") != member.id:
-            raise ValueError("another instance or program uses this address")
-        return status
-    except (OSError, http.client.HTTPException, ValueError) as e:
-        why = getattr(e, "strerror", None) or str(e) or type(e).__name__
-        return {"state": UNREACHABLE, "error": why}
-    finally:
-        connection.close()
+    def _ask(self, member: Member) -> Status:
+        connection = self._certificates.connection(member, self._timeout)
+        try:
+            signer = self._signer
+            signed = None if signer is None else signer.sign("GET", b"/instance", member.id)
+            headers = {} if signed is None else {HEADER.decode(): signed.header.decode()}
+            connection.request("GET", "/instance", headers=headers)
+            response = connection.getresponse()
+            if response.status != 200:
+                raise ValueError(f"unexpected status {response.status}")
+            status = json.loads(response.read(_MAX_BYTES))
+            if not isinstance(status, dict) or status.get("id") != member.id:
+                raise ValueError("another instance or program uses this address")
+            return status
+        except (OSError, http.client.HTTPException, ValueError) as e:
+            why = getattr(e, "strerror", None) or str(e) or type(e).__name__
+            return {"state": UNREACHABLE, "error": why}
+        finally:
+            connection.close()
 
 
 def topology_document(context: InstanceContext, ask: Ask) -> dict[str, Any]:

@@ -21,6 +21,7 @@ import orjson
 
 from backend.ingest.store_partitions import StorePartitionId
 from backend.ingest.topic_metadata import TopicMetadata
+from backend.security.certificates import Certificates
 from backend.security.signatures import HEADER, Signer
 from backend.wire.snapshot import PATH, SnapshotError, receive
 from model.topology import Member
@@ -62,15 +63,17 @@ class SnapshotFetcher:
         signer: Signer | None,
         threshold: int,
         read_timeout: float = _READ_TIMEOUT,
+        connect: Callable[[Member, float], http.client.HTTPConnection] | None = None,
     ) -> None:
         """`sources(view, partition)`: the instances to ask, best first. `signer`: None without a
         cluster secret. `threshold`: minimum number
         of records for a snapshot. `read_timeout`: s without a byte, after which the next instance
-        is asked."""
+        is asked. `connect(member, timeout)`: see Certificates.connection."""
         self._directory = directory
         self._sources = sources
         self._signer = signer
         self._threshold = threshold
+        self._connect = connect or Certificates().connection
         self._read_timeout = read_timeout
         self._requests: queue.SimpleQueue[tuple[View, int] | None] = queue.SimpleQueue()
         self._transfers: dict[StorePartitionId, SnapshotTransfer] = {}
@@ -172,9 +175,7 @@ class SnapshotFetcher:
             signed = self._signer.sign("POST", PATH.encode(), member.id, body)
             headers[HEADER.decode()] = signed.header.decode()
             mac = signed.answer_mac()
-        connection = http.client.HTTPConnection(
-            member.host, member.port, timeout=self._read_timeout
-        )
+        connection = self._connect(member, self._read_timeout)
 
         def progress(received: int) -> None:
             if self._stop.is_set():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -66,11 +67,13 @@ class App:
 
 
 @asynccontextmanager
-async def running_server(app: App, limits: Limits = LIMITS) -> AsyncIterator[tuple[Server, int]]:
+async def running_server(
+    app: App, limits: Limits = LIMITS, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[tuple[Server, int]]:
     """The running server, and the port on which it listens."""
     loop = asyncio.get_running_loop()
     server = Server(app, limits, loop)
-    listener = await loop.create_server(lambda: Connection(server), "127.0.0.1", 0)
+    listener = await loop.create_server(lambda: Connection(server), "127.0.0.1", 0, ssl=tls)
     try:
         yield server, listener.sockets[0].getsockname()[1]
     finally:

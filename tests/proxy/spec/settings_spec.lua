@@ -11,11 +11,11 @@ describe("the settings", function()
 
     it("2 name an invalid backend", function()
         for text, wrong in pairs {
-            ["127.0.0.1"] = "'127.0.0.1' is not host:port",
-            ["b1:8081,b2:x"] = "'b2:x' is not host:port",
-            ["b1:0"] = "'b1:0' is not host:port",
-            ["b1:65536"] = "'b1:65536' is not host:port",
-            ["http://b1:80"] = "'http://b1:80' is not host:port",
+            ["127.0.0.1"] = "'127.0.0.1' is not host:port or https://host:port",
+            ["b1:8081,b2:x"] = "'b2:x' is not host:port or https://host:port",
+            ["b1:0"] = "'b1:0' is not host:port or https://host:port",
+            ["b1:65536"] = "'b1:65536' is not host:port or https://host:port",
+            ["ftp://b1:80"] = "'ftp://b1:80' is not host:port or https://host:port",
             [" , "] = "it is empty",
         } do
             local backends, err = settings.backends(text)
@@ -36,5 +36,15 @@ describe("the settings", function()
             assert.has_error(settings.load, "QUERYABLE_PROXY_REFRESH: '" .. text .. "' is not a "
                 .. "number of seconds above 0 and up to 3600; the default is 1")
         end
+    end)
+
+    it("4 parse backends that speak HTTPS, and the name that their certificates have", function()
+        local text = "https://b1:8081,http://b2:8081,b3:8081"
+        assert.same({
+            { host = "b1", port = 8081, tls_name = "b1" },
+            { host = "b2", port = 8081 }, { host = "b3", port = 8081 },
+        }, settings.backends(text))
+        assert.equal("backends", settings.backends(text, "backends")[1].tls_name)
+        assert.is_nil(settings.backends(text, "backends")[2].tls_name)
     end)
 end)

@@ -233,4 +233,19 @@ describe("a topology", function()
         answer.max_key_bytes = 100
         assert.equal(100, topology.build(answer, ADDRESSES).views.max_key_bytes)
     end)
+
+    it("17 has the name of the certificate for each backend that speaks HTTPS", function()
+        local list = {
+            processor("b1", "one", "running", { 0 }, {}),
+            processor("b2", "two", "running", { 1 }, {}),
+        }
+        list[2].scheme = "https"
+        local function names(tls)
+            local map = assert(topology.build(processors(list), ADDRESSES, tls))
+            return map.backends[1].tls_name, map.backends[2].tls_name, ids(map.by_rank)
+        end
+        assert.same({ nil, "two", "b1 b2" }, { names { is_on = true } })
+        assert.same({ nil, "all", "b1 b2" }, { names { is_on = true, name = "all" } })
+        assert.same({ nil, "two", "b1" }, { names { is_on = false } })
+    end)
 end)
