@@ -7,6 +7,7 @@ MINUTES ?= 10
 override BIN := $(abspath $(VENV))/bin
 INSTALLED := $(VENV)/.installed
 DOCS_INSTALLED := $(VENV)/.installed-docs
+FUZZ_INSTALLED := $(VENV)/.installed-fuzz
 SPARK_ARCHIVE := $(VENV)/spark.jsa
 
 ifdef QUERYABLE_CACHE
@@ -14,7 +15,7 @@ export QUERYABLE_CACHE
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-run packages packages-test packages-bench jars demo test lint types unit up down bench faults soak docs format clean
+.PHONY: help setup setup-run packages packages-test packages-bench jars demo test lint types unit up down bench faults soak fuzz docs format clean
 .NOTPARALLEL:
 
 help: ## list the targets
@@ -82,6 +83,15 @@ faults: setup ## inject faults into processes, networks, disks and clocks under 
 
 soak: setup ## inject random faults for MINUTES (10); check that memory, handles and threads stay flat
 	@$(BIN)/python -m tests.faults.soak --minutes $(MINUTES)
+
+# Only `fuzz` needs Atheris, so the other targets do not install it.
+$(FUZZ_INSTALLED): pyproject.toml | $(INSTALLED)
+	@echo 'installing Atheris into $(VENV)' >&2
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet -e '.[fuzz]'
+	@touch $@
+
+fuzz: setup $(FUZZ_INSTALLED) ## look for inputs that break a decoder for MINUTES (10), and for mixed-up answers
+	@$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
 
 # Only `docs` needs MkDocs, so the other targets do not install it.
 $(DOCS_INSTALLED): pyproject.toml | $(INSTALLED)
