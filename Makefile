@@ -1,4 +1,5 @@
-# All commands for people and CI: `make help`. Overridable: VENV, PYTHON, MINUTES, QUERYABLE_CACHE.
+# All commands for people and CI: `make help`. Overridable: VENV, PYTHON, MINUTES, UPGRADE,
+# QUERYABLE_CACHE.
 
 VENV ?= .venv
 PYTHON ?= python3
@@ -9,13 +10,16 @@ INSTALLED := $(VENV)/.installed
 DOCS_INSTALLED := $(VENV)/.installed-docs
 FUZZ_INSTALLED := $(VENV)/.installed-fuzz
 SPARK_ARCHIVE := $(VENV)/spark.jsa
+TOOLS := $(VENV)/tools
+override TOOLS_BIN := $(abspath $(TOOLS))/bin
+TOOLS_INSTALLED := $(TOOLS)/.installed
 
 ifdef QUERYABLE_CACHE
 export QUERYABLE_CACHE
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-run packages packages-test packages-bench jars demo test lint types unit up down bench faults soak fuzz docs format clean
+.PHONY: help setup setup-run packages packages-test packages-bench jars demo test lint types unit up down bench faults soak fuzz docs lock sbom format clean
 .NOTPARALLEL:
 
 help: ## list the targets
@@ -31,12 +35,17 @@ packages:
 packages-test:
 	@PYTHON=$(PYTHON) local/install-packages test
 
+# Packages come from the lock files alone, and pip checks the hash of each. Without isolation, a
+# build uses the setuptools of the lock; with it, pip would fetch one without a hash.
 # With --quiet, Debian's pip shows no progress on a terminal.
-$(INSTALLED): pyproject.toml | packages
+$(INSTALLED): pyproject.toml requirements/build.lock requirements/dev.lock | packages
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo 'installing Python packages into $(VENV) (some minutes the first time)' >&2
 	@if [ -t 1 ]; then quiet=; else quiet=--quiet; fi; \
-	$(BIN)/python -m pip install --disable-pip-version-check $$quiet -e '.[dev]'
+	pip="$(BIN)/python -m pip --disable-pip-version-check install $$quiet --no-build-isolation"; \
+	$$pip --require-hashes -r requirements/build.lock && \
+	$$pip --require-hashes -r requirements/dev.lock && \
+	$$pip --no-deps -e .
 	@touch $@
 
 # Optional: without it, or with an empty one, Spark starts more slowly.
@@ -94,9 +103,10 @@ fuzz: setup $(FUZZ_INSTALLED) ## look for inputs that break a decoder for MINUTE
 	@$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
 
 # Only `docs` needs MkDocs, so the other targets do not install it.
-$(DOCS_INSTALLED): pyproject.toml | $(INSTALLED)
+$(DOCS_INSTALLED): requirements/docs.lock | $(INSTALLED)
 	@echo 'installing MkDocs into $(VENV)' >&2
-	@$(BIN)/python -m pip install --disable-pip-version-check --quiet -e '.[docs]'
+	@$(BIN)/python -m pip --disable-pip-version-check install --quiet \
+		--require-hashes -r requirements/docs.lock
 	@touch $@
 
 docs: export NO_MKDOCS_2_WARNING = 1
@@ -104,6 +114,33 @@ docs: $(INSTALLED) $(DOCS_INSTALLED) ## build the documentation as a site with s
 	@$(BIN)/python -m mkdocs build --strict  # not --quiet, which does not count warnings
 	@$(BIN)/python -m pytest -q tests/docs/test_site.py
 	@echo 'To read it: $(BIN)/python -m http.server --bind 127.0.0.1 --directory site'
+
+# uv and CycloneDX have an environment of their own: nothing else needs them.
+$(TOOLS_INSTALLED): requirements/tools.lock | $(INSTALLED)
+	@test -x $(TOOLS_BIN)/python || $(PYTHON) -m venv $(TOOLS)
+	@$(TOOLS_BIN)/python -m pip --disable-pip-version-check install --quiet \
+		--require-hashes -r requirements/tools.lock
+	@touch $@
+
+# One lock file for all supported versions of Python, operating systems and processors.
+LOCK = $(TOOLS_BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade)
+SAME = --constraints requirements/dev.lock
+
+lock: $(TOOLS_INSTALLED) ## write requirements/*.lock from pyproject.toml; UPGRADE=1: with newer versions
+	@$(LOCK) --extra dev -o requirements/dev.lock pyproject.toml
+	@$(LOCK) $(SAME) -o requirements/build.lock requirements/build.in
+	@$(LOCK) $(SAME) --extra docs -o requirements/docs.lock pyproject.toml
+	@$(LOCK) $(SAME) --extra server -o requirements/server.lock pyproject.toml
+	@$(LOCK) $(SAME) --extra server --extra spark --extra local -o requirements/spark.lock pyproject.toml
+	@$(LOCK) -o requirements/tools.lock requirements/tools.in
+
+sbom: $(TOOLS_INSTALLED) ## list all Python packages and jars in .run/sbom.json (CycloneDX)
+	@mkdir -p .run
+	@$(TOOLS_BIN)/cyclonedx-py environment --output-reproducible --pyproject pyproject.toml \
+		-o .run/packages.json $(BIN)/python
+	@$(TOOLS_BIN)/python local/sbom.py .run/sbom.json < .run/packages.json
+	@rm .run/packages.json
 
 format: $(INSTALLED) ## format the Python files
 	@$(BIN)/ruff check --quiet --fix .

@@ -1,8 +1,13 @@
 """The jars of the embedded broker and of Spark's Kafka source; Maven fetches them once.
 
 A jar set is a folder ``<cache>/jars/<name>``. It is filled under another name and then renamed. Its
-stamp is a digest of the POM: a folder with the right stamp is complete, any other is fetched again.
-Maven's own configuration (``~/.m2/settings.xml``) has the repository.
+stamp is a digest of the POM: a folder with another stamp is fetched again. Maven's own
+configuration (``~/.m2/settings.xml``) has the repository.
+
+A set's sums file names each jar and its SHA-256, in the format of ``sha256sum`` and with the paths
+of a Maven repository, so ``sha256sum -c`` checks ``~/.m2/repository``, too. The jars are compared
+with it after the download and before each use. ``python -m local.kafka.jars --pin`` writes the
+files when a version changes.
 """
 
 from __future__ import annotations
@@ -12,11 +17,13 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -28,11 +35,20 @@ STAMP = ".complete"
 
 @dataclass(frozen=True, slots=True)
 class JarSet:
-    """Maven coordinates ``group:artifact:version``, with or without their dependencies."""
+    """Maven coordinates ``group:artifact:version``, with or without their dependencies.
+
+    ``sums``: the file with the SHA-256 of each jar.
+    """
 
     name: str
     coordinates: tuple[str, ...]
     transitive: bool
+    sums: Path
+
+    def pinned(self) -> dict[str, str]:
+        """File name ► SHA-256 in hex."""
+        lines = (line.split(maxsplit=1) for line in self.sums.read_text().splitlines())
+        return {path.rpartition("/")[2]: digest for digest, path in lines}
 
     def pom(self) -> str:
         """The POM with which Maven resolves exactly this set."""
@@ -70,6 +86,7 @@ KAFKA = JarSet(
     "kafka",
     ("org.apache.kafka:kafka_2.13:4.1.0", "org.slf4j:slf4j-simple:1.7.36"),
     transitive=True,
+    sums=Path(__file__).with_name("kafka-jars.sha256"),
 )
 
 # Only these four: pyspark has their dependencies, some in other versions.
@@ -82,6 +99,7 @@ SPARK = JarSet(
         "org.apache.commons:commons-pool2:2.13.1",
     ),
     transitive=False,
+    sums=Path(__file__).with_name("spark-jars.sha256"),
 )
 
 
@@ -104,20 +122,25 @@ def spark_jars(cache: Path | None = None) -> list[Path]:
 
 
 def resolve(jar_set: JarSet, cache: Path) -> Path:
-    """The folder of a jar set; fetches the set first if it is not complete.
+    """The folder of a jar set; fetches the set first if it is not complete or not as pinned.
 
-    Raises ``LocalError`` if Maven is missing or fails, or the cache is not writable.
+    Raises ``LocalError`` if Maven is missing, fails or has other files than the pinned ones, or the
+    cache is not writable.
     """
     home = cache / "jars"
     target = home / jar_set.name
     digest = hashlib.sha256(jar_set.pom().encode()).hexdigest()
+    pinned = jar_set.pinned()
     if _is_complete(target, digest):
-        return target
+        if not (wrong := _differences(target, pinned)):
+            return target
+        print(f"{target} is not as pinned and is fetched again: {wrong}", file=sys.stderr)
     try:
         home.mkdir(parents=True, exist_ok=True)
         with _locked(home / ".lock"):
-            if not _is_complete(target, digest):  # another process may have fetched it
-                _fetch(jar_set, target, digest)
+            # another process may have fetched it
+            if not _is_complete(target, digest) or _differences(target, pinned):
+                _fetch(jar_set, target, digest, pinned)
     except OSError as error:
         raise LocalError(
             f"cannot write the jar cache {home}: {error.strerror or error}. "
@@ -133,6 +156,25 @@ def _is_complete(target: Path, digest: str) -> bool:
         return False
 
 
+def _differences(folder: Path, pinned: dict[str, str]) -> str:
+    """What differs between the jars of a folder and the pinned ones; empty if nothing does.
+
+    Every file counts: Java's class path ``<folder>/*`` and Spark take each jar that they find.
+    """
+    present = {path.name: path for path in folder.glob("*.[jJ][aA][rR]")}
+    findings = [f"{name} is missing" for name in sorted(pinned.keys() - present.keys())]
+    findings += [f"{name} does not belong there" for name in sorted(present.keys() - pinned.keys())]
+    for name in sorted(present.keys() & pinned.keys()):
+        if (found := _sha256(present[name])) != pinned[name]:
+            findings.append(f"{name} has SHA-256 {found} instead of {pinned[name]}")
+    return "; ".join(findings)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     with path.open("w") as file:
@@ -140,7 +182,7 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _fetch(jar_set: JarSet, target: Path, digest: str) -> None:
+def _fetch(jar_set: JarSet, target: Path, digest: str, pinned: dict[str, str]) -> None:
     for leftover in target.parent.glob(f".{jar_set.name}-*"):
         shutil.rmtree(leftover)
     work = Path(tempfile.mkdtemp(prefix=f".{jar_set.name}-", dir=target.parent))
@@ -155,6 +197,12 @@ def _fetch(jar_set: JarSet, target: Path, digest: str) -> None:
             _run_maven(jar_set, pom, jars)
         if not any(jars.glob("*.jar")):
             raise LocalError(f"Maven ended without error but left no {jar_set.name} jar in {jars}.")
+        if wrong := _differences(jars, pinned):
+            raise LocalError(
+                f"Maven's {jar_set.name} jars differ from {jar_set.sums} and are not used: "
+                f"{wrong}. Delete the jar from Maven's local repository (~/.m2/repository) and try "
+                "again. If that does not help, its repository has another file under this version."
+            )
         (jars / STAMP).write_text(digest)
         if target.exists():
             target.rename(work / "old")
@@ -163,7 +211,19 @@ def _fetch(jar_set: JarSet, target: Path, digest: str) -> None:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _run_maven(jar_set: JarSet, pom: Path, output: Path) -> None:
+def pin(jar_set: JarSet) -> None:
+    """Writes the sums file of a set from the jars that Maven has now. Raises ``LocalError``."""
+    with tempfile.TemporaryDirectory() as work:
+        pom = Path(work) / "pom.xml"
+        pom.write_text(jar_set.pom())
+        jars = Path(work) / "jars"
+        _run_maven(jar_set, pom, jars, "-Dmdep.useRepositoryLayout=true")
+        found = sorted(jars.rglob("*.jar"))
+        lines = [f"{_sha256(path)}  {path.relative_to(jars)}\n" for path in found]
+    jar_set.sums.write_text("".join(lines))
+
+
+def _run_maven(jar_set: JarSet, pom: Path, output: Path, *options: str) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise LocalError(
@@ -180,6 +240,7 @@ def _run_maven(jar_set: JarSet, pom: Path, output: Path) -> None:
             "dependency:copy-dependencies",
             "-DincludeScope=runtime",
             f"-DoutputDirectory={output}",
+            *options,
         ],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -196,10 +257,16 @@ def _run_maven(jar_set: JarSet, pom: Path, output: Path) -> None:
 
 
 @friendly
-def main() -> None:
-    """Fetch the jars of the broker and of Spark, and print their folders."""
+def main(
+    new_sums: Annotated[
+        bool, typer.Option("--pin", help="Write the SHA-256 of the jars that Maven has now.")
+    ] = False,
+) -> None:
+    """Fetch the jars of the broker and of Spark, check their SHA-256, and print their folders."""
     cache = cache_dir()
     for jar_set in (KAFKA, SPARK):
+        if new_sums:
+            pin(jar_set)
         folder = resolve(jar_set, cache)
         print(f"{jar_set.name}: {len(list(folder.glob('*.jar')))} jars in {folder}")
 

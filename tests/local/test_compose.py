@@ -1,4 +1,5 @@
 import json
+import os
 import re
 import subprocess
 import sys
@@ -7,8 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from local import http, ports
 from local.settings import REPOSITORY
+from local.stack.nginx import lay_out
+from local.waiting import wait_until
+
+COMPOSE = yaml.safe_load((REPOSITORY / "docker-compose.yml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 
 
 def compose() -> list[str]:
@@ -26,16 +34,85 @@ def test_the_compose_file_is_valid_and_publishes_on_loopback_only() -> None:
         [*compose(), "config"], cwd=REPOSITORY, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    text = (REPOSITORY / "docker-compose.yml").read_text()
-    published = re.findall(r'ports:\n\s+- "([^"]+)"', text)
+    published = [port for service in SERVICES.values() for port in service.get("ports", ())]
     assert published == ["127.0.0.1:9094:9094", "127.0.0.1:8080:8080"]
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_each_container_has_few_rights_and_limits(name: str) -> None:
+    service = SERVICES[name]
+    assert str(service["user"]).partition(":")[0] not in ("0", "root")
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert "no-new-privileges:true" in service["security_opt"]
+    assert service["mem_limit"]
+    assert service["pids_limit"] > 0
+    assert {"max-size", "max-file"} <= service["logging"]["options"].keys()
+    assert service.keys().isdisjoint({"privileged", "cap_add", "network_mode", "pid", "devices"})
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_each_container_writes_only_to_its_volumes_and_to_bounded_memory(name: str) -> None:
+    for mount in SERVICES[name].get("volumes", ()):
+        source, _, mode = mount.split(":") if mount.count(":") == 2 else (*mount.split(":"), "rw")
+        assert mode == "ro" or source in COMPOSE["volumes"], mount
+    for mount in SERVICES[name]["tmpfs"]:
+        assert re.search(r":size=\d+m\b", mount), mount
+
+
+def test_the_proxy_has_a_folder_for_each_path_that_nginx_writes_to() -> None:
+    configuration = (REPOSITORY / "nginx.conf").read_text()
+    directives = r"^\s*(?:pid|error_log|access_log|\w+_temp_path) ([^\s;]+)"
+    written = re.findall(directives, configuration, re.MULTILINE)
+    assert len(written) == 8
+    assert all(not path.startswith("/") for path in written), "below the prefix, /srv"
+    assert [mount.partition(":")[0] for mount in SERVICES["proxy"]["tmpfs"]] == ["/tmp", "/srv"]
+    assert "proxy-logs:/srv/logs" in SERVICES["proxy"]["volumes"]
+
+
+def test_the_logs_of_the_proxy_are_rotated(tmp_path: Path) -> None:
+    """With the program of the container, and a real nginx."""
+    port, unused = ports.free_ports(2)
+    logs = tmp_path / "logs"
+    # no backend answers: its own pages are enough
+    environment = {"QUERYABLE_BACKENDS": f"127.0.0.1:{unused}", "PATH": "/usr/bin:/bin"}
+    *command, directives = lay_out(tmp_path, port)
+    if os.getuid() == 0:
+        directives += " user root;"  # as in the container, where all processes have one user
+    command.append(directives)
+    nginx = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+    script = str(REPOSITORY / "docker" / "rotate-logs")
+    rotating = subprocess.Popen(["sh", script, str(logs), "500", "0.05"])
+    old, new = logs / "access.log.1", logs / "access.log"
+
+    def request(query: str) -> None:
+        http.get(f"http://127.0.0.1:{port}/proxy/topology?{query}")
+
+    def has_rotated() -> bool:
+        request("to-fill-the-log")
+        return old.exists() and new.exists()
+
+    def writes_to_the_new_file() -> bool:
+        request("after-the-rotation")
+        return new.exists() and "after-the-rotation" in new.read_text()
+
+    try:
+        wait_until(has_rotated, 10, "the log to be rotated")
+        rotating.terminate()
+        rotating.wait()
+        wait_until(writes_to_the_new_file, 10, "nginx to write to a new access.log")
+        assert "to-fill-the-log" in old.read_text()
+    finally:
+        for process in (rotating, nginx):
+            process.terminate()
+            process.wait()
 
 
 def test_the_images_can_copy_their_files() -> None:
     dockerfile = (REPOSITORY / "docker" / "Dockerfile").read_text()
     copied = {
         source
-        for sources in re.findall(r"^COPY (.+) \S+$", dockerfile, re.MULTILINE)
+        for sources in re.findall(r"^COPY (?!--from=)(.+) \S+$", dockerfile, re.MULTILINE)
         for source in sources.split()
     }
     assert {"backend", "views.toml"} <= copied

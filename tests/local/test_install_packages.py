@@ -9,7 +9,7 @@ import pytest
 from local.settings import REPOSITORY
 
 SCRIPT = REPOSITORY / "local" / "install-packages"
-TOOLS = ["python3", "java", "mvn", "chromium", "chromedriver", "docker-compose", "jq"]
+TOOLS = ["python3", "java", "mvn", "chromium", "chromedriver", "docker-compose", "jq", "gcc"]
 
 
 @pytest.fixture
@@ -76,6 +76,13 @@ def test_only_missing_packages_are_installed(machine: Machine) -> None:
     [update, install] = machine.installed.splitlines()
     assert update.endswith("update")
     assert install.endswith("--no-install-recommends --no-remove maven lua-cjson")
+
+
+def test_a_compiler_and_python_s_headers_are_needed(machine: Machine) -> None:
+    machine.lacks("gcc")
+    machine.has("python3", "case $2 in *Python.h*) exit 1 ;; esac")
+    assert machine.run("run").returncode == 0
+    assert machine.installed.endswith("--no-remove python3-dev gcc libc6-dev\n")
 
 
 def test_the_tests_need_more_than_the_demo(machine: Machine) -> None:

@@ -25,6 +25,7 @@ _JARS = JarSet(
     "streams",
     ("org.apache.kafka:kafka-streams:4.1.0", "org.rocksdb:rocksdbjni:9.7.3"),
     transitive=False,
+    sums=Path(__file__).with_name("streams-jars.sha256"),
 )
 _TIMEOUT = 90.0  # s for the answers of `ask`
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")

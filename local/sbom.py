@@ -1,0 +1,76 @@
+"""The software bill of materials (CycloneDX, JSON) of what `make setup` installs.
+
+``cyclonedx-py`` lists the Python packages of an environment on standard input. This adds the jars,
+with the SHA-256 that they are pinned by, and validates the whole with the format's own schema.
+Nothing else of others is in the repository. Debian's packages (nginx, its Lua modules, the JDK) are
+not listed: their own database has them. It runs in the environment of the tools, so it imports
+nothing of the project.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+SUMS = sorted((Path(__file__).parent / "kafka").glob("*-jars.sha256"))
+
+
+def jar_components(sums: Iterable[Path]) -> list[dict[str, Any]]:
+    """A component for each line of the files: a SHA-256 and a path in a Maven repository."""
+    components: dict[str, dict[str, Any]] = {}
+    for file in sums:
+        for line in file.read_text().splitlines():
+            digest, path = line.split(maxsplit=1)
+            *group, name, version, _ = path.split("/")
+            purl = f"pkg:maven/{'.'.join(group)}/{name}@{version}?type=jar"
+            component = {
+                "type": "library",
+                "bom-ref": purl,
+                "group": ".".join(group),
+                "name": name,
+                "version": version,
+                "purl": purl,
+                "hashes": [{"alg": "SHA-256", "content": digest}],
+            }
+            if components.setdefault(purl, component) != component:
+                raise ValueError(f"{file}: another SHA-256 of {path} than in another file")
+    return list(components.values())
+
+
+def with_components(bom: dict[str, Any], added: list[dict[str, Any]]) -> dict[str, Any]:
+    """The document with more components, on which its root component depends."""
+    root = bom["metadata"]["component"]["bom-ref"]
+    refs = [component["bom-ref"] for component in added]
+    dependencies = {each["ref"]: each for each in bom.get("dependencies", ())}
+    of_root = dependencies.get(root, {"ref": root})
+    dependencies[root] = {**of_root, "dependsOn": sorted({*of_root.get("dependsOn", ()), *refs})}
+    return {
+        **bom,
+        "components": [*bom.get("components", ()), *added],
+        "dependencies": [*dependencies.values(), *({"ref": ref} for ref in refs)],
+    }
+
+
+def main(output: Path) -> str:
+    """Reads the document of the packages from stdin and writes the whole; returns a summary."""
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator
+
+    packages = json.load(sys.stdin)
+    jars = jar_components(SUMS)
+    bom = with_components(packages, jars)
+    text = json.dumps(bom, indent=2) + "\n"
+    version = SchemaVersion.from_version(bom["specVersion"])
+    if error := JsonStrictValidator(version).validate_str(text):
+        sys.exit(f"error: the document is not valid CycloneDX {bom['specVersion']}: {error}")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(text)
+    count = len(packages["components"])
+    return f"{output}: {count} Python packages and {len(jars)} jars, CycloneDX {bom['specVersion']}"
+
+
+if __name__ == "__main__":
+    print(main(Path(sys.argv[1])))
