@@ -1,4 +1,5 @@
-# All commands for people and CI: `make help`. Overridable: VENV, PYTHON, MINUTES, QUERYABLE_CACHE.
+# All commands for people and CI: `make help`. Overridable: VENV, PYTHON, MINUTES, ATTACKS,
+# QUERYABLE_CACHE.
 
 VENV ?= .venv
 PYTHON ?= python3
@@ -14,7 +15,7 @@ export QUERYABLE_CACHE
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-run packages packages-test packages-bench jars demo test lint types unit up down bench faults soak docs format clean
+.PHONY: help setup setup-run packages packages-test packages-bench jars demo test lint types unit up down bench faults soak attacks docs format clean
 .NOTPARALLEL:
 
 help: ## list the targets
@@ -82,6 +83,9 @@ faults: setup ## inject faults into processes, networks, disks and clocks under 
 
 soak: setup ## inject random faults for MINUTES (10); check that memory, handles and threads stay flat
 	@$(BIN)/python -m tests.faults.soak --minutes $(MINUTES)
+
+attacks: setup ## run hostile clients beside honest readers; ATTACKS=name,…: only these
+	@$(BIN)/python -m tests.attacks $(ATTACKS)
 
 # Only `docs` needs MkDocs, so the other targets do not install it.
 $(DOCS_INSTALLED): pyproject.toml | $(INSTALLED)
