@@ -1,4 +1,4 @@
-# All commands for people and CI: `make help`. Overridable: VENV, PYTHON, MINUTES, UPGRADE,
+# All commands for people and CI: `make help`. Overridable: VENV, PYTHON, MINUTES, UPGRADE, ATTACKS,
 # QUERYABLE_CACHE.
 
 VENV ?= .venv
@@ -19,7 +19,7 @@ export QUERYABLE_CACHE
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-run packages packages-test packages-bench jars demo test lint types unit up down bench faults soak fuzz docs lock sbom format clean
+.PHONY: help setup setup-run packages packages-test packages-bench jars demo test lint types unit up down bench faults soak attacks fuzz docs lock sbom format clean
 .NOTPARALLEL:
 
 help: ## list the targets
@@ -93,10 +93,14 @@ faults: setup ## inject faults into processes, networks, disks and clocks under 
 soak: setup ## inject random faults for MINUTES (10); check that memory, handles and threads stay flat
 	@$(BIN)/python -m tests.faults.soak --minutes $(MINUTES)
 
+attacks: setup ## run hostile clients beside honest readers; ATTACKS=name,…: only these
+	@$(BIN)/python -m tests.attacks $(ATTACKS)
+
 # Only `fuzz` needs Atheris, so the other targets do not install it.
-$(FUZZ_INSTALLED): pyproject.toml | $(INSTALLED)
+$(FUZZ_INSTALLED): requirements/fuzz.lock | $(INSTALLED)
 	@echo 'installing Atheris into $(VENV)' >&2
-	@$(BIN)/python -m pip install --disable-pip-version-check --quiet -e '.[fuzz]'
+	@$(BIN)/python -m pip --disable-pip-version-check install --quiet \
+		--require-hashes -r requirements/fuzz.lock
 	@touch $@
 
 fuzz: setup $(FUZZ_INSTALLED) ## look for inputs that break a decoder for MINUTES (10), and for mixed-up answers
