@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -25,11 +25,18 @@ _OFFSETS_PER_RECORD = 4
 
 
 class Broker:
-    """`kafka`: connection settings, with librdkafka's names. All methods raise NoAnswer if the
-    broker does not answer within `timeout` seconds."""
+    """`kafka`: connection settings, with librdkafka's names. `hide` removes secrets from messages.
+    All methods raise NoAnswer if the broker does not answer within `timeout` seconds."""
 
-    def __init__(self, servers: str, kafka: Mapping[str, str], timeout: float = 10.0) -> None:
+    def __init__(
+        self,
+        servers: str,
+        kafka: Mapping[str, str],
+        timeout: float = 10.0,
+        hide: Callable[[str], str] = str,
+    ) -> None:
         self.servers = servers
+        self._hide = hide
         self._errors: list[str] = []
         self._timeout = timeout
         self._settings: dict[str, Any] = {
@@ -51,7 +58,9 @@ class Broker:
             if reason is None:
                 is_kafka = isinstance(error, KafkaException)
                 reason = error.args[0].str() if is_kafka else "time-out"
-            raise NoAnswer(f"Cannot read from the broker at {self.servers}: {reason}.") from None
+            raise NoAnswer(
+                f"Cannot read from the broker at {self.servers}: {self._hide(reason)}."
+            ) from None
 
     def topics(self) -> dict[str, int]:
         """The number of partitions of each topic."""
