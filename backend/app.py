@@ -40,7 +40,7 @@ from backend.ingest.schema_registry import SchemaCache, SchemaFolder, SchemaRegi
 from backend.ingest.store_partitions import PartitionRegistry
 from backend.ingest.writer import PartitionWriter
 from backend.instance_context import DRAINING, InstanceContext
-from backend.kafka_clients import KafkaClients, kafka_clients
+from backend.kafka_clients import KafkaClients, is_refusal, kafka_clients
 from backend.membership_reporter import MembershipReporter
 from backend.pipelines.monitor import PipelineMonitor
 from backend.settings import Settings
@@ -57,7 +57,6 @@ log = logging.getLogger(__name__)
 # gunicorn's arbiter stops, too, if a worker exits with this code
 EXIT_CANNOT_START = 3
 _STOP_TIMEOUT = 10.0  # s
-_REFUSED = (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError.SASL_AUTHENTICATION_FAILED)
 
 
 def _schemas(settings: Settings, deployment: Deployment) -> SchemaCache | None:
@@ -186,7 +185,7 @@ class Instance:
             except KafkaException as e:
                 admin.poll(0)  # calls error_cb
                 if time.monotonic() > deadline:
-                    refused = next((error for error in errors if error.code() in _REFUSED), None)
+                    refused = next(filter(is_refusal, errors), None)
                     raise ConfigurationError(self._no_broker(refused, e)) from None
 
     def _no_broker(self, refused: KafkaError | None, error: KafkaException) -> str:

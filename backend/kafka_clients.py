@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from confluent_kafka import KafkaError
+
 from backend.kafka_tokens import TokenProvider
 from model.config_providers import resolve
 from model.kafka_config import for_kafka_python, for_librdkafka, hide, oidc_client
@@ -36,3 +38,9 @@ def kafka_clients(table: Mapping[str, str], servers: str) -> KafkaClients:
         kafka_python["sasl_oauth_token_provider"] = TokenProvider(oidc)
     librdkafka = {**for_librdkafka(resolved), "bootstrap.servers": servers}
     return KafkaClients(table, librdkafka, kafka_python, resolved)
+
+
+def is_refusal(error: KafkaError) -> bool:
+    """Whether a connection failed because of SASL or TLS. In TLS 1.3, the broker refuses a client's
+    certificate after the handshake: librdkafka calls this a failure of the transport."""
+    return error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL) or "SSL" in error.str()
