@@ -135,6 +135,7 @@ lock: $(TOOLS_INSTALLED) ## write requirements/*.lock from pyproject.toml; UPGRA
 	@$(LOCK) --extra dev -o requirements/dev.lock pyproject.toml
 	@$(LOCK) $(SAME) -o requirements/build.lock requirements/build.in
 	@$(LOCK) $(SAME) --extra docs -o requirements/docs.lock pyproject.toml
+	@$(LOCK) $(SAME) --extra fuzz -o requirements/fuzz.lock pyproject.toml
 	@$(LOCK) $(SAME) --extra server -o requirements/server.lock pyproject.toml
 	@$(LOCK) $(SAME) --extra server --extra spark --extra local -o requirements/spark.lock pyproject.toml
 	@$(LOCK) -o requirements/tools.lock requirements/tools.in

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from a2wsgi import WSGIMiddleware
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from flask import Flask
 
@@ -41,6 +41,7 @@ from backend.ingest.schema_registry import SchemaCache, SchemaFolder, SchemaRegi
 from backend.ingest.store_partitions import PartitionRegistry
 from backend.ingest.writer import PartitionWriter
 from backend.instance_context import DRAINING, InstanceContext
+from backend.kafka_clients import KafkaClients, is_refusal, kafka_clients
 from backend.membership_reporter import MembershipReporter
 from backend.pipelines.monitor import PipelineMonitor
 from backend.security.cluster import ClusterAccess, cluster_access
@@ -50,7 +51,7 @@ from backend.security.tokens import TokenVerifier
 from backend.settings import Settings
 from backend.storage.custom import load_store
 from backend.storage.data_directory import DataDirectory
-from model.kafka_config import for_kafka_python, for_librdkafka
+from model.config_providers import resolve_value
 from model.problems import ConfigurationError
 from model.topology import ROLES, Epoch, MemberMetadata, Topology
 from model.views import Deployment
@@ -65,7 +66,10 @@ _STOP_TIMEOUT = 10.0  # s
 def _schemas(settings: Settings, deployment: Deployment) -> SchemaCache | None:
     """The cache of schemas by id; None if the deployment has no source of them."""
     if deployment.registry is not None:
-        return SchemaCache(SchemaRegistry(deployment.registry, settings.schema_registry_auth))
+        auth = resolve_value(
+            "QUERYABLE_SCHEMA_REGISTRY_AUTH", settings.schema_registry_auth, open, os.environ
+        )
+        return SchemaCache(SchemaRegistry(deployment.registry, auth))
     if deployment.schema_folder is not None:
         return SchemaCache(SchemaFolder(settings.views.parent / deployment.schema_folder))
     return None
@@ -74,18 +78,15 @@ def _schemas(settings: Settings, deployment: Deployment) -> SchemaCache | None:
 class Instance:
     """All parts of one backend process. They start after the fork and stop before the exit."""
 
-    def __init__(self, settings: Settings, deployment: Deployment) -> None:
+    def __init__(self, settings: Settings, deployment: Deployment, kafka: KafkaClients) -> None:
         self.settings = settings
+        self._kafka = kafka
         self._schemas = _schemas(settings, deployment)
         self._views = tuple(replace(view, schemas=self._schemas) for view in deployment.views)
         self._highest_epoch = Epoch(0, 0)
         cluster = cluster_access(settings)
         self._stopping = threading.Event()
-        librdkafka = {
-            **for_librdkafka(deployment.kafka),
-            "bootstrap.servers": settings.bootstrap_servers,
-        }
-        self._librdkafka = librdkafka
+        librdkafka, kafka_python = kafka.librdkafka, kafka.kafka_python
         custom_stores = {
             view.name: load_store(view.store) for view in self._views if view.is_custom
         }
@@ -98,10 +99,6 @@ class Instance:
         self._metadata_poller = MetadataPoller(
             librdkafka, settings.end_offset_interval, settings.broker_timeout
         )
-        kafka_python = {
-            **for_kafka_python(deployment.kafka),
-            "bootstrap_servers": settings.bootstrap_servers.split(","),
-        }
         self._pipelines = PipelineMonitor(
             self._views, librdkafka, kafka_python, settings.broker_timeout
         )
@@ -183,9 +180,9 @@ class Instance:
 
         Raises ConfigurationError if the broker does not answer.
         """
-        errors: list[str] = []  # connection errors, from librdkafka's threads
-        settings: dict[str, Any] = {**self._librdkafka, "log_level": 0}
-        settings["error_cb"] = lambda error: errors.append(error.str())
+        errors: list[KafkaError] = []  # connection errors, from librdkafka's threads
+        settings: dict[str, Any] = {**self._kafka.librdkafka, "log_level": 0}
+        settings["error_cb"] = errors.append
         admin = AdminClient(settings)
         deadline = time.monotonic() + self.settings.start_timeout
         while not self._stopping.is_set():
@@ -195,13 +192,23 @@ class Instance:
             except KafkaException as e:
                 admin.poll(0)  # calls error_cb
                 if time.monotonic() > deadline:
-                    why = next((s for s in errors if "uthentication" in s), e.args[0].str())
-                    raise ConfigurationError(
-                        f"no broker answers at {self.settings.bootstrap_servers} "
-                        f"({why}). Start Kafka there, or set "
-                        f"QUERYABLE_BOOTSTRAP_SERVERS. Connection settings (SASL, TLS) belong in "
-                        f"[kafka] of {self.settings.views}."
-                    ) from e
+                    refused = next(filter(is_refusal, errors), None)
+                    raise ConfigurationError(self._no_broker(refused, e)) from None
+
+    def _no_broker(self, refused: KafkaError | None, error: KafkaException) -> str:
+        """`refused`: a failure of SASL or TLS, if there was one."""
+        servers, views = self.settings.bootstrap_servers, self.settings.views
+        why = self._kafka.hide((refused or error.args[0]).str())
+        if refused is not None:
+            return (
+                f"no connection to the broker at {servers} could be authenticated ({why}). Correct "
+                f"the settings of SASL and TLS in [kafka] of {views}."
+            )
+        return (
+            f"no broker answers at {servers} ({why}). Start Kafka there, or set "
+            f"QUERYABLE_BOOTSTRAP_SERVERS. Connection settings (SASL, TLS) belong in [kafka] of "
+            f"{views}."
+        )
 
     def start(self) -> None:
         """Start the threads in the order of their dependencies."""
@@ -340,11 +347,14 @@ class Application:
     def __init__(
         self, settings: Settings, deployment: Deployment, on_failure: Callable[[str], None] = _exit
     ) -> None:
+        kafka = kafka_clients(deployment.kafka, settings.bootstrap_servers)
         try:
-            self.instance = Instance(settings, deployment)
+            self.instance = Instance(settings, deployment, kafka)
         except KafkaException as e:
-            # librdkafka checks its settings when a client is created
-            raise ConfigurationError(f"{settings.views}, [kafka]: {e.args[0].str()}") from e
+            # librdkafka checks its settings when a client is created; the original error may quote
+            # a secret
+            why = kafka.hide(e.args[0].str())
+            raise ConfigurationError(f"{settings.views}, [kafka]: {why}") from None
         context = self.instance.context
         self._raw_reads = RawReads(context) if settings.kiqr else None
         self._token_keys = token_keys(settings)

@@ -3,13 +3,21 @@ client.
 
 The table uses the names of librdkafka (its CONFIGURATION.md). Connection settings are translated
 for the other two clients. A connection setting that a client does not support is an error.
+
+Tables for the Python clients are resolved (`model.config_providers`). The Java client resolves
+references itself, in each process of Spark, so no secret is in a plan or a message between them.
 """
 
 from __future__ import annotations
 
+import re
+from base64 import b64encode
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from posixpath import basename, dirname
 from typing import Any
 
+from model.config_providers import Reference, has_reference, map_references
 from model.problems import ConfigurationError
 
 # A setting of each topic that this project creates: the broker rejects records whose timestamp is
@@ -30,7 +38,6 @@ _KAFKA_PYTHON = {
     "ssl.key.location": "ssl_keyfile",
     "ssl.key.password": "ssl_password",
     "ssl.crl.location": "ssl_crlfile",
-    "ssl.cipher.suites": "ssl_ciphers",
 }
 
 # librdkafka -> Java
@@ -39,11 +46,95 @@ _JAVA = {
     "sasl.mechanism": "sasl.mechanism",
     "sasl.mechanisms": "sasl.mechanism",
     "sasl.kerberos.service.name": "sasl.kerberos.service.name",
+    "sasl.oauthbearer.token.endpoint.url": "sasl.oauthbearer.token.endpoint.url",
     "ssl.endpoint.identification.algorithm": "ssl.endpoint.identification.algorithm",
+    "ssl.ca.location": "ssl.truststore.location",
+    "ssl.key.password": "ssl.key.password",
+}
+# These become a part of sasl.jaas.config.
+_IN_JAAS = frozenset(
+    {"sasl.username", "sasl.password", "https.ca.location"}
+    | {f"sasl.oauthbearer.{name}" for name in ("client.id", "client.secret", "scope", "extensions")}
+)
+# Java takes PEM files as values of settings; its config provider reads the files.
+_JAVA_PEM = {
+    "ssl.certificate.location": "ssl.keystore.certificate.chain",
+    "ssl.key.location": "ssl.keystore.key",
+}
+_JAVA_PROVIDERS = {
+    "file": "FileConfigProvider",
+    "directory": "DirectoryConfigProvider",
+    "env": "EnvVarConfigProvider",
+}
+_JAVA_SECURITY = "org.apache.kafka.common.security"
+
+# Other names of librdkafka's for the same settings.
+_ALIASES = {
+    "sasl.oauthbearer.client.credentials.client.id": "sasl.oauthbearer.client.id",
+    "sasl.oauthbearer.client.credentials.client.secret": "sasl.oauthbearer.client.secret",
+}
+_OIDC_ONLY = {
+    "sasl.oauthbearer.method": "oidc",
+    "sasl.oauthbearer.grant.type": "client_credentials",
+}
+_OIDC = frozenset(
+    {"https.ca.location"}
+    | {f"sasl.oauthbearer.{name}" for name in ("client.id", "client.secret", "scope", "extensions")}
+    | {"sasl.oauthbearer.token.endpoint.url"}
+)
+
+# the first word of SASL's mechanism -> the settings that it needs
+_REQUIRED = {
+    "PLAIN": ("sasl.username", "sasl.password"),
+    "SCRAM": ("sasl.username", "sasl.password"),
+    "OAUTHBEARER": (
+        "sasl.oauthbearer.method",
+        "sasl.oauthbearer.token.endpoint.url",
+        "sasl.oauthbearer.client.id",
+        "sasl.oauthbearer.client.secret",
+    ),
 }
 
 # Connection settings need a counterpart in every client. Other settings are for librdkafka only.
-_CONNECTION_PREFIXES = ("security.", "sasl.", "ssl.", "enable.ssl")
+_CONNECTION_PREFIXES = ("security.", "sasl.", "ssl.", "enable.ssl", "https.")
+
+_SECRET = re.compile(r"pass|secret|jaas|private\.key|\.pem$|\.config$|^ssl\.keystore\.key$")
+
+
+@dataclass(frozen=True, slots=True)
+class OidcClient:
+    """How a client gets its token: OAuth 2.0's client credentials (RFC 6749, section 4.4)."""
+
+    token_url: str
+    client_id: str
+    client_secret: str = field(repr=False)
+    scope: str = ""
+    extensions: tuple[tuple[str, str], ...] = ()
+    ca_file: str | None = None
+    """A PEM file with the certificate authorities of the token endpoint."""
+
+
+def is_secret(name: str) -> bool:
+    """Whether the value of a setting, with librdkafka's or Java's name, is a secret."""
+    return _SECRET.search(name) is not None
+
+
+def hide(text: str, table: Mapping[str, str], resolved: Mapping[str, str]) -> str:
+    """An error message of a client, some of which quote values, without secrets.
+
+    A value that came from a reference is replaced by the reference, and another secret by
+    `[hidden]`.
+    """
+    oidc = oidc_client(resolved)
+    if oidc is not None:  # librdkafka quotes the token endpoint, which may quote the header
+        credentials = f"{oidc.client_id}:{oidc.client_secret}".encode()
+        text = text.replace(b64encode(credentials).decode(), "[hidden]")
+    # the longest first, because a value may be a part of another
+    for name in sorted(resolved, key=lambda name: len(resolved[name]), reverse=True):
+        value, written = resolved[name], table[name]
+        if value and (value != written or is_secret(name)):
+            text = text.replace(value, written if value != written else "[hidden]")
+    return text
 
 
 def for_librdkafka(table: Mapping[str, str]) -> dict[str, Any]:
@@ -52,8 +143,9 @@ def for_librdkafka(table: Mapping[str, str]) -> dict[str, Any]:
 
 
 def for_kafka_python(table: Mapping[str, str]) -> dict[str, Any]:
-    """Keyword arguments for kafka-python's clients. Raises ConfigurationError for unsupported
-    connection settings."""
+    """Keyword arguments for kafka-python's clients, without the provider of OAuth tokens. Raises
+    ConfigurationError for unsupported connection settings."""
+    table = _checked(table)
     settings: dict[str, Any] = {}
     for name, value in table.items():
         if name in _KAFKA_PYTHON:
@@ -63,54 +155,171 @@ def for_kafka_python(table: Mapping[str, str]) -> dict[str, Any]:
         elif name == "enable.ssl.certificate.verification":
             if value != "true":
                 raise _unsupported(name, "kafka-python always verifies certificates")
-        elif name.startswith(_CONNECTION_PREFIXES):
+        elif name.startswith(_CONNECTION_PREFIXES) and name not in _OIDC | _OIDC_ONLY.keys():
             raise _unsupported(name, "kafka-python has no counterpart")
-    if "security_protocol" in settings:
-        settings["security_protocol"] = str(settings["security_protocol"]).upper()
+    for name in ("security_protocol", "sasl_mechanism"):
+        if name in settings:
+            settings[name] = str(settings[name]).upper()
+    if "SCRAM" in settings.get("sasl_mechanism", "") and "sasl_plain_username" in settings:
+        # kafka-python (3.0) does not escape user names (RFC 5802, section 5.1)
+        escaped = settings["sasl_plain_username"].replace("=", "=3D").replace(",", "=2C")
+        settings["sasl_plain_username"] = escaped
     return settings
 
 
 def for_java(table: Mapping[str, str]) -> dict[str, str]:
-    """Settings of Kafka's Java clients, without Spark's prefix `kafka.`. Raises ConfigurationError
-    for unsupported connection settings."""
+    """Settings of Kafka's Java clients, without Spark's prefix `kafka.`, from an unresolved table.
+    Raises ConfigurationError for unsupported connection settings."""
+    table = _checked(table)
+    for name in ("security.protocol", "sasl.mechanism", "sasl.mechanisms"):
+        if has_reference(table.get(name, "")):
+            raise _unsupported(name, "write the value, because others depend on it")
     settings: dict[str, str] = {}
-    username, password = table.get("sasl.username"), table.get("sasl.password")
-    mechanism = table.get("sasl.mechanism") or table.get("sasl.mechanisms")
-    if username is not None and password is not None:
-        module = (
-            "scram.ScramLoginModule" if "SCRAM" in (mechanism or "") else "plain.PlainLoginModule"
-        )
-        settings["sasl.jaas.config"] = (
-            f"org.apache.kafka.common.security.{module} required "
-            f"username={_quote(username)} password={_quote(password)};"
-        )
+    jaas = _jaas(table)
+    if jaas:
+        settings["sasl.jaas.config"] = jaas
     if "ssl.ca.location" in table:
         settings["ssl.truststore.type"] = "PEM"
-        settings["ssl.truststore.location"] = table["ssl.ca.location"]
+    if _JAVA_PEM.keys() & table.keys():
+        settings["ssl.keystore.type"] = "PEM"
     for name, value in table.items():
-        if name in ("sasl.username", "sasl.password", "ssl.ca.location"):
-            continue
-        if name in ("ssl.certificate.location", "ssl.key.location", "ssl.key.password"):
-            raise _unsupported(
-                name, "Java wants certificate and key in one PEM file: ssl.keystore.*"
-            )
-        if name in _JAVA:
-            settings[_JAVA[name]] = value
+        if name in _JAVA_PEM:
+            settings[_JAVA_PEM[name]] = _content_of(name, value)
+        elif name in _JAVA:
+            settings[_JAVA[name]] = _java_references(name, value)
         elif name == "enable.ssl.certificate.verification":
             if value != "true":
                 raise _unsupported(name, "Java always verifies certificates")
-        elif name.startswith(_CONNECTION_PREFIXES):
+        elif name not in _IN_JAAS | _OIDC_ONLY.keys() and name.startswith(_CONNECTION_PREFIXES):
             raise _unsupported(name, "Java has no counterpart")
     if settings.get("ssl.endpoint.identification.algorithm") == "none":
         settings["ssl.endpoint.identification.algorithm"] = ""  # Java's value for "none"
-    if "security.protocol" in settings:
-        settings["security.protocol"] = settings["security.protocol"].upper()
-    return settings
+    for name in ("security.protocol", "sasl.mechanism"):
+        if name in settings:
+            settings[name] = settings[name].upper()
+    if _mechanism(table) == "OAUTHBEARER":
+        handler = f"{_JAVA_SECURITY}.oauthbearer.OAuthBearerLoginCallbackHandler"
+        settings["sasl.login.callback.handler.class"] = handler
+    return with_java_providers(settings)
+
+
+def with_java_providers(settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings of a Java client, with the config providers that their references need."""
+    used = [
+        name
+        for name in _JAVA_PROVIDERS
+        if any(f"${{{name}:" in value for value in settings.values())
+    ]
+    if not used:
+        return dict(settings)
+    package = "org.apache.kafka.common.config.provider"
+    classes = {f"config.providers.{name}.class": f"{package}.{_JAVA_PROVIDERS[name]}"
+               for name in used}  # fmt: skip
+    return {"config.providers": ",".join(used), **classes, **settings}
+
+
+def check_java_values(table: Mapping[str, str], resolved: Mapping[str, str]) -> None:
+    """Raises ConfigurationError if the Java client would misread a value that is referenced.
+
+    It replaces references by the bare value within a quoted text, and does not remove the line
+    break at the end of a file; `resolved` was read without it.
+    """
+    for name in _IN_JAAS & table.keys():
+        if has_reference(table[name]) and any(c in '"\\\r\n' for c in resolved[name]):
+            raise ConfigurationError(
+                f"[kafka] {name}: Spark's Java client cannot use a referenced value with a "
+                "quotation mark, a backslash or a line break"
+            )
+
+
+def oidc_client(table: Mapping[str, str]) -> OidcClient | None:
+    """The client of the token endpoint; None without SASL's mechanism OAUTHBEARER. Raises
+    ConfigurationError."""
+    table = _checked(table)
+    if _mechanism(table) != "OAUTHBEARER":
+        return None
+    prefix = "sasl.oauthbearer"
+    pairs = [pair.partition("=") for pair in table.get(f"{prefix}.extensions", "").split(",")]
+    return OidcClient(
+        table[f"{prefix}.token.endpoint.url"],
+        table[f"{prefix}.client.id"],
+        table[f"{prefix}.client.secret"],
+        table.get(f"{prefix}.scope", ""),
+        tuple((name.strip(), value) for name, equals, value in pairs if equals),
+        table.get("https.ca.location"),
+    )
+
+
+def _checked(table: Mapping[str, str]) -> dict[str, str]:
+    """The table without other names. Raises ConfigurationError for an incomplete one."""
+    table = {_ALIASES.get(name, name): value for name, value in table.items()}
+    mechanism = _mechanism(table)
+    for name, value in _OIDC_ONLY.items():
+        if table.get(name, value).lower() != value:
+            raise _unsupported(name, f'only "{value}" works in all clients')
+    for name in _REQUIRED.get(mechanism.partition("-")[0], ()):
+        if not table.get(name):
+            raise ConfigurationError(
+                f"[kafka] {name} is missing: the mechanism {mechanism} needs it"
+            )
+    return table
+
+
+def _mechanism(table: Mapping[str, str]) -> str:
+    """SASL's mechanism; empty without one."""
+    return (table.get("sasl.mechanism") or table.get("sasl.mechanisms") or "").upper()
+
+
+def _jaas(table: Mapping[str, str]) -> str:
+    """`sasl.jaas.config`; empty if no user is set."""
+    oidc = oidc_client(table)
+    if oidc is not None:
+        options = {"clientId": oidc.client_id, "clientSecret": oidc.client_secret}
+        if oidc.scope:
+            options["scope"] = oidc.scope
+        options |= {f"extension_{name}": value for name, value in oidc.extensions}
+        if oidc.ca_file is not None:
+            options |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": oidc.ca_file}
+        return _login("oauthbearer.OAuthBearerLoginModule", options)
+    username, password = table.get("sasl.username"), table.get("sasl.password")
+    if username is None or password is None:
+        return ""
+    module = "scram.ScramLoginModule" if "SCRAM" in _mechanism(table) else "plain.PlainLoginModule"
+    return _login(module, {"username": username, "password": password})
+
+
+def _login(module: str, options: Mapping[str, str]) -> str:
+    quoted = " ".join(
+        f"{name}={_quote(_java_references(name, value))}" for name, value in options.items()
+    )
+    return f"{_JAVA_SECURITY}.{module} required {quoted};"
 
 
 def _quote(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
+
+
+def _java_references(name: str, value: str) -> str:
+    """The value with the references that Kafka's own config providers know."""
+
+    def java(reference: Reference) -> str:
+        path, key = reference
+        if path is None:
+            return f"${{env:{key}}}"
+        return _directory_reference(path) if key is None else f"${{file:{path}:{key}}}"
+
+    return map_references(name, value, java)
+
+
+def _content_of(name: str, path: str) -> str:
+    if any(c in path for c in ":{}$"):
+        raise _unsupported(name, "Java needs a plain path here, without ':', '{', '}' or '$'")
+    return _directory_reference(path)
+
+
+def _directory_reference(path: str) -> str:
+    return f"${{directory:{dirname(path) or '.'}:{basename(path)}}}"
 
 
 def _unsupported(name: str, why: str) -> ConfigurationError:

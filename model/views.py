@@ -139,6 +139,6 @@ class Deployment:
     schemas by id, which is the URL of a registry or a folder."""
 
     views: tuple[View, ...]
-    kafka: dict[str, str]
+    kafka: dict[str, str] = dataclasses.field(repr=False)  # unresolved; it may have secrets
     registry: str | None = None
     schema_folder: str | None = None

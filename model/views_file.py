@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from model.classes import is_class_path
+from model.config_providers import check_references
 from model.formats.format import FieldError, Read
 from model.formats.registry import FORMATS, SCHEMA_FORMATS, format_of
 from model.kinds.registry import KINDS
@@ -335,4 +336,8 @@ def _parse_kafka(table: Any, reader: _Reader) -> dict[str, str]:
                 ("kafka",), key.split(".")[0], f'quote the name of the setting: "{key}.…" = "…"'
             )
         settings[key] = str(value).lower() if isinstance(value, bool) else str(value)
+        try:
+            check_references(key, settings[key])
+        except ConfigurationError as e:
+            raise reader.error(("kafka",), key, str(e).removeprefix(f"{key}: ")) from None
     return settings

@@ -7,7 +7,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from model.kafka_config import for_java
+from model.config_providers import resolve
+from model.kafka_config import check_java_values, for_java, is_secret
 from model.problems import ConfigurationError
 from model.views import Deployment
 from model.views_file import parse_views
@@ -33,11 +34,9 @@ examples:
   # views of your own, in the files of a folder
   python -m spark.run my_views/ --checkpoint-dir .run/checkpoints
 
-  # connection settings of the Java client
+  # another setting of the Java client; secrets belong in [kafka] of views.toml
   python -m spark.run --bootstrap-servers broker:9093 --checkpoint-dir .run/checkpoints \\
-      --kafka-option security.protocol=SASL_SSL --kafka-option sasl.mechanism=PLAIN \\
-      --kafka-option 'sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule
-                      required username="name" password="secret";'
+      --views-toml views.toml --kafka-option client.dns.lookup=use_all_dns_ips
 
   # on a cluster, with this project installed on driver and executors
   spark-submit --master spark://host:7077 --jars a.jar,b.jar spark/run.py \\
@@ -73,7 +72,10 @@ def parse(arguments: list[str] | None = None) -> Settings:
             f"Spark's Kafka source is not in {folder}. Run `make jars`, or name another folder "
             "with --jars"
         )
-    table = {} if deployment is None else for_java(deployment.kafka)
+    try:
+        table = {} if deployment is None else _java_client(deployment)
+    except ConfigurationError as error:
+        parser.error(f"--views-toml: {given.views_toml}: {error}")
     return Settings(
         views=views,
         kafka=Kafka(given.bootstrap_servers, {**table, **dict(given.kafka_option)}),
@@ -185,9 +187,10 @@ def _parser() -> argparse.ArgumentParser:
         "--kafka-option",
         action="append",
         default=[],
-        type=_pair,
+        type=_kafka_option,
         metavar="KEY=VALUE",
-        help="a setting of Kafka's Java client, for reading and writing; can be repeated",
+        help="a setting of Kafka's Java client, for reading and writing; can be repeated. Secrets "
+        "are refused, because other users see the command line: set them in --views-toml",
     )
     add(
         "--jars",
@@ -225,6 +228,13 @@ def _deployment(parser: argparse.ArgumentParser, file: Path | None) -> Deploymen
         parser.error(f"--views-toml: {error}")
 
 
+def _java_client(deployment: Deployment) -> dict[str, str]:
+    """Settings with unresolved references, which the Java clients of driver and executors resolve.
+    Raises ConfigurationError if one is missing here."""
+    check_java_values(deployment.kafka, resolve(deployment.kafka, open, os.environ))
+    return for_java(deployment.kafka)
+
+
 def _read_beside(file: Path, name: str) -> bytes:
     """A schema file that views.toml names."""
     try:
@@ -246,6 +256,16 @@ def _positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text} is not a positive number")
     return number
+
+
+def _kafka_option(text: str) -> tuple[str, str]:
+    name, value = _pair(text)
+    if is_secret(name):
+        raise argparse.ArgumentTypeError(
+            f"{name} would be visible to other users on the command line; set it in [kafka] of "
+            "--views-toml"
+        )
+    return name, value
 
 
 def _pair(text: str) -> tuple[str, str]:

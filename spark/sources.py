@@ -15,7 +15,7 @@ class Kafka:
     """The brokers, and ``options``: settings of the Java client such as ``sasl.jaas.config``."""
 
     bootstrap_servers: str
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def client(self) -> dict[str, str]:
         """Settings for a Java client."""

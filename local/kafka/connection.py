@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from backend.settings import read_views
 from local.errors import LocalError
+from model.config_providers import resolve
 from model.kafka_config import for_librdkafka
 from model.problems import ConfigurationError
 from model.views import Deployment
@@ -33,8 +35,13 @@ def deployment_of(views: Path) -> Deployment:
 
 def kafka_of(servers: str, views: Path | None = None) -> Kafka:
     """Client settings. ``views``: a views.toml, whose ``[kafka]`` table is used as in backends."""
-    table = {} if views is None else for_librdkafka(deployment_of(views).kafka)
-    return {**table, "bootstrap.servers": servers}
+    if views is None:
+        return {"bootstrap.servers": servers}
+    try:
+        table = resolve(deployment_of(views).kafka, open, os.environ)
+    except ConfigurationError as error:
+        raise LocalError(f"{views}: {error}") from None
+    return {**for_librdkafka(table), "bootstrap.servers": servers}
 
 
 def settings_of(servers: str | Kafka) -> Kafka:

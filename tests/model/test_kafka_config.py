@@ -2,7 +2,16 @@
 
 import pytest
 
-from model.kafka_config import for_java, for_kafka_python, for_librdkafka
+from model.kafka_config import (
+    OidcClient,
+    check_java_values,
+    for_java,
+    for_kafka_python,
+    for_librdkafka,
+    hide,
+    is_secret,
+    oidc_client,
+)
 from model.problems import ConfigurationError
 
 SASL = {
@@ -15,6 +24,17 @@ TLS = {
     "security.protocol": "SSL",
     "ssl.ca.location": "ca.pem",
     "ssl.endpoint.identification.algorithm": "none",
+}
+OAUTH = {
+    "security.protocol": "sasl_ssl",
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.oauthbearer.method": "OIDC",
+    "sasl.oauthbearer.token.endpoint.url": "https://idp/token",
+    "sasl.oauthbearer.client.credentials.client.id": "me",
+    "sasl.oauthbearer.client.secret": "s3cret",
+    "sasl.oauthbearer.scope": "kafka",
+    "sasl.oauthbearer.extensions": "a=1,b=2=",
+    "https.ca.location": "/ca.pem",
 }
 
 
@@ -59,14 +79,18 @@ def test_kafka_python_knows_the_names() -> None:
         **TLS,
         **{f"ssl.{kind}.location": "x" for kind in ("certificate", "key", "crl")},
         "ssl.key.password": "x",
-        "ssl.cipher.suites": "x",
         "sasl.kerberos.service.name": "kafka",
     }
     assert set(for_kafka_python(all_settings)) <= set(KafkaConsumer.DEFAULT_CONFIG)
 
 
 @pytest.mark.parametrize(
-    "name", ["ssl.keystore.location", "sasl.oauthbearer.config", "ssl.ca.pem", "ssl.curves.list"]
+    "name",
+    [
+        *("ssl.keystore.location", "sasl.oauthbearer.config", "ssl.ca.pem", "ssl.curves.list"),
+        "ssl.cipher.suites",  # kafka-python (3.0) has a name for it, and ignores it
+        *("https.ca.pem", "sasl.oauthbearer.assertion.file"),
+    ],
 )
 def test_connection_settings_without_a_counterpart_are_refused(name: str) -> None:
     for translate in (for_kafka_python, for_java):
@@ -123,7 +147,120 @@ def test_java(table: dict[str, str], expected: dict[str, str]) -> None:
     assert for_java(table) == expected
 
 
-def test_java_does_not_support_separate_files_for_certificate_and_key() -> None:
-    for name in ("ssl.certificate.location", "ssl.key.location"):
-        with pytest.raises(ConfigurationError, match="one PEM file"):
-            for_java({name: "x"})
+def test_java_reads_certificate_and_key_by_its_own_config_provider() -> None:
+    table = {
+        "ssl.certificate.location": "/tls/client.crt",
+        "ssl.key.location": "client.key",
+        "ssl.key.password": "${env:KEY_PASSWORD}",
+    }
+    provider = "org.apache.kafka.common.config.provider"
+    assert for_java(table) == {
+        "config.providers": "directory,env",
+        "config.providers.directory.class": f"{provider}.DirectoryConfigProvider",
+        "config.providers.env.class": f"{provider}.EnvVarConfigProvider",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.certificate.chain": "${directory:/tls:client.crt}",
+        "ssl.keystore.key": "${directory:.:client.key}",
+        "ssl.key.password": "${env:KEY_PASSWORD}",
+    }
+    for path in ("/a:b/c.key", "${env:KEY}"):
+        with pytest.raises(ConfigurationError, match="plain path"):
+            for_java({"ssl.key.location": path})
+
+
+def test_java_gets_references_and_no_values() -> None:
+    table = {**SASL, "sasl.username": "${file:/run/kafka:user}", "sasl.password": "${file:/run/pw}"}
+    java = for_java(table)
+    assert java["sasl.jaas.config"].endswith(
+        'required username="${file:/run/kafka:user}" password="${directory:/run:pw}";'
+    )
+    assert java["config.providers"] == "file,directory"
+
+
+@pytest.mark.parametrize("value", ['a"b', "a\\b", "a\nb"])
+def test_values_that_java_would_misread_are_refused(value: str) -> None:
+    table = {**SASL, "sasl.password": "${env:PASSWORD}"}
+    check_java_values(table, {**SASL, "sasl.password": "good"})
+    with pytest.raises(ConfigurationError, match=r"sasl\.password: .*quotation mark") as raised:
+        check_java_values(table, {**SASL, "sasl.password": value})
+    assert value not in str(raised.value)
+
+
+def test_oauthbearer_for_each_client() -> None:
+    python = for_kafka_python(OAUTH)
+    assert python == {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}
+    assert oidc_client(OAUTH) == OidcClient(
+        "https://idp/token", "me", "s3cret", "kafka", (("a", "1"), ("b", "2=")), "/ca.pem"
+    )
+    assert "s3cret" not in repr(oidc_client(OAUTH))
+    security = "org.apache.kafka.common.security.oauthbearer"
+    assert for_java(OAUTH) == {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": "https://idp/token",
+        "sasl.login.callback.handler.class": f"{security}.OAuthBearerLoginCallbackHandler",
+        "sasl.jaas.config": f'{security}.OAuthBearerLoginModule required clientId="me" '
+        'clientSecret="s3cret" scope="kafka" extension_a="1" extension_b="2=" '
+        'ssl.truststore.type="PEM" ssl.truststore.location="/ca.pem";',
+    }
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({**OAUTH, "sasl.oauthbearer.method": "default"}, "sasl.oauthbearer.method: only .oidc"),
+        ({**OAUTH, "sasl.oauthbearer.method": ""}, "sasl.oauthbearer.method: only .oidc"),
+        ({**OAUTH, "sasl.oauthbearer.grant.type": "jwt"}, "grant.type: only .client_credentials"),
+        ({**OAUTH, "sasl.oauthbearer.client.secret": ""}, "client.secret is missing"),
+        ({"sasl.mechanism": "OAUTHBEARER"}, "sasl.oauthbearer.method is missing"),
+        ({"sasl.mechanism": "PLAIN", "sasl.username": "u"}, "sasl.password is missing"),
+        ({"sasl.mechanism": "SCRAM-SHA-256"}, "sasl.username is missing"),
+    ],
+)
+def test_incomplete_settings_are_refused(table: dict[str, str], message: str) -> None:
+    for translate in (for_kafka_python, for_java):
+        with pytest.raises(ConfigurationError, match=message) as raised:
+            translate(table)
+        assert "s3cret" not in str(raised.value)
+
+
+def test_the_mechanism_cannot_be_a_reference_for_java() -> None:
+    with pytest.raises(ConfigurationError, match=r"sasl\.mechanism: write the value"):
+        for_java({"sasl.mechanism": "${env:MECHANISM}"})
+
+
+def test_names_of_scram_users_are_escaped() -> None:
+    table = {**SASL, "sasl.mechanisms": "SCRAM-SHA-256", "sasl.username": "a=b,c"}
+    assert for_kafka_python(table)["sasl_plain_username"] == "a=3Db=2Cc"
+
+
+def test_messages_of_clients_lose_their_secrets() -> None:
+    table = {"sasl.username": "alice", "sasl.password": "xyz", "sasl.mechanisms": "${env:M}"}
+    resolved = {**table, "sasl.mechanisms": "xyz-1"}
+    assert hide('invalid "xyz-1", xyz of alice', table, resolved) == (
+        'invalid "${env:M}", [hidden] of alice'
+    )
+
+    # librdkafka quotes what the token endpoint answers
+    assert hide("it says s3cret, Basic bWU6czNjcmV0", OAUTH, OAUTH) == (
+        "it says [hidden], Basic [hidden]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "secret"),
+    [
+        ("sasl.jaas.config", True),
+        ("sasl.password", True),
+        ("ssl.keystore.key", True),
+        ("ssl.truststore.password", True),
+        ("sasl.oauthbearer.client.secret", True),
+        ("sasl.oauthbearer.assertion.private.key.passphrase", True),
+        ("ssl.key.pem", True),
+        ("ssl.key.location", False),
+        ("sasl.mechanism", False),
+        ("client.dns.lookup", False),
+    ],
+)
+def test_names_of_secrets(name: str, secret: bool) -> None:
+    assert is_secret(name) is secret

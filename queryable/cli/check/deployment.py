@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from backend.settings import read_views
-from model.kafka_config import for_kafka_python, for_librdkafka
+from model.config_providers import resolve
+from model.kafka_config import for_kafka_python, for_librdkafka, hide
 from model.problems import ConfigurationError
 from model.views import Deployment, View
 from queryable.cli.check.changelogs import check_changelog, check_deleted_records
@@ -24,17 +26,21 @@ def check_deployment(
 ) -> Iterator[Finding]:
     """A check that cannot run is skipped. Its cause has a finding."""
     deployment = None
+    kafka: dict[str, str] = {}
     try:
         deployment = read_views(views)
-        for_kafka_python(deployment.kafka)
+        kafka = resolve(deployment.kafka, open, os.environ)
+        for_kafka_python(kafka)
     except ConfigurationError as error:
         yield wrong("views", str(error), "correct the file (docs/reference/views.md)")
     else:
         yield ok("views", f"{views} declares {len(deployment.views)} views")
         yield from check_shared_topics(deployment.views)
-    kafka = for_librdkafka(deployment.kafka) if deployment else {}
     try:
-        broker = Broker(servers, kafka, timeout)
+        table = deployment.kafka if kafka and deployment else {}
+        broker = Broker(
+            servers, for_librdkafka(kafka), timeout, lambda text: hide(text, table, kafka)
+        )
         topics = broker.topics()
     except NoAnswer as error:
         yield wrong(

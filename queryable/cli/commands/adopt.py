@@ -11,6 +11,9 @@ from typing import Annotated
 
 import typer
 
+from model.config_providers import resolve
+from model.kafka_config import hide
+from model.problems import ConfigurationError
 from queryable.cli.exit_codes import NOT_FOUND, reports_errors
 from queryable.cli.optional_dependencies import server_extra
 from queryable.cli.options import (
@@ -60,7 +63,12 @@ def adopt(
         from queryable.cli.inspection.broker import Broker
     servers = bootstrap_servers or os.environ.get("QUERYABLE_BOOTSTRAP_SERVERS") or DEFAULT_SERVERS
     seconds = timeout or BROKER_TIMEOUT
-    broker = Broker(servers, _connection_settings(kafka), seconds)
+    table = _connection_settings(kafka)
+    try:
+        resolved = resolve(table, open, os.environ)
+    except ConfigurationError as error:
+        raise BadUse(f"{kafka}: {error}.") from None
+    broker = Broker(servers, resolved, seconds, lambda text: hide(text, table, resolved))
     is_interactive = not yes and sys.stdin.isatty() and sys.stderr.isatty()
     ask = ask_on_terminal if is_interactive else no_answer
     has_changelogs = False

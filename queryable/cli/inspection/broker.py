@@ -6,9 +6,10 @@ read-only: it assigns partitions itself, joins no group, commits nothing and cre
 
 from __future__ import annotations
 
+import re
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -20,16 +21,24 @@ from queryable.client.protocol.errors import NoAnswer
 
 # librdkafka requires a group id, even if no group is joined
 _GROUP_ID = "queryable-cli-joins-no-group"
+_REFUSAL = re.compile("uthentication|OAUTHBEARER|SSL")  # in the text of an error
 _OFFSETS_PER_RECORD = 4
 """Offsets to read per sampled record: transactions and compaction leave gaps."""
 
 
 class Broker:
-    """`kafka`: connection settings, with librdkafka's names. All methods raise NoAnswer if the
-    broker does not answer within `timeout` seconds."""
+    """`kafka`: connection settings, with librdkafka's names. `hide` removes secrets from messages.
+    All methods raise NoAnswer if the broker does not answer within `timeout` seconds."""
 
-    def __init__(self, servers: str, kafka: Mapping[str, str], timeout: float = 10.0) -> None:
+    def __init__(
+        self,
+        servers: str,
+        kafka: Mapping[str, str],
+        timeout: float = 10.0,
+        hide: Callable[[str], str] = str,
+    ) -> None:
         self.servers = servers
+        self._hide = hide
         self._errors: list[str] = []
         self._timeout = timeout
         self._settings: dict[str, Any] = {
@@ -47,11 +56,13 @@ class Broker:
         try:
             yield
         except (KafkaException, TimeoutError) as error:
-            reason = next((text for text in self._errors if "uthentication" in text), None)
+            reason = next(filter(_REFUSAL.search, self._errors), None)
             if reason is None:
                 is_kafka = isinstance(error, KafkaException)
                 reason = error.args[0].str() if is_kafka else "time-out"
-            raise NoAnswer(f"Cannot read from the broker at {self.servers}: {reason}.") from None
+            raise NoAnswer(
+                f"Cannot read from the broker at {self.servers}: {self._hide(reason)}."
+            ) from None
 
     def topics(self) -> dict[str, int]:
         """The number of partitions of each topic."""

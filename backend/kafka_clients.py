@@ -1,0 +1,46 @@
+"""The settings of an instance's two Kafka clients: the only place that reads their secrets."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import KafkaError
+
+from backend.kafka_tokens import TokenProvider
+from model.config_providers import resolve
+from model.kafka_config import for_kafka_python, for_librdkafka, hide, oidc_client
+
+
+@dataclass(frozen=True)
+class KafkaClients:
+    """`table`: the table `[kafka]` with its references; the other fields have their values."""
+
+    table: Mapping[str, str]
+    librdkafka: dict[str, Any] = field(repr=False)
+    kafka_python: dict[str, Any] = field(repr=False)
+    _resolved: Mapping[str, str] = field(repr=False)
+
+    def hide(self, message: str) -> str:
+        """A client's error message without secrets."""
+        return hide(message, self.table, self._resolved)
+
+
+def kafka_clients(table: Mapping[str, str], servers: str) -> KafkaClients:
+    """`servers`: host:port,…. Raises ConfigurationError for a missing value, and for a setting that
+    one of the clients does not support."""
+    resolved = resolve(table, open, os.environ)
+    kafka_python = {**for_kafka_python(resolved), "bootstrap_servers": servers.split(",")}
+    oidc = oidc_client(resolved)
+    if oidc is not None:
+        kafka_python["sasl_oauth_token_provider"] = TokenProvider(oidc)
+    librdkafka = {**for_librdkafka(resolved), "bootstrap.servers": servers}
+    return KafkaClients(table, librdkafka, kafka_python, resolved)
+
+
+def is_refusal(error: KafkaError) -> bool:
+    """Whether a connection failed because of SASL or TLS. In TLS 1.3, the broker refuses a client's
+    certificate after the handshake: librdkafka calls this a failure of the transport."""
+    return error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL) or "SSL" in error.str()
