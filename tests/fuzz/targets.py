@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import secrets
 import struct
 from collections.abc import Callable
 from contextlib import suppress
@@ -25,8 +26,11 @@ from backend.http.parameters import (
 )
 from backend.http.paths import Paths
 from backend.queries.key_bodies import parse_batch, parse_search
+from backend.security.key_formats import parse_jwk_set, parse_key_file
+from backend.security.signatures import parse_signature
+from backend.security.tokens import TokenVerifier
 from backend.wire.cursor import decode_cursor, encode_cursor
-from backend.wire.point_batch import decode_paths
+from backend.wire.point_batch import decode_reads
 from backend.wire.scan_codec import (
     decode_request,
     decode_response,
@@ -38,13 +42,14 @@ from backend.wire.scan_codec import (
 from backend.wire.snapshot import SnapshotError, receive
 from model.formats.codec import Codec
 from model.formats.registry import VALUE_CODECS
-from model.problems import ConfigurationError, Problem
+from model.problems import ConfigurationError, Problem, Unauthenticated
 from model.topology import MemberMetadata, Topology, TopologyError
 from model.views import View
 from model.views_file import parse_views
 from tests.backend.wire.test_plain_requests import check_against_parser
 from tests.model.test_protobuf import ORDERS
 from tests.support.in_process.avro_examples import ORDER
+from tests.support.in_process.tokens import Keys, token
 from tests.vectors.uri_vectors import VIEWS
 
 Target = Callable[[bytes], None]
@@ -59,6 +64,7 @@ _CODECS: dict[str, Codec] = {
     "protobuf-order": ORDERS,
 }
 _PATHS = Paths(VIEWS.values())
+_VERIFIER = TokenVerifier(Keys(secrets.token_bytes(32)))
 _QUESTION = ("orders", 1, True, None)
 
 
@@ -89,8 +95,31 @@ def packed_strings(data: bytes) -> None:
 
 
 def coalesced_reads(data: bytes) -> None:
+    """No path and no token is lost, added or moved to another token."""
     with suppress(ValueError):
-        decode_paths(data)
+        lines = []
+        for token, paths in decode_reads(data):
+            lines += [*([] if token is None else [b"token:" + token]), *paths]
+        assert b"\n".join(lines) == data
+
+
+def signatures(data: bytes) -> None:
+    found = parse_signature(data)
+    assert found is None or parse_signature(found.header()) == found
+
+
+def tokens(data: bytes) -> None:
+    """No bytes but a signed token give an identity."""
+    with suppress(Unauthenticated):
+        _VERIFIER.identity(data)
+        raise AssertionError("the key of the verifier signed nothing")
+
+
+def token_keys(data: bytes) -> None:
+    with suppress(ValueError):
+        parse_key_file(data)
+    with suppress(ValueError):
+        parse_jwk_set(data, with_secrets=True)
 
 
 def snapshots(data: bytes) -> None:
@@ -190,6 +219,7 @@ TARGETS: dict[str, Target] = {
     target.__name__: target
     for target in (
         cursors, scan_requests, scan_responses, packed_strings, coalesced_reads, snapshots,
+        signatures, tokens, token_keys,
         plain_requests, codecs, paths, query_strings, key_bodies, topologies, members, views_files,
     )
 }  # fmt: skip
@@ -219,7 +249,17 @@ _SEEDS: dict[str, list[bytes]] = {
     "cursors": [encode_cursor(_QUESTION, b"a").encode(), b"AQ"],
     "scan_requests": [_REQUEST],
     "packed_strings": [pack([b"a", b"", b"ccc"])],
-    "coalesced_reads": [b"/orders/a\n/orders/b"],
+    "coalesced_reads": [b"/orders/a\n/orders/b", b"/a\ntoken:x.y.z\n/orders/a\ntoken:z\n/b"],
+    "signatures": [b"1:0a:%b:%b" % (b"0" * 64, b"f" * 64)],
+    "tokens": [token("read:*").encode(), b"e30.e30."],
+    "token_keys": [
+        b'{"keys":[{"kty":"oct","k":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA","kid":"1"}]}',
+        b'{"keys":[{"kty":"OKP","crv":"Ed25519","alg":"EdDSA","x":'
+        b'"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}',
+        b"-----BEGIN PUBLIC KEY-----\n"
+        b"MCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=\n"
+        b"-----END PUBLIC KEY-----\n",
+    ],
     "snapshots": [_snapshot()],
     "plain_requests": [
         b"GET /orders/a HTTP/1.1\r\nHost: b\r\nAccept: */*\r\n\r\n",
