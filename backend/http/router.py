@@ -14,6 +14,8 @@ from backend.cluster.heartbeats import PATH as HEARTBEAT
 from backend.cluster.heartbeats import Heartbeats
 from backend.cluster.peer_client import PeerClient
 from backend.http.access import Access, AccessControl
+from backend.http.admin.document import PATH as ADMIN
+from backend.http.admin.document import sign_in
 from backend.http.asgi import App, Message, Receive, Scope, Send
 from backend.http.bodies import BodyBudget, read_body
 from backend.http.gates import Gate
@@ -48,6 +50,7 @@ from model.problems import (
     BadRequest,
     MethodNotAllowed,
     Problem,
+    Unauthenticated,
 )
 
 READS = "/internal/reads"
@@ -146,10 +149,9 @@ class Router:
             self._page(_PAGE, "/openapi.json", any_scope),
             self._page(_PAGE, "/processors", any_scope),
             self._page(_PAGE, "/instance", any_scope),
-            self._page(_PAGE, "/admin", any_scope),
+            self._page(_PAGE, ADMIN, any_scope),
             self._page(_PAGE, "/admin/", any_scope),
             self._page(_PAGE, "/admin/topology.json", any_scope),
-            self._page(_PAGE, "/admin/static/{rest}", any_scope),
             *(
                 self._page((*_PAGE, "POST", "PUT"), f"{KIQR}/{path}", read)
                 for path in KIQR_PATHS
@@ -241,6 +243,8 @@ class Router:
             if not isinstance(e, Problem):
                 log.exception("%s %r", request.method, request.raw_path)
                 return problem_answer(_internal_error())
+            if route.pattern == ADMIN and isinstance(e, Unauthenticated):
+                return sign_in(request, e) or problem_answer(e)
             if route.counts_reads:
                 count_refusal(self._context.counts[request.of.name], e)
             return problem_answer(e)
