@@ -34,6 +34,7 @@ def create_flask_app(context: InstanceContext, raw_reads: RawReads | None = None
             version("queryable-topics"),
             context.settings.max_key_bytes,
             raw_reads is not None,
+            context.settings.auth != "off",
         )
     )
     pages.register_blueprint(admin_blueprint(topology))

@@ -171,7 +171,8 @@ SEGMENTS = ["", "/", "kv", "values", "count", "orders", "windows", "nobody", "a2
             ".", "%", "\n", "é", "?", "records", "static", "x"]  # fmt: skip
 PAGES = ["/api/v1/kv/orders", "/api/v1/kv/windows/count", "/api/v1/kv/orders/values/a2V5",
          "/api/v1/kv/orders/values/", "/api/v1/window/windows/a2V5", "/api/v1/session/orders/a/b",
-         "/api/v1/kv/nobody", "/metrics", "/health/live", "/health/ready", "/views", "/views/orders",
+         "/api/v1/kv/nobody", "/metrics", "/health/live", "/health/ready", "/views",
+         "/views/orders",
          "/processors", "/instance", "/openapi.json", "/admin", "/admin/", "/admin/topology.json",
          "/orders/k", "/internal/scan", "/topics/orders/records", "/"]  # fmt: skip
 
