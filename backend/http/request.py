@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
 from backend.http.asgi import Receive, Scope, Send
@@ -16,7 +16,8 @@ class Request:
 
     `view`, `key` (percent-decoded text) and `more` are the variables of the path. `body` is the
     whole body, for routes that read one. `identity` is the sender, if
-    authentication is on and the route needs a token.
+    authentication is on and the route needs a token. `is_admitted` says whether the token is still
+    valid, for routes that stream.
     """
 
     __slots__ = (
@@ -25,6 +26,7 @@ class Request:
         "body",
         "headers",
         "identity",
+        "is_admitted",
         "key",
         "method",
         "more",
@@ -57,6 +59,7 @@ class Request:
         self.more = more or {}
         self.body = b""
         self.identity: Identity | None = None
+        self.is_admitted: Callable[[], bool] = lambda: True
         self.receive = receive
         self._send = send
         self._extra_header = extra_header
