@@ -127,6 +127,12 @@ def test_streams_end_when_the_token_expires(backends: list[Backend]) -> None:
     assert expires - 0.5 <= time.time() <= expires + 10
 
 
+def test_the_data_of_the_admin_page_is_of_all_instances(backends: list[Backend]) -> None:
+    document = ask(backends[0], "/admin/topology.json", token("read:orders")).json()
+    states = {instance["id"]: instance["state"] for instance in document["instances"]}
+    assert states == {"b1": "running", "b2": "running"}
+
+
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
     with chromium(tmp_path_factory.mktemp("chromium")) as driver:
