@@ -66,6 +66,7 @@ def test_a_secret(end: bytes) -> None:
         (SECRET[:31], "its secret has 31 bytes"),
         (b"\n" * 40, "its secret has 0 bytes"),
         (bytes(MAX_BYTES + 1), "it has more than"),
+        (pem(PRIVATE["RS256"]) * 9, "it has 9 keys; at most 8"),
         (pem(PRIVATE["RS256"])[:-30], "without an end"),
         (pem(PRIVATE["RS256"]).replace(b"A", b"B"), "cannot be parsed"),
         (private_pem(PRIVATE["RS256"]), "PEM block PRIVATE KEY; only public keys"),
@@ -257,6 +258,14 @@ def test_a_key_is_for_its_id(issuer: FakeRegistry) -> None:
     with pytest.raises(Unauthenticated):
         verifier.identity(signed("ES256", headers={"kid": "second"}))
     assert verifier.identity(signed("ES256")).subject == "test"  # without an id: all are tried
+
+
+def test_few_keys_are_tried_for_a_forged_token(issuer: FakeRegistry) -> None:
+    publish(issuer, *({**FIRST, "kid": str(n)} for n in range(20)))
+    keys = from_url(issuer)
+    keys.refresh()
+    assert len(keys.keys(None, "ES256")) == 8
+    assert len(keys.keys("19", "ES256")) == 1
 
 
 def test_keys_stay_usable_while_the_url_is_away(
