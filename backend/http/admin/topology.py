@@ -11,8 +11,11 @@ from typing import Any
 
 from backend.http.routes.meta import instance_document, pipeline_document
 from backend.instance_context import InstanceContext
+from backend.security.authorization import passed_on
 from backend.security.certificates import Certificates
+from backend.security.configuration import open_to_others
 from backend.security.signatures import HEADER, Signer
+from backend.settings import Settings
 from model.pipelines import FAILED, STOPPED
 from model.progress import ANSWERABLE
 from model.topology import Member
@@ -55,7 +58,9 @@ class Peers:
 
         If a member does not answer: `{"state": "unreachable", "error": reason}`.
         """
-        futures = [self._pool.submit(self._ask, member) for member in members]
+        # the token of the client who asks for the document
+        headers = {name.decode(): value.decode("latin-1") for name, value in passed_on()}
+        futures = [self._pool.submit(self._ask, member, headers) for member in members]
         wait(futures, self._deadline)
         # cancel requests that have not started: they must not queue behind instances that hang
         return [
@@ -65,13 +70,13 @@ class Peers:
             for future in futures
         ]
 
-    def _ask(self, member: Member) -> Status:
+    def _ask(self, member: Member, headers: Mapping[str, str]) -> Status:
         connection = self._certificates.connection(member, self._timeout)
         try:
             signer = self._signer
             signed = None if signer is None else signer.sign("GET", b"/instance", member.id)
-            headers = {} if signed is None else {HEADER.decode(): signed.header.decode()}
-            connection.request("GET", "/instance", headers=headers)
+            own = {} if signed is None else {HEADER.decode(): signed.header.decode()}
+            connection.request("GET", "/instance", headers={**headers, **own})
             response = connection.getresponse()
             if response.status != 200:
                 raise ValueError(f"unexpected status {response.status}")
@@ -92,6 +97,7 @@ def topology_document(context: InstanceContext, ask: Ask) -> dict[str, Any]:
         {"known", "epoch", "asked": id, "made_at": ms,
          "instances": [{"id", "host", "port", "state", "error", "epoch", "in_topology", "lost_at",
                         "partitions", "answerable", "lag", "lag_unknown", "size_bytes", …}],
+         "warnings": [{"code", "text"}],
          "views": [{name, topic, path, key, value, partitioner, store, "partitions", "warnings",
                     "replicas": how many instances should answer for each partition,
                     "pipeline": as in /views/{view}, or missing,
@@ -145,6 +151,7 @@ def topology_document(context: InstanceContext, ask: Ask) -> dict[str, Any]:
             }
             for member in members
         ],
+        "warnings": _warnings_of_instance(context.settings),
         "views": views,
     }
 
@@ -274,6 +281,13 @@ def _placement(
         "standby": standby,
         "answered_by": answered_by,
     }
+
+
+def _warnings_of_instance(settings: Settings) -> list[dict[str, str]]:
+    """Problems of the instance that was asked, for operators."""
+    if not settings.is_open_to_others:
+        return []
+    return [{"code": "open-to-others", "text": open_to_others(settings)}]
 
 
 def _warnings(
