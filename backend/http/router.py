@@ -255,7 +255,7 @@ class Router:
         except Forbidden as problem:
             return problem_answer(problem)
         answer = await self._answer_of(match, request)
-        if request.sender is not None and answer is not None:
+        if request.sender is not None and answer is not None and purpose is Purpose.PEER:
             answer.headers.append(request.sender.signature_of(answer.status, answer.body))
         return answer
 

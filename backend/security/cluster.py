@@ -196,8 +196,8 @@ def signature_in(headers: Iterable[Header]) -> bytes | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address of a socket is of this machine's loopback interface."""
-    return host.startswith(("127.", "::ffff:127.")) or host == "::1"
+    """Whether an address of a socket, or to listen on, is of this machine's loopback interface."""
+    return host.startswith(("127.", "::ffff:127.")) or host in ("::1", "localhost")
 
 
 def _log(problem: Refused, client: str) -> None:

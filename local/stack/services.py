@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,6 +15,21 @@ from local.spark_views import DerivedView
 BACKEND = [sys.executable, "-m", "gunicorn", "-c", "python:backend.gunicorn_conf"]
 
 
+def cluster_secret(settings: StackSettings) -> Path:
+    """The file with the secret of backends and nginx."""
+    return settings.run_dir.absolute() / "cluster-secret"
+
+
+def create_cluster_secret(settings: StackSettings) -> None:
+    """Writes a new secret, if there is none."""
+    path = cluster_secret(settings)
+    if not path.exists():
+        new = path.with_suffix(".new")
+        new.touch(0o600)
+        new.write_text(secrets.token_hex(32) + "\n")
+        new.rename(path)
+
+
 def backend_environment(settings: StackSettings, number: int, port: int) -> dict[str, str]:
     """The environment of backend ``number``, counted from 1."""
     return {
@@ -24,12 +40,16 @@ def backend_environment(settings: StackSettings, number: int, port: int) -> dict
         "QUERYABLE_PORT": str(port),
         "QUERYABLE_DATA_DIR": str(settings.state_dir / "backends" / f"b{number}"),
         "QUERYABLE_VIEWS": str(settings.views.absolute()),
+        "QUERYABLE_CLUSTER_SECRET_FILE": str(cluster_secret(settings)),
     }
 
 
 def proxy_environment(settings: StackSettings) -> dict[str, str]:
     backends = [f"{ports.LOOPBACK}:{port}" for port in settings.backend_ports]
-    return {"QUERYABLE_BACKENDS": ",".join(backends)}
+    return {
+        "QUERYABLE_BACKENDS": ",".join(backends),
+        "QUERYABLE_CLUSTER_SECRET_FILE": str(cluster_secret(settings)),
+    }
 
 
 def spark_command(

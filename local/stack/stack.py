@@ -27,6 +27,7 @@ from local.stack.run_folder import background_marker, end_orphans, ending_order,
 from local.stack.services import (
     BACKEND,
     backend_environment,
+    create_cluster_secret,
     proxy_environment,
     spark_command,
     tailer_command,
@@ -87,6 +88,7 @@ class Stack:
                 topics = demo_topics(deployment, self.spark_views.values())
                 create_topics(admin_of(self.settings.kafka), topics)
             report(f"starting {self.settings.instances} backends and nginx")
+            create_cluster_secret(self.settings)
             self._start_backends()
             self._start_nginx()
             if self.settings.has_demo:

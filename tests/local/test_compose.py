@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from backend.security.cluster_secret import ClusterSecret
 from local import http, ports
 from local.settings import REPOSITORY
 from local.stack.nginx import lay_out
@@ -128,6 +129,18 @@ def lists_of(name: str) -> dict[str, list[str]]:
     section = re.split(r"^  (?=\S)", text, flags=re.MULTILINE)
     own = next(each for each in section if each.startswith(f"{name}:"))  # then come volumes
     return {key: json.loads(value) for key, value in re.findall(r"(\w+): (\[.*\])", own)}
+
+
+def test_a_secret_is_created_once(tmp_path: Path) -> None:
+    """Runs the command of the service, on another folder."""
+    (*shell, command) = lists_of("secret")["command"]
+    contents = set()
+    for _ in range(2):
+        subprocess.run([*shell, command.replace("/data", str(tmp_path))], check=True)
+        contents.add((tmp_path / "secret").read_bytes())
+        ClusterSecret(tmp_path / "secret", "queryable-topics")
+    assert len(contents) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["secret"]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from backend.security.cluster_secret import ClusterSecret
 from local.errors import LocalError
 from local.ports import LOOPBACK, free_ports
 from local.settings import REPOSITORY, StackSettings, load_settings
@@ -20,6 +21,7 @@ from local.stack.run_folder import (
     running_in_background,
     stop_background,
 )
+from local.stack.services import backend_environment, create_cluster_secret, proxy_environment
 from local.stack.stack import Stack
 
 SLEEPER = [sys.executable, "-c", "import signal; signal.pause()"]
@@ -103,6 +105,18 @@ def test_each_kafka_has_its_own_state_folder(tmp_path: Path) -> None:
     other = StackSettings(run_dir=tmp_path, bootstrap_servers="a:9092,b:9092")
     assert embedded.state_dir == tmp_path / "state" / "embedded"
     assert other.state_dir == tmp_path / "state" / "a-9092-b-9092"
+
+
+def test_backends_and_nginx_of_a_stack_have_the_same_secret(tmp_path: Path) -> None:
+    settings = StackSettings(run_dir=tmp_path)
+    create_cluster_secret(settings)
+    of_backend = backend_environment(settings, 1, 8081)["QUERYABLE_CLUSTER_SECRET_FILE"]
+    of_nginx = proxy_environment(settings)["QUERYABLE_CLUSTER_SECRET_FILE"]
+    assert of_backend == of_nginx
+    file = Path(of_nginx)
+    keys = ClusterSecret(file, "queryable-topics").current()  # checks the permissions
+    create_cluster_secret(settings)
+    assert ClusterSecret(file, "queryable-topics").current() == keys, "also of the next start"
 
 
 def test_nginx_accepts_its_folder_and_listens_on_loopback_only(tmp_path: Path) -> None:

@@ -10,12 +10,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from backend.security.cluster import ClusterAccess
 from backend.security.cluster_secret import keys_of
-from backend.security.signatures import Signature, hash_of, mac_of
+from backend.security.signatures import HEADER, Signature, hash_of, mac_of
+from tests.proxy.backends import EPOCH, Cluster
+from tests.proxy.conftest import StartNginx
+from tests.support.cluster_secret import SECRET, cluster_secret, write_secrets
 
 ROOT = Path(__file__).parents[2]
 SECRETS = st.binary(min_size=32, max_size=200)
 VISIBLE = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), max_size=100)
+
+PROCESSORS = b"/processors"
 
 Sign = Callable[..., bytes]
 
@@ -61,3 +67,31 @@ def test_python_and_lua_agree(
     expected = Signature(at, nonce, body_hash, mac).header()
     fields = method.encode(), target, b"%d" % at, nonce, receiver.encode(), body
     assert lua(secret, *fields) == expected
+
+
+def test_nginx_signs_its_requests_for_the_topology(
+    cluster: Cluster, start_nginx: StartNginx, tmp_path: Path
+) -> None:
+    """The receiver is "*", because nginx does not know the ids of instances yet."""
+    secret = cluster_secret(tmp_path)
+    access = ClusterAccess(secret, "any instance")
+    file = write_secrets(tmp_path / "secret", SECRET)
+    nginx = start_nginx(
+        cluster.addresses(),
+        QUERYABLE_PROXY_REFRESH="0.1",
+        QUERYABLE_CLUSTER_SECRET_FILE=str(file),
+    )
+    nginx.wait_for_map(EPOCH)
+    requests = [request for each in cluster.backends for request in each.topology_requests]
+    assert requests
+    for request in requests:
+        header = (HEADER, request.headers["Queryable-Signature"].encode())
+        assert access.is_signed("GET", PROCESSORS, [header], "127.0.0.1"), "each is unique"
+
+
+def test_a_file_that_cannot_be_used_is_named(
+    cluster: Cluster, start_nginx: StartNginx, tmp_path: Path
+) -> None:
+    path = write_secrets(tmp_path / "secret", "too short")
+    with pytest.raises(AssertionError, match=f"QUERYABLE_CLUSTER_SECRET_FILE: {path}: .*9 bytes"):
+        start_nginx(cluster.addresses(), QUERYABLE_CLUSTER_SECRET_FILE=str(path))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from queryable.cli.check.cluster_secret import check_cluster_secret
 from queryable.cli.check.deployment import check_deployment
 from queryable.cli.check.findings import Finding
 from queryable.cli.check.machine import (
@@ -33,4 +34,5 @@ def check_all(
     yield from check_data_folder(settings.data_dir, settings.application_id)
     yield check_port(settings)
     yield check_exposure(settings)
+    yield from check_cluster_secret(settings)
     yield check_nginx()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
+from backend.settings import Settings
 from backend.storage.data_directory import DataDirectory
 from local.kafka.broker import Broker, quiet_admin
 from local.ports import free_ports
@@ -16,6 +17,7 @@ from model.partitioner import partition_of
 from model.problems import ConfigurationError
 from model.views_file import parse_views
 from queryable.cli.check import machine
+from queryable.cli.check.cluster_secret import check_cluster_secret
 from queryable.cli.diff.matching import DIFFERENT, ONLY_FIRST, ONLY_SECOND
 from tests.queryable.cli.operations import (
     ANOTHER,
@@ -28,6 +30,7 @@ from tests.queryable.cli.operations import (
     tables,
 )
 from tests.support.backends import Backend
+from tests.support.cluster_secret import SECRET, write_secrets
 from tests.support.deployment import Deployment, views_toml
 from tests.support.plugins.fixtures import MakeTopic
 from tests.support.topics import Writer
@@ -224,6 +227,20 @@ def test_check_continues_after_errors(broker: Broker, tmp_path: Path) -> None:
     assert "QUERYABLE_WAIT_TIMEOUT" in wrong
     assert "is not a folder" in wrong
     assert any("did you mean QUERYABLE_BROKER_TIMEOUT?" in line for line in found["warning"])
+
+
+def test_check_of_the_cluster_secret(tmp_path: Path) -> None:
+    def found(**settings: str) -> list[tuple[str, str]]:
+        return [(each.status, each.message) for each in check_cluster_secret(Settings(**settings))]
+
+    assert found(host="127.0.0.1") == []
+    [(status, message)] = found(host="0.0.0.0")
+    assert status == "warning"
+    file = write_secrets(tmp_path / "secret", SECRET)
+    assert found(host="0.0.0.0", cluster_secret_file=str(file)) == [("ok", f"{file} is used")]
+    file.chmod(0o644)
+    [(status, message)] = found(cluster_secret_file=str(file))
+    assert (status, "chmod 600" in message, SECRET in message) == ("wrong", True, False)
 
 
 def test_check_and_instance_report_the_same_about_the_data_folder(tmp_path: Path) -> None:

@@ -1,0 +1,154 @@
+"""Instances and nginx with a cluster secret, and its rotation while clients read."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from backend.security.cluster_secret import ClusterSecret
+from backend.security.signatures import HEADER, Purpose, Signer
+from local.waiting import wait_until
+from tests.support.backends import Backend
+from tests.support.client import Client, Response, key_path
+from tests.support.cluster_secret import OTHER_SECRET, SECRET, write_secrets
+from tests.support.deployment import Deployment, settle, views_toml
+from tests.support.nginx import Nginx
+from tests.support.plugins.fixtures import Deploy, MakeTopic
+from tests.support.read_loop import ReadLoop
+from tests.support.topics import Writer
+
+pytestmark = pytest.mark.system
+
+TABLE = {f"k{n}": n for n in range(200)}
+APPLICATION = "signed"
+READS = "/internal/reads"
+CHANGED = "it has changed"
+ROWS = "/views/v/keys?limit=1000"
+
+
+@dataclass
+class Signed:
+    deployment: Deployment
+    first: Backend
+    second: Backend
+    nginx: Nginx
+
+
+@pytest.fixture(scope="module")
+def signed(module_deploy: Deploy, make_topic: MakeTopic, writer: Writer) -> Signed:
+    """Two instances, of which the second started later, and nginx with one worker."""
+    topic = make_topic(2)
+    writer.table(topic, TABLE)
+    deployment = module_deploy(
+        views_toml(v={"topic": topic}), standby_replicas="1", copy_threshold="10",
+        application_id=APPLICATION,
+    )  # fmt: skip
+    deployment.use_secrets(SECRET)
+    first = deployment.new().start()
+    second = deployment.new().launch()
+    settle([first, second])
+    return Signed(deployment, first, second, deployment.proxy(workers=1))
+
+
+def test_instances_accept_one_anothers_requests(signed: Signed) -> None:
+    assert "received a snapshot of" in signed.second.log()
+    for backend in (signed.first, signed.second):
+        with Client(backend.port) as client:
+            assert _wrong_rows("", client.get(ROWS)) == ""
+            body = json.dumps({"keys": list(TABLE)}).encode()
+            items = client.request("POST", "/views/v/batch", body).json()["items"]
+            assert {item["key"]: item["value"] for item in items} == TABLE
+            assert client.get("/admin/topology.json").json()["instances"][1]["state"] == "running"
+        states = {p["id"]: p["state"] for p in backend.processors()["processors"]}
+        assert states == {"b1": "running", "b2": "running"}, "heartbeats arrive"
+        assert "internal request from" not in backend.log()
+        assert "without a valid signature" not in backend.log()
+
+
+def test_requests_of_others_are_refused(signed: Signed, tmp_path: Path) -> None:
+    own, foreign = (
+        ClusterSecret(write_secrets(tmp_path / name, secret), APPLICATION)
+        for name, secret in (("own", SECRET), ("foreign", OTHER_SECRET))
+    )
+    path, body = READS, b"/views/v/keys/k1\n"
+
+    def status(signer: Signer | None, receiver: str = "b1", path: str = path) -> int:
+        headers = {}
+        if signer is not None:
+            request = signer.sign("POST", path.encode(), receiver, body)
+            headers[HEADER.decode()] = request.header.decode()
+        with Client(signed.first.port) as client:
+            answer = client.request("POST", path, body, headers)
+        assert answer.status == 200 or answer.code == "not-a-member", answer
+        return answer.status
+
+    proxy = Signer(own, Purpose.PROXY)
+    assert status(proxy) == 200
+    assert status(proxy, "b2") == 403
+    assert status(Signer(foreign, Purpose.PROXY)) == 403
+    for internal in (READS, "/internal/scan", "/internal/batch", "/internal/heartbeat",
+                     "/internal/copy"):  # fmt: skip
+        assert status(None, path=internal) == 403
+        assert internal == READS or status(proxy, path=internal) == 403
+
+
+def test_nginx_signs_its_batches(signed: Signed) -> None:
+    metrics = _batches(signed.nginx)
+    with ReadLoop([signed.nginx.port], [key_path("v", key) for key in TABLE], _wrong, 6) as reads:
+        wait_until(lambda: _batches(signed.nginx) > metrics + 20, 20, "coalesced reads", 0.05)
+        reads.check()
+    assert "refuses batches" not in signed.nginx.error_log()
+
+
+def test_rotation_while_clients_read(signed: Signed) -> None:
+    """No read fails: by key through nginx, which coalesces, and of whole views at each instance."""
+    by_key = [key_path("v", f"k{n}") for n in range(40)]
+    ports = [signed.first.port, signed.second.port]
+    batches = _batches(signed.nginx)
+    with (
+        ReadLoop([signed.nginx.port], by_key, _wrong, 6) as through_nginx,
+        ReadLoop(ports, [ROWS], _wrong_rows, 2) as whole_views,
+    ):
+        steps = [(SECRET, OTHER_SECRET), (OTHER_SECRET, SECRET), (OTHER_SECRET,)]
+        for number, secrets in enumerate(steps, 1):
+            signed.deployment.use_secrets(*secrets)
+            for backend in (signed.first, signed.second):
+                wait_until(
+                    lambda of=backend, n=number: of.log().count(CHANGED) == n,  # type: ignore[misc]
+                    20, "the secrets to be read", 0.05,
+                )  # fmt: skip
+            signed.nginx.reload()
+            through_nginx.all_again()
+            whole_views.all_again()
+        assert _batches(signed.nginx) > batches
+    assert set(through_nginx.outcomes) == {"200"}
+    assert set(whole_views.outcomes) == {"200"}
+    for backend in (signed.first, signed.second):
+        assert "internal request from" not in backend.log().partition(CHANGED)[2]
+    assert "refuses batches" not in signed.nginx.error_log()
+
+
+def _batches(nginx: Nginx) -> int:
+    """The number of batches that backends have answered."""
+    with nginx.client() as client:
+        text = client.get("/proxy/metrics").body.decode()
+    [count] = re.findall(r"^queryable_proxy_batch_reads_count (\d+)$", text, re.M)
+    return int(count)
+
+
+def _wrong(path: str, answer: Response) -> str:
+    key = path.rpartition("/")[2]
+    if answer.status != 200:
+        return f"status {answer.status}"
+    return "" if answer.json()["value"] == TABLE[key] else "another value"
+
+
+def _wrong_rows(_: str, answer: Response) -> str:
+    if answer.status != 200:
+        return f"status {answer.status}"
+    rows = {row["key"]: row["value"] for row in answer.json()["items"]}
+    return "" if rows == TABLE else "other rows"
