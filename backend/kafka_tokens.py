@@ -80,7 +80,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
             if not isinstance(token, str) or not token.isascii() or not token.isprintable():
                 raise ValueError("access_token is not a text")
         except urllib.error.HTTPError as e:
-            # not the body, which may repeat what was sent
+            e.close()  # without its body, which may repeat what was sent
             raise self._failure(f"status {e.code}") from None
         except OSError as e:
             raise self._failure(str(e)) from None

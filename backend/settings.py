@@ -47,7 +47,7 @@ class Settings(BaseSettings):
     schema_registry_auth: str = Field(
         "",
         repr=False,
-        description="user:password for the schema registry, if it requires authentication",
+        description="user:password for the schema registry; may be `${file:…}` or `${env:…}`",
     )
     acceptable_recovery_lag: int = Field(
         10_000,

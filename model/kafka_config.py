@@ -11,6 +11,7 @@ references itself, in each process of Spark, so no secret is in a plan or a mess
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from posixpath import basename, dirname
@@ -124,6 +125,10 @@ def hide(text: str, table: Mapping[str, str], resolved: Mapping[str, str]) -> st
     A value that came from a reference is replaced by the reference, and another secret by
     `[hidden]`.
     """
+    oidc = oidc_client(resolved)
+    if oidc is not None:  # librdkafka quotes the token endpoint, which may quote the header
+        credentials = f"{oidc.client_id}:{oidc.client_secret}".encode()
+        text = text.replace(b64encode(credentials).decode(), "[hidden]")
     # the longest first, because a value may be a part of another
     for name in sorted(resolved, key=lambda name: len(resolved[name]), reverse=True):
         value, written = resolved[name], table[name]

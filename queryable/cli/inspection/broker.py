@@ -6,6 +6,7 @@ read-only: it assigns partitions itself, joins no group, commits nothing and cre
 
 from __future__ import annotations
 
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from queryable.client.protocol.errors import NoAnswer
 
 # librdkafka requires a group id, even if no group is joined
 _GROUP_ID = "queryable-cli-joins-no-group"
+_REFUSAL = re.compile("uthentication|OAUTHBEARER|SSL")  # in the text of an error
 _OFFSETS_PER_RECORD = 4
 """Offsets to read per sampled record: transactions and compaction leave gaps."""
 
@@ -54,7 +56,7 @@ class Broker:
         try:
             yield
         except (KafkaException, TimeoutError) as error:
-            reason = next((text for text in self._errors if "uthentication" in text), None)
+            reason = next(filter(_REFUSAL.search, self._errors), None)
             if reason is None:
                 is_kafka = isinstance(error, KafkaException)
                 reason = error.args[0].str() if is_kafka else "time-out"

@@ -13,6 +13,7 @@ import pytest
 from local.kafka.broker import Broker, quiet_admin
 from local.kafka.topics import Topic, create_topics
 from tests.support.deployment import Deployment
+from tests.support.secure_kafka.broker import SecureBroker
 from tests.support.topics import Writer
 
 SASL_USERS = {"queryable": "secret"}
@@ -36,6 +37,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     data = tmp_path_factory.mktemp("broker")
     properties = {"log.cleaner.backoff.ms": "100"}
     with Broker(data, properties=properties, sasl_users=SASL_USERS) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def secure_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
+    """A broker whose clients authenticate with any mechanism."""
+    with SecureBroker(tmp_path_factory.mktemp("secure-broker")) as running:
         yield running
 
 

@@ -1,0 +1,1 @@
+"""A broker with all kinds of authentication, and what its clients need: certificates and tokens."""
