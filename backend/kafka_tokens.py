@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import ssl
 import threading
@@ -82,8 +83,8 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
         except urllib.error.HTTPError as e:
             e.close()  # without its body, which may repeat what was sent
             raise self._failure(f"status {e.code}") from None
-        except OSError as e:
-            raise self._failure(str(e)) from None
+        except (OSError, http.client.HTTPException) as e:
+            raise self._failure(str(e) or type(e).__name__) from None
         except (ValueError, KeyError, TypeError, AttributeError):
             raise self._failure("the answer has no access_token") from None
         return token, seconds

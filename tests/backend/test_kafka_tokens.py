@@ -89,6 +89,8 @@ def test_an_endpoint_that_is_away_is_named() -> None:
     ("answer", "why"),
     [
         (b"HTTP/1.0 302 Found\r\nLocation: http://127.0.0.1:1/\r\n\r\n", "status 302"),
+        (b"no http\r\n\r\n", "no http"),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: 9\r\n\r\n{}", "no access_token"),
         (b"HTTP/1.0 200 OK\r\n\r\n{}", "no access_token"),
         (b"HTTP/1.0 200 OK\r\n\r\n[]", "no access_token"),
         (b"HTTP/1.0 200 OK\r\n\r\ns3cret", "no access_token"),
