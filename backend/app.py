@@ -10,14 +10,13 @@ import gc
 import logging
 import os
 import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaException
 
+from backend.broker_check import wait_for_broker
 from backend.cluster.member import GroupMember
 from backend.cluster.placement import Policy
 from backend.http.access import access_control
@@ -39,7 +38,7 @@ from backend.ingest.schema_registry import SchemaCache, SchemaFolder, SchemaRegi
 from backend.ingest.store_partitions import PartitionRegistry
 from backend.ingest.writer import PartitionWriter
 from backend.instance_context import DRAINING, InstanceContext
-from backend.kafka_clients import KafkaClients, is_refusal, kafka_clients
+from backend.kafka_clients import KafkaClients, kafka_clients
 from backend.membership_reporter import MembershipReporter
 from backend.pipelines.monitor import PipelineMonitor
 from backend.security.cluster import cluster_access
@@ -137,7 +136,8 @@ class Instance:
             applier,
             assignments,
             dead_letters,
-            librdkafka,
+            # the one group that this instance needs permissions for
+            {**librdkafka, "group.id": settings.application_id},
             self._reads_served,
         )
         self._member = GroupMember(
@@ -172,39 +172,8 @@ class Instance:
         )
 
     def check_broker(self) -> None:
-        """Wait for the broker, at most `start_timeout` s. Returns within 2 s after `stop`.
-
-        Raises ConfigurationError if the broker does not answer.
-        """
-        errors: list[KafkaError] = []  # connection errors, from librdkafka's threads
-        settings: dict[str, Any] = {**self._kafka.librdkafka, "log_level": 0}
-        settings["error_cb"] = errors.append
-        admin = AdminClient(settings)
-        deadline = time.monotonic() + self.settings.start_timeout
-        while not self._stopping.is_set():
-            try:
-                admin.list_topics(timeout=2.0)
-                return
-            except KafkaException as e:
-                admin.poll(0)  # calls error_cb
-                if time.monotonic() > deadline:
-                    refused = next(filter(is_refusal, errors), None)
-                    raise ConfigurationError(self._no_broker(refused, e)) from None
-
-    def _no_broker(self, refused: KafkaError | None, error: KafkaException) -> str:
-        """`refused`: a failure of SASL or TLS, if there was one."""
-        servers, views = self.settings.bootstrap_servers, self.settings.views
-        why = self._kafka.hide((refused or error.args[0]).str())
-        if refused is not None:
-            return (
-                f"no connection to the broker at {servers} could be authenticated ({why}). Correct "
-                f"the settings of SASL and TLS in [kafka] of {views}."
-            )
-        return (
-            f"no broker answers at {servers} ({why}). Start Kafka there, or set "
-            f"QUERYABLE_BOOTSTRAP_SERVERS. Connection settings (SASL, TLS) belong in [kafka] of "
-            f"{views}."
-        )
+        """Wait for the broker. Raises ConfigurationError if it does not answer in time."""
+        wait_for_broker(self._kafka, self.settings, self._stopping)
 
     def start(self) -> None:
         """Start the threads in the order of their dependencies."""

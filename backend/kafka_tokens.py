@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import ssl
 import threading
@@ -80,10 +81,10 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
             if not isinstance(token, str) or not token.isascii() or not token.isprintable():
                 raise ValueError("access_token is not a text")
         except urllib.error.HTTPError as e:
-            # not the body, which may repeat what was sent
+            e.close()  # without its body, which may repeat what was sent
             raise self._failure(f"status {e.code}") from None
-        except OSError as e:
-            raise self._failure(str(e)) from None
+        except (OSError, http.client.HTTPException) as e:
+            raise self._failure(str(e) or type(e).__name__) from None
         except (ValueError, KeyError, TypeError, AttributeError):
             raise self._failure("the answer has no access_token") from None
         return token, seconds

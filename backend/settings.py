@@ -49,7 +49,7 @@ class Settings(BaseSettings):
     schema_registry_auth: str = Field(
         "",
         repr=False,
-        description="user:password for the schema registry, if it requires authentication",
+        description="user:password for the schema registry; may be `${file:…}` or `${env:…}`",
     )
     cluster_secret_file: str = Field(
         "",

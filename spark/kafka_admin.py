@@ -59,7 +59,7 @@ class KafkaAdmin:
         except Py4JJavaError as error:
             raise JobError(
                 f"the Kafka client rejects its settings: {root_cause(error)}. "
-                "Check --bootstrap-servers and --kafka-option."
+                "Check --bootstrap-servers, --kafka-option and [kafka] of --views-toml."
             ) from error
 
     def __enter__(self) -> KafkaAdmin:

@@ -34,8 +34,6 @@ _DEFAULTS = {
     "spark.master": "local[2]",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Spark's default, and secrets of Kafka's Java client: they are not shown in plans and logs.
-    "spark.redaction.regex": r"(?i)secret|password|token|access[.]?key|jaas|keystore[.]key",
     "spark.driver.memory": "1g",
     # A restarted query without new records reports its offsets after this time.
     "spark.sql.streaming.noDataProgressEventInterval": "1s",

@@ -24,7 +24,6 @@ Source = tuple[str, int]
 """A topic and the number of a partition."""
 
 _SETTINGS = {
-    "group.id": "queryable-unused",  # required by librdkafka; it joins no group, commits nothing
     "client.id": "queryable-ingest",
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -60,7 +59,9 @@ class RecordConsumer:
     """A Kafka consumer with a manual assignment. Only the ingest thread may use it."""
 
     def __init__(self, client_settings: Mapping[str, Any]) -> None:
-        self._consumer = Consumer({**client_settings, **_SETTINGS})
+        """`client_settings`: librdkafka requires a `group.id`, and looks up its coordinator. The
+        consumer joins no group and commits nothing."""
+        self._consumer = Consumer({"group.id": "queryable-unused", **client_settings, **_SETTINGS})
         self._assigned: set[Source] = set()
 
     def assign(self, source: Source, position: int, leader_epoch: int) -> None:

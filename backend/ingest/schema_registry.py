@@ -138,8 +138,7 @@ class SchemaRegistry:
         """`auth`: user:password, or empty."""
         self.name = url
         self._headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
-        if auth:
-            self._headers["Authorization"] = f"Basic {base64.b64encode(auth.encode()).decode()}"
+        self._authorization = f"Basic {base64.b64encode(auth.encode()).decode()}" if auth else ""
 
     def fetch(self, schema_id: int) -> Schema:
         path = f"/schemas/ids/{schema_id}"
@@ -183,6 +182,8 @@ class SchemaRegistry:
         """The response document, whose `schema` is a string. Raises SchemaSourceUnavailable,
         ValueError."""
         request = urllib.request.Request(self.name + path, headers=self._headers)
+        if self._authorization:  # not for the server to which a redirect leads
+            request.add_unredirected_header("Authorization", self._authorization)
         try:
             with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:
                 body = response.read(_MAX_BYTES + 1)

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from backend.settings import read_views
 from local.errors import LocalError
 from model.config_providers import resolve
-from model.kafka_config import for_librdkafka
+from model.kafka_config import for_librdkafka, hide
 from model.problems import ConfigurationError
 from model.views import Deployment
 
@@ -42,6 +42,15 @@ def kafka_of(servers: str, views: Path | None = None) -> Kafka:
     except ConfigurationError as error:
         raise LocalError(f"{views}: {error}") from None
     return {**for_librdkafka(table), "bootstrap.servers": servers}
+
+
+def without_secrets(message: str, views: Path) -> str:
+    """A message of librdkafka, which may quote a value of ``[kafka]``."""
+    table = deployment_of(views).kafka
+    try:
+        return hide(message, table, resolve(table, open, os.environ))
+    except ConfigurationError as error:
+        return str(error)
 
 
 def settings_of(servers: str | Kafka) -> Kafka:

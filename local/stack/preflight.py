@@ -8,7 +8,7 @@ from confluent_kafka import KafkaException
 
 from local import ports
 from local.errors import LocalError
-from local.kafka.connection import admin_of, deployment_of
+from local.kafka.connection import admin_of, deployment_of, without_secrets
 from local.kafka.jars import kafka_jars, spark_jars
 from local.kafka.java import find_java
 from local.settings import StackSettings
@@ -28,11 +28,11 @@ def check_machine(settings: StackSettings, views: Mapping[str, DerivedView]) -> 
         try:
             admin_of(settings.kafka).list_topics(timeout=10)
         except KafkaException as error:
+            why = without_secrets(error.args[0].str(), settings.views)
             raise LocalError(
-                f"no Kafka broker answers on {settings.bootstrap_servers} "
-                f"({error.args[0].str()}). Correct QUERYABLE_BOOTSTRAP_SERVERS, or remove it "
-                "for an embedded broker."
-            ) from error
+                f"no Kafka broker answers on {settings.bootstrap_servers} ({why}). Correct "
+                "QUERYABLE_BOOTSTRAP_SERVERS, or remove it for an embedded broker."
+            ) from None
     else:
         ports.require_free(
             settings.broker_port,

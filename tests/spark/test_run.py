@@ -184,6 +184,37 @@ def test_wrong_usage_is_reported_with_status_2(
     assert message in capfd.readouterr().err
 
 
+def test_secrets_are_refused_on_the_command_line(capfd: pytest.CaptureFixture[str]) -> None:
+    option = "sasl.jaas.config=a.b.PlainLoginModule required password=s3cret;"
+    with pytest.raises(SystemExit):
+        parse(["--checkpoint-dir", "x", "--kafka-option", option])
+    said = capfd.readouterr().err
+    assert "sasl.jaas.config would be visible to other users" in said
+    assert "s3cret" not in said
+
+
+def test_java_gets_references_but_the_job_checks_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    views = tmp_path / "views.toml"
+    text = (ROOT / "views.toml").read_text()
+    views.write_text(f'{text}\n[kafka]\n"sasl.mechanism" = "PLAIN"\n"sasl.username" = "u"\n'
+                     '"sasl.password" = "${env:KAFKA_PASSWORD}"\n')  # fmt: skip
+    arguments = ["--checkpoint-dir", "x", "--views-toml", str(views)]
+    for password, why in (("", "KAFKA_PASSWORD is not set"), ('s3"cret', "a quotation mark")):
+        monkeypatch.setenv("KAFKA_PASSWORD", password)
+        with pytest.raises(SystemExit):
+            parse(arguments)
+        said = capfd.readouterr().err
+        assert "[kafka] sasl.password: " in said
+        assert why in said
+        assert 's3"cret' not in said
+    monkeypatch.setenv("KAFKA_PASSWORD", "s3cret")
+    client = parse(arguments).kafka.client()
+    assert 'password="${env:KAFKA_PASSWORD}";' in client["sasl.jaas.config"]
+    assert client["config.providers"] == "env"
+
+
 def test_the_kafka_table_of_views_toml_reaches_the_java_client(tmp_path: Path) -> None:
     views = tmp_path / "views.toml"
     text = (ROOT / "views.toml").read_text()

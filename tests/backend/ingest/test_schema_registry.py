@@ -2,7 +2,9 @@
 
 import json
 import logging
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +82,28 @@ def test_a_schema_is_fetched_once(running: FakeRegistry, started: Started) -> No
     assert schema.definition == ORDER
     assert schemas.schema(7) is schema
     assert running.asked == [("/schemas/ids/7", "Basic bWU6c2VjcmV0")]
+
+
+def test_a_redirect_does_not_get_the_password(running: FakeRegistry) -> None:
+    running.add(7, ORDER)
+
+    class Redirect(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(302)
+            self.send_header("Location", running.url + self.path)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Redirect) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        SchemaRegistry(f"http://127.0.0.1:{server.server_port}", "me:secret").fetch(7)
+        thread.join(10)
+    [(path, authorization)] = running.asked
+    assert path == "/schemas/ids/7"
+    assert not authorization
 
 
 def test_an_unknown_id(running: FakeRegistry, started: Started) -> None:

@@ -320,16 +320,3 @@ def test_adopt_lists_the_changelogs_of_the_broker(broker: Broker, make_topic: Ma
     done = run("adopt", "nobodys", "--bootstrap-servers", nowhere, "--timeout=1")
     assert done.exit_code == 3
     assert nowhere in done.stderr
-
-
-def test_adopt_with_sasl(broker: Broker, tmp_path: Path) -> None:
-    path = tmp_path / "connection.toml"
-    secret = ["queryable", "secret"]
-    for password, status in ((secret[1], 1), ("wrong", 3)):
-        path.write_text(
-            '[kafka]\n"security.protocol" = "SASL_PLAINTEXT"\n"sasl.mechanism" = "PLAIN"\n'
-            f'"sasl.username" = "queryable"\n"sasl.password" = "{password}"\n'
-        )
-        servers = ("--bootstrap-servers", broker.sasl_bootstrap_servers)
-        done = run("adopt", "nobodys", *servers, "--kafka", str(path), "--timeout=2")
-        assert done.exit_code == status, done.output

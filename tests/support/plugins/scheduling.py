@@ -38,6 +38,7 @@ ONE_SESSION = (
     "tests/spark/test_new_view.py",
     "tests/spark/test_jvm_names.py",
     "tests/spark/test_views.py",
+    "tests/spark/security/test_kafka_authentication.py",
 )
 
 

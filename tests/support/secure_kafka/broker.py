@@ -41,6 +41,8 @@ class SecureBroker(Broker):
         self.authority = Authority(folder)
         self._broker_files = self.authority.issue("broker")
         self.client_files = self.authority.issue("tls", PASSWORDS["tls"])
+        # Java (17) cannot decrypt what `cryptography` and openssl write by default
+        self._java_files = self.authority.issue("tls-java")
         self.tokens = TokenEndpoint(folder, self._broker_files, ("oauth", PASSWORDS["oauth"]))
         self.secrets = folder / "secrets.properties"
         self.secrets.write_text("".join(f"{k}={v}\n" for k, v in PASSWORDS.items()))
@@ -85,6 +87,15 @@ class SecureBroker(Broker):
         user = "plain" if mechanism == "PLAIN" else "scram"
         return {**sasl, "sasl.username": user, "sasl.password": self.reference(user)}
 
+    def java_table(self, mechanism: str) -> dict[str, str]:
+        """For Spark: the key of the client is not encrypted."""
+        table = self.table(mechanism)
+        if mechanism == "TLS":
+            del table["ssl.key.password"]
+            certificate, key = map(str, self._java_files)
+            table |= {"ssl.certificate.location": certificate, "ssl.key.location": key}
+        return table
+
     def reference(self, name: str) -> str:
         return f"${{file:{self.secrets}:{name}}}"
 
@@ -128,7 +139,7 @@ class SecureBroker(Broker):
         }
 
     def _acl_properties(self) -> Mapping[str, str]:
-        users = ("ANONYMOUS", "plain", "scram", "oauth", "CN=tls")
+        users = ("ANONYMOUS", "plain", "scram", "oauth", "CN=tls", "CN=tls-java")
         return {
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": ";".join(f"User:{user}" for user in users),

@@ -8,7 +8,11 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
+from cryptography.hazmat.primitives.asymmetric.ec import (
+    SECP256R1,
+    EllipticCurvePrivateKey,
+    generate_private_key,
+)
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
@@ -42,7 +46,9 @@ class Authority:
         key_file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption))
         return certificate, key_file
 
-    def _signed(self, name: x509.Name, key: RSAPrivateKey, is_authority: bool) -> x509.Certificate:
+    def _signed(
+        self, name: x509.Name, key: EllipticCurvePrivateKey, is_authority: bool
+    ) -> x509.Certificate:
         now = datetime.now(UTC)
         return (
             x509.CertificateBuilder()
@@ -60,8 +66,8 @@ class Authority:
         )
 
 
-def _new_key() -> RSAPrivateKey:
-    return generate_private_key(public_exponent=65537, key_size=2048)
+def _new_key() -> EllipticCurvePrivateKey:
+    return generate_private_key(SECP256R1())
 
 
 def _name(text: str) -> x509.Name:
