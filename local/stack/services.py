@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 from local import ports
+from local.errors import LocalError
 from local.kafka.jars import spark_jars
 from local.settings import StackSettings
 from local.spark_views import DerivedView
@@ -30,6 +33,27 @@ def backend_environment(settings: StackSettings, number: int, port: int) -> dict
 def proxy_environment(settings: StackSettings) -> dict[str, str]:
     backends = [f"{ports.LOOPBACK}:{port}" for port in settings.backend_ports]
     return {"QUERYABLE_BACKENDS": ",".join(backends)}
+
+
+def cluster_secret(settings: StackSettings) -> dict[str, str]:
+    """The setting with the secret's file, for the backends and the proxy.
+
+    With authentication they need a secret. If the settings name none, the stack has one of its own
+    in its run folder. Raises ``LocalError``.
+    """
+    if settings.cluster_secret_file:
+        return {"QUERYABLE_CLUSTER_SECRET_FILE": str(Path(settings.cluster_secret_file).absolute())}
+    if settings.auth == "off":
+        return {}
+    path = settings.run_dir.absolute() / "cluster-secret"
+    try:
+        if not path.exists():
+            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(file, "w") as stream:
+                stream.write(f"{secrets.token_hex(32)}\n")
+    except OSError as error:
+        raise LocalError(f"cannot write the cluster secret {path}: {error.strerror}.") from error
+    return {"QUERYABLE_CLUSTER_SECRET_FILE": str(path)}
 
 
 def spark_command(
