@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import socket
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -109,6 +111,21 @@ class Settings(BaseSettings):
         30.0, gt=0, description="seconds within which a complete request must arrive"
     )
     kiqr: bool = Field(True, description="whether KIQR's REST dialect is served under /api/v1")
+    auth: Literal["off", "jwt"] = Field(
+        "off", description="`jwt`: every request needs a JSON Web Token, except for `/health/`"
+    )
+    jwt_key_file: str = Field(
+        "", description="file with the public keys (PEM) or the secret (HS256) that verify tokens"
+    )
+    jwt_jwks: str = Field("", description="file or URL of the JWK set that verifies tokens")
+    jwt_issuer: str = Field("", description="issuer that tokens must have; any if empty")
+    jwt_audience: str = Field("", description="audience that tokens must be for; any if empty")
+    jwt_algorithms: str = Field(
+        "HS256,RS256,ES256,EdDSA", description="algorithms that tokens may be signed with"
+    )
+    jwt_header: str = Field(
+        "", description="name of one more header that may have the token, set by an OIDC proxy"
+    )
     max_streams: int = Field(
         1000, ge=0, description="maximum concurrent streams of changes; more get 503 overloaded"
     )
@@ -117,6 +134,12 @@ class Settings(BaseSettings):
     def ends_trusted_for(self) -> float:
         """The maximum age (s) of a log end from which the lag is computed; a few polls may fail."""
         return 3 * self.end_offset_interval + 2
+
+    @property
+    def is_open_to_others(self) -> bool:
+        """Whether everyone who reaches the machine may read: it listens on another address than
+        loopback, and authentication is off."""
+        return self.auth == "off" and not _is_loopback(self.host)
 
     @model_validator(mode="after")
     def _derived(self) -> Settings:
@@ -130,6 +153,13 @@ class Settings(BaseSettings):
         for name, value in derived.items():
             object.__setattr__(self, name, value)  # the model is frozen
         return self
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def load_settings() -> Settings:

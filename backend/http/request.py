@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
 from backend.http.asgi import Receive, Scope, Send
+from backend.security.identity import Identity
 from backend.wire.answer import Header
 from model.views import View
 
@@ -14,7 +15,9 @@ class Request:
     """A parsed request. Method, raw path, query string and headers are as received.
 
     `view`, `key` (percent-decoded text) and `more` are the variables of the path. `body` is the
-    whole body, for routes that read one.
+    whole body, for routes that read one. `identity` is the sender, if
+    authentication is on and the route needs a token. `is_admitted` says whether the token is still
+    valid, for routes that stream.
     """
 
     __slots__ = (
@@ -22,12 +25,15 @@ class Request:
         "_send",
         "body",
         "headers",
+        "identity",
+        "is_admitted",
         "key",
         "method",
         "more",
         "query",
         "raw_path",
         "receive",
+        "scope",
         "view",
         "was_started",
     )
@@ -43,6 +49,7 @@ class Request:
         more: Mapping[str, str] | None = None,
     ) -> None:
         """`extra_header`: added to streamed answers."""
+        self.scope = scope
         self.method: str = scope["method"]
         self.raw_path: bytes = scope["raw_path"]
         self.query: bytes = scope["query_string"]
@@ -51,6 +58,8 @@ class Request:
         self.key = key
         self.more = more or {}
         self.body = b""
+        self.identity: Identity | None = None
+        self.is_admitted: Callable[[], bool] = lambda: True
         self.receive = receive
         self._send = send
         self._extra_header = extra_header

@@ -228,10 +228,10 @@ class KeyRoutes:
                     answer, chunks = await self._forwarding.begin_stream(
                         stack, reads, others, forwardable
                     )
-                    await self._streams.run(answer, chunks, request.receive, request.send)
+                    await self._streams.run(answer, chunks, request)
                 return
             answer = Answer(200, [*_EVENTS, *responses.state_headers(changes.state)], b"")
-            await self._streams.run(answer, changes.events(), request.receive, request.send)
+            await self._streams.run(answer, changes.events(), request)
 
 
 def _forwardable(request: Request) -> ForwardableRequest:
