@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import sys
 from collections.abc import Iterable
@@ -17,6 +16,28 @@ from local.spark_views import DerivedView
 BACKEND = [sys.executable, "-m", "gunicorn", "-c", "python:backend.gunicorn_conf"]
 
 
+def cluster_secret(settings: StackSettings) -> Path:
+    """The file with the secret of backends and nginx: the user's, else one of the stack."""
+    if settings.cluster_secret_file:
+        return Path(settings.cluster_secret_file).absolute()
+    return settings.run_dir.absolute() / "cluster-secret"
+
+
+def create_cluster_secret(settings: StackSettings) -> None:
+    """Writes a new secret, if there is none. Raises ``LocalError``."""
+    path = cluster_secret(settings)
+    if settings.cluster_secret_file or path.exists():
+        return
+    new = path.with_suffix(".new")
+    try:
+        new.unlink(missing_ok=True)
+        new.touch(0o600, exist_ok=False)
+        new.write_text(secrets.token_hex(32) + "\n")
+        new.rename(path)
+    except OSError as error:
+        raise LocalError(f"cannot write the cluster secret {path}: {error.strerror}.") from error
+
+
 def backend_environment(settings: StackSettings, number: int, port: int) -> dict[str, str]:
     """The environment of backend ``number``, counted from 1."""
     return {
@@ -27,33 +48,16 @@ def backend_environment(settings: StackSettings, number: int, port: int) -> dict
         "QUERYABLE_PORT": str(port),
         "QUERYABLE_DATA_DIR": str(settings.state_dir / "backends" / f"b{number}"),
         "QUERYABLE_VIEWS": str(settings.views.absolute()),
+        "QUERYABLE_CLUSTER_SECRET_FILE": str(cluster_secret(settings)),
     }
 
 
 def proxy_environment(settings: StackSettings) -> dict[str, str]:
     backends = [f"{ports.LOOPBACK}:{port}" for port in settings.backend_ports]
-    return {"QUERYABLE_BACKENDS": ",".join(backends)}
-
-
-def cluster_secret(settings: StackSettings) -> dict[str, str]:
-    """The setting with the secret's file, for the backends and the proxy.
-
-    With authentication they need a secret. If the settings name none, the stack has one of its own
-    in its run folder. Raises ``LocalError``.
-    """
-    if settings.cluster_secret_file:
-        return {"QUERYABLE_CLUSTER_SECRET_FILE": str(Path(settings.cluster_secret_file).absolute())}
-    if settings.auth == "off":
-        return {}
-    path = settings.run_dir.absolute() / "cluster-secret"
-    try:
-        if not path.exists():
-            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(file, "w") as stream:
-                stream.write(f"{secrets.token_hex(32)}\n")
-    except OSError as error:
-        raise LocalError(f"cannot write the cluster secret {path}: {error.strerror}.") from error
-    return {"QUERYABLE_CLUSTER_SECRET_FILE": str(path)}
+    return {
+        "QUERYABLE_BACKENDS": ",".join(backends),
+        "QUERYABLE_CLUSTER_SECRET_FILE": str(cluster_secret(settings)),
+    }
 
 
 def spark_command(

@@ -27,7 +27,7 @@ from local.stack.run_folder import background_marker, end_orphans, ending_order,
 from local.stack.services import (
     BACKEND,
     backend_environment,
-    cluster_secret,
+    create_cluster_secret,
     proxy_environment,
     spark_command,
     tailer_command,
@@ -59,7 +59,6 @@ class Stack:
         self._children = Supervisor(self._run_dir, die_with_parent=not background)
         self._progress_file = self._run_dir / "spark-progress.json"
         self._lock: IO[str] | None = None
-        self._secret: dict[str, str] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -77,7 +76,6 @@ class Stack:
         try:
             end_orphans(self._run_dir, report)
             check_machine(self.settings, self.spark_views)
-            self._secret = cluster_secret(self.settings)
             if self.settings.has_demo:
                 report("starting Spark and Kafka")
             else:
@@ -90,6 +88,7 @@ class Stack:
                 topics = demo_topics(deployment, self.spark_views.values())
                 create_topics(admin_of(self.settings.kafka), topics)
             report(f"starting {self.settings.instances} backends and nginx")
+            create_cluster_secret(self.settings)
             self._start_backends()
             self._start_nginx()
             if self.settings.has_demo:
@@ -194,15 +193,14 @@ class Stack:
             self._children.start(
                 f"backend-{number}",
                 BACKEND,
-                env=backend_environment(self.settings, number, port) | self._secret,
+                env=backend_environment(self.settings, number, port),
                 cwd=REPOSITORY,
                 grace=35.0,  # gunicorn's graceful timeout is 30 s
             )
 
     def _start_nginx(self) -> None:
         command = lay_out(self._run_dir / "nginx", self.settings.proxy_port)
-        environment = proxy_environment(self.settings) | self._secret
-        self._children.start("nginx", command, env=environment)
+        self._children.start("nginx", command, env=proxy_environment(self.settings))
 
     def _start_tailer(self) -> None:
         log = self._run_dir / "nginx" / "logs" / "access.log"

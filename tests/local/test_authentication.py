@@ -11,7 +11,12 @@ from local.commands import curl
 from local.errors import LocalError
 from local.settings import StackSettings
 from local.stack.preflight import check_machine
-from local.stack.services import cluster_secret
+from local.stack.services import (
+    backend_environment,
+    cluster_secret,
+    create_cluster_secret,
+    proxy_environment,
+)
 from local.stack.supervisor import Supervisor
 from tests.queryable.client.fake_server import RequestHandler, serving
 
@@ -20,34 +25,32 @@ def settings(**given: Any) -> StackSettings:
     return StackSettings(**given)
 
 
-def test_a_stack_with_authentication_has_a_cluster_secret_of_its_own(tmp_path: Path) -> None:
-    with_auth = settings(auth="jwt", run_dir=tmp_path)
-    [(name, value)] = cluster_secret(with_auth).items()
-    assert name == "QUERYABLE_CLUSTER_SECRET_FILE"
-    path = Path(value)
+def test_a_stack_has_a_cluster_secret_of_its_own(tmp_path: Path) -> None:
+    stack = settings(run_dir=tmp_path)
+    create_cluster_secret(stack)
+    path = cluster_secret(stack)
     assert path.parent == tmp_path
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     secret = path.read_text()
     assert len(secret.strip()) == 64
-    assert cluster_secret(with_auth) == {name: value}
+    create_cluster_secret(stack)
     assert path.read_text() == secret, "the processes of a running stack have it"
+    for environment in (backend_environment(stack, 1, 1), proxy_environment(stack)):
+        assert environment["QUERYABLE_CLUSTER_SECRET_FILE"] == str(path)
 
 
 def test_a_secret_of_the_user_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    given = settings(auth="jwt", run_dir=tmp_path / "run", cluster_secret_file="mine")
+    given = settings(run_dir=tmp_path, cluster_secret_file="mine")
+    create_cluster_secret(given)
     # absolute, because the processes run in other folders
-    assert cluster_secret(given) == {"QUERYABLE_CLUSTER_SECRET_FILE": str(tmp_path / "mine")}
-
-
-def test_a_stack_without_authentication_has_no_secret(tmp_path: Path) -> None:
-    assert cluster_secret(settings(run_dir=tmp_path)) == {}
+    assert cluster_secret(given) == tmp_path / "mine"
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_secret_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(LocalError, match="cannot write the cluster secret"):
-        cluster_secret(settings(auth="jwt", run_dir=tmp_path / "missing"))
+        create_cluster_secret(settings(run_dir=tmp_path / "missing"))
 
 
 def test_the_demo_with_authentication_needs_a_token() -> None:
