@@ -66,9 +66,16 @@ def show(stack: Stack, paths: Iterable[str]) -> None:
     url = stack.settings.proxy_url
     print("\ntry:")
     for path in paths:
-        print(f"  curl -i '{url}{path}'" if "?" in path else f"  curl -i {url}{path}")
+        print(f"  {curl(stack.settings, path)}")
         print(f"    {format_answer(answer_without_lag(stack, url + path))}")
     print(f"\nadmin page: {url}/admin\ntopology: {url}/processors\n", flush=True)
+
+
+def curl(settings: StackSettings, path: str) -> str:
+    """The command line of a request. It names the variable with the token, not the token."""
+    header = """-H "Authorization: Bearer $QUERYABLE_TOKEN" """ if settings.headers else ""
+    url = settings.proxy_url + path
+    return f"curl -i {header}'{url}'" if "?" in path else f"curl -i {header}{url}"
 
 
 def show_more(stack: Stack) -> None:
@@ -87,11 +94,12 @@ def show_more(stack: Stack) -> None:
 
 def answer_without_lag(stack: Stack, url: str) -> http.Answer:
     """Repeats the request until the answer has lag 0; after 20 s returns the last answer."""
-    answer = http.get(url)
+    headers = stack.settings.headers
+    answer = http.get(url, headers=headers)
 
     def has_no_lag() -> bool:
         nonlocal answer
-        answer = http.get(url)
+        answer = http.get(url, headers=headers)
         return answer.headers.get("lag") == "0"
 
     try:
@@ -113,7 +121,7 @@ def format_answer(answer: http.Answer) -> str:
 
 def check_answers(settings: StackSettings) -> None:
     """Raises ``LocalError`` with the first differences from the raw data, if any."""
-    findings = verify(settings.proxy_url, settings.kafka)
+    findings = verify(settings.proxy_url, settings.kafka, settings.headers)
     if findings.differences:
         raise LocalError(
             f"{len(findings.differences):,} of {findings.checked:,} answers are wrong:\n"

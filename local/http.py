@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -15,13 +16,13 @@ class Answer(NamedTuple):
     body: bytes
 
 
-def get(url: str, timeout: float = 5.0) -> Answer:
+def get(url: str, timeout: float = 5.0, headers: Mapping[str, str] | None = None) -> Answer:
     """GET of an http URL. The path is sent unchanged; header names are in lower case."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout)
     target = parts.path + (f"?{parts.query}" if parts.query else "")
     try:
-        connection.request("GET", target)
+        connection.request("GET", target, headers=dict(headers or {}))
         response = connection.getresponse()
         headers = {name.lower(): value for name, value in response.getheaders()}
         return Answer(response.status, headers, response.read())

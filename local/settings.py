@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -42,6 +43,24 @@ class StackSettings(BaseSettings):
         description="the views that Spark derives: names, files or folders, separated by commas; "
         "empty: all views in the file of views, but none in your own Kafka without the demo's data",
     )
+
+    # these two are the backends'
+    auth: Literal["off", "jwt"] = Field(
+        "off", description="`jwt`: every request needs a JSON Web Token, except for `/health/`"
+    )
+    cluster_secret_file: str = Field(
+        "",
+        description="file with the cluster secret; empty: internal routes only on loopback",
+    )
+    token: str = Field(
+        "", description="the token of the client, the console, and the demo's requests", repr=False
+    )
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of requests to the proxy."""
+        token = self.token.strip()
+        return {"Authorization": f"Bearer {token}"} if token else {}
 
     @property
     def servers(self) -> str:

@@ -53,8 +53,11 @@ class Findings:
         return "\n".join(f"  {line}" for line in lines)
 
 
-def verify(proxy_url: str, servers: str | Kafka) -> Findings:
-    """Compares every aircraft, every word, some missing keys, and the dead letters."""
+def verify(
+    proxy_url: str, servers: str | Kafka, headers: Mapping[str, str] | None = None
+) -> Findings:
+    """Compares every aircraft, every word, some missing keys, and the dead letters. ``headers``: of
+    each request."""
     rows = list(flight_rows())
     views = (
         ("latest-departure", "/messages", latest_departures(rows)),
@@ -66,7 +69,8 @@ def verify(proxy_url: str, servers: str | Kafka) -> Findings:
         wanted = {**dict.fromkeys(MISSES, None), **expected}
         ends = end_offsets(servers, topic)
         with bar(f"verifying {path}", len(wanted)) as update:
-            asyncio.run(_verify_view(f"{proxy_url}{path}", wanted, ends, findings, update))
+            base = f"{proxy_url}{path}"
+            asyncio.run(_verify_view(base, wanted, ends, findings, update, headers))
     _verify_dead_letters(servers, rows, findings)
     return findings
 
@@ -120,6 +124,7 @@ async def _verify_view(
     ends: Mapping[int, int],
     findings: Findings,
     update: Callable[[int], None],
+    headers: Mapping[str, str] | None = None,
 ) -> None:
     """``wanted``: key ► value, or None for 404.
 
@@ -130,7 +135,7 @@ async def _verify_view(
     pending = list(wanted)
     done = 0
     timeout = aiohttp.ClientTimeout(total=10)
-    async with aiohttp.ClientSession(timeout=timeout) as session:
+    async with aiohttp.ClientSession(timeout=timeout, headers=headers) as session:
 
         async def ask(key: str) -> str | None:
             """Reads and compares the key. Returns it if it must be read again."""
@@ -138,11 +143,12 @@ async def _verify_view(
             url = f"{base}/{quote(key, safe='')}"
             try:
                 async with session.get(URL(url, encoded=True)) as response:
-                    status, headers, body = response.status, response.headers, await response.read()
+                    status, received = response.status, response.headers
+                    body = await response.read()
             except (aiohttp.ClientError, TimeoutError) as error:
-                status, headers, body = 0, None, repr(error).encode()
+                status, received, body = 0, None, repr(error).encode()
             is_last_chance = time.monotonic() > deadline
-            if not is_last_chance and (status in (0, 503) or not _has_reached(headers, ends)):
+            if not is_last_chance and (status in (0, 503) or not _has_reached(received, ends)):
                 return key
             value = wanted[key]
             if value is None:

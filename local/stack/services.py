@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from local import ports
+from local.errors import LocalError
 from local.kafka.jars import spark_jars
 from local.settings import StackSettings
 from local.spark_views import DerivedView
@@ -16,18 +17,25 @@ BACKEND = [sys.executable, "-m", "gunicorn", "-c", "python:backend.gunicorn_conf
 
 
 def cluster_secret(settings: StackSettings) -> Path:
-    """The file with the secret of backends and nginx."""
+    """The file with the secret of backends and nginx: the user's, else one of the stack."""
+    if settings.cluster_secret_file:
+        return Path(settings.cluster_secret_file).absolute()
     return settings.run_dir.absolute() / "cluster-secret"
 
 
 def create_cluster_secret(settings: StackSettings) -> None:
-    """Writes a new secret, if there is none."""
+    """Writes a new secret, if there is none. Raises ``LocalError``."""
     path = cluster_secret(settings)
-    if not path.exists():
-        new = path.with_suffix(".new")
-        new.touch(0o600)
+    if settings.cluster_secret_file or path.exists():
+        return
+    new = path.with_suffix(".new")
+    try:
+        new.unlink(missing_ok=True)
+        new.touch(0o600, exist_ok=False)
         new.write_text(secrets.token_hex(32) + "\n")
         new.rename(path)
+    except OSError as error:
+        raise LocalError(f"cannot write the cluster secret {path}: {error.strerror}.") from error
 
 
 def backend_environment(settings: StackSettings, number: int, port: int) -> dict[str, str]:

@@ -48,6 +48,11 @@ class Child:
             return tail(file.read().decode(errors="replace"))
 
 
+def _inherited() -> dict[str, str]:
+    """The environment of children: without the token of this process, which they do not need."""
+    return {name: value for name, value in os.environ.items() if name != "QUERYABLE_TOKEN"}
+
+
 class Supervisor:
     """The children of one stack, by name, in the order of their start."""
 
@@ -75,7 +80,7 @@ class Supervisor:
         process = spawn(
             command,
             log,
-            env={**os.environ, **(env or {})},
+            env={**_inherited(), **(env or {})},
             cwd=cwd,
             die_with_parent=self._die_with_parent,
         )

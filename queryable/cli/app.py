@@ -23,6 +23,7 @@ COMMAND_MODULES = (
     "diff",
     "adopt",
     "check",
+    "token",
     "stack",
 )
 """The modules of `queryable.cli.commands`, in the order of `queryable --help`."""
@@ -53,6 +54,9 @@ def main_options(
 
     The URL of the deployment comes from --url, else QUERYABLE_URL, else url in
     ~/.config/queryable/config.toml, else http://127.0.0.1:8080.
+
+    The token comes from --token-file, else QUERYABLE_TOKEN, else token_file in the same file.
+    `queryable token` makes one.
 
     Exit codes: 0 success, 1 not found, 2 usage error, 3 not available.
     """

@@ -4,6 +4,7 @@
 url = "https://topics.example.org"
 timeout = 10          # seconds
 direct = false
+token_file = "/run/secrets/token"
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ _SETTINGS: dict[str, tuple[type, ...]] = {
     "url": (str,),
     "timeout": (int, float),
     "direct": (bool,),
+    "token_file": (str,),
 }
 
 
@@ -56,10 +58,15 @@ class Connection:
 
     url: str | None = None
     timeout: float | None = None
+    token_file: Path | None = None
 
     def client(self, url: str | None = None) -> Client:
         """A client for `url`, or for the configured deployment. Raises BadUse."""
         config = read_config()
         chosen = url or self.url or os.environ.get("QUERYABLE_URL") or config.get("url")
         timeout = self.timeout if self.timeout is not None else config.get("timeout", 10.0)
-        return Client(chosen, timeout=timeout, direct=config.get("direct", False))
+        token_file: str | Path | None = self.token_file
+        if token_file is None and not os.environ.get("QUERYABLE_TOKEN"):
+            token_file = config.get("token_file")
+        direct = config.get("direct", False)
+        return Client(chosen, timeout=timeout, direct=direct, token_file=token_file)

@@ -10,10 +10,12 @@ from typing import ParamSpec, TypeVar
 
 from queryable.client.protocol.errors import (
     BadRequest,
+    Forbidden,
     NoAnswer,
     NotFound,
     OutsideHistory,
     QueryableError,
+    Unauthenticated,
 )
 
 P = ParamSpec("P")
@@ -44,9 +46,25 @@ def exit_if_empty(rows: int, message: str) -> None:
 
 
 def exit_code_of(error: QueryableError) -> int:
-    if isinstance(error, (BadRequest, NotFound, OutsideHistory, ValueError)):
-        return USAGE_ERROR
-    return UNAVAILABLE
+    rejected = (BadRequest, Forbidden, NotFound, OutsideHistory, Unauthenticated, ValueError)
+    return USAGE_ERROR if isinstance(error, rejected) else UNAVAILABLE
+
+
+def advice(error: QueryableError) -> str:
+    """What to do about an error that the command line can help with; otherwise empty."""
+    if isinstance(error, NoAnswer):
+        return (
+            "Is this the right URL? Set it with --url, QUERYABLE_URL, or url in "
+            "~/.config/queryable/config.toml."
+        )
+    if isinstance(error, Unauthenticated):
+        return (
+            "Set a valid token with --token-file FILE, QUERYABLE_TOKEN, or token_file in "
+            "~/.config/queryable/config.toml. `queryable token --help` says how to make one."
+        )
+    if isinstance(error, Forbidden) and error.scope:
+        return f"The token needs the scope {error.scope}."
+    return ""
 
 
 def reports_errors(command: Callable[P, R]) -> Callable[P, R]:
@@ -62,11 +80,8 @@ def reports_errors(command: Callable[P, R]) -> Callable[P, R]:
                 sys.stdout.flush()
         except QueryableError as error:
             print_stderr(f"queryable: {error}")
-            if isinstance(error, NoAnswer):
-                print_stderr(
-                    "Is this the right URL? Set it with --url, QUERYABLE_URL, or url in "
-                    "~/.config/queryable/config.toml."
-                )
+            if hint := advice(error):
+                print_stderr(hint)
             raise SystemExit(exit_code_of(error)) from None
         except KeyboardInterrupt:
             raise SystemExit(INTERRUPTED) from None

@@ -1,4 +1,4 @@
-"""Commands that need the packages of the extra [server]: `adopt` and `check`."""
+"""Commands that need the packages of the extra [server]: `adopt`, `check` and `token`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from contextlib import contextmanager
 
 from queryable.client.protocol.errors import BadUse
 
-_SERVER_PACKAGES = ("confluent_kafka", "fastavro", "numpy", "pydantic", "pydantic_settings")
+_SERVER_PACKAGES = (
+    "confluent_kafka",
+    "cryptography",
+    "fastavro",
+    "jwt",
+    "numpy",
+    "pydantic",
+    "pydantic_settings",
+)
 
 
 @contextmanager

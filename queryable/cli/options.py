@@ -23,7 +23,10 @@ _COMPLETION_TIMEOUT = 1.0
 def complete_view(ctx: typer.Context, incomplete: str) -> list[str]:
     """The names of views that begin with `incomplete`; empty if the deployment does not answer."""
     try:
-        with Connection(ctx.params.get("url"), _COMPLETION_TIMEOUT).client() as client:
+        connection = Connection(
+            ctx.params.get("url"), _COMPLETION_TIMEOUT, ctx.params.get("token_file")
+        )
+        with connection.client() as client:
             return sorted(v.name for v in client.views() if v.name.startswith(incomplete))
     except QueryableError:
         return []
@@ -57,6 +60,14 @@ Url = Annotated[
 Timeout = Annotated[
     float | None,
     typer.Option("--timeout", metavar="SECONDS", help="Time limit per request. [default: 10]"),
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--token-file",
+        metavar="FILE",
+        help="File with the bearer token. [default: see `queryable --help`]",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON lines, also on a terminal.")]
 Servers = Annotated[

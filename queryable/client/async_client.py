@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from contextlib import AbstractContextManager
 from types import TracebackType
@@ -28,6 +29,7 @@ from queryable.client.protocol.transport import (
     TransportError,
 )
 from queryable.client.settings import client_settings
+from queryable.client.tokens import Token
 
 T = TypeVar("T")
 
@@ -131,11 +133,14 @@ class AsyncClient(ApiMethods, AsyncRunner):
         timeout: float = 10.0,
         direct: bool = False,
         connections: int = 100,
+        token: Token | None = None,
+        token_file: str | os.PathLike[str] | None = None,
     ) -> None:
         """The arguments are those of Client, except `connections`: the maximum per server. Further
         calls wait for a free connection.
         """
-        self._context = ClientContext(client_settings(url, timeout, direct), time.monotonic)
+        settings = client_settings(url, timeout, direct, token, token_file)
+        self._context = ClientContext(settings, time.monotonic)
         self._transport = Transport(connections)
 
     async def __aenter__(self) -> Self:

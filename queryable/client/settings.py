@@ -7,11 +7,18 @@ from urllib.parse import urlsplit
 
 from queryable.client.protocol.context import Settings
 from queryable.client.protocol.errors import BadUse
+from queryable.client.tokens import Token, token_source
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 
 
-def client_settings(url: str | None, timeout: float, direct: bool) -> Settings:
+def client_settings(
+    url: str | None,
+    timeout: float,
+    direct: bool,
+    token: Token | None,
+    token_file: str | os.PathLike[str] | None,
+) -> Settings:
     """`url` defaults to QUERYABLE_URL, else DEFAULT_URL. Raises BadUse."""
     given = url or os.environ.get("QUERYABLE_URL") or DEFAULT_URL
     parts = urlsplit(given)
@@ -19,4 +26,4 @@ def client_settings(url: str | None, timeout: float, direct: bool) -> Settings:
         raise BadUse(f"{given!r} is not a valid URL. Expected one such as {DEFAULT_URL}.")
     if timeout <= 0:
         raise BadUse(f"timeout={timeout} is invalid: it must be greater than 0.")
-    return Settings(given.rstrip("/"), timeout, direct)
+    return Settings(given.rstrip("/"), timeout, direct, token_source(token, token_file))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import AbstractContextManager
 from types import TracebackType
@@ -33,6 +34,7 @@ from queryable.client.protocol.transport import (
     TransportError,
 )
 from queryable.client.settings import client_settings
+from queryable.client.tokens import Token
 
 T = TypeVar("T")
 
@@ -134,13 +136,21 @@ class Client(ApiMethods, SyncRunner):
         timeout: float = 10.0,
         direct: bool = False,
         connections: int = 100,
+        token: Token | None = None,
+        token_file: str | os.PathLike[str] | None = None,
     ) -> None:
         """`url`: default QUERYABLE_URL, else http://127.0.0.1:8080. `timeout`: seconds for a call
         with its retries. `direct`: send reads of keys to the instances that own them, without the
         proxy; the instances' addresses must be reachable. `connections`: the maximum number of idle
         connections per server; more threads than that may use the client.
+
+        `token`: a bearer token, or a function that returns the current one. `token_file`: a file
+        with the token, which is read again when it changes. Default: QUERYABLE_TOKEN, else no
+        token. It is sent to `url`, and with `direct` to the instances that the deployment names; no
+        redirect is followed.
         """
-        self._context = ClientContext(client_settings(url, timeout, direct), time.monotonic)
+        settings = client_settings(url, timeout, direct, token, token_file)
+        self._context = ClientContext(settings, time.monotonic)
         self._transport = Transport(connections)
 
     def __enter__(self) -> Self:

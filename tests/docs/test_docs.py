@@ -158,9 +158,9 @@ def test_code_blocks_are_examples_that_are_run(page: Path) -> None:
         assert example.shown, f"{example.command}: no output is shown"
 
 
-# Commands that start the stack or inspect brokers. Other tests run them (tests/queryable/cli,
-# tests/streams).
-ELSEWHERE = {"up", "down", "demo", "bench", "adopt", "check"}
+# Commands that start the stack, inspect brokers or write keys. Other tests run them
+# (tests/queryable/cli, tests/streams).
+ELSEWHERE = {"up", "down", "demo", "bench", "adopt", "check", "token"}
 
 
 def test_every_command_of_the_console_has_a_section_with_an_example() -> None:

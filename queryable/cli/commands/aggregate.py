@@ -11,7 +11,7 @@ from queryable.cli.commands.time_ranges import From, To
 from queryable.cli.commands.top import bars
 from queryable.cli.config import Connection
 from queryable.cli.exit_codes import exit_if_empty, reports_errors
-from queryable.cli.options import AsJson, StaleOption, Timeout, Url, ViewName
+from queryable.cli.options import AsJson, StaleOption, Timeout, TokenFile, Url, ViewName
 from queryable.cli.output import is_for_terminal, print_table, write_rows
 
 app = typer.Typer()
@@ -40,6 +40,7 @@ def aggregate(
     stale: StaleOption = None,
     url: Url = None,
     timeout: Timeout = None,
+    token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Print count, sum, minimum, maximum and average by group.
@@ -54,7 +55,7 @@ def aggregate(
       queryable aggregate word-count
     """
     options: Any = {"from_": from_, "to": to, "stale": stale}
-    with Connection(url, timeout).client() as client:
+    with Connection(url, timeout, token_file).client() as client:
         groups = client.aggregate(view, by, value, **options)
     has_numbers = any(group.count is not None for group in groups)
     rows = [

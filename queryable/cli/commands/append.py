@@ -11,7 +11,7 @@ import typer
 from queryable import DELETE, Unconfirmed, View
 from queryable.cli.config import Connection
 from queryable.cli.exit_codes import UNAVAILABLE, print_stderr, reports_errors
-from queryable.cli.options import AsJson, RawKey, Timeout, Url, ViewName
+from queryable.cli.options import AsJson, RawKey, Timeout, TokenFile, Url, ViewName
 from queryable.cli.output import is_for_terminal, write_line
 from queryable.cli.values import parse_key, parse_value
 from queryable.client.protocol.errors import BadUse
@@ -33,6 +33,7 @@ def append(
     raw: RawKey = False,
     url: Url = None,
     timeout: Timeout = None,
+    token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Append a record to a view's topic, or delete a key.
@@ -51,7 +52,7 @@ def append(
     """
     if (value is not None) + delete + (value_file is not None) != 1:
         raise BadUse("Give exactly one of VALUE, --delete and --value-file.")
-    with Connection(url, timeout).client() as client:
+    with Connection(url, timeout, token_file).client() as client:
         view_info = client.view(view)
         record = DELETE if delete else _value(value, value_file, view_info)
         try:

@@ -8,7 +8,7 @@ import typer
 
 from queryable.cli.config import Connection
 from queryable.cli.exit_codes import print_stderr, reports_errors
-from queryable.cli.options import AsJson, StaleOption, Timeout, Url, ViewName
+from queryable.cli.options import AsJson, StaleOption, Timeout, TokenFile, Url, ViewName
 from queryable.cli.output import is_for_terminal, write_line
 
 app = typer.Typer()
@@ -22,6 +22,7 @@ def count(
     stale: StaleOption = None,
     url: Url = None,
     timeout: Timeout = None,
+    token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the number of entries of a view.
@@ -35,7 +36,7 @@ def count(
       queryable count word-count --exact | jq .count
     """
     mode: Any = stale
-    with Connection(url, timeout).client() as client:
+    with Connection(url, timeout, token_file).client() as client:
         result = client.count(view, exact=exact, stale=mode)
     if not is_for_terminal(as_json):
         write_line({"count": result.count, "exact": result.is_exact})

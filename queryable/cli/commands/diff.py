@@ -11,7 +11,7 @@ from queryable.cli.config import Connection
 from queryable.cli.diff.comparison import Comparison, check_comparable
 from queryable.cli.diff.sources import DiffSource
 from queryable.cli.exit_codes import NOT_FOUND, reports_errors
-from queryable.cli.options import AsJson, Timeout
+from queryable.cli.options import AsJson, Timeout, TokenFile
 from queryable.cli.progress import row_progress
 
 app = typer.Typer()
@@ -33,6 +33,7 @@ def diff(
         int, typer.Option(min=0, metavar="N", help="Differences to print; all are counted.")
     ] = 20,
     timeout: Timeout = None,
+    token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare a view of two deployments.
@@ -47,7 +48,7 @@ def diff(
       queryable diff http://old:8080 http://new:8080 orders --sample 20000
       queryable diff http://old:8080 http://new:8080 visits --all --show 100
     """
-    connection = Connection(None, timeout)
+    connection = Connection(None, timeout, token_file)
     with connection.client(first_url) as one, connection.client(second_url) as other:
         sources = DiffSource(first_url, one, view), DiffSource(second_url, other, view)
         check_comparable(*sources)

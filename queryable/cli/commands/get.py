@@ -9,7 +9,7 @@ import typer
 from queryable import Answer
 from queryable.cli.config import Connection
 from queryable.cli.exit_codes import NOT_FOUND, print_stderr, reports_errors
-from queryable.cli.options import AsJson, RawKey, StaleOption, Timeout, Url, ViewName
+from queryable.cli.options import AsJson, RawKey, StaleOption, Timeout, TokenFile, Url, ViewName
 from queryable.cli.output import is_for_terminal, print_table, write_line
 from queryable.cli.values import parse_key, with_iso_times
 from queryable.client.protocol.parameters import Stale
@@ -40,6 +40,7 @@ def get(
     stale: StaleOption = None,
     url: Url = None,
     timeout: Timeout = None,
+    token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the value of one or more keys.
@@ -53,7 +54,7 @@ def get(
       queryable get prices tea --as-of 2013-03-01T00:00:00Z
     """
     mode: Stale | None = stale  # type: ignore[assignment]  # the API validates it
-    with Connection(url, timeout).client() as client:
+    with Connection(url, timeout, token_file).client() as client:
         view_info = client.view(view)
         parsed = [parse_key(key, view_info, raw) for key in keys]
         if len(parsed) > 1 and as_of is None and max_lag is None and max_staleness is None:

@@ -16,6 +16,7 @@ from queryable.cli.options import (
     Order,
     StaleOption,
     Timeout,
+    TokenFile,
     Url,
     ViewName,
     parse_bound,
@@ -51,6 +52,7 @@ def scan(
     stale: StaleOption = None,
     url: Url = None,
     timeout: Timeout = None,
+    token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the entries of a view, ordered by key.
@@ -64,7 +66,7 @@ def scan(
       queryable scan latest-departure --stream | gzip > departures.ndjson.gz
     """
     options: Any = {"order": order, "stale": stale}
-    with Connection(url, timeout).client() as client:
+    with Connection(url, timeout, token_file).client() as client:
         view_info = client.view(view)
         options |= {"from_": parse_bound(from_, view_info), "to": parse_bound(to, view_info)}
         options |= {"prefix": parse_prefix(prefix, view_info)}

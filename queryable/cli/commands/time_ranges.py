@@ -17,6 +17,7 @@ from queryable.cli.options import (
     Order,
     StaleOption,
     Timeout,
+    TokenFile,
     Url,
     ViewName,
     parse_bound,
@@ -51,6 +52,7 @@ def windows(
     stale: StaleOption = None,
     url: Url = None,
     timeout: Timeout = None,
+    token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the windows of a key, or of all keys.
@@ -63,7 +65,7 @@ def windows(
       queryable windows bookings anna --from 2013-01-02T00:00:00Z
       queryable windows bookings --key-from a --key-to c --limit 100
     """
-    with Connection(url, timeout).client() as client:
+    with Connection(url, timeout, token_file).client() as client:
         view_info = client.view(view)
         rows = client.windows(
             view, **_bounds(view_info, key, key_from, key_to),
@@ -87,6 +89,7 @@ def sessions(
     stale: StaleOption = None,
     url: Url = None,
     timeout: Timeout = None,
+    token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the sessions of a key, or of all keys.
@@ -98,7 +101,7 @@ def sessions(
       queryable sessions visits anna
       queryable sessions visits --from 2013-01-01T00:00:00Z
     """
-    with Connection(url, timeout).client() as client:
+    with Connection(url, timeout, token_file).client() as client:
         view_info = client.view(view)
         rows = client.sessions(
             view, **_bounds(view_info, key, key_from, key_to),
@@ -120,6 +123,7 @@ def versions(
     stale: StaleOption = None,
     url: Url = None,
     timeout: Timeout = None,
+    token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the versions of a key.
@@ -132,7 +136,7 @@ def versions(
       queryable versions prices tea
       queryable versions prices tea --from 2013-06-01T00:00:00Z
     """
-    with Connection(url, timeout).client() as client:
+    with Connection(url, timeout, token_file).client() as client:
         view_info = client.view(view)
         rows = client.versions(
             view, parse_key(key, view_info), **_options(from_, to, order, limit, stale)

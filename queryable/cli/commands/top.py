@@ -12,7 +12,7 @@ from rich.console import RenderableType
 
 from queryable.cli.config import Connection
 from queryable.cli.exit_codes import exit_if_empty, reports_errors
-from queryable.cli.options import AsJson, Order, StaleOption, Timeout, Url, ViewName
+from queryable.cli.options import AsJson, Order, StaleOption, Timeout, TokenFile, Url, ViewName
 from queryable.cli.output import is_for_terminal, print_table, write_rows
 
 app = typer.Typer()
@@ -38,6 +38,7 @@ def top(
     stale: StaleOption = None,
     url: Url = None,
     timeout: Timeout = None,
+    token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the entries with the greatest numbers.
@@ -51,7 +52,7 @@ def top(
       queryable top latest-departure --by delay --order asc --json
     """
     options: Any = {"order": order, "stale": stale}
-    with Connection(url, timeout).client() as client:
+    with Connection(url, timeout, token_file).client() as client:
         rows = [row._asdict() for row in client.top(view, by, limit=limit, **options)]
     if is_for_terminal(as_json):
         print_table(rows, bars=bars([number_at(row["value"], by) for row in rows]))

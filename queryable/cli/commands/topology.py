@@ -18,7 +18,7 @@ from queryable import Client, Unavailable
 from queryable.cli.commands.views import pipeline_text
 from queryable.cli.config import Connection
 from queryable.cli.exit_codes import print_stderr, reports_errors
-from queryable.cli.options import AsJson, Timeout, Url
+from queryable.cli.options import AsJson, Timeout, TokenFile, Url
 from queryable.cli.output import is_for_terminal, write_line
 from queryable.cli.topology_document import Document, differences, ranges, replicas_of
 from queryable.cli.values import iso_time
@@ -45,6 +45,7 @@ def topology(
     ] = 1.0,
     url: Url = None,
     timeout: Timeout = None,
+    token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Print which instance has which partitions.
@@ -58,7 +59,7 @@ def topology(
       queryable topology --watch
       queryable topology --json | jq -r .epoch
     """
-    with Connection(url, timeout).client() as client:
+    with Connection(url, timeout, token_file).client() as client:
         document = client.topology()
         if not is_for_terminal(as_json):
             _write(document, client, interval if watch else None)

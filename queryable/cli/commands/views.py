@@ -9,7 +9,7 @@ import typer
 from queryable import View
 from queryable.cli.config import Connection
 from queryable.cli.exit_codes import exit_if_empty, reports_errors
-from queryable.cli.options import AsJson, Timeout, Url, complete_view
+from queryable.cli.options import AsJson, Timeout, TokenFile, Url, complete_view
 from queryable.cli.output import is_for_terminal, print_table, write_line
 
 app = typer.Typer()
@@ -25,6 +25,7 @@ def views(
     ] = None,
     url: Url = None,
     timeout: Timeout = None,
+    token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
     """List the views, or describe one.
@@ -35,7 +36,7 @@ def views(
       queryable views latest-departure
       queryable views --json | jq -r .name
     """
-    with Connection(url, timeout).client() as client:
+    with Connection(url, timeout, token_file).client() as client:
         found = client.views() if view is None else [client.view(view)]
     if not is_for_terminal(as_json):
         for each in found:

@@ -14,7 +14,7 @@ import typer
 from queryable import Client, Unavailable, View
 from queryable.cli.config import Connection
 from queryable.cli.exit_codes import print_stderr, reports_errors
-from queryable.cli.options import AsJson, RawKey, Timeout, Url, ViewName, parse_prefix
+from queryable.cli.options import AsJson, RawKey, Timeout, TokenFile, Url, ViewName, parse_prefix
 from queryable.cli.output import is_for_terminal, write_line
 from queryable.cli.values import cell_text, iso_time, json_value, parse_key
 from queryable.client.protocol.errors import BadUse
@@ -51,6 +51,7 @@ def watch(
     raw: RawKey = False,
     url: Url = None,
     timeout: Timeout = None,
+    token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the value of a key, then each change, until Ctrl-C.
@@ -66,7 +67,7 @@ def watch(
     """
     if (key is None) == (prefix is None):
         raise BadUse("Give either KEY or --prefix.")
-    with Connection(url, timeout).client() as client:
+    with Connection(url, timeout, token_file).client() as client:
         view_info = client.view(view)
         if key is not None:
             events = _key_events(client, view, parse_key(key, view_info, raw))

@@ -39,11 +39,13 @@ NOTHING_WRITTEN = frozenset(("overloaded", "draining", "no-topology", "topic-mis
 @dataclass(frozen=True, slots=True)
 class Settings:
     """`base_url`: of the proxy or a backend, without a trailing slash. `timeout`: seconds for a
-    call with all its retries; for a stream, the longest time without data."""
+    call with all its retries; for a stream, the longest time without data. `token`: returns the
+    bearer token for a request."""
 
     base_url: str
     timeout: float = 10.0
     direct: bool = False
+    token: Callable[[], str] | None = None
 
 
 class ClientContext:
@@ -133,7 +135,7 @@ class ClientContext:
                 request.target,
                 share if read_timeout is None else read_timeout,
                 request.method,
-                request.headers,
+                self._with_token(request.headers),
                 request.body,
             )
             error: Unavailable
@@ -171,6 +173,12 @@ class ClientContext:
                 raise reported if reported is not None and request.is_idempotent else error
             if backoff:
                 yield Sleep(backoff)
+
+    def _with_token(self, headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
+        """Raises BadUse if there is no valid token now."""
+        if self.settings.token is None:
+            return headers
+        return {**(headers or {}), "authorization": f"Bearer {self.settings.token()}"}
 
     @staticmethod
     def _unavailable(response: Any, body: bytes) -> Unavailable:

@@ -3,6 +3,8 @@
     QueryableError
     ├── BadUse              an invalid argument or setting; nothing was sent
     ├── BadRequest          4xx: the API rejects the path, key, parameter or body
+    ├── Unauthenticated     401: no token, or one that is not valid (any more)
+    ├── Forbidden           403: the token's scopes do not allow this
     ├── NotFound            404: unknown view or path (for a missing key, see Answer.found)
     ├── OutsideHistory      410: `as_of` is before the history that the view keeps
     ├── Unavailable         503: not available now; a later retry can succeed
@@ -16,6 +18,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -44,6 +47,20 @@ class BadRequest(QueryableError):
     """The API rejects the path, key, parameter or body (4xx)."""
 
     status = 400
+
+
+class Unauthenticated(QueryableError):
+    """The request has no token, or one that is not valid (401)."""
+
+    status = 401
+
+
+class Forbidden(QueryableError):
+    """The sender may not do this (403). `scope`: the scope that a token would need; empty if none
+    would help."""
+
+    status = 403
+    scope = ""
 
 
 class NotFound(QueryableError):
@@ -88,7 +105,14 @@ class ServerError(QueryableError):
     status = 500
 
 
-_BY_STATUS = {404: NotFound, 410: OutsideHistory, 503: Unavailable}
+_BY_STATUS = {
+    401: Unauthenticated,
+    403: Forbidden,
+    404: NotFound,
+    410: OutsideHistory,
+    503: Unavailable,
+}
+_SCOPE = re.compile(r'scope="([^"]*)"')
 _STANDARD_MEMBERS = frozenset(("type", "title", "status", "code", "detail"))
 
 
@@ -111,6 +135,9 @@ def error_from_response(status: int, headers: Mapping[str, str], body: bytes) ->
         error.is_final = headers.get("retry-elsewhere") == "no"
         after = headers.get("retry-after", "")
         error.retry_after = float(after) if after.isdecimal() else 1.0
+    elif isinstance(error, Forbidden):
+        needed = _SCOPE.search(headers.get("www-authenticate", ""))
+        error.scope = needed[1] if needed else ""
     return error
 
 

@@ -7,7 +7,7 @@ from a script (the tests).
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -24,7 +24,7 @@ class Request:
     target: str
     timeout: float
     method: str = "GET"
-    headers: Mapping[str, str] | None = None
+    headers: Mapping[str, str] | None = field(default=None, repr=False)  # they have the token
     body: bytes | None = None
 
 
