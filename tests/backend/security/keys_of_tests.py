@@ -54,8 +54,8 @@ def jwk_set(*keys: dict[str, Any]) -> bytes:
 
 
 def signed(algorithm: str, key: Any = None, headers: Any = None, **claims: Any) -> bytes:
-    """A token for `read:*` that is valid for a minute."""
-    claims = {"sub": "test", "scope": "read:*", "exp": time.time() + 60, **claims}
+    """A token for `read:*` that is valid for ten minutes."""
+    claims = {"sub": "test", "scope": "read:*", "exp": time.time() + 600, **claims}
     claims = {name: value for name, value in claims.items() if value is not None}
     key = SIGNING[algorithm] if key is None else key
     return jwt.encode(claims, key, algorithm=algorithm, headers=headers).encode()
