@@ -10,6 +10,7 @@ import pytest
 
 from local.ports import free_ports
 from tests.support.backends import Backend
+from tests.support.cluster_secret import SECRET, write_secrets
 from tests.support.deployment import Deployment, views_toml
 
 pytestmark = pytest.mark.system
@@ -82,6 +83,15 @@ def test_authentication_without_keys_is_reported(no_broker: Deployment) -> None:
     with no_broker:
         log = refusal(no_broker.new(), auth="jwt")
     assert "QUERYABLE_AUTH=jwt needs one of QUERYABLE_JWT_KEY_FILE and QUERYABLE_JWT_JWKS" in log
+
+
+def test_a_cluster_secret_that_others_can_read_is_reported(no_broker: Deployment) -> None:
+    path = write_secrets(no_broker.folder / "secret", SECRET)
+    path.chmod(0o644)
+    with no_broker:
+        log = refusal(no_broker.new(), cluster_secret_file=str(path))
+    assert f"QUERYABLE_CLUSTER_SECRET_FILE: {path}: other users can read or change it" in log
+    assert SECRET not in log
 
 
 def test_a_port_in_use_is_reported(no_broker: Deployment) -> None:
