@@ -51,11 +51,12 @@ _JAVA = {
     "ssl.ca.location": "ssl.truststore.location",
     "ssl.key.password": "ssl.key.password",
 }
-# These become a part of sasl.jaas.config.
-_IN_JAAS = frozenset(
-    {"sasl.username", "sasl.password", "https.ca.location"}
+_OIDC = frozenset(
+    {"https.ca.location"}
     | {f"sasl.oauthbearer.{name}" for name in ("client.id", "client.secret", "scope", "extensions")}
 )
+# These become a part of sasl.jaas.config.
+_IN_JAAS = _OIDC | {"sasl.username", "sasl.password"}
 # Java takes PEM files as values of settings; its config provider reads the files.
 _JAVA_PEM = {
     "ssl.certificate.location": "ssl.keystore.certificate.chain",
@@ -77,11 +78,7 @@ _OIDC_ONLY = {
     "sasl.oauthbearer.method": "oidc",
     "sasl.oauthbearer.grant.type": "client_credentials",
 }
-_OIDC = frozenset(
-    {"https.ca.location"}
-    | {f"sasl.oauthbearer.{name}" for name in ("client.id", "client.secret", "scope", "extensions")}
-    | {"sasl.oauthbearer.token.endpoint.url"}
-)
+_FOR_TOKENS = _OIDC | _OIDC_ONLY.keys() | {"sasl.oauthbearer.token.endpoint.url"}
 
 # the first word of SASL's mechanism -> the settings that it needs
 _REQUIRED = {
@@ -155,7 +152,7 @@ def for_kafka_python(table: Mapping[str, str]) -> dict[str, Any]:
         elif name == "enable.ssl.certificate.verification":
             if value != "true":
                 raise _unsupported(name, "kafka-python always verifies certificates")
-        elif name.startswith(_CONNECTION_PREFIXES) and name not in _OIDC | _OIDC_ONLY.keys():
+        elif name.startswith(_CONNECTION_PREFIXES) and name not in _FOR_TOKENS:
             raise _unsupported(name, "kafka-python has no counterpart")
     for name in ("security_protocol", "sasl_mechanism"):
         if name in settings:
