@@ -20,6 +20,7 @@ from local.kafka.broker import Broker
 from tests.backend.http.admin.browser import AdminPage, chromium
 from tests.support.backends import Backend
 from tests.support.client import Client, Response
+from tests.support.cluster_secret import SECRET as CLUSTER_SECRET
 from tests.support.deployment import Deployment, views_toml
 from tests.support.in_process.tokens import SECRET, token
 from tests.support.plugins.fixtures import MakeTopic
@@ -51,8 +52,6 @@ def backends(
     for key in KEYS:
         producer.produce(topic, key=key, value=json.dumps({"n": 1}))
     assert producer.flush(20) == 0
-    cluster_secret = key_file.with_name("cluster")
-    cluster_secret.write_text("a secret that the instances of the deployment share\n")
     deployment = Deployment(
         tmp_path_factory.mktemp("tokens"),
         broker.bootstrap_servers,
@@ -60,8 +59,8 @@ def backends(
         auth="jwt",
         jwt_key_file=str(key_file),
         jwt_header="X-Forwarded-Access-Token",
-        cluster_secret_file=str(cluster_secret),
     )
+    deployment.use_secrets(CLUSTER_SECRET)
     deployment.token = token("read:*", "append:*", "metrics", seconds=600)
     with deployment:
         yield deployment.start(2)
