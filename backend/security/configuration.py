@@ -41,6 +41,11 @@ def token_keys(settings: Settings) -> TokenKeys | None:
             f"QUERYABLE_AUTH=jwt needs one of {' and '.join(sources)}; "
             f"{'both are' if given else 'none is'} set."
         )
+    if not settings.cluster_secret_file and settings.tls_client_ca_file is None:
+        raise ConfigurationError(
+            "QUERYABLE_AUTH=jwt needs QUERYABLE_CLUSTER_SECRET_FILE or "
+            "QUERYABLE_TLS_CLIENT_CA_FILE: nginx and other instances have no token of their own."
+        )
     policy = token_policy(settings)
     keys = _keys(settings)
     if keys.algorithms and keys.algorithms.isdisjoint(policy.algorithms):

@@ -53,7 +53,9 @@ def test_tokens_of_the_benchmark_are_valid_and_as_large_as_real_ones(tmp_path: P
     lines = made.many.read_text().splitlines()
     assert len(set(lines)) == tokens.MANY
     assert made.one.read_text() == f"{made.first}\n"
-    keys = token_keys(Settings(auth="jwt", jwt_key_file=made.backend["QUERYABLE_JWT_KEY_FILE"]))
+    files = ("JWT_KEY_FILE", "CLUSTER_SECRET_FILE")
+    given = {name.lower(): made.backend[f"QUERYABLE_{name}"] for name in files}
+    keys = token_keys(Settings(auth="jwt", **given))
     assert keys is not None
     verifier = TokenVerifier(keys)
     for line in lines:

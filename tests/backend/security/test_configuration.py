@@ -15,7 +15,8 @@ from tests.backend.security.keys_of_tests import SECRET, SIGNING, secret_set
 
 
 def settings(**of: Any) -> Settings:
-    return Settings(auth=of.pop("auth", "jwt"), **of)
+    defaults = {"auth": "jwt", "cluster_secret_file": "secret"}
+    return Settings(**{**defaults, **of})
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,7 @@ def settings(**of: Any) -> Settings:
         ({"jwt_key_file": "k", "jwt_algorithms": "HS256,RS512"}, "are allowed"),
         ({"jwt_key_file": "k", "jwt_algorithms": " , "}, "are allowed"),
         ({"jwt_key_file": "k", "jwt_header": "X Token"}, "is not the name of a header"),
+        ({"jwt_key_file": "k", "cluster_secret_file": ""}, "needs QUERYABLE_CLUSTER_SECRET_FILE"),
     ],
 )
 def test_settings_that_contradict(given: dict[str, Any], why: str) -> None:
