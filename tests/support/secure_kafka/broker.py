@@ -1,7 +1,8 @@
 """One broker for all mechanisms: a listener with SASL over TLS, and one with client certificates.
 
 ACLs are on (KRaft's StandardAuthorizer). The user of each mechanism is a super user; `LIMITED` has
-no permissions but those that a test gives it.
+no permissions but those that a test gives it. `ROTATED` is a super user without a password: a test
+gives it one with `set_password`, and others later.
 """
 
 from __future__ import annotations
@@ -28,7 +29,12 @@ PASSWORDS = {
     name: f"K4fka-{name}-S3cret=/;'" for name in ("plain", "scram", "oauth", "tls", "limited")
 }
 LIMITED = "limited"
+ROTATED = "rotated"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "TLS")
+_SCRAM = {
+    "SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256,
+    "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512,
+}
 _SECURITY = "org.apache.kafka.common.security"
 
 
@@ -139,7 +145,7 @@ class SecureBroker(Broker):
         }
 
     def _acl_properties(self) -> Mapping[str, str]:
-        users = ("ANONYMOUS", "plain", "scram", "oauth", "CN=tls", "CN=tls-java")
+        users = ("ANONYMOUS", "plain", "scram", ROTATED, "oauth", "CN=tls", "CN=tls-java")
         return {
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": ";".join(f"User:{user}" for user in users),
@@ -150,13 +156,18 @@ class SecureBroker(Broker):
         allowed = "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls"
         return [java, f"{allowed}={self.tokens.keys.as_uri()}", *rest]
 
-    def _add_scram_users(self) -> None:
+    def set_password(self, user: str, mechanism: str, password: str) -> None:
+        """Sets the password of a SCRAM user; the one before is refused from then on."""
         admin = quiet_admin(self.bootstrap_servers)
-        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
-            info = ScramCredentialInfo(mechanism, 4096)
-            user = UserScramCredentialUpsertion("scram", info, PASSWORDS["scram"].encode())
-            [future] = admin.alter_user_scram_credentials([user]).values()
-            future.result(20)
+        info = ScramCredentialInfo(_SCRAM[mechanism], 4096)
+        change = UserScramCredentialUpsertion(user, info, password.encode())
+        [future] = admin.alter_user_scram_credentials([change]).values()
+        future.result(20)
+
+    def _add_scram_users(self) -> None:
+        for mechanism in _SCRAM:
+            self.set_password("scram", mechanism, PASSWORDS["scram"])
+        admin = quiet_admin(self.bootstrap_servers)
 
         def known() -> bool:
             [description] = [

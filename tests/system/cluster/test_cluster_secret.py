@@ -1,4 +1,4 @@
-"""Instances and nginx with a cluster secret, and its rotation while clients read."""
+"""Instances and nginx with a cluster secret. Its rotation: tests/system/security/test_rotation.py."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ pytestmark = pytest.mark.system
 TABLE = {f"k{n}": n for n in range(200)}
 APPLICATION = "signed"
 READS = "/internal/reads"
-CHANGED = "it has changed"
 ROWS = "/views/v/keys?limit=1000"
 
 
@@ -101,34 +100,6 @@ def test_nginx_signs_its_batches(signed: Signed) -> None:
     with ReadLoop([signed.nginx.port], [key_path("v", key) for key in TABLE], _wrong, 6) as reads:
         wait_until(lambda: _batches(signed.nginx) > metrics + 20, 20, "coalesced reads", 0.05)
         reads.check()
-    assert "refuses batches" not in signed.nginx.error_log()
-
-
-def test_rotation_while_clients_read(signed: Signed) -> None:
-    """No read fails: by key through nginx, which coalesces, and of whole views at each instance."""
-    by_key = [key_path("v", f"k{n}") for n in range(40)]
-    ports = [signed.first.port, signed.second.port]
-    batches = _batches(signed.nginx)
-    with (
-        ReadLoop([signed.nginx.port], by_key, _wrong, 6) as through_nginx,
-        ReadLoop(ports, [ROWS], _wrong_rows, 2) as whole_views,
-    ):
-        steps = [(SECRET, OTHER_SECRET), (OTHER_SECRET, SECRET), (OTHER_SECRET,)]
-        for number, secrets in enumerate(steps, 1):
-            signed.deployment.use_secrets(*secrets)
-            for backend in (signed.first, signed.second):
-                wait_until(
-                    lambda of=backend, n=number: of.log().count(CHANGED) == n,  # type: ignore[misc]
-                    20, "the secrets to be read", 0.05,
-                )  # fmt: skip
-            signed.nginx.reload()
-            through_nginx.all_again()
-            whole_views.all_again()
-        assert _batches(signed.nginx) > batches
-    assert set(through_nginx.outcomes) == {"200"}
-    assert set(whole_views.outcomes) == {"200"}
-    for backend in (signed.first, signed.second):
-        assert "internal request from" not in backend.log().partition(CHANGED)[2]
     assert "refuses batches" not in signed.nginx.error_log()
 
 
