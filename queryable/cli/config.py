@@ -4,6 +4,7 @@
 url = "https://topics.example.org"
 timeout = 10          # seconds
 direct = false
+ca_file = "/etc/queryable/ca.pem"   # authorities of the servers' certificates
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ _SETTINGS: dict[str, tuple[type, ...]] = {
     "url": (str,),
     "timeout": (int, float),
     "direct": (bool,),
+    "ca_file": (str,),
 }
 
 
@@ -62,4 +64,6 @@ class Connection:
         config = read_config()
         chosen = url or self.url or os.environ.get("QUERYABLE_URL") or config.get("url")
         timeout = self.timeout if self.timeout is not None else config.get("timeout", 10.0)
-        return Client(chosen, timeout=timeout, direct=config.get("direct", False))
+        ca_file = os.environ.get("QUERYABLE_CA_FILE") or config.get("ca_file")
+        direct = config.get("direct", False)
+        return Client(chosen, timeout=timeout, direct=direct, ca_file=ca_file)
