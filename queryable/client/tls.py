@@ -6,6 +6,7 @@ import os
 import ssl
 from collections.abc import Callable
 from functools import cache
+from typing import cast
 
 from queryable.client.protocol.errors import BadUse
 
@@ -57,16 +58,14 @@ def handshake_problem(error: BaseException) -> str | None:
 def _ssl_error(error: BaseException) -> ssl.SSLError | None:
     """The error of the handshake within an error of urllib3 or aiohttp."""
     seen: set[int] = set()
-    # an error of aiohttp that derives from SSLError, too, without its attributes
-    pending: list[object] = [getattr(error, "certificate_error", error)]
+    pending: list[object] = [error]
     while pending:
         each = pending.pop()
         if not isinstance(each, BaseException) or id(each) in seen:
             continue
-        if isinstance(each, ssl.SSLError) and not isinstance(
-            each, ssl.SSLEOFError | ssl.SSLZeroReturnError
-        ):
-            return each
+        # not a subclass: those of aiohttp lack the attributes, and an early end is no handshake
+        if type(each) in (ssl.SSLError, ssl.SSLCertVerificationError):
+            return cast(ssl.SSLError, each)
         seen.add(id(each))
         pending += [*each.args, each.__cause__, getattr(each, "os_error", None)]
     return None

@@ -15,6 +15,7 @@ from pathlib import Path
 import urllib3
 from pydantic import ValidationError
 
+from backend.security.certificates import Certificates
 from backend.settings import Settings, problems_of
 from backend.settings import check_port as ensure_port_is_free
 from backend.storage.ownership import FolderRefused, inspect
@@ -26,6 +27,8 @@ _PREFIX = "QUERYABLE_"
 _GB = 1e9
 _LOW_SPACE, _NO_SPACE = 5 * _GB, 0.1 * _GB
 _TIMEOUT = 2.0  # s
+_DAY = 86_400.0  # s
+_RENEW_BEFORE = 14 * _DAY
 
 
 def read_settings(environment: Mapping[str, str]) -> tuple[Settings, list[Finding]]:
@@ -93,6 +96,25 @@ def check_data_folder(path: Path, application: str) -> Iterator[Finding]:
     finding = wrong if free < _NO_SPACE else warning
     action = "free some space, or set QUERYABLE_DATA_DIR to a folder on a larger disk"
     yield finding(subject, text, action)
+
+
+def check_tls(settings: Settings, now: float) -> Iterator[Finding]:
+    """Whether the TLS files can be used, and for how long. `now`: Unix time (s)."""
+    try:
+        certificates = Certificates(settings)
+    except ConfigurationError as error:
+        yield wrong("TLS", str(error), "correct the settings QUERYABLE_TLS_… or their files")
+        return
+    if certificates.expires_at is None:
+        return
+    subject = f"certificate {settings.tls_cert_file}"
+    days = (certificates.expires_at - now) / _DAY
+    if days <= 0:
+        yield wrong(subject, f"it expired {-days:,.1f} days ago", "renew it")
+    elif days * _DAY < _RENEW_BEFORE:
+        yield warning(subject, f"it expires in {days:,.1f} days", "renew it")
+    else:
+        yield ok(subject, f"valid for {days:,.0f} days")
 
 
 def check_port(settings: Settings) -> Finding:

@@ -78,6 +78,14 @@ def test_an_invalid_setting_is_reported(no_broker: Deployment) -> None:
         assert part in log
 
 
+def test_a_wrong_certificate_is_reported(no_broker: Deployment) -> None:
+    file = no_broker.folder / "server.pem"
+    file.write_text("no certificate")
+    with no_broker:
+        log = refusal(no_broker.new(), tls_cert_file=str(file), tls_key_file=str(file))
+    assert f"QUERYABLE_TLS_CERT_FILE: {file} has no certificates in PEM" in log
+
+
 def test_a_port_in_use_is_reported(no_broker: Deployment) -> None:
     with no_broker, socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
