@@ -46,9 +46,9 @@ class PeerClient:
         self,
         instance_id: str,
         timeout: float,
-        certificates: Certificates | None = None,
         connections: int = 256,
         streams: int = 256,
+        certificates: Certificates | None = None,
     ) -> None:
         """`timeout`: s for an answer, or for the start of a stream. `connections` (0: unlimited):
         for requests; `streams`: for streams."""

@@ -54,7 +54,7 @@ def test_all_clients_of_an_instance_verify_the_peer_and_show_their_certificate(
     async def main() -> None:
         async with running_server(App(respond_name), tls=peer) as (_, port):
             member = Member("b2", "127.0.0.1", port, scheme="https")
-            client = PeerClient("b1", 10.0, mine)
+            client = PeerClient("b1", 10.0, certificates=mine)
             forwarded = await client.forward(member, "GET", b"/any", [])
             assert forwarded.body == b'{"id": "b2", "name": "CN=b1"}'
             async with client.stream(member, b"/any", []) as (head, chunks):
@@ -88,7 +88,7 @@ def test_a_peer_with_a_wrong_certificate_is_unreachable(tmp_path: Path, wrong: s
     async def main() -> None:
         async with running_server(app, tls=peer.listening) as (_, port):
             member = Member("b2", "127.0.0.1", port, scheme="https")
-            client = PeerClient("b1", 10.0, mine)
+            client = PeerClient("b1", 10.0, certificates=mine)
             with pytest.raises(Unavailable, match="certificate verify failed"):
                 await client.forward(member, "GET", b"/any", [])
             await client.close()
