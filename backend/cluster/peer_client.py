@@ -55,9 +55,9 @@ class PeerClient:
         instance_id: str,
         timeout: float,
         signer: Signer | None = None,
-        certificates: Certificates | None = None,
         connections: int = 256,
         streams: int = 256,
+        certificates: Certificates | None = None,
     ) -> None:
         """`timeout`: s for an answer, or for the start of a stream. `signer`: None without a
         cluster secret. `connections` (0: unlimited): for requests; `streams`: for streams."""

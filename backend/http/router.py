@@ -179,15 +179,13 @@ class Router:
     def start(self, peer_client: PeerClient | None = None) -> ScatterGather:
         """In the event loop, before the first request; returns what asks all instances."""
         settings = self._context.settings
-        of = (
-            settings.instance_id,
-            settings.forward_timeout,
-            self._cluster.signer,
-            self._context.certificates,
+        of = settings.instance_id, settings.forward_timeout, self._cluster.signer
+        tls = self._context.certificates
+        self._peer_client = peer_client or PeerClient(
+            *of, streams=settings.max_streams, certificates=tls
         )
-        self._peer_client = peer_client or PeerClient(*of, streams=settings.max_streams)
         # a heartbeat never waits for a connection, however many others are in use
-        self._heartbeat_client = peer_client or PeerClient(*of, connections=0)
+        self._heartbeat_client = peer_client or PeerClient(*of, connections=0, certificates=tls)
         self._heartbeats = Heartbeats(
             self._context, self._heartbeat_client, settings.heartbeat_interval
         )

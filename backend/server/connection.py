@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from functools import cached_property
 from typing import Any
 
 from gunicorn.asgi.parser import CallbackRequest
@@ -55,7 +56,6 @@ class Connection(asyncio.Protocol):
         self._is_writable = asyncio.Event()
         self._reader_guard: Any = None
         self._deadline = Deadline(server.loop, self._expired)
-        self._tls: dict[str, Any] | None = None  # None: without TLS
         self.is_open = False
 
     # -- asyncio.Protocol ------------------------------------------------------------------------
@@ -194,8 +194,6 @@ class Connection(asyncio.Protocol):
         """Called before the first request that needs the parser."""
         self._server_address = self._address("sockname")
         self._client_address = self._address("peername")
-        if (ssl_object := self._transport.get_extra_info("ssl_object")) is not None:
-            self._tls = tls_extension(ssl_object)
         self._scheme = "http" if self._tls is None else "https"
         limits = self._server.limits
         self._parser = H1CProtocol(
@@ -259,6 +257,12 @@ class Connection(asyncio.Protocol):
         if self._client_address is None:
             self._client_address = self._address("peername")
         return self._client_address[0] if self._client_address else ""
+
+    @cached_property
+    def _tls(self) -> dict[str, Any] | None:
+        """The extension of ASGI; None without TLS."""
+        ssl_object = self._transport.get_extra_info("ssl_object")
+        return None if ssl_object is None else tls_extension(ssl_object)
 
     def _address(self, name: str) -> tuple[str, int] | None:
         address = self._transport.get_extra_info(name)
