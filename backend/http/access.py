@@ -11,8 +11,12 @@ from collections.abc import Callable
 from enum import Enum
 
 from backend.http.request import Request
+from backend.security.cluster import ClusterAccess
+from backend.security.configuration import token_policy
 from backend.security.identity import Identity
+from backend.security.keys import TokenKeys
 from backend.security.tokens import TokenVerifier
+from backend.settings import Settings
 from backend.wire.answer import Header
 from model.problems import Forbidden, Problem, Unauthenticated
 
@@ -124,6 +128,18 @@ class AccessControl:
             return True
         identity = None if token is None else self._tokens.known(token)
         return identity is not None and identity.may_read(view)
+
+
+def access_control(
+    settings: Settings, keys: TokenKeys | None, cluster: ClusterAccess
+) -> AccessControl:
+    """As the settings want it. `keys`: None if authentication is off. ConfigurationError."""
+    tokens = None if keys is None else TokenVerifier(keys, token_policy(settings))
+    return AccessControl(
+        tokens,
+        settings.jwt_header.lower().encode(),
+        lambda r: cluster.is_signed(r.method, r.target, r.headers, r.client),
+    )
 
 
 def bearer_token(headers: list[Header]) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
 from backend.http.asgi import Receive, Scope, Send
@@ -17,8 +17,9 @@ class Request:
 
     `view`, `key` (percent-decoded text) and `more` are the variables of the path. `body` is the
     whole body, for routes that read one. `client`: the address of its socket; "" if it is unknown.
-    `identity` is the sender, if authentication is on and the route needs a token; `sender`, the
-    instance or proxy that has signed a request for an internal route.
+    `identity` is the sender, if authentication is on and the route needs a token; `is_admitted`
+    says whether the token is still valid, for routes that stream; `sender` is the instance or proxy
+    that has signed a request for an internal route.
     """
 
     __slots__ = (
@@ -28,6 +29,7 @@ class Request:
         "client",
         "headers",
         "identity",
+        "is_admitted",
         "key",
         "method",
         "more",
@@ -63,6 +65,7 @@ class Request:
         self.more = more or {}
         self.body = b""
         self.identity: Identity | None = None
+        self.is_admitted: Callable[[], bool] = lambda: True
         self.receive = receive
         self._send = send
         self._extra_header = extra_header

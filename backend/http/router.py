@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import logging
 from contextlib import nullcontext
+from functools import partial
 from urllib.parse import unquote_to_bytes
 
 from backend.cluster.heartbeats import PATH as HEARTBEAT
 from backend.cluster.heartbeats import Heartbeats
 from backend.cluster.peer_client import PeerClient
 from backend.http.access import Access, AccessControl
+from backend.http.admin.document import PATH as ADMIN
+from backend.http.admin.document import sign_in
 from backend.http.asgi import App, Message, Receive, Scope, Send
 from backend.http.bodies import BodyBudget, read_body
 from backend.http.gates import Gate
@@ -52,6 +55,7 @@ from model.problems import (
     Forbidden,
     MethodNotAllowed,
     Problem,
+    Unauthenticated,
 )
 
 READS = "/internal/reads"
@@ -88,7 +92,7 @@ class Router:
         self._reads = {name: reads_of(view, context) for name, view in context.views.items()}
         self._scans = PartitionScans(context, {query.name: query.reducer for query in VIEW_QUERIES})
         self._responses = {name: KeyResponses(of, context) for name, of in self._reads.items()}
-        self._keys = KeyRoutes(context, self._responses, access)
+        self._keys = KeyRoutes(context, self._responses)
         self._views = ViewRoutes(context)
         self._append = AppendRoute(context, self._reads)
         self._cluster = context.cluster
@@ -153,10 +157,9 @@ class Router:
             self._page(_PAGE, "/openapi.json", any_scope),
             self._page(_PAGE, "/processors", any_scope),
             self._page(_PAGE, "/instance", any_scope),
-            self._page(_PAGE, "/admin", any_scope),
+            self._page(_PAGE, ADMIN, any_scope),
             self._page(_PAGE, "/admin/", any_scope),
             self._page(_PAGE, "/admin/topology.json", any_scope),
-            self._page(_PAGE, "/admin/static/{rest}", any_scope),
             *(
                 self._page((*_PAGE, "POST", "PUT"), f"{KIQR}/{path}", read)
                 for path in KIQR_PATHS
@@ -255,6 +258,9 @@ class Router:
         route = match.route
         try:
             request.identity = self._access.admit_request(route.access, request, match.name)
+            request.is_admitted = partial(
+                self._access.still_admits, route.access, request.headers, match.name
+            )
             if route.methods and request.method not in route.methods:
                 raise MethodNotAllowed(request.method, ", ".join(route.methods))
             with route.gate:
@@ -271,6 +277,8 @@ class Router:
             if not isinstance(e, Problem):
                 log.exception("%s %r", request.method, request.raw_path)
                 return problem_answer(_internal_error())
+            if route.pattern == ADMIN and isinstance(e, Unauthenticated):
+                return sign_in(request, e) or problem_answer(e)
             if route.counts_reads:
                 count_refusal(self._context.counts[request.of.name], e)
             return problem_answer(e)

@@ -11,7 +11,10 @@ from typing import Any
 
 from backend.http.routes.meta import instance_document, pipeline_document
 from backend.instance_context import InstanceContext
+from backend.security.authorization import passed_on
+from backend.security.configuration import open_to_others
 from backend.security.signatures import HEADER, Signer
+from backend.settings import Settings
 from model.pipelines import FAILED, STOPPED
 from model.progress import ANSWERABLE
 from model.topology import Member
@@ -52,8 +55,11 @@ class Peers:
 
         If a member does not answer: `{"state": "unreachable", "error": reason}`.
         """
+        # the token of the client who asks for the document
+        headers = {name.decode(): value.decode("latin-1") for name, value in passed_on()}
         futures = [
-            self._pool.submit(_ask, member, self._signer, self._timeout) for member in members
+            self._pool.submit(_ask, member, self._signer, self._timeout, headers)
+            for member in members
         ]
         wait(futures, self._deadline)
         # cancel requests that have not started: they must not queue behind instances that hang
@@ -65,12 +71,14 @@ class Peers:
         ]
 
 
-def _ask(member: Member, signer: Signer | None, timeout: float) -> Status:
+def _ask(
+    member: Member, signer: Signer | None, timeout: float, headers: Mapping[str, str]
+) -> Status:
     connection = http.client.HTTPConnection(member.host, member.port, timeout=timeout)
     try:
         signed = None if signer is None else signer.sign("GET", b"/instance", member.id)
-        headers = {} if signed is None else {HEADER.decode(): signed.header.decode()}
-        connection.request("GET", "/instance", headers=headers)
+        signature = {} if signed is None else {HEADER.decode(): signed.header.decode()}
+        connection.request("GET", "/instance", headers={**headers, **signature})
         response = connection.getresponse()
         if response.status != 200:
             raise ValueError(f"unexpected status {response.status}")
@@ -91,6 +99,7 @@ def topology_document(context: InstanceContext, ask: Ask) -> dict[str, Any]:
         {"known", "epoch", "asked": id, "made_at": ms,
          "instances": [{"id", "host", "port", "state", "error", "epoch", "in_topology", "lost_at",
                         "partitions", "answerable", "lag", "lag_unknown", "size_bytes", …}],
+         "warnings": [{"code", "text"}],
          "views": [{name, topic, path, key, value, partitioner, store, "partitions", "warnings",
                     "replicas": how many instances should answer for each partition,
                     "pipeline": as in /views/{view}, or missing,
@@ -144,6 +153,7 @@ def topology_document(context: InstanceContext, ask: Ask) -> dict[str, Any]:
             }
             for member in members
         ],
+        "warnings": _warnings_of_instance(context.settings),
         "views": views,
     }
 
@@ -273,6 +283,13 @@ def _placement(
         "standby": standby,
         "answered_by": answered_by,
     }
+
+
+def _warnings_of_instance(settings: Settings) -> list[dict[str, str]]:
+    """Problems of the instance that was asked, for operators."""
+    if not settings.is_open_to_others:
+        return []
+    return [{"code": "open-to-others", "text": open_to_others(settings)}]
 
 
 def _warnings(

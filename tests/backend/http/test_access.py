@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from werkzeug.exceptions import HTTPException
 
 from backend.http.access import Access
+from backend.http.admin.document import admin_page
 from backend.http.flask_app import create_flask_app
 from backend.http.kiqr.raw_reads import RawReads
 from backend.http.route_table import OTHER, Route, page_path
@@ -126,6 +127,21 @@ def _scope(route: Route) -> bytes:
     return b"" if is_any else (route.access.value + (":orders" if named else "")).encode()
 
 
+def test_a_browser_without_a_token_gets_the_page_that_asks_for_one() -> None:
+    html = (b"accept", b"text/html,application/xhtml+xml,*/*;q=0.8")
+    answer = asked(ROUTER, "GET", "/admin", html)
+    assert answer.status == 401
+    assert answer.headers[b"www-authenticate"] == b'Bearer realm="queryable-topics"'
+    assert answer.headers[b"content-type"] == b"text/html; charset=utf-8"
+    assert b"default-src 'none'" in answer.headers[b"content-security-policy"]
+    assert answer.body == admin_page().text
+    assert asked(ROUTER, "GET", "/admin", html, bearer("metrics")).status == 299
+    assert asked(ROUTER, "GET", "/admin", html, bearer("")).status == 403
+    for path in ("/admin/topology.json", "/processors", "/orders/k"):
+        refused = asked(ROUTER, "GET", path, html)
+        assert refused.headers[b"content-type"] == b"application/problem+json"
+
+
 def test_only_the_health_of_an_instance_is_open() -> None:
     is_open = [route.pattern for route in ROUTER.routes if route.access is Access.OPEN]
     assert is_open == ["/health/live", "/health/ready"]
@@ -151,17 +167,22 @@ def test_every_page_of_flask_is_in_the_table() -> None:
             assert set(route.methods) == rule.methods
 
 
-SEGMENTS = ["", "/", "//", "api", "v1", "kv", "window", "session", "values", "count", "orders",
-            "windows", "nobody", "a2V5", "metrics", "health", "live", "ready", "views", "keys",
-            "admin", "static", "processors", "internal", "scan", "..", ".", "%", "\n", "é", "?",
-            "topics", "records", "topology.json", "openapi.json"]  # fmt: skip
+SEGMENTS = ["", "/", "kv", "values", "count", "orders", "windows", "nobody", "a2V5", "keys", "..",
+            ".", "%", "\n", "é", "?", "records", "static", "x"]  # fmt: skip
+PAGES = ["/api/v1/kv/orders", "/api/v1/kv/windows/count", "/api/v1/kv/orders/values/a2V5",
+         "/api/v1/kv/orders/values/", "/api/v1/window/windows/a2V5", "/api/v1/session/orders/a/b",
+         "/api/v1/kv/nobody", "/metrics", "/health/live", "/health/ready", "/views",
+         "/views/orders",
+         "/processors", "/instance", "/openapi.json", "/admin", "/admin/", "/admin/topology.json",
+         "/orders/k", "/internal/scan", "/topics/orders/records", "/"]  # fmt: skip
 
 
 @st.composite
 def raw_paths(draw: st.DrawFn) -> str:
-    """Paths of known segments, with any of their characters percent-encoded."""
-    path = "/" + "/".join(draw(st.lists(st.sampled_from(SEGMENTS), max_size=7)))
-    encoded = draw(st.sets(st.integers(0, max(len(path) - 1, 0)), max_size=6))
+    """Paths like those of the table, with any of their characters percent-encoded."""
+    more = "".join(f"/{each}" for each in draw(st.lists(st.sampled_from(SEGMENTS), max_size=2)))
+    path = draw(st.sampled_from(["", "", "/", "//"])) + draw(st.sampled_from(PAGES)) + more
+    encoded = draw(st.sets(st.integers(0, len(path) - 1), max_size=6))
     return "".join(
         "".join(f"%{byte:02X}" for byte in char.encode()) if n in encoded else quote(char, "/%?")
         for n, char in enumerate(path)
