@@ -43,6 +43,7 @@ from backend.queries.scans.scatter_gather import SCAN_PATH, ScatterGather
 from backend.queries.whole_view.registry import VIEW_QUERIES
 from backend.security.authorization import AUTHORIZATION
 from backend.security.cluster import signature_in
+from backend.security.mutual_tls import has_cluster_certificate
 from backend.security.signatures import Purpose
 from backend.wire.answer import Answer, Header, problem_answer
 from backend.wire.plain_requests import PlainReads
@@ -248,7 +249,7 @@ class Router:
         try:
             request.sender = self._cluster.admit(
                 purpose, request.method, request.target, signature_in(request.headers),
-                request.client,
+                request.client, has_cluster_certificate(request.scope),
             )  # fmt: skip
         except Forbidden as problem:
             return problem_answer(problem)
@@ -313,12 +314,12 @@ class Router:
         self._complete(answer, "GET")
         return answer
 
-    def reads_now(self, reads: PlainReads, client: str) -> Answer:
+    def reads_now(self, reads: PlainReads, client: str, has_certificate: bool = False) -> Answer:
         """The complete answer to point reads that the proxy sends together. `client`: the address
-        of its socket."""
+        of its socket. `has_certificate`: see `mutual_tls.is_of_cluster`."""
         try:
             sender = self._cluster.admit(
-                Purpose.PROXY, "POST", READS.encode(), reads.signature, client
+                Purpose.PROXY, "POST", READS.encode(), reads.signature, client, has_certificate
             )
             if sender is not None:
                 sender.check_body(reads.body)

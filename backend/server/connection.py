@@ -10,6 +10,7 @@ from typing import Any
 from gunicorn.asgi.parser import CallbackRequest
 from gunicorn_h1c import H1CProtocol, LimitRequestHeaders, LimitRequestLine
 
+from backend.security.mutual_tls import is_of_cluster
 from backend.server.deadline import Deadline
 from backend.server.exchange import Exchange
 from backend.server.response import error_response, response
@@ -135,7 +136,7 @@ class Connection(asyncio.Protocol):
         if (get := plain_get(data)) is not None:
             return self._application.answer_now(*get)
         if (reads := plain_reads(data)) is not None:
-            return self._application.reads_now(reads, self._client_host())
+            return self._application.reads_now(reads, self._client_host(), is_of_cluster(self._tls))
         return None
 
     def _read(self, data: bytes) -> None:

@@ -58,7 +58,7 @@ class App:
             return None
         return Answer(200, [(b"content-length", b"%d" % len(raw_path))], raw_path)
 
-    def reads_now(self, reads: PlainReads, client: str) -> Answer:
+    def reads_now(self, reads: PlainReads, client: str, has_certificate: bool) -> Answer:
         assert client == "127.0.0.1"
         return Answer(200, [(b"content-length", b"%d" % len(reads.body))], reads.body)
 
