@@ -328,6 +328,7 @@ class Application:
         context = self.instance.context
         self._raw_reads = RawReads(context) if settings.kiqr else None
         self._router = Router(context, _flask_bridge(create_flask_app(context, self._raw_reads)))
+        self.allows_host = self._router.browsers.allows_host  # for the worker
         self._on_failure = on_failure
         self.send_timeout = settings.send_timeout  # s; the worker reads these two
         self.request_timeout = settings.request_timeout

@@ -109,6 +109,14 @@ class Settings(BaseSettings):
         30.0, gt=0, description="seconds within which a complete request must arrive"
     )
     kiqr: bool = Field(True, description="whether KIQR's REST dialect is served under /api/v1")
+    allowed_hosts: str = Field(
+        "",
+        description="names of the service that clients use, such as queryable.example.com, name,…",
+    )
+    cors_origins: str = Field(
+        "",
+        description="origins whose pages may send requests, such as https://app.example.com,…",
+    )
     max_streams: int = Field(
         1000, ge=0, description="maximum concurrent streams of changes; more get 503 overloaded"
     )

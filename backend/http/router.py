@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import nullcontext
+from socket import gethostname
 from urllib.parse import unquote_to_bytes
 
 from backend.cluster.heartbeats import PATH as HEARTBEAT
@@ -16,7 +17,7 @@ from backend.cluster.peer_client import PeerClient
 from backend.http.asgi import App, Message, Receive, Scope, Send
 from backend.http.bodies import BodyBudget, read_body
 from backend.http.gates import Gate
-from backend.http.paths import Paths, of_absolute_form
+from backend.http.paths import Paths, of_absolute_form, store_of
 from backend.http.request import Request
 from backend.http.responses import KeyResponses
 from backend.http.route_table import Match, Route, RouteTable
@@ -25,6 +26,7 @@ from backend.http.routes.internal import InternalRoutes
 from backend.http.routes.keys import KeyRoutes
 from backend.http.routes.point_batch import PointBatchRoute
 from backend.http.routes.views import ViewRoutes
+from backend.http.view_quotas import ViewQuotas
 from backend.instance_context import InstanceContext
 from backend.queries.batch import BATCH_PATH, Batches
 from backend.queries.point import count_refusal
@@ -35,6 +37,12 @@ from backend.queries.scans.any_partition import AnyPartitionReads
 from backend.queries.scans.partition_scan import PartitionScans
 from backend.queries.scans.scatter_gather import SCAN_PATH, ScatterGather
 from backend.queries.whole_view.registry import VIEW_QUERIES
+from backend.security.browser_rules import (
+    BrowserRules,
+    parse_hosts,
+    parse_origins,
+    preflight,
+)
 from backend.wire.answer import Answer, Header, problem_answer
 from backend.wire.scan_codec import MAX_ASK_BYTES
 from backend.wire.snapshot import PATH as COPY
@@ -42,8 +50,10 @@ from model.limits import MAX_BATCH_BYTES
 from model.problems import (
     RETRY_ELSEWHERE_NO,
     BadRequest,
+    Forbidden,
     MethodNotAllowed,
     Problem,
+    TooManyRequests,
     Unavailable,
 )
 
@@ -69,6 +79,12 @@ class Router:
     def __init__(self, context: InstanceContext, pages: App) -> None:
         self._context = context
         self._pages = pages
+        settings = context.settings
+        own_names = settings.advertised_host.lower(), gethostname().lower()
+        self.browsers = BrowserRules(
+            parse_hosts(settings.allowed_hosts).union(own_names),
+            parse_origins(settings.cors_origins),
+        )
         self._paths = Paths(context.views.values())
         self._reads = {name: reads_of(view, context) for name, view in context.views.items()}
         self._scans = PartitionScans(context, {query.name: query.reducer for query in VIEW_QUERIES})
@@ -76,7 +92,10 @@ class Router:
         self._keys = KeyRoutes(context, self._responses)
         self._views = ViewRoutes(context)
         self._append = AppendRoute(context, self._reads)
-        self._coalesced = PointBatchRoute(context, self._paths, self._responses, self.answer_now)
+        self._quotas = ViewQuotas(context)
+        self._coalesced = PointBatchRoute(
+            context, self._paths, self._responses, self._answer_counted
+        )
         self._internal = InternalRoutes(context, self._scans)
         # what instances ask one another finds room however much clients send
         self._bodies, self._internal_bodies = BodyBudget(), BodyBudget()
@@ -172,8 +191,15 @@ class Router:
         if any(name == _FINAL_STATUS for name, _ in scope["headers"]):
             send = _with_final_status(send)
         try:
+            added = self.browsers.admit(scope["method"], raw_path, scope["headers"])
+            if added:
+                send = _with_headers(send, added)
+                answer = preflight(scope["method"], scope["headers"], added)
+                if answer is not None:
+                    await self._send(answer, scope["method"], send)
+                    return
             match = self._table.match(raw_path)
-        except BadRequest as problem:
+        except (BadRequest, Forbidden) as problem:
             await self._send(problem_answer(problem), scope["method"], send)
             return
         if match is None:
@@ -192,6 +218,8 @@ class Router:
         try:
             if request.method not in route.methods:
                 raise MethodNotAllowed(request.method, ", ".join(route.methods))
+            if match.view is not None:
+                self._quotas.admit(match.view, request.headers, scope.get("client"))
             with route.gate:
                 if not route.body:
                     return await route.handler(request)
@@ -216,11 +244,21 @@ class Router:
     def answer_now(self, raw_path: bytes) -> Answer | None:
         """The complete answer to a plain GET, if it is a point read that can be answered at once.
 
-        None leaves the request to `__call__`: it has to wait, to ask others, or is refused.
+        None leaves the request to `__call__`: it has to wait, to ask others, to be counted, or is
+        refused.
         """
+        return self._answer_now(raw_path, False)
+
+    def _answer_counted(self, raw_path: bytes) -> Answer | None:
+        """The same for a read that the proxy has counted."""
+        return self._answer_now(raw_path, True)
+
+    def _answer_now(self, raw_path: bytes, is_counted: bool) -> Answer | None:
         try:
             found = self._paths.key_path(raw_path)
             if found is None or found.rest:
+                return None
+            if found.view.quota is not None and not is_counted:
                 return None
             responses = self._responses[found.view.name]
             answer = responses.point(responses.reads.parse_key(found.text))
@@ -249,9 +287,11 @@ class Router:
         try:
             if not length.isdigit() or len(length) > 18 or int(length) > MAX_BODY:
                 raise BadRequest("body-too-large", f"A body has {MAX_BODY} bytes at most.")
+            if (view := self._context.views.get(store_of(request.raw_path))) is not None:
+                self._quotas.admit(view, request.headers, scope.get("client"))
             with self._requests:
                 await self._pages(scope, receive, request.send)
-        except (BadRequest, Unavailable) as problem:
+        except (BadRequest, TooManyRequests, Unavailable) as problem:
             if request.was_started:
                 raise
             await self._send(problem_answer(problem), scope["method"], send)
@@ -282,6 +322,17 @@ def _with_final_status(send: Send) -> Send:
     async def sending(message: Message) -> None:
         if message.get("status") == 503 and RETRY_ELSEWHERE_NO in message["headers"]:
             message["status"] = _NON_RETRYABLE
+        await send(message)
+
+    return sending
+
+
+def _with_headers(send: Send, added: list[Header]) -> Send:
+    """Adds headers to the answer."""
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message["headers"], *added]
         await send(message)
 
     return sending

@@ -15,7 +15,7 @@ from backend.server.response import error_response, response
 from backend.server.server import Server
 from backend.server.slow_readers import SlowReaderGuard
 from backend.wire.answer import Answer
-from backend.wire.plain_requests import body_of_reads, path_of_get
+from backend.wire.plain_requests import body_of_reads, host_of_get, path_of_get
 
 _WRITE_BUFFER = 64 * 1024  # unsent bytes of a response; with more, the application is paused
 _SLICE_BYTES = 16 * 1024  # bytes per call of the parser
@@ -129,6 +129,8 @@ class Connection(asyncio.Protocol):
 
     def _answer_now(self, data: bytes) -> Answer | None:
         if (path := path_of_get(data)) is not None:
+            if not self._application.allows_host(host_of_get(data)):
+                return None
             return self._application.answer_now(path)
         if (body := body_of_reads(data)) is not None:
             return self._application.reads_now(body)

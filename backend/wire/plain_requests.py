@@ -20,10 +20,11 @@ _LINES_OF_PATHS = bytes(c for c in range(0x21, 0x7F) if c not in b"#?") + b"\n"
 _GET = re.compile(
     rb"GET (" + _TARGET + rb") HTTP/1\.1\r\n"
     rb"[Hh]ost: [!-~]+\r\n"
-    rb"(?:(?i:user-agent|accept-encoding|accept-language|cookie|referer|origin|cache-control|pragma"
-    rb"|via|dnt|priority|sec-[a-z-]+|x-request-id|x-forwarded-for|x-real-ip|traceparent|tracestate"
+    rb"(?:(?i:user-agent|accept-encoding|accept-language|cookie|referer|cache-control|pragma"
+    rb"|via|dnt|priority|sec-(?!fetch-site:)[a-z-]+|x-request-id|x-forwarded-for|x-real-ip|traceparent|tracestate"
     rb"|queryable-final-status): [ -~]*\r\n"
     rb"|(?i:accept): (?:\*/\*|application/json)\r\n"
+    rb"|(?i:sec-fetch-site): (?:same-origin|same-site|none)\r\n"
     rb"|(?i:connection): keep-alive\r\n)*"
     rb"\r\n"
 )
@@ -39,6 +40,12 @@ def path_of_get(data: bytes) -> bytes | None:
         return None
     match = _GET.fullmatch(data)
     return match[1] if match else None
+
+
+def host_of_get(data: bytes) -> bytes:
+    """The value of Host of a plain GET."""
+    start = data.index(b"\n") + len(b"\nHost: ")
+    return data[start : data.index(b"\r", start)]
 
 
 def body_of_reads(data: bytes) -> bytes | None:

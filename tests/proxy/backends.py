@@ -221,6 +221,7 @@ class Cluster:
     def __init__(self, names: Iterable[str]) -> None:
         self.epoch = EPOCH
         self.views = {name: dict(view) for name, view in VIEWS.items()}
+        self.more: dict[str, Any] = {}  # other members of /processors
         self.backends = [Backend(self, name) for name in names]
         self.assign()
 
@@ -238,6 +239,7 @@ class Cluster:
 
     def topology(self) -> dict[str, Any]:
         return {
+            **self.more,
             "epoch": self.epoch,
             "views": self.views,
             "processors": [

@@ -43,7 +43,8 @@ class Sender:
 
 
 def target_of(path: str) -> dict[str, Any]:
-    return {"raw_path": path.encode(), "query_string": b"", "method": "POST", "headers": []}
+    headers = [(b"content-type", b"application/json")]
+    return {"raw_path": path.encode(), "query_string": b"", "method": "POST", "headers": headers}
 
 
 async def asked(cluster: Cluster, path: str, sender: Sender) -> tuple[int, dict[bytes, bytes]]:

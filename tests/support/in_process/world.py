@@ -156,7 +156,7 @@ class World:
             "raw_path": path.encode(),
             "query_string": query.encode(),
             "method": method,
-            "headers": [(b"accept", accept.encode())],
+            "headers": [(b"accept", accept.encode()), (b"content-type", b"application/json")],
         }
         answer = Said(0, [], b"")
 
