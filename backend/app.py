@@ -15,17 +15,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from a2wsgi import WSGIMiddleware
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
-from flask import Flask
 
 from backend.cluster.member import GroupMember
 from backend.cluster.placement import Policy
-from backend.http.asgi import App, Receive, Scope, Send
+from backend.http.access import access_control
+from backend.http.asgi import Receive, Scope, Send
 from backend.http.flask_app import create_flask_app
+from backend.http.flask_bridge import flask_bridge
 from backend.http.kiqr.raw_reads import RawReads
-from backend.http.kiqr.routes import PREFIX
 from backend.http.router import Router
 from backend.ingest.appender import Appender
 from backend.ingest.applier import RecordApplier
@@ -42,6 +41,7 @@ from backend.ingest.writer import PartitionWriter
 from backend.instance_context import DRAINING, InstanceContext
 from backend.membership_reporter import MembershipReporter
 from backend.pipelines.monitor import PipelineMonitor
+from backend.security.configuration import open_to_others, token_keys
 from backend.settings import Settings
 from backend.storage.custom import load_store
 from backend.storage.data_directory import DataDirectory
@@ -295,19 +295,6 @@ def _format_partitions(mine: Mapping[tuple[str, int], str]) -> str:
     )
 
 
-def _flask_bridge(flask_app: Flask) -> App:
-    """An ASGI application that runs Flask in threads. KIQR requests wait for other instances, so
-    they have their own threads."""
-    other = cast(App, WSGIMiddleware(cast(Any, flask_app), workers=4))
-    kiqr = cast(App, WSGIMiddleware(cast(Any, flask_app), workers=8))
-
-    async def bridge(scope: Scope, receive: Receive, send: Send) -> None:
-        middleware = kiqr if scope["path"].startswith(f"{PREFIX}/") else other
-        await middleware(scope, receive, send)
-
-    return bridge
-
-
 def _exit(reason: str) -> None:
     log.critical("%s", reason)
     logging.shutdown()
@@ -327,7 +314,14 @@ class Application:
             raise ConfigurationError(f"{settings.views}, [kafka]: {e.args[0].str()}") from e
         context = self.instance.context
         self._raw_reads = RawReads(context) if settings.kiqr else None
-        self._router = Router(context, _flask_bridge(create_flask_app(context, self._raw_reads)))
+        self._token_keys = token_keys(settings)
+        if settings.is_open_to_others:
+            log.warning("%s", open_to_others(settings))
+        self._router = Router(
+            context,
+            flask_bridge(create_flask_app(context, self._raw_reads)),
+            access_control(settings, self._token_keys),
+        )
         self.allows_host = self._router.browsers.allows_host  # for the worker
         self._on_failure = on_failure
         self.send_timeout = settings.send_timeout  # s; the worker reads these two
@@ -359,6 +353,8 @@ class Application:
         while True:
             message: dict[str, Any] = dict(await receive())
             if message["type"] == "lifespan.startup":
+                if self._token_keys is not None:
+                    self._token_keys.start()
                 scatter_gather = self._router.start()
                 self._router.start_heartbeats()
                 if self._raw_reads is not None:
@@ -372,6 +368,8 @@ class Application:
                     self._starting.cancel()
                 await asyncio.to_thread(self.instance.stop)
                 await self._router.stop()
+                if self._token_keys is not None:
+                    await asyncio.to_thread(self._token_keys.stop)
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 

@@ -10,6 +10,8 @@ import logging
 import sys
 
 from backend.app import Application
+from backend.security.audit import open_audit_log
+from backend.security.configuration import token_keys
 from backend.server.memory import limit_arenas
 from backend.server.server import Application as ServerApplication
 from backend.settings import Settings, check_port, load_settings, read_views
@@ -19,7 +21,9 @@ from model.problems import ConfigurationError
 def _prepare() -> Settings:
     settings = load_settings()
     read_views(settings.views)
+    token_keys(settings)  # checks what it is given
     check_port(settings)
+    open_audit_log(settings.audit_log)
     return settings
 
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import socket
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -117,6 +119,24 @@ class Settings(BaseSettings):
         "",
         description="origins whose pages may send requests, such as https://app.example.com,…",
     )
+    audit_log: str = Field(
+        "", description="file for appends, admin actions and refusals; stderr if empty"
+    )
+    auth: Literal["off", "jwt"] = Field(
+        "off", description="`jwt`: every request needs a JSON Web Token, except for `/health/`"
+    )
+    jwt_key_file: str = Field(
+        "", description="file with the public keys (PEM) or the secret (HS256) that verify tokens"
+    )
+    jwt_jwks: str = Field("", description="file or URL of the JWK set that verifies tokens")
+    jwt_issuer: str = Field("", description="issuer that tokens must have; any if empty")
+    jwt_audience: str = Field("", description="audience that tokens must be for; any if empty")
+    jwt_algorithms: str = Field(
+        "HS256,RS256,ES256,EdDSA", description="algorithms that tokens may be signed with"
+    )
+    jwt_header: str = Field(
+        "", description="name of one more header that may have the token, set by an OIDC proxy"
+    )
     max_streams: int = Field(
         1000, ge=0, description="maximum concurrent streams of changes; more get 503 overloaded"
     )
@@ -125,6 +145,12 @@ class Settings(BaseSettings):
     def ends_trusted_for(self) -> float:
         """The maximum age (s) of a log end from which the lag is computed; a few polls may fail."""
         return 3 * self.end_offset_interval + 2
+
+    @property
+    def is_open_to_others(self) -> bool:
+        """Whether everyone who reaches the machine may read: it listens on another address than
+        loopback, and authentication is off."""
+        return self.auth == "off" and not _is_loopback(self.host)
 
     @model_validator(mode="after")
     def _derived(self) -> Settings:
@@ -138,6 +164,13 @@ class Settings(BaseSettings):
         for name, value in derived.items():
             object.__setattr__(self, name, value)  # the model is frozen
         return self
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def load_settings() -> Settings:

@@ -107,7 +107,8 @@ class Unauthenticated(Problem):
 
 
 class Forbidden(Problem):
-    """The sender may not do this. `scope`: the scope that a token would need."""
+    """The sender may not do this. `scope`: the scope that a token would need. `subject`: that of
+    the token, if it has one; it is not sent."""
 
     status = 403
     title = "Forbidden"
@@ -115,6 +116,7 @@ class Forbidden(Problem):
     def __init__(self, code: str, detail: str, scope: str = "") -> None:
         super().__init__(code, detail)
         self._scope = scope
+        self.subject: str | None = None
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         if not self._scope:

@@ -17,16 +17,15 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
+from backend.security.authorization import passed_on
 from backend.wire.answer import Answer, Header
 from model.problems import Unavailable
 from model.topology import Member
 
 MARK = b"queryable-forwarded"
 
-# request headers that affect the answer
-_FORWARDED_HEADERS = frozenset(
-    (b"accept", b"authorization", b"content-type", b"if-none-match", b"last-event-id")
-)
+# request headers that affect the answer; `Authorization` is passed on with every request
+_FORWARDED_HEADERS = frozenset((b"accept", b"content-type", b"if-none-match", b"last-event-id"))
 # response headers that belong to the connection, or that this instance sets itself
 _OMITTED_HEADERS = frozenset(
     b"connection content-length date keep-alive server topology-epoch transfer-encoding".split()
@@ -107,14 +106,17 @@ class PeerClient:
         url = URL(f"http://{member.host}:{member.port}{target.decode('latin-1')}", encoded=True)
         forwarded = {
             name.decode("latin-1"): value.decode("latin-1")
-            for name, value in headers
-            if name in _FORWARDED_HEADERS
+            for name, value in (*filter(_is_forwarded, headers), *passed_on())
         }
         return url, {**forwarded, MARK.decode(): self._mark}
 
     async def close(self) -> None:
         await self._session.close()
         await self._streams.close()
+
+
+def _is_forwarded(header: Header) -> bool:
+    return header[0] in _FORWARDED_HEADERS
 
 
 def _session(connections: int, **options: Any) -> aiohttp.ClientSession:

@@ -1,20 +1,27 @@
 """What a route needs of its sender, and the check of it: once per request, on every instance.
 
 Nothing trusts the proxy. A request that an instance passes on to another one keeps its
-`Authorization`, and the other instance checks it again.
+`Authorization`, and the other instance checks it again (`backend/security/authorization.py`).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from enum import Enum
 
+from backend.http.request import Request
+from backend.security.configuration import token_policy
 from backend.security.identity import Identity
+from backend.security.keys import TokenKeys
 from backend.security.tokens import TokenVerifier
+from backend.settings import Settings
 from backend.wire.answer import Header
-from model.problems import Forbidden, Unauthenticated
+from model.problems import Forbidden, Problem, Unauthenticated
 
-_BEARER = re.compile(rb"(?i:bearer) +([A-Za-z0-9._~+/-]+=*)")
+_TOKEN = rb"([A-Za-z0-9._~+/-]+=*)"
+_BEARER = re.compile(rb"(?i:bearer) +" + _TOKEN)
+_BEARER_OR_TOKEN = re.compile(rb"(?:(?i:bearer) +)?" + _TOKEN)
 
 
 class Access(Enum):
@@ -29,16 +36,35 @@ class Access(Enum):
     CLUSTER = "cluster"  # a proxy or instance of the deployment
 
 
+def _nobody(_: Request) -> bool:
+    return False
+
+
 class AccessControl:
     """Checks the tokens of clients."""
 
-    def __init__(self, tokens: TokenVerifier | None) -> None:
-        """`tokens`: None if authentication is off."""
+    def __init__(
+        self,
+        tokens: TokenVerifier | None,
+        header: bytes = b"",
+        is_from_cluster: Callable[[Request], bool] = _nobody,
+    ) -> None:
+        """`tokens`: None if authentication is off. `header`: the lower-case name of a header that
+        has the token if there is no `Authorization`. `is_from_cluster`: whether a request without a
+        body is one of a proxy or instance of the deployment."""
         self._tokens = tokens
+        self._header = header
+        self._is_from_cluster = is_from_cluster
 
     @property
     def is_on(self) -> bool:
         return self._tokens is not None
+
+    def admit_request(self, access: Access, request: Request, name: str = "") -> Identity | None:
+        """As `admit`. ANY_SCOPE admits a proxy or instance of the deployment, too."""
+        if access is Access.ANY_SCOPE and self.is_on and self._is_from_cluster(request):
+            return None
+        return self.admit(access, request.headers, name)
 
     def admit(self, access: Access, headers: list[Header], name: str = "") -> Identity | None:
         """The sender; None if authentication is off or the route is open.
@@ -48,11 +74,43 @@ class AccessControl:
         """
         if self._tokens is None or access in (Access.OPEN, Access.CLUSTER):
             return None
-        identity = self._tokens.identity(bearer_token(headers))
+        identity = self._tokens.identity(self._token(headers))
         if not _is_allowed(identity, access, name):
-            scope = f"{access.value}:{name}" if name else access.value
-            raise Forbidden("forbidden", f"The token does not have the scope {scope}.", scope)
+            refusal = _forbidden(access, name)
+            refusal.subject = identity.subject
+            raise refusal
         return identity
+
+    def still_admits(self, access: Access, headers: list[Header], name: str = "") -> bool:
+        """Whether `admit` would admit the sender now: for streams."""
+        try:
+            self.admit(access, headers, name)
+        except Problem:
+            return False
+        return True
+
+    def authorization(self, headers: list[Header]) -> bytes | None:
+        """The value of `Authorization` for requests to other instances; None if there is none."""
+        header = None
+        for name, value in headers:
+            if name == b"authorization":
+                return value
+            if name == self._header:
+                header = value
+        found = None if header is None else _BEARER_OR_TOKEN.fullmatch(header)
+        return None if found is None else b"Bearer " + found[1]
+
+    def _token(self, headers: list[Header]) -> bytes:
+        names = [name for name, _ in headers]
+        if b"authorization" in names or self._header not in names:
+            return bearer_token(headers)
+        given = [value for name, value in headers if name == self._header]
+        found = _BEARER_OR_TOKEN.fullmatch(given[0])
+        if len(given) > 1 or found is None:
+            raise Unauthenticated(
+                f"{self._header.decode()} must be sent once, with a token.", error="invalid_request"
+            )
+        return found[1]
 
     def may_read_now(self, token: bytes | None, view: str) -> bool:
         """Whether a read can be answered without `admit`: authentication is off, or the token was
@@ -61,6 +119,12 @@ class AccessControl:
             return True
         identity = None if token is None else self._tokens.known(token)
         return identity is not None and identity.may_read(view)
+
+
+def access_control(settings: Settings, keys: TokenKeys | None) -> AccessControl:
+    """As the settings want it. `keys`: None if authentication is off. ConfigurationError."""
+    tokens = None if keys is None else TokenVerifier(keys, token_policy(settings))
+    return AccessControl(tokens, settings.jwt_header.lower().encode())
 
 
 def bearer_token(headers: list[Header]) -> bytes:
@@ -74,6 +138,13 @@ def bearer_token(headers: list[Header]) -> bytes:
             "Authorization must be sent once, as: Bearer <token>.", error="invalid_request"
         )
     return found[1]
+
+
+def _forbidden(access: Access, name: str) -> Forbidden:
+    if access is Access.ANY_SCOPE:
+        return Forbidden("forbidden", "The token has no scope of this service.")
+    scope = f"{access.value}:{name}" if name else access.value
+    return Forbidden("forbidden", f"The token does not have the scope {scope}.", scope)
 
 
 def _is_allowed(identity: Identity, access: Access, name: str) -> bool:

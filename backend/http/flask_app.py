@@ -41,9 +41,10 @@ def create_flask_app(context: InstanceContext, raw_reads: RawReads | None = None
             version("queryable-topics"),
             context.settings.max_key_bytes,
             raw_reads is not None,
+            context.settings.auth != "off",
         )
     )
-    pages.register_blueprint(admin_blueprint(context, topology))
+    pages.register_blueprint(admin_blueprint(topology))
     if raw_reads is not None:
         register_kiqr(pages, context.views, raw_reads, context.settings.max_key_bytes)
     pages.register_error_handler(Problem, _problem)

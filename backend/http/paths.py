@@ -71,13 +71,6 @@ class Paths:
         return None
 
 
-def store_of(raw_path: bytes) -> str:
-    """The name of the view in a path of KIQR's dialect, /api/v1/{kind}/{view}…; else empty."""
-    parts = unquote_to_bytes(raw_path).split(b"/", 5)
-    is_dialect = len(parts) > 4 and parts[1:3] == [b"api", b"v1"]
-    return parts[4].decode(errors="replace") if is_dialect else ""
-
-
 def of_absolute_form(target: bytes) -> bytes | None:
     """The raw path of `http://host:port/path`, which a proxy may send (RFC 9112, 3.2.2); None for
     any other target."""

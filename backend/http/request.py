@@ -6,6 +6,7 @@ from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from backend.http.asgi import Receive, Scope, Send
+from backend.security.identity import Identity
 from backend.wire.answer import Header
 from model.views import View
 
@@ -14,20 +15,26 @@ class Request:
     """A parsed request. Method, raw path, query string and headers are as received.
 
     `view`, `key` (percent-decoded text) and `more` are the variables of the path. `body` is the
-    whole body, for routes that read one.
+    whole body, for routes that read one. `identity` is the sender, if authentication is on and the
+    route needs a token. `details` are for the audit log; `status` is that of a streamed answer, or
+    0.
     """
 
     __slots__ = (
         "_extra_header",
         "_send",
         "body",
+        "details",
         "headers",
+        "identity",
         "key",
         "method",
         "more",
         "query",
         "raw_path",
         "receive",
+        "scope",
+        "status",
         "view",
         "was_started",
     )
@@ -43,6 +50,7 @@ class Request:
         more: Mapping[str, str] | None = None,
     ) -> None:
         """`extra_header`: added to streamed answers."""
+        self.scope = scope
         self.method: str = scope["method"]
         self.raw_path: bytes = scope["raw_path"]
         self.query: bytes = scope["query_string"]
@@ -51,6 +59,9 @@ class Request:
         self.key = key
         self.more = more or {}
         self.body = b""
+        self.details: dict[str, Any] = {}
+        self.status = 0
+        self.identity: Identity | None = None
         self.receive = receive
         self._send = send
         self._extra_header = extra_header
@@ -70,5 +81,6 @@ class Request:
         """ASGI's `send`, for handlers that stream; adds the extra header."""
         if message["type"] == "http.response.start":
             self.was_started = True
+            self.status = message["status"]
             message["headers"] = [*message["headers"], self._extra_header]
         await self._send(message)

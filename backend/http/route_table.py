@@ -8,7 +8,11 @@ A pattern is a path with variables:
     {...}     one segment of letters, digits and "._-"
     {rest}    the rest of the path, after a key
 
-Fixed paths take precedence over variables. The Flask application gets paths that match no route.
+Fixed paths take precedence over variables. Each route says what its sender needs (`access`).
+
+Pages are the routes that the Flask application answers. They are matched last, against the decoded
+path, because Flask sees no other: an encoded letter must not lead to a page whose access was not
+checked. A path that matches nothing is the last page, `other`.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
+from backend.http.access import Access
 from backend.http.paths import Paths
 from backend.http.request import Request
 from backend.wire.answer import Answer
@@ -28,20 +33,25 @@ from model.views import View
 Handler = Callable[[Request], Awaitable[Answer | None]]
 """Returns the answer, or None if it has sent the answer itself; raises Problem."""
 
+OTHER = "{other}"
+"""The pattern of the page that answers all other paths."""
+
 _OF_KEY = "{path}/{key}"
 _SEGMENT = rb"([A-Za-z0-9._-]{1,249})"
 
 
 @dataclass(frozen=True)
 class Route:
-    """One line of the API."""
+    """One line of the API. `methods`: empty if the handler decides."""
 
     methods: tuple[str, ...]
     pattern: str
+    access: Access
     handler: Handler
     gate: AbstractContextManager[None]  # limits concurrent requests
     body: int = 0  # max. bytes; 0: the body is not read
     counts_reads: bool = False  # whether refusals count as point reads of the view
+    is_page: bool = False  # whether the Flask application answers it
 
     @property
     def is_internal(self) -> bool:
@@ -57,6 +67,11 @@ class Match(NamedTuple):
     key: bytes = b""
     more: Mapping[str, str] = {}
 
+    @property
+    def name(self) -> str:
+        """The view or topic that `access` is about; empty if the path has none."""
+        return self.more.get("topic", "") if self.view is None else self.view.name
+
 
 @dataclass
 class RouteTable:
@@ -69,10 +84,17 @@ class RouteTable:
     _with_any_rest: Route | None = None
     _fixed: dict[bytes, Match] = field(default_factory=dict)
     _patterns: list[tuple[re.Pattern[bytes], list[str], Route]] = field(default_factory=list)
+    _pages: list[tuple[re.Pattern[str], Route]] = field(default_factory=list)
+    _other: Match = field(init=False)
 
     def __post_init__(self) -> None:
+        self._by_name = {view.name: view for view in self.views}
         for route in self.routes:
-            if route.pattern.startswith(_OF_KEY):
+            if route.pattern == OTHER:
+                self._other = Match(route)
+            elif route.is_page:
+                self._pages.append((_page_pattern(route.pattern), route))
+            elif route.pattern.startswith(_OF_KEY):
                 rest = route.pattern.removeprefix(_OF_KEY).removeprefix("/")
                 if rest == "{rest}":
                     self._with_any_rest = route
@@ -89,8 +111,21 @@ class RouteTable:
             else:
                 self._fixed[route.pattern.encode()] = Match(route)
 
-    def match(self, raw_path: bytes) -> Match | None:
-        """The route of a path, or None; BadRequest if a key cannot be decoded."""
+    def match(self, raw_path: bytes) -> Match:
+        """The route of a path; BadRequest if a key cannot be decoded."""
+        return self._match(raw_path) or self._page(page_path(raw_path))
+
+    def _page(self, path: str) -> Match:
+        for pattern, route in self._pages:
+            if (found := pattern.fullmatch(path)) is not None:
+                name = found.groupdict().get("view")
+                if name is None:
+                    return Match(route)
+                if name in self._by_name:
+                    return Match(route, self._by_name[name])
+        return self._other
+
+    def _match(self, raw_path: bytes) -> Match | None:
         found = self.paths.key_path(raw_path)
         if found is not None:
             route = self._below_key.get(found.rest, self._with_any_rest)
@@ -114,3 +149,16 @@ class RouteTable:
                 more = {n: v.decode() for n, v in zip(names, values.groups(), strict=True)}
                 return Match(route, more=more)
         return None
+
+
+def page_path(raw_path: bytes) -> str:
+    """The path as the Flask application matches it: decoded, with one slash at its start."""
+    return "/" + unquote_to_bytes(raw_path).decode(errors="replace").lstrip("/")
+
+
+def _page_pattern(pattern: str) -> re.Pattern[str]:
+    """`{view}` is one segment, `{rest}` is any text, also none."""
+    escaped = re.escape(pattern)
+    for name, text in (("{view}", "(?P<view>[^/]+)"), ("{rest}", ".*")):
+        escaped = escaped.replace(re.escape(name), text)
+    return re.compile(escaped, re.DOTALL)

@@ -1,26 +1,32 @@
 """The ASGI application: the table of all routes, and what is done around every handler.
 
-Bounds on requests in flight and on their bodies, methods, problems, Topology-Epoch and
-Content-Length each have their one place here. What matches no route is Flask's (`flask_app`).
+Access, bounds on requests in flight and on their bodies, methods, problems, Topology-Epoch and
+Content-Length each have their one place here. Routes that are pages are Flask's (`flask_app`).
 """
 
 from __future__ import annotations
 
 import logging
+from asyncio import CancelledError
 from contextlib import nullcontext
-from socket import gethostname
 from urllib.parse import unquote_to_bytes
 
 from backend.cluster.heartbeats import PATH as HEARTBEAT
 from backend.cluster.heartbeats import Heartbeats
 from backend.cluster.peer_client import PeerClient
+from backend.http.access import Access, AccessControl
+from backend.http.admin.document import PATH as ADMIN
+from backend.http.admin.document import sign_in
 from backend.http.asgi import App, Message, Receive, Scope, Send
+from backend.http.auditing import DISCONNECTED, audit
 from backend.http.bodies import BodyBudget, read_body
 from backend.http.gates import Gate
-from backend.http.paths import Paths, of_absolute_form, store_of
+from backend.http.kiqr.routes import PATHS as KIQR_PATHS
+from backend.http.kiqr.routes import PREFIX as KIQR
+from backend.http.paths import Paths, of_absolute_form
 from backend.http.request import Request
 from backend.http.responses import KeyResponses
-from backend.http.route_table import Match, Route, RouteTable
+from backend.http.route_table import OTHER, Match, Route, RouteTable, page_path
 from backend.http.routes.append import AppendRoute
 from backend.http.routes.internal import InternalRoutes
 from backend.http.routes.keys import KeyRoutes
@@ -37,12 +43,9 @@ from backend.queries.scans.any_partition import AnyPartitionReads
 from backend.queries.scans.partition_scan import PartitionScans
 from backend.queries.scans.scatter_gather import SCAN_PATH, ScatterGather
 from backend.queries.whole_view.registry import VIEW_QUERIES
-from backend.security.browser_rules import (
-    BrowserRules,
-    parse_hosts,
-    parse_origins,
-    preflight,
-)
+from backend.security.audit import AuditLog
+from backend.security.authorization import AUTHORIZATION
+from backend.security.browser_rules import BrowserRules, preflight
 from backend.wire.answer import Answer, Header, problem_answer
 from backend.wire.scan_codec import MAX_ASK_BYTES
 from backend.wire.snapshot import PATH as COPY
@@ -53,13 +56,13 @@ from model.problems import (
     Forbidden,
     MethodNotAllowed,
     Problem,
-    TooManyRequests,
-    Unavailable,
+    Unauthenticated,
 )
 
 READS = "/internal/reads"
 
 _READ, _GET, _POST = ("GET", "HEAD"), ("GET",), ("POST",)
+_PAGE = ("GET", "HEAD", "OPTIONS")
 
 MAX_BODY = 1 << 20
 _MAX_BATCH_OF_PEER = 9 << 20  # bytes; older instances take 8 MiB of keys
@@ -74,29 +77,32 @@ log = logging.getLogger(__name__)
 
 
 class Router:
-    """Matches a request to its handler and sends the answer; `pages` gets all other requests."""
+    """Matches a request to its handler and sends the answer."""
 
-    def __init__(self, context: InstanceContext, pages: App) -> None:
+    def __init__(
+        self,
+        context: InstanceContext,
+        pages: App,
+        access: AccessControl | None = None,
+    ) -> None:
+        """`pages`: the Flask application. `access`: None if authentication is off."""
         self._context = context
         self._pages = pages
-        settings = context.settings
-        own_names = settings.advertised_host.lower(), gethostname().lower()
-        self.browsers = BrowserRules(
-            parse_hosts(settings.allowed_hosts).union(own_names),
-            parse_origins(settings.cors_origins),
-        )
+        self.browsers = BrowserRules.of(context.settings)
+        self._audit = AuditLog(context.settings.instance_id)
+        self._access = access = access or AccessControl(None)
         self._paths = Paths(context.views.values())
         self._reads = {name: reads_of(view, context) for name, view in context.views.items()}
         self._scans = PartitionScans(context, {query.name: query.reducer for query in VIEW_QUERIES})
         self._responses = {name: KeyResponses(of, context) for name, of in self._reads.items()}
-        self._keys = KeyRoutes(context, self._responses)
+        self._keys = KeyRoutes(context, self._responses, access)
         self._views = ViewRoutes(context)
         self._append = AppendRoute(context, self._reads)
         self._quotas = ViewQuotas(context)
         self._coalesced = PointBatchRoute(
             context, self._paths, self._responses, self._answer_counted
         )
-        self._internal = InternalRoutes(context, self._scans)
+        self._internal = InternalRoutes(context, self._scans, access)
         # what instances ask one another finds room however much clients send
         self._bodies, self._internal_bodies = BodyBudget(), BodyBudget()
         self._requests = Gate("requests", context.settings.max_in_flight)
@@ -113,33 +119,60 @@ class Router:
         scans, batches, of_peers = Gate("scans", 64), Gate("batches", 256), Gate("scans", 256)
         own_bound = nullcontext()  # the handler bounds how many there are at once
         key = "{path}/{key}"  # of the view's own path, and of /views/{view}/keys
+        read, append, any_scope = Access.READ, Access.APPEND, Access.ANY_SCOPE
+        cluster = Access.CLUSTER
         return (
             # one key
-            Route(_READ, key, keys.point, requests, counts_reads=True),
-            Route(_READ, key + "/windows", keys.history, requests, counts_reads=True),
-            Route(_READ, key + "/sessions", keys.history, requests, counts_reads=True),
-            Route(_READ, key + "/versions", keys.history, requests, counts_reads=True),
-            Route(_GET, key + "/changes", keys.changes, own_bound, counts_reads=True),
-            Route(_READ, key + "/{rest}", keys.unknown, requests, counts_reads=True),
+            Route(_READ, key, read, keys.point, requests, counts_reads=True),
+            Route(_READ, key + "/windows", read, keys.history, requests, counts_reads=True),
+            Route(_READ, key + "/sessions", read, keys.history, requests, counts_reads=True),
+            Route(_READ, key + "/versions", read, keys.history, requests, counts_reads=True),
+            Route(_GET, key + "/changes", read, keys.changes, own_bound, counts_reads=True),
+            Route(_READ, key + "/{rest}", read, keys.unknown, requests, counts_reads=True),
             # a whole view
-            Route(_READ, "/views/{view}/keys", views.keys, scans),
-            Route(_READ, "/views/{view}/windows", views.windows, scans),
-            Route(_READ, "/views/{view}/sessions", views.sessions, scans),
+            Route(_READ, "/views/{view}/keys", read, views.keys, scans),
+            Route(_READ, "/views/{view}/windows", read, views.windows, scans),
+            Route(_READ, "/views/{view}/sessions", read, views.sessions, scans),
             *(
-                Route(_READ, f"/views/{{view}}/{q.name}", views.query(q), scans)
+                Route(_READ, f"/views/{{view}}/{q.name}", read, views.query(q), scans)
                 for q in VIEW_QUERIES
             ),
-            Route(_POST, "/views/{view}/batch", views.batch, batches, MAX_BATCH_BYTES),
-            Route(_POST, "/views/{view}/search", keys.search, requests, MAX_BODY, True),
+            Route(_POST, "/views/{view}/batch", read, views.batch, batches, MAX_BATCH_BYTES),
+            Route(_POST, "/views/{view}/search", read, keys.search, requests, MAX_BODY, True),
             # writing
-            Route(_POST, "/topics/{topic}/records", self._append.append, requests, MAX_BODY),
+            Route(
+                _POST, "/topics/{topic}/records", append, self._append.append, requests, MAX_BODY
+            ),
             # the proxy, and other instances
-            Route(_POST, READS, self._coalesced.reads, requests, MAX_BODY),
-            Route(_POST, SCAN_PATH.decode(), internal.scan, of_peers, MAX_ASK_BYTES),
-            Route(_POST, BATCH_PATH.decode(), internal.batch, of_peers, _MAX_BATCH_OF_PEER),
-            Route(_POST, HEARTBEAT.decode(), internal.heartbeat, own_bound, _SIGNED_BYTES),
-            Route(_POST, COPY, internal.copy, own_bound, _SIGNED_BYTES),
+            Route(_POST, READS, cluster, self._coalesced.reads, requests, MAX_BODY),
+            Route(_POST, SCAN_PATH.decode(), cluster, internal.scan, of_peers, MAX_ASK_BYTES),
+            Route(
+                _POST, BATCH_PATH.decode(), cluster, internal.batch, of_peers, _MAX_BATCH_OF_PEER
+            ),
+            Route(_POST, HEARTBEAT.decode(), cluster, internal.heartbeat, own_bound, _SIGNED_BYTES),
+            Route(_POST, COPY, cluster, internal.copy, own_bound, _SIGNED_BYTES),
+            # Flask
+            self._page(_PAGE, "/health/live", Access.OPEN),
+            self._page(_PAGE, "/health/ready", Access.OPEN),
+            self._page(_PAGE, "/metrics", Access.METRICS),
+            self._page(_PAGE, "/views", any_scope),
+            self._page(_PAGE, "/views/{view}", any_scope),
+            self._page(_PAGE, "/openapi.json", any_scope),
+            self._page(_PAGE, "/processors", any_scope),
+            self._page(_PAGE, "/instance", any_scope),
+            self._page(_PAGE, ADMIN, any_scope),
+            self._page(_PAGE, "/admin/", any_scope),
+            self._page(_PAGE, "/admin/topology.json", any_scope),
+            *(
+                self._page((*_PAGE, "POST", "PUT"), f"{KIQR}/{path}", read)
+                for path in KIQR_PATHS
+                if self._context.settings.kiqr
+            ),
+            self._page((), OTHER, any_scope),
         )
+
+    def _page(self, methods: tuple[str, ...], pattern: str, access: Access) -> Route:
+        return Route(methods, pattern, access, self._flask, self._requests, is_page=True)
 
     @property
     def keys(self) -> KeyRoutes:
@@ -191,20 +224,21 @@ class Router:
         if any(name == _FINAL_STATUS for name, _ in scope["headers"]):
             send = _with_final_status(send)
         try:
-            added = self.browsers.admit(scope["method"], raw_path, scope["headers"])
-            if added:
-                send = _with_headers(send, added)
-                answer = preflight(scope["method"], scope["headers"], added)
-                if answer is not None:
-                    await self._send(answer, scope["method"], send)
-                    return
             match = self._table.match(raw_path)
+        except BadRequest as problem:
+            match = Match(self._refusing(problem))
+        try:
+            added = self.browsers.admit(scope["method"], raw_path, scope["headers"])
         except (BadRequest, Forbidden) as problem:
+            audit(self._audit, match, scope, problem.status, problem=problem)
             await self._send(problem_answer(problem), scope["method"], send)
             return
-        if match is None:
-            await self._pages_answer(scope, receive, send)
-            return
+        if added:
+            send = _with_headers(send, added)
+            answer = preflight(scope["method"], scope["headers"], added)
+            if answer is not None:
+                await self._send(answer, scope["method"], send)
+                return
         answer = await self._handle(match, scope, receive, send)
         if answer is not None:
             await self._send(answer, scope["method"], send)
@@ -215,26 +249,41 @@ class Router:
         """Calls the handler; None if it has sent its answer."""
         route = match.route
         request = Request(scope, receive, send, self._epoch(), match.view, match.key, match.more)
+        AUTHORIZATION.set(self._access.authorization(request.headers))
         try:
-            if request.method not in route.methods:
+            request.identity = self._access.admit_request(route.access, request, match.name)
+            if route.methods and request.method not in route.methods:
                 raise MethodNotAllowed(request.method, ", ".join(route.methods))
-            if match.view is not None:
+            if match.view is not None and route.access is Access.READ:
                 self._quotas.admit(match.view, request.headers, scope.get("client"))
             with route.gate:
-                if not route.body:
-                    return await route.handler(request)
-                with self._budget(route).counted(receive) as counted:
-                    request.body = await read_body(counted, route.body)
-                    return await route.handler(request)
+                answer = await self._call(request, route)
+            status = request.status if answer is None else answer.status
+            audit(self._audit, match, scope, status, request)
+            return answer
+        except CancelledError:
+            audit(self._audit, match, scope, request.status, request, code=DISCONNECTED)
+            raise
         except Exception as e:
             if request.was_started:
                 raise  # the connection is closed before the end of the body
             if not isinstance(e, Problem):
                 log.exception("%s %r", request.method, request.raw_path)
-                return problem_answer(_internal_error())
+                e = _internal_error()
+            audit(self._audit, match, scope, e.status, request, e)
+            if route.pattern == ADMIN and isinstance(e, Unauthenticated):
+                return sign_in(request, e) or problem_answer(e)
             if route.counts_reads:
                 count_refusal(self._context.counts[request.of.name], e)
             return problem_answer(e)
+
+    async def _call(self, request: Request, route: Route) -> Answer | None:
+        """Reads the body, if the route has one, and calls the handler."""
+        if not route.body:
+            return await route.handler(request)
+        with self._budget(route).counted(request.receive) as counted:
+            request.body = await read_body(counted, route.body)
+            return await route.handler(request)
 
     def _budget(self, route: Route) -> BodyBudget:
         if route.body <= _SIGNED_BYTES:
@@ -280,21 +329,22 @@ class Router:
         self._complete(answer, "POST")
         return answer
 
-    async def _pages_answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Flask's part."""
-        length = next((v for n, v in scope["headers"] if n == b"content-length"), b"0")
-        request = Request(scope, receive, send, self._epoch())
-        try:
-            if not length.isdigit() or len(length) > 18 or int(length) > MAX_BODY:
-                raise BadRequest("body-too-large", f"A body has {MAX_BODY} bytes at most.")
-            if (view := self._context.views.get(store_of(request.raw_path))) is not None:
-                self._quotas.admit(view, request.headers, scope.get("client"))
-            with self._requests:
-                await self._pages(scope, receive, request.send)
-        except (BadRequest, TooManyRequests, Unavailable) as problem:
-            if request.was_started:
-                raise
-            await self._send(problem_answer(problem), scope["method"], send)
+    async def _flask(self, request: Request) -> None:
+        """A page."""
+        length = request.header(b"content-length") or b"0"
+        if not length.isdigit() or len(length) > 18 or int(length) > MAX_BODY:
+            raise BadRequest("body-too-large", f"A body has {MAX_BODY} bytes at most.")
+        # the path that was matched, and no other
+        scope = {**request.scope, "path": page_path(request.raw_path)}
+        await self._pages(scope, request.receive, request.send)
+
+    def _refusing(self, problem: Problem) -> Route:
+        """The route of a path that cannot be matched."""
+
+        async def refuse(_: Request) -> None:
+            raise problem
+
+        return Route((), OTHER, Access.ANY_SCOPE, refuse, self._requests)
 
     def _epoch(self) -> Header:
         return (b"topology-epoch", self._context.epoch_header)

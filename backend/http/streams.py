@@ -1,12 +1,15 @@
-"""Streamed answers. Their number is limited. They end when the client or the instance leaves."""
+"""Streamed answers. Their number is limited. They end when the client or the instance leaves, and
+when the token of the client expires or is revoked."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager, suppress
 
 from backend.http.asgi import Receive, Send
+from backend.http.request import Request
 from backend.wire.answer import Answer
 from model.problems import Unavailable
 
@@ -38,16 +41,29 @@ class Streams:
             raise Unavailable("draining", "This instance is stopping.")
 
     async def run(
-        self, answer: Answer, chunks: AsyncGenerator[bytes], receive: Receive, send: Send
+        self,
+        answer: Answer,
+        chunks: AsyncGenerator[bytes],
+        request: Request,
+        admitted: Callable[[], bool],
     ) -> None:
         """Send the answer's head, then the chunks as they arrive. Ends after the last chunk, when
-        the client disconnects, or on `end`. Unavailable, with nothing sent, after `end`."""
+        the client disconnects, when its token expires, or on `end`. `admitted`: whether the token
+        is still valid; asked before each chunk. Unavailable, with nothing sent, after `end`."""
         self._check()
-        sending = asyncio.create_task(self._send_all(answer, chunks, send), name="stream")
-        disconnected = asyncio.create_task(_wait_for_disconnect(receive), name="stream-client")
+        identity = request.identity
+        seconds = None if identity is None else max(identity.expires_at - time.time(), 0)
+        sending = asyncio.create_task(
+            self._send_all(answer, chunks, request.send, admitted), name="stream"
+        )
+        disconnected = asyncio.create_task(
+            _wait_for_disconnect(request.receive), name="stream-client"
+        )
         self._open.add(sending)
         try:
-            await asyncio.wait((sending, disconnected), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                (sending, disconnected), timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+            )
         finally:
             self._open.discard(sending)
             for task in (sending, disconnected):
@@ -55,13 +71,21 @@ class Streams:
             with suppress(asyncio.CancelledError):
                 await sending
 
-    async def _send_all(self, answer: Answer, chunks: AsyncGenerator[bytes], send: Send) -> None:
+    async def _send_all(
+        self,
+        answer: Answer,
+        chunks: AsyncGenerator[bytes],
+        send: Send,
+        admitted: Callable[[], bool],
+    ) -> None:
         await send(
             {"type": "http.response.start", "status": answer.status, "headers": answer.headers}
         )
         with suppress(asyncio.CancelledError):
             async with aclosing(chunks) as open_chunks:
                 async for chunk in open_chunks:
+                    if not admitted():
+                        break
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -211,10 +211,12 @@ class Batches:
         except Problem as problem:
             return _problem_item(key_json, problem)
 
-    async def serve(self, body: bytes) -> BatchResult:
-        """The items for another instance's batch, with their marks; ValueError, BadRequest."""
+    async def serve(self, body: bytes, admit: Callable[[str], object]) -> BatchResult:
+        """The items for another instance's batch, with their marks; ValueError, BadRequest.
+        `admit` raises a Problem if the sender may not read the view."""
         of, view_hash, *keys = unpack(body, 2 + MAX_KEYS)
         name, _, query = of.partition(b"?")
+        admit(name.decode())
         options = _options_of(query)
         reads = self._reads.get(name.decode())
         if reads is None or reads.view.hash.encode() != view_hash:

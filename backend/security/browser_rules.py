@@ -18,7 +18,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from ipaddress import ip_address
+from socket import gethostname
 
+from backend.settings import Settings
 from backend.wire.answer import Answer, Header
 from model.problems import BadRequest, ConfigurationError, Forbidden
 
@@ -52,10 +54,13 @@ class BrowserRules:
         self._origins = frozenset(origins)
         self._known: dict[bytes, bool] = {}
 
-    @property
-    def has_origins(self) -> bool:
-        """Whether answers depend on Origin."""
-        return bool(self._origins)
+    @classmethod
+    def of(cls, settings: Settings) -> BrowserRules:
+        """The rules of an instance. ConfigurationError."""
+        names = {settings.advertised_host.lower(), gethostname().lower()}
+        return cls(
+            parse_hosts(settings.allowed_hosts) | names, parse_origins(settings.cors_origins)
+        )
 
     def allows_host(self, host: bytes) -> bool:
         """Whether the value of a Host header is allowed. Costs a look-up: for the hot path."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jwt
 
@@ -44,6 +44,13 @@ class TokenPolicy:
     audience: str = ""
 
 
+class _Cache(NamedTuple):
+    """Verified tokens, with the generation of the keys."""
+
+    generation: int
+    identities: dict[bytes, Identity]
+
+
 class TokenVerifier:
     """Verifies tokens. Used in the event loop and in Flask's threads."""
 
@@ -57,28 +64,26 @@ class TokenVerifier:
         self._keys = keys
         self._policy = policy
         self._clock = clock
-        self._cache: dict[bytes, Identity] = {}
-        self._generation = keys.generation
+        self._cache = _Cache(keys.generation, {})
 
     def known(self, token: bytes) -> Identity | None:
         """The identity of a token that was verified before and is still valid; None if it must be
         verified. For the hot path."""
-        if self._generation != self._keys.generation:
+        cache = self._cache
+        if cache.generation != self._keys.generation:
             return None
-        found = self._cache.get(token)
+        found = cache.identities.get(token)
         return found if found is not None and self._clock() < found.expires_at else None
 
     def identity(self, token: bytes) -> Identity:
         """The identity of a token; Unauthenticated, which says why it is refused."""
-        generation = self._keys.generation
-        if self._generation != generation:
-            self._cache, self._generation = {}, generation
+        cache, generation = self._cache, self._keys.generation
+        if cache.generation != generation or len(cache.identities) >= _MAX_CACHED:
+            cache = self._cache = _Cache(generation, {})
         found = self.known(token)
         if found is None:
-            found = self._verify(token)
-            if len(self._cache) >= _MAX_CACHED:
-                self._cache = {}
-            self._cache[token] = found
+            # if the keys change meanwhile, it goes to a cache that is no longer used
+            found = cache.identities[token] = self._verify(token)
         return found
 
     def _verify(self, token: bytes) -> Identity:
@@ -86,7 +91,7 @@ class TokenVerifier:
             raise refused(f"it has {len(token)} bytes; at most {MAX_TOKEN_BYTES} are allowed")
         try:
             header = jwt.get_unverified_header(token)
-        except jwt.InvalidTokenError:
+        except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
             raise refused("it is not a JSON Web Token") from None
         algorithm = header.get("alg")
         if algorithm not in self._policy.algorithms:
@@ -118,7 +123,7 @@ class TokenVerifier:
                 raise refused("it is for another audience") from None
             except jwt.MissingRequiredClaimError as e:
                 raise refused(f"it has no claim {e.claim!r}") from None
-            except (jwt.InvalidTokenError, jwt.InvalidKeyError):
+            except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
                 raise refused("it is malformed") from None
         raise refused("no key verifies its signature")
 
@@ -134,4 +139,8 @@ def _identity(claims: dict[str, Any]) -> Identity:
     if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
         raise refused("its claim 'scope' is neither a text nor a list of texts")
     subject = claims.get("sub", "")
-    return Identity(str(subject)[:256], known_scopes(given), float(claims["exp"]))
+    try:
+        expires_at = float(claims["exp"])
+    except (ValueError, OverflowError):
+        raise refused("its claim 'exp' is not a time") from None
+    return Identity(str(subject)[:256], known_scopes(given), expires_at)

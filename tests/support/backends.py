@@ -42,6 +42,7 @@ class Backend:
         self.data_dir = folder / id_
         self.log_path = folder / f"{id_}.log"
         self.cwd = REPOSITORY
+        self.token = ""  # for its `get`
         self.uses_command = False  # True: run the command, not a fork, which starts faster
         self.settings = {
             **FAST_SETTINGS,
@@ -204,7 +205,9 @@ class Backend:
             return file.read().decode(errors="replace")
 
     def get(self, path: str, **headers: str) -> Response:
-        """A GET on a new connection."""
+        """A GET on a new connection, with the token if there is one."""
+        if self.token:
+            headers = {"Authorization": f"Bearer {self.token}", **headers}
         with Client(self.port) as client:
             return client.get(path, **headers)
 

@@ -29,6 +29,7 @@ class Deployment:
             "QUERYABLE_VIEWS": str(self.views_path),
             **{f"QUERYABLE_{name.upper()}": value for name, value in settings.items()},
         }
+        self.token = ""  # that tests send to the backends that are made from then on
         self.all: list[Backend] = []
         self.proxies: list[Nginx] = []
 
@@ -49,6 +50,7 @@ class Deployment:
         """An instance that is not started yet, with additional `settings`."""
         own = {f"QUERYABLE_{name.upper()}": value for name, value in settings.items()}
         backend = Backend(id_ or f"b{len(self.all) + 1}", self.folder, {**self._settings, **own})
+        backend.token = self.token
         self.all.append(backend)
         return backend
 

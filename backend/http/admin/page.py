@@ -1,4 +1,4 @@
-"""The admin page: partitions and progress of all instances, and a look-up of keys."""
+"""The routes of the admin page, which shows partitions and progress of all instances."""
 
 from __future__ import annotations
 
@@ -8,17 +8,12 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 import orjson
-from flask import Blueprint, Response, redirect, render_template
+from flask import Blueprint, Response, redirect
 
+from backend.http.admin.document import PATH, admin_page
 from backend.http.admin.topology import Peers, topology_document
 from backend.instance_context import InstanceContext
 
-# The page may load only this instance's files and responses, and nothing inline: a key or value
-# that contains markup has no effect, even if it is not escaped.
-_CONTENT_SECURITY_POLICY = "; ".join((
-    "default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self'",
-    "connect-src 'self'", "form-action 'self'", "base-uri 'none'", "frame-ancestors 'none'",
-))  # fmt: skip
 _FRESH_FOR = 1.0  # s for which the document is cached
 _TOO_OLD = 5.0  # s after which requests wait for a new document
 
@@ -31,24 +26,14 @@ def recent_topology(context: InstanceContext) -> Recent[dict[str, Any]]:
     return Recent(lambda: topology_document(context, peers.ask), _FRESH_FOR)
 
 
-def admin_blueprint(context: InstanceContext, document: Recent[dict[str, Any]]) -> Blueprint:
+def admin_blueprint(document: Recent[dict[str, Any]]) -> Blueprint:
     """`/admin`, and `/admin/topology.json`, from which the page refreshes itself."""
-    admin = Blueprint("admin", __name__, template_folder="templates", static_folder="static",
-                      static_url_path="/admin/static")  # fmt: skip
+    admin = Blueprint("admin", __name__)
 
-    @admin.get("/admin")
+    @admin.get(PATH)
     def page() -> Response:
-        text = render_template(
-            "admin.html",
-            views=list(context.views.values()),
-            instance=context.settings.instance_id,
-            max_key_bytes=context.settings.max_key_bytes,
-        )
-        answer = Response(text, content_type="text/html; charset=utf-8")
-        answer.headers["Content-Security-Policy"] = _CONTENT_SECURITY_POLICY
-        answer.headers["Referrer-Policy"] = "no-referrer"
-        answer.headers["Cache-Control"] = "no-cache"
-        return answer
+        text, headers = admin_page()
+        return Response(text, headers=[(name.decode(), value.decode()) for name, value in headers])
 
     @admin.get("/admin/")
     def page_with_slash() -> Any:

@@ -11,6 +11,8 @@ from typing import Any
 
 from backend.http.routes.meta import instance_document, pipeline_document
 from backend.instance_context import InstanceContext
+from backend.security.configuration import open_to_others
+from backend.settings import Settings
 from model.pipelines import FAILED, STOPPED
 from model.progress import ANSWERABLE
 from model.topology import Member
@@ -79,6 +81,7 @@ def topology_document(context: InstanceContext, ask: Ask) -> dict[str, Any]:
         {"known", "epoch", "asked": id, "made_at": ms,
          "instances": [{"id", "host", "port", "state", "error", "epoch", "in_topology", "lost_at",
                         "partitions", "answerable", "lag", "lag_unknown", "size_bytes", …}],
+         "warnings": [{"code", "text"}],
          "views": [{name, topic, path, key, value, partitioner, store, "partitions", "warnings",
                     "replicas": how many instances should answer for each partition,
                     "pipeline": as in /views/{view}, or missing,
@@ -132,6 +135,7 @@ def topology_document(context: InstanceContext, ask: Ask) -> dict[str, Any]:
             }
             for member in members
         ],
+        "warnings": _warnings_of_instance(context.settings),
         "views": views,
     }
 
@@ -261,6 +265,13 @@ def _placement(
         "standby": standby,
         "answered_by": answered_by,
     }
+
+
+def _warnings_of_instance(settings: Settings) -> list[dict[str, str]]:
+    """Problems of the instance that was asked, for operators."""
+    if not settings.is_open_to_others:
+        return []
+    return [{"code": "open-to-others", "text": open_to_others(settings)}]
 
 
 def _warnings(

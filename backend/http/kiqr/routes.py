@@ -35,6 +35,14 @@ from model.times import MAX_TIME, MIN_TIME
 from model.views import View
 
 PREFIX = "/api/v1"
+PATHS = (
+    "kv/{view}",
+    "kv/{view}/count",
+    "kv/{view}/values/{rest}",
+    "window/{view}/{rest}",
+    "session/{view}/{rest}",
+)
+"""The paths for the route table, which checks that the sender may read the view of the store."""
 
 KAFKA = "org.apache.kafka.common.serialization."
 _CUSTOM = "custom"  # any class

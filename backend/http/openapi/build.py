@@ -10,10 +10,14 @@ from model.views import View
 
 _KEYS = "/views/{view}/keys/{key}"
 _KIQR = "/api/v1/"
+_OF_TOKENS = (401, 403)
 
 
-def openapi(views: Iterable[View], version: str, max_key_bytes: int, kiqr: bool) -> Json:
-    """The document for these views, at least one; `kiqr`: with KIQR's dialect."""
+def openapi(
+    views: Iterable[View], version: str, max_key_bytes: int, kiqr: bool, auth: bool = False
+) -> Json:
+    """The document for these views, at least one; `kiqr`: with KIQR's dialect; `auth`: requests
+    need a token."""
     # the first view that supports a query has its examples
     ordered = sorted(views, key=lambda view: view.key not in example_keys() or view.is_custom)
     codes = problem_codes()
@@ -29,6 +33,8 @@ def openapi(views: Iterable[View], version: str, max_key_bytes: int, kiqr: bool)
             paths |= _paths(path, item, ordered, constants)
     document: Json = Filler(ordered, constants).fill({**skeleton(), "paths": {}})
     document["paths"] = paths
+    if auth:
+        document["security"] = [{"bearer": []}]
     responses = document["components"]["responses"]
     responses |= {f"{status}-head": each for status, each in _without_bodies(responses).items()}
     return document
@@ -62,7 +68,10 @@ def _operations(item: Json, filler: Filler, suffix: str = "") -> Json:
             continue
         made = filler.fill(operation)
         made["operationId"] += suffix
-        for status in operation["x-problems"]:
+        is_open = "x-open" in operation
+        if is_open:
+            made["security"] = []
+        for status in (*(() if is_open else _OF_TOKENS), *operation["x-problems"]):
             made["responses"][str(status)] = {"$ref": f"#/components/responses/{status}"}
         for parameter in made.setdefault("parameters", []):
             parameter.setdefault("required", parameter["in"] == "path")

@@ -45,7 +45,9 @@ class AppendRoute:
         key = record_key(reads, *members["key"])
         value = None if "value" not in members else _record_value(reads.view, *members["value"])
         partition = self._partition(reads.view, key)
+        request.details["partition"] = partition
         offset = await self._append(topic, partition, key, value)
+        request.details["offset"] = offset
         return Answer(200, [JSON], orjson.dumps({"partition": partition, "offset": offset}))
 
     def _partition(self, view: View, key: bytes) -> int:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from backend.cluster.heartbeats import Heartbeats
+from backend.http.access import Access, AccessControl
 from backend.http.request import Request
 from backend.http.routes.snapshots import SnapshotSender
 from backend.instance_context import InstanceContext
@@ -17,10 +20,17 @@ OCTETS: Header = (b"content-type", b"application/octet-stream")
 
 
 class InternalRoutes:
-    """The handlers of `/internal/…`, except the proxy's reads."""
+    """The handlers of `/internal/…`, except the proxy's reads.
 
-    def __init__(self, context: InstanceContext, scans: PartitionScans) -> None:
+    Scans and batches carry the token of the client. The view, which their body names, is checked
+    here again.
+    """
+
+    def __init__(
+        self, context: InstanceContext, scans: PartitionScans, access: AccessControl
+    ) -> None:
         self._context = context
+        self._access = access
         self._scans = scans
         self._snapshots = SnapshotSender(context)
         self._batches: Batches | None = None
@@ -35,6 +45,7 @@ class InternalRoutes:
             ask, partitions, after = decode_request(request.body)
         except ValueError as e:
             raise _malformed(e) from None
+        self._access.admit(Access.READ, request.headers, ask.view)
         view = self._context.views.get(ask.view)
         if view is not None and ask.view_hash == view.hash:
             refuse_custom(view)
@@ -47,7 +58,8 @@ class InternalRoutes:
     async def batch(self, request: Request) -> Answer:
         assert self._batches is not None
         try:
-            found = await self._batches.serve(request.body)
+            admit = partial(self._access.admit, Access.READ, request.headers)
+            found = await self._batches.serve(request.body, admit)
         except ValueError as e:
             raise _malformed(e) from None
         served_by = found.answerers.headers(self._context.settings.instance_id)

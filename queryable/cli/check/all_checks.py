@@ -9,6 +9,7 @@ from queryable.cli.check.deployment import check_deployment
 from queryable.cli.check.findings import Finding
 from queryable.cli.check.machine import (
     check_data_folder,
+    check_exposure,
     check_nginx,
     check_port,
     read_settings,
@@ -31,4 +32,5 @@ def check_all(
     yield from check_deployment(settings.views, settings.bootstrap_servers, sample_size, timeout)
     yield from check_data_folder(settings.data_dir, settings.application_id)
     yield check_port(settings)
+    yield check_exposure(settings)
     yield check_nginx()

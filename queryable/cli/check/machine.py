@@ -102,21 +102,37 @@ def check_port(settings: Settings) -> Finding:
         ensure_port_is_free(settings)
     except ConfigurationError as error:
         if instance := _instance_at(settings):
-            return ok(subject, f"instance {instance} listens there")
+            return ok(subject, f"{instance} listens there")
         action = "stop the process that listens there, or set QUERYABLE_HOST and QUERYABLE_PORT"
         return wrong(subject, str(error).partition(": ")[2].partition(". ")[0], action)
     return ok(subject, f"free on {settings.host}")
 
 
 def _instance_at(settings: Settings) -> str | None:
-    """The id of the instance that listens there; None if no instance does."""
+    """The instance that listens there; None if no instance does."""
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     try:
         with urllib3.PoolManager(timeout=_TIMEOUT, retries=False) as pool:
             response = pool.request("GET", f"http://{host}:{settings.port}/instance")
-            return str(json.loads(response.data)["id"])
+            if response.status == 401 and "Topology-Epoch" in response.headers:
+                return "an instance that needs a token"
+            return f"instance {json.loads(response.data)['id']}"
     except (urllib3.exceptions.HTTPError, OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def check_exposure(settings: Settings) -> Finding:
+    """Whether others may read without a token."""
+    subject = "authentication"
+    if settings.is_open_to_others:
+        return warning(
+            subject,
+            f"everyone who reaches {settings.host}:{settings.port} can read all views",
+            "set QUERYABLE_AUTH=jwt (docs/security.md), or QUERYABLE_HOST=127.0.0.1",
+        )
+    if settings.auth == "off":
+        return ok(subject, f"off; only this machine reaches {settings.host}")
+    return ok(subject, "each request needs a token")
 
 
 def check_nginx() -> Finding:

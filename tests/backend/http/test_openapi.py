@@ -13,6 +13,7 @@ import orjson
 import pytest
 
 from backend.http import parameters as known
+from backend.http.access import Access
 from backend.http.flask_app import create_flask_app
 from backend.http.kiqr.raw_reads import RawReads
 from backend.http.kiqr.routes import FITS, KAFKA
@@ -108,7 +109,7 @@ def test_its_paths_are_the_routes_of_the_router() -> None:
     expected = {
         (route.pattern, route.methods[0].lower())
         for route in router.routes
-        if route.pattern.startswith(("/views/", "/topics/"))
+        if route.pattern.startswith(("/views/", "/topics/")) and not route.is_page
     }
     expected |= {(f"/views/{{view}}/keys/{{key}}{rest}", "get") for rest in below}
     expected |= {("/views/{view}/keys/{key}", "head"), ("/orders/{key}", "head")}
@@ -159,6 +160,17 @@ def test_its_problem_codes_are_those_of_the_code() -> None:
         assert raised, kind
     quoted = set(re.findall(r'"([a-z-]+)"', sources))
     assert {code for those in codes.values() for code in those} <= quoted
+
+
+def test_only_open_operations_need_no_token() -> None:
+    of = openapi(VIEWS, "1.2.3", 8192, True, auth=True)
+    assert of["security"] == [{"bearer": []}]
+    assert "security" not in document()
+    access = {route.pattern: route.access for route in Router(context(VIEWS), None).routes}  # type: ignore[arg-type]
+    for path, _, operation in operations(of):
+        is_open = access.get(path) is Access.OPEN
+        assert (operation.get("security") == []) is is_open, path
+        assert ("401" in operation["responses"]) is ("403" in operation["responses"]) is not is_open
 
 
 def test_references_resolve_and_ids_and_parameters_are_unique() -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
 import orjson
 
+from backend.http.access import AccessControl
 from backend.http.router import Router
 from backend.ingest.store_partitions import StorePartition
+from backend.security.authorization import passed_on
 from backend.storage.data_directory import DataDirectory
 from backend.wire.answer import Answer, Header
 from model.partitioner import partition_of
@@ -50,7 +52,7 @@ class Peers:
             raise Unavailable("owner-unreachable", "down")
         accept = next((value for name, value in headers if name == b"accept"), b"*/*")
         return await self._world.request(
-            member.id, method, target.decode(), body, accept=accept.decode()
+            member.id, method, target.decode(), body, accept=accept.decode(), headers=passed_on()
         )
 
 
@@ -71,7 +73,9 @@ class Said(Answer):
 class World:
     """Instances b1 and b2. Partitions 0 and 2 belong to b1, 1 and 3 to b2, until `place`."""
 
-    def __init__(self, folder: Path, view: View, **settings: Any) -> None:
+    def __init__(
+        self, folder: Path, view: View, access: AccessControl | None = None, **settings: Any
+    ) -> None:
         self.view = view
         self.peers = Peers(self)
         self.offset = 0
@@ -80,7 +84,7 @@ class World:
         for id_, port in (("b1", 8081), ("b2", 8082)):
             of = {"instance_id": id_, "port": port, "wait_timeout": 0, **settings}
             instance = Instance(DataDirectory(folder / id_), view, **of)
-            router = Router(instance.context, cast(Any, None))
+            router = Router(instance.context, cast(Any, None), access)
             router.start(cast(Any, self.peers))
             self.instances[id_], self.routers[id_] = instance, router
         self.place(0, 1, 0, 1)
@@ -150,13 +154,18 @@ class World:
         body: bytes = b"",
         accept: str = "*/*",
         on_chunk: Any = None,
+        headers: Sequence[Header] = (),
     ) -> Said:
         path, _, query = target.partition("?")
         scope = {
             "raw_path": path.encode(),
             "query_string": query.encode(),
             "method": method,
-            "headers": [(b"accept", accept.encode()), (b"content-type", b"application/json")],
+            "headers": [
+                (b"accept", accept.encode()),
+                (b"content-type", b"application/json"),
+                *headers,
+            ],
         }
         answer = Said(0, [], b"")
 
@@ -209,8 +218,10 @@ class World:
 
 
 @contextmanager
-def world(folder: Path, view: View, **settings: Any) -> Iterator[World]:
-    made = World(folder, view, **settings)
+def world(
+    folder: Path, view: View, access: AccessControl | None = None, **settings: Any
+) -> Iterator[World]:
+    made = World(folder, view, access, **settings)
     try:
         yield made
     finally:

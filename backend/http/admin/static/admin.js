@@ -1,7 +1,9 @@
 // Refreshes the page while it is visible.
 
 import { clock, setAttribute, setText } from "./dom.js";
-import { start } from "./lookup.js";
+import { showViews, start } from "./lookup.js";
+import { request } from "./requests.js";
+import { askForToken, showData, startSignIn } from "./sign_in.js";
 import { show } from "./topology.js";
 
 const INTERVAL = 2000; // ms between a response and the next request
@@ -15,6 +17,7 @@ let epoch = [0, 0];
 let receivedAt = 0; // when the shown topology was received, ms; performance.now()
 let madeAt = null; // when it was made, ms; the instance's clock
 let failure = null; // why the last request failed
+let signedOut = false; // whether a token is needed
 
 async function refresh() {
   clearTimeout(timer);
@@ -25,12 +28,14 @@ async function refresh() {
   }
   pending = true;
   try {
-    const response = await fetch("admin/topology.json", {
-      cache: "no-store",
-      signal: AbortSignal.timeout(TIMEOUT),
-    });
-    if (!response.ok) throw new Error(`status ${response.status}`);
-    receive(await response.json());
+    const response = await request("admin/topology.json", AbortSignal.timeout(TIMEOUT));
+    signedOut = response.status === 401 || response.status === 403;
+    if (signedOut) await askForToken(response);
+    else if (!response.ok) throw new Error(`status ${response.status}`);
+    else {
+      receive(await response.json());
+      showData();
+    }
     failure = null;
   } catch (error) {
     failure = error.name === "TimeoutError" ? `no answer within ${TIMEOUT / 1000} s`
@@ -38,7 +43,7 @@ async function refresh() {
   } finally {
     pending = false;
     showStatus();
-    timer = setTimeout(refresh, INTERVAL);
+    if (!signedOut) timer = setTimeout(refresh, INTERVAL);
   }
 }
 
@@ -49,6 +54,7 @@ function receive(topology) {
   const now = performance.now();
   if (difference < 0 && now - receivedAt < KEEP_NEWER) return;
   show(topology);
+  showViews(topology.views);
   epoch = received;
   receivedAt = now;
   madeAt = topology.made_at;
@@ -58,9 +64,10 @@ function receive(topology) {
 }
 
 function showStatus() {
-  const live = failure ? "lost" : document.hidden ? "paused" : "live";
+  const live = failure ? "lost" : signedOut || document.hidden ? "paused" : "live";
   setAttribute(byId("live"), "data-live", live);
-  setText(byId("live-text"), { lost: "no answer", paused: "paused", live: "live, every 2 s" }[live]);
+  const paused = signedOut ? "signed out" : "paused";
+  setText(byId("live-text"), { lost: "no answer", paused, live: "live, every 2 s" }[live]);
   document.body.classList.toggle("stale", failure !== null && madeAt !== null);
   const alert = byId("alert");
   alert.hidden = failure === null;
@@ -72,6 +79,9 @@ function showStatus() {
   setText(alert, `The backend does not answer: ${failure}.${since} Retrying every 2 s.`);
 }
 
-document.addEventListener("visibilitychange", refresh);
+document.addEventListener("visibilitychange", () => {
+  if (!signedOut) refresh();
+});
 start();
+startSignIn(refresh);
 refresh();

@@ -1,8 +1,9 @@
 // The look-up of a key: an ordinary point read.
 
-import { el, facts } from "./dom.js";
+import { el, facts, reconcile, setAttribute } from "./dom.js";
 import { indented, members } from "./json.js";
 import { colourOf } from "./owners.js";
+import { request } from "./requests.js";
 import { mark } from "./topology.js";
 
 const TIMEOUT = 5000; // ms
@@ -25,17 +26,29 @@ let pending = null; // the AbortController of the last request
 
 export function start() {
   const views = byId("look-up-view");
-  const hint = () => {
-    const format = views.selectedOptions[0]?.dataset.key;
-    byId("key-format").textContent = format ? `${format}: ${FORMATS[format] ?? "text"}` : "";
-  };
   views.addEventListener("change", hint);
-  hint();
   byId("look-up").addEventListener("submit", (event) => {
     event.preventDefault();
     const view = views.selectedOptions[0];
     if (view) lookUp(view.value, view.dataset.key, byId("look-up-key").value);
   });
+}
+
+/** Lists the views; the selected one stays selected. */
+export function showViews(views) {
+  reconcile(
+    byId("look-up-view"),
+    views,
+    (view) => view.name,
+    (view) => el("option", { value: view.name }, view.name),
+    (option, view) => setAttribute(option, "data-key", view.key),
+  );
+  hint();
+}
+
+function hint() {
+  const format = byId("look-up-view").selectedOptions[0]?.dataset.key;
+  byId("key-format").textContent = format ? `${format}: ${FORMATS[format] ?? "text"}` : "";
 }
 
 /** The path of a key, relative to the page. In base64url, no key is "." or has a slash. */
@@ -56,10 +69,8 @@ async function lookUp(view, format, key) {
   let answer;
   let body;
   try {
-    answer = await fetch(path, {
-      cache: "no-store",
-      signal: AbortSignal.any([controller.signal, AbortSignal.timeout(TIMEOUT)]),
-    });
+    const signal = AbortSignal.any([controller.signal, AbortSignal.timeout(TIMEOUT)]);
+    answer = await request(path, signal);
     body = await answer.text();
   } catch (error) {
     if (controller.signal.aborted) return; // another look-up has begun

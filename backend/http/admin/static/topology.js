@@ -20,6 +20,7 @@ const byId = (id) => document.getElementById(id);
 export function show(topology) {
   assignColours(topology.instances.map((instance) => instance.id));
   showTotals(topology);
+  showWarnings(byId("warnings"), topology.warnings);
   reconcile(
     byId("instances"),
     topology.instances,
@@ -46,7 +47,8 @@ function showTotals(topology) {
   const derived = pipelines.filter((pipeline) => pipeline.state === "running").length;
   const sum = (field) => placements.reduce((total, p) => total + (p[field] ?? 0), 0);
   const known = placements.every((p) => p.lag !== null && p.lag !== undefined);
-  const warnings = topology.views.reduce((total, view) => total + view.warnings.length, 0);
+  const warnings = topology.views.reduce((total, view) => total + view.warnings.length,
+    topology.warnings.length);
   const totals = [
     ["Instances running", `${running} of ${topology.instances.length}`,
       running === topology.instances.length ? "good" : "bad"],
@@ -70,6 +72,16 @@ function showTotals(topology) {
       setText(item.firstElementChild, text);
       setAttribute(item, "data-tone", tone);
     },
+  );
+}
+
+function showWarnings(list, warnings) {
+  reconcile(
+    list,
+    warnings,
+    (warning) => warning.code,
+    (warning) => el("li", { "data-code": warning.code }, el("b", {}, warning.code), el("span")),
+    (item, warning) => setText(item.lastElementChild, warning.text),
   );
 }
 
@@ -150,13 +162,7 @@ function showView(section, view) {
   setText(section.querySelector(".meta"),
     `topic ${view.topic} · ${path} · ${view.key} → ${view.value} · ${view.partitioner}`);
   setText(section.querySelector(".sum"), summary(placement, view.replicas));
-  reconcile(
-    section.querySelector(".warnings"),
-    view.warnings,
-    (warning) => warning.code,
-    (warning) => el("li", { "data-code": warning.code }, el("b", {}, warning.code), el("span")),
-    (item, warning) => setText(item.lastElementChild, warning.text),
-  );
+  showWarnings(section.querySelector(".warnings"), view.warnings);
   reconcile(
     section.querySelector(".partitions"),
     placement,

@@ -1,0 +1,24 @@
+"""Runs the Flask application in threads."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from a2wsgi import WSGIMiddleware
+from flask import Flask
+
+from backend.http.asgi import App, Receive, Scope, Send
+from backend.http.kiqr.routes import PREFIX
+
+
+def flask_bridge(flask_app: Flask) -> App:
+    """An ASGI application that runs Flask in threads. KIQR requests wait for other instances, so
+    they have their own threads."""
+    other = cast(App, WSGIMiddleware(cast(Any, flask_app), workers=4))
+    kiqr = cast(App, WSGIMiddleware(cast(Any, flask_app), workers=8))
+
+    async def bridge(scope: Scope, receive: Receive, send: Send) -> None:
+        middleware = kiqr if scope["path"].startswith(f"{PREFIX}/") else other
+        await middleware(scope, receive, send)
+
+    return bridge

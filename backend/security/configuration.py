@@ -1,0 +1,95 @@
+"""Authentication as the settings want it."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from backend.security.key_formats import parse_jwk_set, parse_key_file
+from backend.security.keys import FileSource, TokenKeys, UrlSource
+from backend.security.tokens import ALGORITHMS, TokenPolicy
+from backend.settings import Settings
+from model.problems import ConfigurationError
+
+_HEADER_NAME = re.compile(r"[A-Za-z0-9-]+")
+
+
+def token_keys(settings: Settings) -> TokenKeys | None:
+    """The keys that verify tokens; None if authentication is off. The owner starts and stops them.
+
+    Reads a file, but does not wait for a URL. ConfigurationError.
+    """
+    sources = {
+        "QUERYABLE_JWT_KEY_FILE": settings.jwt_key_file,
+        "QUERYABLE_JWT_JWKS": settings.jwt_jwks,
+    }
+    given = [name for name, value in sources.items() if value]
+    if settings.auth == "off":
+        if given:
+            raise ConfigurationError(
+                f"{given[0]} is set, but authentication is off. Set QUERYABLE_AUTH=jwt, or remove "
+                f"{given[0]}."
+            )
+        return None
+    if len(given) != 1:
+        raise ConfigurationError(
+            f"QUERYABLE_AUTH=jwt needs one of {' and '.join(sources)}; "
+            f"{'both are' if given else 'none is'} set."
+        )
+    policy = token_policy(settings)
+    keys = _keys(settings)
+    if keys.algorithms and keys.algorithms.isdisjoint(policy.algorithms):
+        raise ConfigurationError(
+            f"{given[0]} has keys for {', '.join(sorted(keys.algorithms))}, but "
+            f"QUERYABLE_JWT_ALGORITHMS allows {', '.join(policy.algorithms)}."
+        )
+    return keys
+
+
+def token_policy(settings: Settings) -> TokenPolicy:
+    """What a token must have; ConfigurationError."""
+    algorithms = tuple(filter(None, (each.strip() for each in settings.jwt_algorithms.split(","))))
+    unknown = [each for each in algorithms if each not in ALGORITHMS]
+    if unknown or not algorithms:
+        raise ConfigurationError(
+            f"QUERYABLE_JWT_ALGORITHMS is {settings.jwt_algorithms!r}: only "
+            f"{', '.join(ALGORITHMS)} are allowed."
+        )
+    if settings.jwt_header and not _HEADER_NAME.fullmatch(settings.jwt_header):
+        raise ConfigurationError(
+            f"QUERYABLE_JWT_HEADER is {settings.jwt_header!r}, which is not the name of a header."
+        )
+    return TokenPolicy(algorithms, settings.jwt_issuer, settings.jwt_audience)
+
+
+def _keys(settings: Settings) -> TokenKeys:
+    if settings.jwt_key_file:
+        source = FileSource("QUERYABLE_JWT_KEY_FILE", Path(settings.jwt_key_file))
+        keys = TokenKeys(source, parse_key_file)
+        keys.load()
+        return keys
+    location = settings.jwt_jwks
+    if "://" not in location:
+        source = FileSource("QUERYABLE_JWT_JWKS", Path(location))
+        keys = TokenKeys(source, partial(parse_jwk_set, with_secrets=True))
+        keys.load()
+        return keys
+    url = urlsplit(location)
+    if url.scheme not in ("http", "https") or not url.hostname or url.username is not None:
+        raise ConfigurationError(
+            "QUERYABLE_JWT_JWKS must be a file, or an http or https URL without a user."
+        )
+    return TokenKeys(
+        UrlSource("QUERYABLE_JWT_JWKS", location), partial(parse_jwk_set, with_secrets=False)
+    )
+
+
+def open_to_others(settings: Settings) -> str:
+    """The warning about an instance that is open to others."""
+    return (
+        f"This instance listens on {settings.host}:{settings.port} without authentication: "
+        f"everyone who reaches it can read all views. Set QUERYABLE_AUTH=jwt, or "
+        f"QUERYABLE_HOST=127.0.0.1."
+    )

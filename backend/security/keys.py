@@ -1,0 +1,209 @@
+"""The keys that verify tokens: from a file, or from a URL with a JWK set.
+
+One thread reads them again: a file twice a second, a URL each minute and when a token names a key
+that is not known. What vanishes from the file or the set is refused from then on. If a source
+cannot be read, the last keys stay usable.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any, Protocol
+
+from backend.security.key_formats import MAX_BYTES, VerificationKey
+from model.problems import ConfigurationError, Unavailable
+
+FILE_INTERVAL = 0.5  # s between two looks at a file
+URL_INTERVAL = 60.0  # s between two requests
+MIN_URL_INTERVAL = 5.0  # s, however often unknown keys are named
+_TIMEOUT = 5.0  # s in which the server must send something
+_DEADLINE = 10.0  # s for all of its answer
+
+log = logging.getLogger(__name__)
+
+Parse = Callable[[bytes], list[VerificationKey]]
+"""Raises ValueError."""
+
+
+class Source(Protocol):
+    """Where keys come from."""
+
+    name: str
+    interval: float  # s between two reads
+    min_interval: float | None  # s; None: reading again because of an unknown key is no use
+
+    def read(self) -> bytes:
+        """The content; ValueError."""
+
+
+class FileSource:
+    """A file."""
+
+    interval = FILE_INTERVAL
+    min_interval: float | None = None
+
+    def __init__(self, setting: str, path: Path) -> None:
+        """`setting`: where the file is configured, for errors."""
+        self.name = f"{setting} ({path})"
+        self._path = path
+
+    def read(self) -> bytes:
+        try:
+            with self._path.open("rb") as file:
+                return file.read(MAX_BYTES + 1)
+        except OSError as e:
+            raise ValueError(f"it cannot be read: {e.strerror}") from None
+
+
+class UrlSource:
+    """An http(s) URL. Redirects are refused, so that https does not lead to http."""
+
+    def __init__(
+        self,
+        setting: str,
+        url: str,
+        interval: float = URL_INTERVAL,
+        min_interval: float = MIN_URL_INTERVAL,
+    ) -> None:
+        """`setting`: where the URL is configured, for errors."""
+        self.name = f"{setting} ({url.partition('?')[0]})"  # the query may have a secret
+        self.interval = interval
+        self.min_interval: float | None = min_interval
+        self._request = urllib.request.Request(url, headers={"Accept": "application/json"})
+        self._opener = urllib.request.build_opener(_NoRedirects)
+
+    def read(self) -> bytes:
+        deadline = time.monotonic() + _DEADLINE
+        content = b""
+        try:
+            with self._opener.open(self._request, timeout=_TIMEOUT) as answer:
+                while len(content) <= MAX_BYTES and (chunk := answer.read1(MAX_BYTES)):
+                    content += chunk
+                    if time.monotonic() > deadline:
+                        raise ValueError(f"its answer took more than {_DEADLINE:.0f} s")
+        except urllib.error.HTTPError as e:
+            raise ValueError(f"it answers with status {e.code}") from None
+        except (OSError, HTTPException) as e:
+            reason = getattr(e, "reason", None) or e
+            raise ValueError(f"it cannot be fetched: {reason}") from None
+        return content
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        return None  # the status is then an error
+
+
+class TokenKeys:
+    """The current keys of a source. `start` and `stop` are for the owner of its thread."""
+
+    def __init__(self, source: Source, parse: Parse) -> None:
+        self._source = source
+        self._parse = parse
+        self._keys: tuple[VerificationKey, ...] = ()
+        self._generation = 0
+        self._content: bytes | None = None  # None: nothing was read yet
+        self._failure: str | None = None
+        self._read_at = -float("inf")
+        self._is_wanted = False  # an unknown key was named
+        self._wake = threading.Event()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="token-keys", daemon=True)
+
+    @property
+    def generation(self) -> int:
+        return self._generation
+
+    @property
+    def algorithms(self) -> set[str]:
+        """Those that the keys are for."""
+        return {key.algorithm for key in self._keys}
+
+    def keys(self, key_id: str | None, algorithm: str) -> Sequence[Any]:
+        """The keys to try; Unavailable if a key may be missing only because the source could not
+        be read yet."""
+        keys = self._keys
+        if self._content is None or (
+            key_id is not None
+            and all(key.key_id not in (key_id, None) for key in keys)
+            and self._may_appear()
+        ):
+            raise Unavailable(
+                "keys-unavailable", "The keys that verify tokens are being fetched. Retry."
+            )
+        return [
+            key.key
+            for key in keys
+            if key.algorithm == algorithm and (key_id is None or key.key_id in (key_id, None))
+        ]
+
+    def _may_appear(self) -> bool:
+        """Whether a key that is not known may be in the source; asks for a new look at it."""
+        least = self._source.min_interval
+        if least is None:
+            return False
+        if not self._is_wanted and time.monotonic() - self._read_at >= least:
+            self._is_wanted = True
+            self._wake.set()
+        return self._is_wanted or self._failure is not None
+
+    def load(self) -> None:
+        """The first read of a source that must not fail; ConfigurationError."""
+        self.refresh()
+        if self._failure is not None:
+            raise ConfigurationError(f"{self._source.name}: {self._failure}.")
+
+    def refresh(self) -> None:
+        """Reads the source again. Errors are logged, and the last keys stay."""
+        try:
+            content = self._source.read()
+            if content != self._content:
+                keys = tuple(self._parse(content))
+                if not keys:
+                    log.warning("%s has no key that can verify tokens", self._source.name)
+                self._content = content
+                if keys != self._keys:
+                    # the keys first: what is verified meanwhile counts for the old generation
+                    self._keys = keys
+                    self._generation += 1
+            self._note(None)
+        except ValueError as e:
+            self._note(str(e))
+        finally:
+            self._read_at = time.monotonic()
+            self._is_wanted = False
+
+    def _note(self, failure: str | None) -> None:
+        """Logs a failure once."""
+        if failure is not None and failure != self._failure:
+            log.error("%s: %s; the last keys stay in use", self._source.name, failure)
+        self._failure = failure
+
+    def start(self) -> None:
+        """Starts the thread that reads the source again."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread; it may still wait for an answer, and ends after it."""
+        self._stopping = True
+        self._wake.set()
+        if self._thread.ident is not None:
+            self._thread.join(1.0)
+
+    def _run(self) -> None:
+        while not self._stopping:
+            try:
+                self.refresh()
+            except Exception:
+                log.exception("cannot refresh %s", self._source.name)
+            least = self._source.min_interval
+            failed = self._failure is not None and least is not None
+            self._wake.wait(least if failed else self._source.interval)
+            self._wake.clear()

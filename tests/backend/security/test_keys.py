@@ -1,0 +1,400 @@
+"""Keys from files and URLs: what is accepted, and how they change."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ec import SECP384R1, generate_private_key
+from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key as generate_rsa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.security import keys as key_sources
+from backend.security.configuration import token_keys, token_policy
+from backend.security.key_formats import MAX_BYTES, parse_jwk_set, parse_key_file
+from backend.security.keys import FileSource, TokenKeys, UrlSource
+from backend.security.tokens import TokenVerifier
+from backend.settings import Settings
+from local.waiting import wait_until
+from model.problems import ConfigurationError, Unauthenticated, Unavailable
+from tests.backend.security.keys_of_tests import (
+    PRIVATE,
+    SECRET,
+    SIGNING,
+    jwk,
+    jwk_set,
+    pem,
+    private_pem,
+    signed,
+)
+from tests.support.in_process.avro_examples import FakeRegistry, registry
+
+OTHER = b"another secret of the tests, as long"
+PATH = "/keys"
+
+
+def files(secret: bytes) -> bytes:
+    """An `oct` key as a JWK set."""
+    import base64
+
+    text = base64.urlsafe_b64encode(secret).rstrip(b"=").decode()
+    return jwk_set({"kty": "oct", "k": text})
+
+
+# formats
+
+
+@pytest.mark.parametrize("algorithm", PRIVATE)
+def test_a_public_key_is_for_its_algorithm_alone(algorithm: str) -> None:
+    for (key,) in (
+        parse_key_file(pem(PRIVATE[algorithm])),
+        parse_jwk_set(jwk_set(jwk(algorithm, PRIVATE[algorithm])), with_secrets=False),
+    ):
+        assert key.algorithm == algorithm
+        assert not isinstance(key.key, bytes)
+
+
+def test_several_public_keys_in_a_file() -> None:
+    content = b"# of the issuer\n" + b"\n".join(map(pem, PRIVATE.values()))
+    assert [key.algorithm for key in parse_key_file(content)] == [*PRIVATE]
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
+def test_a_secret(end: bytes) -> None:
+    (key,) = parse_key_file(SECRET + end)
+    assert (key.algorithm, key.key) == ("HS256", SECRET)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "its secret has 0 bytes; HS256 needs at least 32"),
+        (SECRET[:31], "its secret has 31 bytes"),
+        (b"\n" * 40, "its secret has 0 bytes"),
+        (bytes(MAX_BYTES + 1), "it has more than"),
+        (pem(PRIVATE["RS256"])[:-30], "without an end"),
+        (pem(PRIVATE["RS256"]).replace(b"A", b"B"), "cannot be parsed"),
+        (private_pem(PRIVATE["RS256"]), "PEM block PRIVATE KEY; only public keys"),
+        (pem(generate_rsa(65537, 1024)), "an RSA key of 1024 bits"),
+        (pem(generate_private_key(SECP384R1())), "neither RSA, P-256 nor Ed25519"),
+        (b"ssh-ed25519 " + b"A" * 60, "another format than PEM"),
+        (jwk_set(jwk("RS256", PRIVATE["RS256"])), "a JWK set is for QUERYABLE_JWT_JWKS"),
+    ],
+)
+def test_a_file_that_is_refused(content: bytes, why: str) -> None:
+    with pytest.raises(ValueError, match=why) as error:
+        parse_key_file(content)
+    assert len(str(error.value)) < 120
+
+
+def test_a_key_in_der_is_not_a_secret() -> None:
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    public = PRIVATE["RS256"].public_key()
+    der = public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    with pytest.raises(ValueError, match="another format than PEM"):
+        parse_key_file(der)
+
+
+def test_a_jwk_set_has_only_what_can_verify_tokens_here() -> None:
+    key = jwk("ES256", PRIVATE["ES256"])
+    found = parse_jwk_set(
+        jwk_set(
+            {**key, "kid": "1"},
+            {**key, "kid": "2", "use": "enc"},
+            {**key, "kid": "3", "alg": "ES512"},
+            {**key, "kid": 4},
+            {**key, "kid": "5", "x": "AA"},
+            {**key, "kid": "6", "kty": "what"},
+            {**key, "kid": "7", "alg": "ES256", "use": "sig", "d": "AA"},
+            {},
+        ),
+        with_secrets=True,
+    )
+    assert [key.key_id for key in found] == ["1", "7"]
+
+
+def test_secrets_are_not_taken_from_a_url() -> None:
+    assert parse_jwk_set(files(SECRET), with_secrets=False) == []
+    (key,) = parse_jwk_set(files(SECRET), with_secrets=True)
+    assert (key.algorithm, key.key) == ("HS256", SECRET)
+    assert parse_jwk_set(files(SECRET[:31]), with_secrets=True) == []
+
+
+@given(st.binary(max_size=100) | st.text(max_size=100).map(str.encode))
+def test_any_content_is_parsed_or_refused(content: bytes) -> None:
+    for parse in (parse_key_file, lambda of: parse_jwk_set(of, with_secrets=True)):
+        try:
+            parse(content)
+        except ValueError:
+            continue
+
+
+MEMBERS = st.sampled_from(["kty", "kid", "alg", "use", "n", "e", "x", "y", "crv", "k", "d"])
+VALUES = st.sampled_from(["RSA", "EC", "OKP", "oct", "AQAB", "P-256", "Ed25519", "", "é", 7, None,
+                          [], {}])  # fmt: skip
+
+
+@given(st.lists(st.dictionaries(MEMBERS, VALUES), max_size=4))
+def test_malformed_jwks_are_left_out(keys: list[dict[str, Any]]) -> None:
+    for key in parse_jwk_set(jwk_set(*keys), with_secrets=True):
+        assert key.algorithm == "HS256"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"{}",
+        b'{"keys": 1}',
+        b'{"keys": [1]}',
+        b"[" * 5000,
+        jwk_set(*[{}] * 65),
+    ],
+)
+def test_what_is_not_a_jwk_set(content: bytes) -> None:
+    with pytest.raises(ValueError, match="it "):
+        parse_jwk_set(content, with_secrets=False)
+
+
+# files
+
+
+def test_a_rotated_file_revokes_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_bytes(SECRET)
+    keys = TokenKeys(FileSource("SETTING", path), parse_key_file)
+    keys.load()
+    verifier = TokenVerifier(keys)
+    old, new = signed("HS256"), signed("HS256", OTHER)
+    assert verifier.identity(old).subject == "test"
+    path.write_bytes(OTHER)
+    keys.refresh()
+    assert verifier.known(old) is None
+    with pytest.raises(Unauthenticated):
+        verifier.identity(old)
+    assert verifier.identity(new).subject == "test"
+    assert keys.generation == 2
+
+
+def test_the_thread_sees_a_change_and_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FileSource, "interval", 0.01)
+    path = tmp_path / "key"
+    path.write_bytes(SECRET)
+    keys = TokenKeys(FileSource("SETTING", path), parse_key_file)
+    keys.load()
+    keys.start()
+    try:
+        assert "token-keys" in {thread.name for thread in threading.enumerate()}
+        path.write_bytes(OTHER)
+        wait_until(lambda: keys.keys(None, "HS256") == [OTHER], 10, "the new key")
+    finally:
+        keys.stop()
+    assert not keys._thread.is_alive()
+
+
+def test_a_file_that_cannot_be_read_again_keeps_its_keys(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "key"
+    path.write_bytes(SECRET)
+    keys = TokenKeys(FileSource("SETTING", path), parse_key_file)
+    keys.load()
+    for change in (path.unlink, lambda: path.write_bytes(SECRET[:9]), path.unlink):
+        change()
+        keys.refresh()
+        keys.refresh()
+        assert keys.keys(None, "HS256") == [SECRET]
+    assert keys.generation == 1
+    assert len(caplog.messages) == 3  # each cause once
+    assert f"SETTING ({path}): it cannot be read" in caplog.messages[0]
+    assert SECRET[:9].decode() not in caplog.text
+
+
+# URLs
+
+
+@pytest.fixture
+def issuer() -> Iterator[FakeRegistry]:
+    with registry() as server:
+        yield server
+
+
+def publish(issuer: FakeRegistry, *keys: dict[str, Any]) -> None:
+    issuer.answers[PATH] = (200, jwk_set(*keys))
+
+
+def from_url(issuer: FakeRegistry, **intervals: float) -> TokenKeys:
+    source = UrlSource("SETTING", issuer.url + PATH, **intervals)
+    return TokenKeys(source, lambda content: parse_jwk_set(content, with_secrets=False))
+
+
+FIRST = jwk("ES256", PRIVATE["ES256"], kid="first")
+SECOND = jwk("EdDSA", PRIVATE["EdDSA"], kid="second")
+BY_FIRST = {"algorithm": "ES256", "headers": {"kid": "first"}}
+BY_SECOND = {"algorithm": "EdDSA", "headers": {"kid": "second"}}
+
+
+def test_keys_that_vanish_from_the_set_are_refused_after_the_refresh(issuer: FakeRegistry) -> None:
+    publish(issuer, FIRST, SECOND)
+    keys = from_url(issuer)
+    verifier = TokenVerifier(keys)
+    token = signed(**BY_FIRST)
+    with pytest.raises(Unavailable) as error:
+        verifier.identity(token)  # nothing was fetched yet: the token may be valid
+    assert error.value.code == "keys-unavailable"
+    keys.refresh()
+    assert verifier.identity(token).subject == "test"
+    publish(issuer, SECOND)
+    keys.refresh()
+    assert verifier.known(token) is None
+    with pytest.raises(Unauthenticated):
+        verifier.identity(token)
+    assert verifier.identity(signed(**BY_SECOND)).subject == "test"
+
+
+def test_a_key_is_for_its_id(issuer: FakeRegistry) -> None:
+    publish(issuer, FIRST, SECOND)
+    keys = from_url(issuer)
+    keys.refresh()
+    verifier = TokenVerifier(keys)
+    with pytest.raises(Unauthenticated):
+        verifier.identity(signed("ES256", headers={"kid": "second"}))
+    assert verifier.identity(signed("ES256")).subject == "test"  # without an id: all are tried
+
+
+def test_keys_stay_usable_while_the_url_is_away(
+    issuer: FakeRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    publish(issuer, FIRST)
+    keys = from_url(issuer)
+    keys.refresh()
+    token = signed(**BY_FIRST)
+    verifier = TokenVerifier(keys)
+    for answer in ((503, b"away"), (200, b"<html>"), (200, bytes(MAX_BYTES + 1)),
+                   (302, b"")):  # fmt: skip
+        issuer.answers[PATH] = answer
+        keys.refresh()
+        assert verifier.identity(token).subject == "test"
+    issuer.close()
+    keys.refresh()
+    assert verifier.identity(token).subject == "test"
+    # a key that is not known may be new
+    with pytest.raises(Unavailable):
+        verifier.identity(signed(**BY_SECOND))
+    assert "it answers with status 503" in caplog.text
+    assert "it has more than" in caplog.text
+
+
+def test_an_unknown_key_is_fetched_once(issuer: FakeRegistry) -> None:
+    publish(issuer, FIRST)
+    keys = from_url(issuer, interval=3600, min_interval=0)
+    verifier = TokenVerifier(keys)
+    keys.start()
+    try:
+        wait_until(lambda: keys.algorithms == {"ES256"}, 10, "the first key")
+        publish(issuer, FIRST, SECOND)
+        token = signed(**BY_SECOND)
+        with pytest.raises(Unavailable):
+            verifier.identity(token)
+        wait_until(lambda: "EdDSA" in keys.algorithms, 10, "the second key")
+        assert verifier.identity(token).subject == "test"
+    finally:
+        keys.stop()
+    assert not keys._thread.is_alive()
+    assert len(issuer.asked) == 2
+
+
+def test_unknown_keys_do_not_cause_many_requests(issuer: FakeRegistry) -> None:
+    publish(issuer, FIRST)
+    keys = from_url(issuer, min_interval=3600)
+    keys.refresh()
+    verifier = TokenVerifier(keys)
+    for n in range(20):
+        with pytest.raises(Unauthenticated):
+            verifier.identity(signed("ES256", headers={"kid": f"forged {n}"}))
+    assert not keys._wake.is_set()
+    assert len(issuer.asked) == 1
+
+
+def test_a_slow_answer_has_an_end(issuer: FakeRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(issuer, FIRST)
+    monkeypatch.setattr(key_sources, "_DEADLINE", -1.0)
+    with pytest.raises(ValueError, match="took more than"):
+        UrlSource("SETTING", issuer.url + PATH).read()
+
+
+# settings
+
+
+def settings(**of: Any) -> Settings:
+    return Settings(auth=of.pop("auth", "jwt"), **of)
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({}, "needs one of QUERYABLE_JWT_KEY_FILE and QUERYABLE_JWT_JWKS; none is set"),
+        ({"jwt_key_file": "k", "jwt_jwks": "k"}, "both are set"),
+        ({"auth": "off", "jwt_key_file": "k"}, "QUERYABLE_JWT_KEY_FILE is set, but authentication"),
+        ({"auth": "off", "jwt_jwks": "k"}, "QUERYABLE_JWT_JWKS is set, but authentication is off"),
+        ({"jwt_key_file": "missing"}, r"QUERYABLE_JWT_KEY_FILE \(missing\): it cannot be read: No"),
+        ({"jwt_jwks": "missing"}, r"QUERYABLE_JWT_JWKS \(missing\): it cannot be read"),
+        ({"jwt_jwks": "ftp://issuer/keys"}, "must be a file, or an http or https URL"),
+        ({"jwt_jwks": "https://me:pw@issuer/keys"}, "without a user"),
+        ({"jwt_jwks": "https:///keys"}, "must be a file, or an http or https URL"),
+        ({"jwt_key_file": "k", "jwt_algorithms": "none"}, "only HS256, RS256, ES256, EdDSA are"),
+        ({"jwt_key_file": "k", "jwt_algorithms": "HS256,RS512"}, "are allowed"),
+        ({"jwt_key_file": "k", "jwt_algorithms": " , "}, "are allowed"),
+        ({"jwt_key_file": "k", "jwt_header": "X Token"}, "is not the name of a header"),
+    ],
+)
+def test_settings_that_contradict(given: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        token_keys(settings(**given))
+
+
+def test_settings(tmp_path: Path) -> None:
+    assert token_keys(settings(auth="off")) is None
+    path = tmp_path / "key"
+    path.write_bytes(SECRET)
+    given = settings(jwt_key_file=str(path), jwt_algorithms="HS256, ES256", jwt_issuer="i")
+    keys = token_keys(given)
+    assert keys is not None
+    assert keys.keys(None, "HS256") == [SECRET]
+    assert token_policy(given).algorithms == ("HS256", "ES256")
+    assert token_policy(given).issuer == "i"
+    with pytest.raises(ConfigurationError, match=r"has keys for HS256, but .* allows RS256"):
+        token_keys(settings(jwt_key_file=str(path), jwt_algorithms="RS256"))
+    path.write_bytes(files(SECRET))
+    keys = token_keys(settings(jwt_jwks=str(path)))
+    assert keys is not None
+    assert keys.keys(None, "HS256") == [SECRET]
+
+
+def test_an_instance_starts_although_the_url_does_not_answer() -> None:
+    keys = token_keys(settings(jwt_jwks="http://127.0.0.1:1/keys"))
+    assert keys is not None
+    with pytest.raises(Unavailable):
+        keys.keys(None, "RS256")
+
+
+@pytest.mark.parametrize(
+    ("host", "is_open"),
+    [("127.0.0.1", False), ("127.1.2.3", False), ("::1", False), ("[::1]", False),
+     ("localhost", False), ("0.0.0.0", True), ("::", True), ("10.1.2.3", True),
+     ("backend.example", True), ("", True)],
+)  # fmt: skip
+def test_an_address_that_others_reach(host: str, is_open: bool) -> None:
+    assert settings(auth="off", host=host).is_open_to_others is is_open
+    assert not settings(host=host).is_open_to_others
+
+
+def test_each_algorithm_has_a_key() -> None:
+    assert set(SIGNING) == {"HS256", "RS256", "ES256", "EdDSA"}

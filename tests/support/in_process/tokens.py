@@ -1,0 +1,44 @@
+"""Tokens for tests, and an AccessControl that accepts them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import jwt
+
+from backend.http.access import AccessControl
+from backend.security.tokens import TokenVerifier
+
+SECRET = b"a secret of the tests, long enough for HS256"
+
+
+class Keys:
+    """A key source with one secret, which a test can replace."""
+
+    def __init__(self, secret: bytes = SECRET) -> None:
+        self.secret = secret
+        self.generation = 0
+
+    def keys(self, key_id: str | None, algorithm: str) -> Sequence[Any]:
+        return [self.secret] if algorithm == "HS256" else []
+
+    def rotate(self, secret: bytes) -> None:
+        self.secret = secret
+        self.generation += 1
+
+
+def token(*scopes: str, seconds: float = 60.0, key: Any = SECRET, **claims: Any) -> str:
+    """A token with these scopes for `seconds`."""
+    claims = {"sub": "test", "scope": " ".join(scopes), "exp": time.time() + seconds, **claims}
+    return jwt.encode(claims, key, algorithm="HS256")
+
+
+def bearer(*scopes: str, **options: Any) -> tuple[bytes, bytes]:
+    """The header with such a token."""
+    return (b"authorization", b"Bearer " + token(*scopes, **options).encode())
+
+
+def access_control(keys: Keys | None = None, **options: Any) -> AccessControl:
+    return AccessControl(TokenVerifier(keys or Keys()), **options)
