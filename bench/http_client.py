@@ -32,10 +32,12 @@ def get(port: int, path: str) -> Answer | None:
 def request(
     port: int, path: str, method: str = "GET", body: bytes | None = None, timeout: float = 5.0
 ) -> Answer | None:
-    """Sends a request on a new connection; None if the server does not answer in `timeout` s."""
+    """Sends a request on a new connection, with JSON as its body; None if the server does not
+    answer in `timeout` s."""
     connection = HTTPConnection("127.0.0.1", port, timeout=timeout)
     try:
-        connection.request(method, path, body)
+        as_json = {} if body is None else {"Content-Type": "application/json"}
+        connection.request(method, path, body, as_json)
         response = connection.getresponse()
         headers = [(name.lower(), text) for name, text in response.getheaders()]
         return Answer(response.status, headers, response.read())
