@@ -150,7 +150,7 @@ class Settings(BaseSettings):
     def is_open_to_others(self) -> bool:
         """Whether everyone who reaches the machine may read: it listens on another address than
         loopback, and authentication is off."""
-        return self.auth == "off" and not _is_loopback(self.host)
+        return self.auth == "off" and not is_loopback(self.host)
 
     @model_validator(mode="after")
     def _derived(self) -> Settings:
@@ -166,7 +166,8 @@ class Settings(BaseSettings):
         return self
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address."""
     try:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:

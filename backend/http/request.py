@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
 from backend.http.asgi import Receive, Scope, Send
@@ -16,8 +16,8 @@ class Request:
 
     `view`, `key` (percent-decoded text) and `more` are the variables of the path. `body` is the
     whole body, for routes that read one. `identity` is the sender, if authentication is on and the
-    route needs a token. `details` are for the audit log; `status` is that of a streamed answer, or
-    0.
+    route needs a token. `is_admitted` says whether the token is still valid, for routes that
+    stream. `details` are for the audit log; `status` is that of a streamed answer, or 0.
     """
 
     __slots__ = (
@@ -27,6 +27,7 @@ class Request:
         "details",
         "headers",
         "identity",
+        "is_admitted",
         "key",
         "method",
         "more",
@@ -62,6 +63,7 @@ class Request:
         self.details: dict[str, Any] = {}
         self.status = 0
         self.identity: Identity | None = None
+        self.is_admitted: Callable[[], bool] = lambda: True
         self.receive = receive
         self._send = send
         self._extra_header = extra_header

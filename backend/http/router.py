@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from asyncio import CancelledError
 from contextlib import nullcontext
+from functools import partial
 from urllib.parse import unquote_to_bytes
 
 from backend.cluster.heartbeats import PATH as HEARTBEAT
@@ -95,7 +96,7 @@ class Router:
         self._reads = {name: reads_of(view, context) for name, view in context.views.items()}
         self._scans = PartitionScans(context, {query.name: query.reducer for query in VIEW_QUERIES})
         self._responses = {name: KeyResponses(of, context) for name, of in self._reads.items()}
-        self._keys = KeyRoutes(context, self._responses, access)
+        self._keys = KeyRoutes(context, self._responses)
         self._views = ViewRoutes(context)
         self._append = AppendRoute(context, self._reads)
         self._quotas = ViewQuotas(context)
@@ -252,6 +253,9 @@ class Router:
         AUTHORIZATION.set(self._access.authorization(request.headers))
         try:
             request.identity = self._access.admit_request(route.access, request, match.name)
+            request.is_admitted = partial(
+                self._access.still_admits, route.access, request.headers, match.name
+            )
             if route.methods and request.method not in route.methods:
                 raise MethodNotAllowed(request.method, ", ".join(route.methods))
             if match.view is not None and route.access is Access.READ:

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager, suppress
 
-from backend.http.asgi import Receive, Send
+from backend.http.asgi import Receive
 from backend.http.request import Request
 from backend.wire.answer import Answer
 from model.problems import Unavailable
@@ -40,22 +40,14 @@ class Streams:
         if self._draining:
             raise Unavailable("draining", "This instance is stopping.")
 
-    async def run(
-        self,
-        answer: Answer,
-        chunks: AsyncGenerator[bytes],
-        request: Request,
-        admitted: Callable[[], bool],
-    ) -> None:
+    async def run(self, answer: Answer, chunks: AsyncGenerator[bytes], request: Request) -> None:
         """Send the answer's head, then the chunks as they arrive. Ends after the last chunk, when
-        the client disconnects, when its token expires, or on `end`. `admitted`: whether the token
-        is still valid; asked before each chunk. Unavailable, with nothing sent, after `end`."""
+        the client disconnects, when its token expires or is revoked, or on `end`. Unavailable, with
+        nothing sent, after `end`."""
         self._check()
         identity = request.identity
         seconds = None if identity is None else max(identity.expires_at - time.time(), 0)
-        sending = asyncio.create_task(
-            self._send_all(answer, chunks, request.send, admitted), name="stream"
-        )
+        sending = asyncio.create_task(self._send_all(answer, chunks, request), name="stream")
         disconnected = asyncio.create_task(
             _wait_for_disconnect(request.receive), name="stream-client"
         )
@@ -72,19 +64,16 @@ class Streams:
                 await sending
 
     async def _send_all(
-        self,
-        answer: Answer,
-        chunks: AsyncGenerator[bytes],
-        send: Send,
-        admitted: Callable[[], bool],
+        self, answer: Answer, chunks: AsyncGenerator[bytes], request: Request
     ) -> None:
+        send = request.send
         await send(
             {"type": "http.response.start", "status": answer.status, "headers": answer.headers}
         )
         with suppress(asyncio.CancelledError):
             async with aclosing(chunks) as open_chunks:
                 async for chunk in open_chunks:
-                    if not admitted():
+                    if not request.is_admitted():
                         break
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
         await send({"type": "http.response.body", "body": b""})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from functools import partial
 from pathlib import Path
@@ -10,8 +11,10 @@ from urllib.parse import urlsplit
 from backend.security.key_formats import parse_jwk_set, parse_key_file
 from backend.security.keys import FileSource, TokenKeys, UrlSource
 from backend.security.tokens import ALGORITHMS, TokenPolicy
-from backend.settings import Settings
+from backend.settings import Settings, is_loopback
 from model.problems import ConfigurationError
+
+log = logging.getLogger(__name__)
 
 _HEADER_NAME = re.compile(r"[A-Za-z0-9-]+")
 
@@ -81,6 +84,8 @@ def _keys(settings: Settings) -> TokenKeys:
         raise ConfigurationError(
             "QUERYABLE_JWT_JWKS must be a file, or an http or https URL without a user."
         )
+    if url.scheme == "http" and not is_loopback(url.hostname):
+        log.warning("QUERYABLE_JWT_JWKS is fetched without TLS: others can replace the keys")
     return TokenKeys(
         UrlSource("QUERYABLE_JWT_JWKS", location), partial(parse_jwk_set, with_secrets=False)
     )

@@ -20,7 +20,8 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key, lo
 
 MIN_SECRET_BYTES = 32
 MAX_BYTES = 256 << 10  # of a key file, or a JWK set
-_MAX_KEYS = 64
+MAX_TRIED = 8  # keys for one token: a forged token must not cost more
+_MAX_KEYS = 64  # of a set, whose keys have ids
 _RSA_BITS = range(2048, 8193)
 _PEM = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.+?-----END \1-----", re.DOTALL)
 _PUBLIC = (b"PUBLIC KEY", b"RSA PUBLIC KEY")
@@ -79,8 +80,8 @@ def _check_size(content: bytes) -> None:
 
 
 def _checked(keys: Sequence[VerificationKey]) -> list[VerificationKey]:
-    if len(keys) > _MAX_KEYS:
-        raise ValueError(f"it has {len(keys)} keys; at most {_MAX_KEYS} are allowed")
+    if len(keys) > MAX_TRIED:
+        raise ValueError(f"it has {len(keys)} keys; at most {MAX_TRIED} are allowed")
     return list(keys)
 
 

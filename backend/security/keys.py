@@ -17,7 +17,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Protocol
 
-from backend.security.key_formats import MAX_BYTES, VerificationKey
+from backend.security.key_formats import MAX_BYTES, MAX_TRIED, VerificationKey
 from model.problems import ConfigurationError, Unavailable
 
 FILE_INTERVAL = 0.5  # s between two looks at a file
@@ -127,8 +127,8 @@ class TokenKeys:
         return {key.algorithm for key in self._keys}
 
     def keys(self, key_id: str | None, algorithm: str) -> Sequence[Any]:
-        """The keys to try; Unavailable if a key may be missing only because the source could not
-        be read yet."""
+        """The keys to try, at most MAX_TRIED; Unavailable if a key may be missing only because the
+        source could not be read yet."""
         keys = self._keys
         if self._content is None or (
             key_id is not None
@@ -142,7 +142,7 @@ class TokenKeys:
             key.key
             for key in keys
             if key.algorithm == algorithm and (key_id is None or key.key_id in (key_id, None))
-        ]
+        ][:MAX_TRIED]
 
     def _may_appear(self) -> bool:
         """Whether a key that is not known may be in the source; asks for a new look at it."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from backend.http.routes.meta import instance_document, pipeline_document
 from backend.instance_context import InstanceContext
+from backend.security.authorization import passed_on
 from backend.security.configuration import open_to_others
 from backend.settings import Settings
 from model.pipelines import FAILED, STOPPED
@@ -46,7 +47,9 @@ class Peers:
 
         If a member does not answer: `{"state": "unreachable", "error": reason}`.
         """
-        futures = [self._pool.submit(_ask, member, self._timeout) for member in members]
+        # the token of the client who asks for the document
+        headers = {name.decode(): value.decode("latin-1") for name, value in passed_on()}
+        futures = [self._pool.submit(_ask, member, self._timeout, headers) for member in members]
         wait(futures, self._deadline)
         # cancel requests that have not started: they must not queue behind instances that hang
         return [
@@ -57,10 +60,10 @@ class Peers:
         ]
 
 
-def _ask(member: Member, timeout: float) -> Status:
+def _ask(member: Member, timeout: float, headers: Mapping[str, str]) -> Status:
     connection = http.client.HTTPConnection(member.host, member.port, timeout=timeout)
     try:
-        connection.request("GET", "/instance")
+        connection.request("GET", "/instance", headers=dict(headers))
         response = connection.getresponse()
         if response.status != 200:
             raise ValueError(f"unexpected status {response.status}")

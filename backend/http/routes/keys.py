@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from urllib.parse import urlencode
 
-from backend.http.access import Access, AccessControl
 from backend.http.bodies import media_type, require_json
 from backend.http.key_forwarding import ForwardableRequest, KeyForwarding, KeyQuery
 from backend.http.negotiation import chosen
@@ -59,14 +58,8 @@ _BASE64URL = b"encoding=base64url"
 class KeyRoutes:
     """The handlers of `{path}/{key}`, of the paths below it, and of `search`."""
 
-    def __init__(
-        self,
-        context: InstanceContext,
-        responses: Mapping[str, KeyResponses],
-        access: AccessControl,
-    ) -> None:
+    def __init__(self, context: InstanceContext, responses: Mapping[str, KeyResponses]) -> None:
         self._responses = responses
-        self._access = access
         with_history = [view for view in context.views.values() if view.kind.history is not None]
         self._histories = {view.name: History(responses[view.name].reads) for view in with_history}
         # the values are record bytes
@@ -228,9 +221,6 @@ class KeyRoutes:
             key = _key_of(reads, request.key, changes_parameters(request.query))
             last = request.header(b"last-event-id")
             forwardable = _forwardable(request)
-            admitted = partial(
-                self._access.still_admits, Access.READ, request.headers, request.of.name
-            )
             follow = partial(Changes, reads, key, last, self._backlog_budget)
             try:
                 changes = await self._forwarding.read(follow, forwardable)
@@ -239,10 +229,10 @@ class KeyRoutes:
                     answer, chunks = await self._forwarding.begin_stream(
                         stack, reads, others, forwardable
                     )
-                    await self._streams.run(answer, chunks, request, admitted)
+                    await self._streams.run(answer, chunks, request)
                 return
             answer = Answer(200, [*_EVENTS, *responses.state_headers(changes.state)], b"")
-            await self._streams.run(answer, changes.events(), request, admitted)
+            await self._streams.run(answer, changes.events(), request)
 
 
 def _forwardable(request: Request) -> ForwardableRequest:

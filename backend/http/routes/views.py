@@ -21,7 +21,7 @@ from backend.queries.scans.scatter_gather import Freshness, ScatterGather
 from backend.queries.stores import KEYS, SESSIONS, WINDOWS, refuse_store
 from backend.queries.whole_view.view_query import ViewQuery
 from backend.wire.answer import JSON, Answer, Header
-from model.problems import Problem
+from model.problems import Problem, Unauthenticated
 from model.views import View
 
 log = logging.getLogger(__name__)
@@ -95,6 +95,8 @@ class ViewRoutes:
                     headers = self._headers(request.of, freshness, NDJSON)
                     start = {"type": "http.response.start", "status": 200, "headers": headers}
                     await request.send(start)
+                elif not request.is_admitted():
+                    raise Unauthenticated("The token has expired or was revoked.")
                 lines += items
                 waiting += sum(map(len, items))
                 if waiting >= _WRITE or last:

@@ -8,6 +8,7 @@ import json
 import time
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from model.topology import Member
 from model.views import ANY_PARTITION
 from tests.support.in_process.examples import ORDERS
 from tests.support.in_process.tokens import Keys, access_control, bearer
-from tests.support.in_process.world import World, world
+from tests.support.in_process.world import NDJSON, World, world
 
 KEYS = [b"key-%d" % n for n in range(8)]  # some are on each of the instances
 READER = [bearer("read:orders")]
@@ -187,9 +188,7 @@ def test_a_stream_ends_when_its_token_expires() -> None:
     async def test() -> None:
         stream = Stream(Identity("", frozenset(), time.time() + 0.1))
         async with asyncio.timeout(10):
-            await Streams(1).run(
-                Answer(200, [], b""), stream.chunks(), stream.request, lambda: True
-            )
+            await Streams(1).run(Answer(200, [], b""), stream.chunks(), stream.request)
         assert stream.body == b"first"
         assert stream.sent[-1] == {"type": "http.response.body", "body": b""}  # a normal end
 
@@ -202,12 +201,10 @@ def test_a_stream_sends_nothing_once_its_token_is_revoked() -> None:
 
     async def test() -> None:
         stream = Stream(access.admit(Access.READ, READER, "orders"))
+        stream.request.is_admitted = partial(access.still_admits, Access.READ, READER, "orders")
         running = asyncio.create_task(
-            Streams(1).run(
-                Answer(200, [], b""), stream.chunks(), stream.request,
-                lambda: access.still_admits(Access.READ, READER, "orders"),
-            )
-        )  # fmt: skip
+            Streams(1).run(Answer(200, [], b""), stream.chunks(), stream.request)
+        )
         async with asyncio.timeout(10):
             while stream.body != b"first":
                 await asyncio.sleep(0)
@@ -217,3 +214,21 @@ def test_a_stream_sends_nothing_once_its_token_is_revoked() -> None:
         assert stream.body == b"first"
 
     asyncio.run(test())
+
+
+def test_lines_of_a_view_end_early_once_the_token_is_revoked(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without an end of the body: the client does not take a part for the whole."""
+    keys = Keys()
+    with world(tmp_path, ORDERS, access_control(keys)) as made:
+        made.put_all({b"key-%05d" % n: b'{"n":"%b"}' % (b"x" * 200) for n in range(4000)})
+        whole = made.ask("keys", accept=NDJSON, headers=READER)
+        assert (whole.complete, whole.body.count(b"\n")) == (True, 4000)
+        part = made.ask(
+            "keys", accept=NDJSON, headers=READER,
+            on_chunk=lambda: keys.rotate(b"another secret" * 3),
+        )  # fmt: skip
+        assert (part.status, part.complete) == (200, False)
+        assert 0 < part.body.count(b"\n") < 4000
+    assert "ends early" in caplog.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 from typing import Any
@@ -53,8 +54,14 @@ def jwk_set(*keys: dict[str, Any]) -> bytes:
 
 
 def signed(algorithm: str, key: Any = None, headers: Any = None, **claims: Any) -> bytes:
-    """A token for `read:*` that is valid for a minute."""
-    claims = {"sub": "test", "scope": "read:*", "exp": time.time() + 60, **claims}
+    """A token for `read:*` that is valid for ten minutes."""
+    claims = {"sub": "test", "scope": "read:*", "exp": time.time() + 600, **claims}
     claims = {name: value for name, value in claims.items() if value is not None}
     key = SIGNING[algorithm] if key is None else key
     return jwt.encode(claims, key, algorithm=algorithm, headers=headers).encode()
+
+
+def secret_set(secret: bytes) -> bytes:
+    """A JWK set with this secret."""
+    text = base64.urlsafe_b64encode(secret).rstrip(b"=").decode()
+    return jwk_set({"kty": "oct", "k": text})

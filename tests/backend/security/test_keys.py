@@ -14,35 +14,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.security import keys as key_sources
-from backend.security.configuration import token_keys, token_policy
 from backend.security.key_formats import MAX_BYTES, parse_jwk_set, parse_key_file
 from backend.security.keys import FileSource, TokenKeys, UrlSource
 from backend.security.tokens import TokenVerifier
-from backend.settings import Settings
 from local.waiting import wait_until
-from model.problems import ConfigurationError, Unauthenticated, Unavailable
+from model.problems import Unauthenticated, Unavailable
 from tests.backend.security.keys_of_tests import (
     PRIVATE,
     SECRET,
-    SIGNING,
     jwk,
     jwk_set,
     pem,
     private_pem,
+    secret_set,
     signed,
 )
 from tests.support.in_process.avro_examples import FakeRegistry, registry
 
 OTHER = b"another secret of the tests, as long"
 PATH = "/keys"
-
-
-def files(secret: bytes) -> bytes:
-    """An `oct` key as a JWK set."""
-    import base64
-
-    text = base64.urlsafe_b64encode(secret).rstrip(b"=").decode()
-    return jwk_set({"kty": "oct", "k": text})
 
 
 # formats
@@ -76,6 +66,7 @@ def test_a_secret(end: bytes) -> None:
         (SECRET[:31], "its secret has 31 bytes"),
         (b"\n" * 40, "its secret has 0 bytes"),
         (bytes(MAX_BYTES + 1), "it has more than"),
+        (pem(PRIVATE["RS256"]) * 9, "it has 9 keys; at most 8"),
         (pem(PRIVATE["RS256"])[:-30], "without an end"),
         (pem(PRIVATE["RS256"]).replace(b"A", b"B"), "cannot be parsed"),
         (private_pem(PRIVATE["RS256"]), "PEM block PRIVATE KEY; only public keys"),
@@ -119,10 +110,10 @@ def test_a_jwk_set_has_only_what_can_verify_tokens_here() -> None:
 
 
 def test_secrets_are_not_taken_from_a_url() -> None:
-    assert parse_jwk_set(files(SECRET), with_secrets=False) == []
-    (key,) = parse_jwk_set(files(SECRET), with_secrets=True)
+    assert parse_jwk_set(secret_set(SECRET), with_secrets=False) == []
+    (key,) = parse_jwk_set(secret_set(SECRET), with_secrets=True)
     assert (key.algorithm, key.key) == ("HS256", SECRET)
-    assert parse_jwk_set(files(SECRET[:31]), with_secrets=True) == []
+    assert parse_jwk_set(secret_set(SECRET[:31]), with_secrets=True) == []
 
 
 @given(st.binary(max_size=100) | st.text(max_size=100).map(str.encode))
@@ -269,6 +260,14 @@ def test_a_key_is_for_its_id(issuer: FakeRegistry) -> None:
     assert verifier.identity(signed("ES256")).subject == "test"  # without an id: all are tried
 
 
+def test_few_keys_are_tried_for_a_forged_token(issuer: FakeRegistry) -> None:
+    publish(issuer, *({**FIRST, "kid": str(n)} for n in range(20)))
+    keys = from_url(issuer)
+    keys.refresh()
+    assert len(keys.keys(None, "ES256")) == 8
+    assert len(keys.keys("19", "ES256")) == 1
+
+
 def test_keys_stay_usable_while_the_url_is_away(
     issuer: FakeRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -328,73 +327,3 @@ def test_a_slow_answer_has_an_end(issuer: FakeRegistry, monkeypatch: pytest.Monk
     monkeypatch.setattr(key_sources, "_DEADLINE", -1.0)
     with pytest.raises(ValueError, match="took more than"):
         UrlSource("SETTING", issuer.url + PATH).read()
-
-
-# settings
-
-
-def settings(**of: Any) -> Settings:
-    return Settings(auth=of.pop("auth", "jwt"), **of)
-
-
-@pytest.mark.parametrize(
-    ("given", "why"),
-    [
-        ({}, "needs one of QUERYABLE_JWT_KEY_FILE and QUERYABLE_JWT_JWKS; none is set"),
-        ({"jwt_key_file": "k", "jwt_jwks": "k"}, "both are set"),
-        ({"auth": "off", "jwt_key_file": "k"}, "QUERYABLE_JWT_KEY_FILE is set, but authentication"),
-        ({"auth": "off", "jwt_jwks": "k"}, "QUERYABLE_JWT_JWKS is set, but authentication is off"),
-        ({"jwt_key_file": "missing"}, r"QUERYABLE_JWT_KEY_FILE \(missing\): it cannot be read: No"),
-        ({"jwt_jwks": "missing"}, r"QUERYABLE_JWT_JWKS \(missing\): it cannot be read"),
-        ({"jwt_jwks": "ftp://issuer/keys"}, "must be a file, or an http or https URL"),
-        ({"jwt_jwks": "https://me:pw@issuer/keys"}, "without a user"),
-        ({"jwt_jwks": "https:///keys"}, "must be a file, or an http or https URL"),
-        ({"jwt_key_file": "k", "jwt_algorithms": "none"}, "only HS256, RS256, ES256, EdDSA are"),
-        ({"jwt_key_file": "k", "jwt_algorithms": "HS256,RS512"}, "are allowed"),
-        ({"jwt_key_file": "k", "jwt_algorithms": " , "}, "are allowed"),
-        ({"jwt_key_file": "k", "jwt_header": "X Token"}, "is not the name of a header"),
-    ],
-)
-def test_settings_that_contradict(given: dict[str, Any], why: str) -> None:
-    with pytest.raises(ConfigurationError, match=why):
-        token_keys(settings(**given))
-
-
-def test_settings(tmp_path: Path) -> None:
-    assert token_keys(settings(auth="off")) is None
-    path = tmp_path / "key"
-    path.write_bytes(SECRET)
-    given = settings(jwt_key_file=str(path), jwt_algorithms="HS256, ES256", jwt_issuer="i")
-    keys = token_keys(given)
-    assert keys is not None
-    assert keys.keys(None, "HS256") == [SECRET]
-    assert token_policy(given).algorithms == ("HS256", "ES256")
-    assert token_policy(given).issuer == "i"
-    with pytest.raises(ConfigurationError, match=r"has keys for HS256, but .* allows RS256"):
-        token_keys(settings(jwt_key_file=str(path), jwt_algorithms="RS256"))
-    path.write_bytes(files(SECRET))
-    keys = token_keys(settings(jwt_jwks=str(path)))
-    assert keys is not None
-    assert keys.keys(None, "HS256") == [SECRET]
-
-
-def test_an_instance_starts_although_the_url_does_not_answer() -> None:
-    keys = token_keys(settings(jwt_jwks="http://127.0.0.1:1/keys"))
-    assert keys is not None
-    with pytest.raises(Unavailable):
-        keys.keys(None, "RS256")
-
-
-@pytest.mark.parametrize(
-    ("host", "is_open"),
-    [("127.0.0.1", False), ("127.1.2.3", False), ("::1", False), ("[::1]", False),
-     ("localhost", False), ("0.0.0.0", True), ("::", True), ("10.1.2.3", True),
-     ("backend.example", True), ("", True)],
-)  # fmt: skip
-def test_an_address_that_others_reach(host: str, is_open: bool) -> None:
-    assert settings(auth="off", host=host).is_open_to_others is is_open
-    assert not settings(host=host).is_open_to_others
-
-
-def test_each_algorithm_has_a_key() -> None:
-    assert set(SIGNING) == {"HS256", "RS256", "ES256", "EdDSA"}

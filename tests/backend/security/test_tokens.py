@@ -70,7 +70,7 @@ def test_each_algorithm(algorithm: str) -> None:
     assert identity.scopes == {"read:a", "append:b", "admin"}
     assert (identity.may_read("a"), identity.may_read("b")) == (True, False)
     assert (identity.may_append("b"), identity.may_append("a")) == (True, False)
-    assert identity.expires_at == pytest.approx(time.time() + 60, abs=20)
+    assert identity.expires_at == pytest.approx(time.time() + 600, abs=60)
 
 
 @pytest.mark.parametrize("algorithm", SIGNING)
@@ -108,7 +108,7 @@ def test_none_is_never_an_algorithm(name: Any) -> None:
         ({"exp": "tomorrow"}, "malformed"),
         ({"exp": [1]}, "malformed"),
         ({"exp": 10**400}, "'exp' is not a time"),
-        ({"nbf": time.time() + 60}, "it is not valid yet"),
+        ({"nbf": time.time() + 86_400}, "it is not valid yet"),
         ({"nbf": [1]}, "malformed"),
         ({"iat": "now"}, "malformed"),
         ({"iss": "another"}, "it has another issuer"),

@@ -78,6 +78,12 @@ def test_an_invalid_setting_is_reported(no_broker: Deployment) -> None:
         assert part in log
 
 
+def test_authentication_without_keys_is_reported(no_broker: Deployment) -> None:
+    with no_broker:
+        log = refusal(no_broker.new(), auth="jwt")
+    assert "QUERYABLE_AUTH=jwt needs one of QUERYABLE_JWT_KEY_FILE and QUERYABLE_JWT_JWKS" in log
+
+
 def test_a_port_in_use_is_reported(no_broker: Deployment) -> None:
     with no_broker, socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
