@@ -7,7 +7,7 @@ import stat
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +63,9 @@ class Running:
 def running(
     module_deploy: Deploy, make_topic: MakeTopic, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Running]:
-    server = HTTPServer(("127.0.0.1", 0), _Page)
+    # threads: the browser opens connections in advance, and sends nothing on them
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Page)
+    server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     port, topic = server.server_address[1], make_topic(2)
