@@ -39,7 +39,8 @@ log = RateLimitedLog(logging.getLogger(__name__))
 _FORWARDED_HEADERS = frozenset((b"accept", b"content-type", b"if-none-match", b"last-event-id"))
 # response headers that belong to the connection, or that this instance sets itself
 _OMITTED_HEADERS = frozenset(
-    b"connection content-length date keep-alive server topology-epoch transfer-encoding".split()
+    b"connection content-length date keep-alive server topology-epoch transfer-encoding "
+    b"x-content-type-options".split()
 )
 
 

@@ -78,7 +78,9 @@ class AccessControl:
             return None
         identity = self._tokens.identity(self._token(headers))
         if not _is_allowed(identity, access, name):
-            raise _forbidden(access, name)
+            refusal = _forbidden(access, name)
+            refusal.subject = identity.subject
+            raise refusal
         return identity
 
     def still_admits(self, access: Access, headers: list[Header], name: str = "") -> bool:

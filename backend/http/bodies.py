@@ -6,9 +6,29 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from backend.http.asgi import Message, Receive
-from model.problems import BadRequest, Unavailable
+from backend.wire.answer import Header
+from model.problems import BadRequest, Unavailable, UnsupportedMediaType
+
+JSON_TYPE = b"application/json"
 
 MAX_BYTES_IN_FLIGHT = 64 << 20
+
+
+def media_type(headers: list[Header]) -> bytes:
+    """The media type of the body, in lower case and without parameters; empty if none is given."""
+    given = [value for name, value in headers if name == b"content-type"]
+    return given[0].split(b";")[0].strip().lower() if len(given) == 1 else b""
+
+
+def require_json(headers: list[Header]) -> None:
+    """UnsupportedMediaType unless the body is JSON.
+
+    A page may send a body of another type, or of none, to any server without asking it first.
+    """
+    if media_type(headers) != JSON_TYPE:
+        raise UnsupportedMediaType(
+            "unsupported-media-type", "Send the body as Content-Type: application/json."
+        )
 
 
 class BodyBudget:

@@ -7,6 +7,7 @@ Content-Length each have their one place here. Routes that are pages are Flask's
 from __future__ import annotations
 
 import logging
+from asyncio import CancelledError
 from contextlib import nullcontext
 from functools import partial
 from urllib.parse import unquote_to_bytes
@@ -18,6 +19,7 @@ from backend.http.access import Access, AccessControl
 from backend.http.admin.document import PATH as ADMIN
 from backend.http.admin.document import sign_in
 from backend.http.asgi import App, Message, Receive, Scope, Send
+from backend.http.auditing import DISCONNECTED, audit
 from backend.http.bodies import BodyBudget, read_body
 from backend.http.gates import Gate
 from backend.http.kiqr.routes import PATHS as KIQR_PATHS
@@ -31,6 +33,7 @@ from backend.http.routes.internal import InternalRoutes
 from backend.http.routes.keys import KeyRoutes
 from backend.http.routes.point_batch import PointBatchRoute
 from backend.http.routes.views import ViewRoutes
+from backend.http.view_quotas import ViewQuotas
 from backend.instance_context import InstanceContext
 from backend.queries.batch import BATCH_PATH, Batches
 from backend.queries.point import count_refusal
@@ -41,7 +44,9 @@ from backend.queries.scans.any_partition import AnyPartitionReads
 from backend.queries.scans.partition_scan import PartitionScans
 from backend.queries.scans.scatter_gather import SCAN_PATH, ScatterGather
 from backend.queries.whole_view.registry import VIEW_QUERIES
+from backend.security.audit import AuditLog
 from backend.security.authorization import AUTHORIZATION
+from backend.security.browser_rules import BrowserRules, preflight
 from backend.security.cluster import signature_in
 from backend.security.mutual_tls import has_cluster_certificate
 from backend.security.signatures import Purpose
@@ -88,6 +93,8 @@ class Router:
         """`pages`: the Flask application. `access`: None if authentication is off."""
         self._context = context
         self._pages = pages
+        self.browsers = BrowserRules.of(context.settings)
+        self._audit = AuditLog(context.settings.instance_id)
         self._access = access = access or AccessControl(None)
         self._paths = Paths(context.views.values())
         self._reads = {name: reads_of(view, context) for name, view in context.views.items()}
@@ -97,8 +104,9 @@ class Router:
         self._views = ViewRoutes(context)
         self._append = AppendRoute(context, self._reads)
         self._cluster = context.cluster
+        self._quotas = ViewQuotas(context)
         self._coalesced = PointBatchRoute(
-            context, self._paths, self._responses, self.answer_now, access
+            context, self._paths, self._responses, self._answer_counted, access
         )
         self._internal = InternalRoutes(context, self._scans, access)
         # what instances ask one another finds room however much clients send
@@ -228,6 +236,18 @@ class Router:
             match = self._table.match(raw_path)
         except BadRequest as problem:
             match = Match(self._refusing(problem))
+        try:
+            added = self.browsers.admit(scope["method"], raw_path, scope["headers"])
+        except (BadRequest, Forbidden) as problem:
+            audit(self._audit, match, scope, problem.status, problem=problem)
+            await self._send(problem_answer(problem), scope["method"], send)
+            return
+        if added:
+            send = _with_headers(send, added)
+            answer = preflight(scope["method"], scope["headers"], added)
+            if answer is not None:
+                await self._send(answer, scope["method"], send)
+                return
         answer = await self._handle(match, scope, receive, send)
         if answer is not None:
             await self._send(answer, scope["method"], send)
@@ -252,6 +272,7 @@ class Router:
                 request.client, has_cluster_certificate(request.scope),
             )  # fmt: skip
         except Forbidden as problem:
+            audit(self._audit, match, request.scope, problem.status, request, problem)
             return problem_answer(problem)
         answer = await self._answer_of(match, request)
         if request.sender is not None and answer is not None and purpose is Purpose.PEER:
@@ -267,25 +288,38 @@ class Router:
             )
             if route.methods and request.method not in route.methods:
                 raise MethodNotAllowed(request.method, ", ".join(route.methods))
+            if match.view is not None and route.access is Access.READ:
+                self._quotas.admit(match.view, request.headers, request.scope.get("client"))
             with route.gate:
-                if not route.body:
-                    return await route.handler(request)
-                with self._budget(route).counted(request.receive) as counted:
-                    request.body = await read_body(counted, route.body)
-                    if request.sender is not None:
-                        request.sender.check_body(request.body)
-                    return await route.handler(request)
+                answer = await self._call(request, route)
+            status = request.status if answer is None else answer.status
+            audit(self._audit, match, request.scope, status, request)
+            return answer
+        except CancelledError:
+            audit(self._audit, match, request.scope, request.status, request, code=DISCONNECTED)
+            raise
         except Exception as e:
             if request.was_started:
                 raise  # the connection is closed before the end of the body
             if not isinstance(e, Problem):
                 log.exception("%s %r", request.method, request.raw_path)
-                return problem_answer(_internal_error())
+                e = _internal_error()
+            audit(self._audit, match, request.scope, e.status, request, e)
             if route.pattern == ADMIN and isinstance(e, Unauthenticated):
                 return sign_in(request, e) or problem_answer(e)
             if route.counts_reads:
                 count_refusal(self._context.counts[request.of.name], e)
             return problem_answer(e)
+
+    async def _call(self, request: Request, route: Route) -> Answer | None:
+        """Reads the body, if the route has one, and calls the handler."""
+        if not route.body:
+            return await route.handler(request)
+        with self._budget(route).counted(request.receive) as counted:
+            request.body = await read_body(counted, route.body)
+            if request.sender is not None:
+                request.sender.check_body(request.body)
+            return await route.handler(request)
 
     def _budget(self, route: Route) -> BodyBudget:
         if route.body <= _SIGNED_BYTES:
@@ -296,11 +330,21 @@ class Router:
         """The complete answer to a plain GET, if it is a point read that can be answered at once.
 
         `token`: that of its Authorization header, if it has one. None leaves the request to
-        `__call__`: it has to wait, to ask others, its token must be verified, or it is refused.
+        `__call__`: it has to wait, to ask others, to be counted, its token must be verified, or it
+        is refused.
         """
+        return self._answer_now(raw_path, token, False)
+
+    def _answer_counted(self, raw_path: bytes, token: bytes | None) -> Answer | None:
+        """The same for a read that the proxy has counted."""
+        return self._answer_now(raw_path, token, True)
+
+    def _answer_now(self, raw_path: bytes, token: bytes | None, is_counted: bool) -> Answer | None:
         try:
             found = self._paths.key_path(raw_path)
             if found is None or found.rest:
+                return None
+            if found.view.quota is not None and not is_counted:
                 return None
             if not self._access.may_read_now(token, found.view.name):
                 return None
@@ -375,6 +419,17 @@ def _with_final_status(send: Send) -> Send:
     async def sending(message: Message) -> None:
         if message.get("status") == 503 and RETRY_ELSEWHERE_NO in message["headers"]:
             message["status"] = _NON_RETRYABLE
+        await send(message)
+
+    return sending
+
+
+def _with_headers(send: Send, added: list[Header]) -> Send:
+    """Adds headers to the answer."""
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message["headers"], *added]
         await send(message)
 
     return sending

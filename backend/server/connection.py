@@ -18,7 +18,7 @@ from backend.server.server import Server
 from backend.server.slow_readers import SlowReaderGuard
 from backend.server.tls_extension import tls_extension
 from backend.wire.answer import Answer
-from backend.wire.plain_requests import plain_get, plain_reads
+from backend.wire.plain_requests import host_of_get, plain_get, plain_reads
 
 _WRITE_BUFFER = 64 * 1024  # unsent bytes of a response; with more, the application is paused
 _SLICE_BYTES = 16 * 1024  # bytes per call of the parser
@@ -134,6 +134,8 @@ class Connection(asyncio.Protocol):
 
     def _answer_now(self, data: bytes) -> Answer | None:
         if (get := plain_get(data)) is not None:
+            if not self._application.allows_host(host_of_get(data)):
+                return None
             return self._application.answer_now(*get)
         if (reads := plain_reads(data)) is not None:
             return self._application.reads_now(reads, self._client_host(), is_of_cluster(self._tls))

@@ -24,6 +24,9 @@ class Application(Protocol):
     """Seconds after which a client that reads nothing of its response is disconnected."""
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]: ...
+    def allows_host(self, host: bytes) -> bool:
+        """Whether a plain GET with this Host may be answered by `answer_now`."""
+
     def answer_now(self, raw_path: bytes, token: bytes | None) -> Answer | None:
         """The answer to a plain GET; None if it must wait, so that `__call__` is needed. `token`:
         that of its Authorization header, not verified; None if it has none."""

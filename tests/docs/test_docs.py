@@ -61,7 +61,8 @@ def test_reference_has_every_problem_code() -> None:
     sources = "".join(path.read_text() for path in (ROOT / "backend").rglob("*.py"))
     raised = set(
         re.findall(
-            r"(?:BadRequest|NotFound|NotAcceptable|Gone|KeyTooLong|Unavailable|Problem)"
+            r"(?:BadRequest|NotFound|NotAcceptable|Gone|KeyTooLong|UnsupportedMediaType"
+            r"|TooManyRequests|Unavailable|Problem)"
             r"\(\s*\"([a-z-]+)\"",
             sources,
         )

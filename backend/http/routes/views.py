@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 
+from backend.http.bodies import require_json
 from backend.http.negotiation import NDJSON, wants_lines
 from backend.http.parameters import batch_parameters, page_parameters, parse_parameters
 from backend.http.request import Request
@@ -122,6 +123,7 @@ class ViewRoutes:
         assert self._batches is not None
         view = request.of
         refuse_store(view, KEYS)
+        require_json(request.headers)
         options = batch_parameters(request.query)
         asked = parse_batch(request.body, needs_exact(view))
         found = await self._batches.read(view, asked, options)

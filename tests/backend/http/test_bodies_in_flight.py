@@ -43,8 +43,9 @@ class Sender:
 
 
 def target_of(path: str) -> dict[str, Any]:
+    headers = [(b"content-type", b"application/json")]
     return {
-        "raw_path": path.encode(), "query_string": b"", "method": "POST", "headers": [],
+        "raw_path": path.encode(), "query_string": b"", "method": "POST", "headers": headers,
         "client": ("127.0.0.1", 1),
     }  # fmt: skip
 

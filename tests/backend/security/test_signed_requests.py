@@ -244,10 +244,9 @@ def test_a_copy_that_was_changed_on_its_way_is_refused(
     folder = DataDirectory(tmp_path / "b1")
     instance = member_of_a_group(folder)
     instance.hold(0, {b"a": b"1", b"b": b"2"})
+    access = ClusterAccess(secret, "b1")
     sent = Signer(secret).sign("POST", b"/internal/copy", "b1", question())
-    sender = ClusterAccess(secret, "b1").admit(
-        Purpose.PEER, "POST", b"/internal/copy", sent.header, "10.0.0.1"
-    )
+    sender = access.admit(Purpose.PEER, "POST", b"/internal/copy", sent.header, "10.0.0.1")
     messages, problem = copied(instance, question(), sender)
     assert problem is None
     stream = b"".join(message.get("body", b"") for message in messages)

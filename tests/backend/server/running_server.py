@@ -53,6 +53,9 @@ class App:
         self.calls += 1
         await self.handler(scope, receive, send)
 
+    def allows_host(self, host: bytes) -> bool:
+        return host != b"other.example"
+
     def answer_now(self, raw_path: bytes, token: bytes | None) -> Answer | None:
         if not raw_path.startswith(b"/fast"):
             return None
