@@ -26,7 +26,7 @@ from backend.http.asgi import App, Receive, Scope, Send
 from backend.http.flask_app import create_flask_app
 from backend.http.kiqr.raw_reads import RawReads
 from backend.http.kiqr.routes import PREFIX
-from backend.http.router import Router
+from backend.http.router import Router, is_state
 from backend.ingest.appender import Appender
 from backend.ingest.applier import RecordApplier
 from backend.ingest.consumer import SourceAssignments
@@ -297,12 +297,14 @@ def _format_partitions(mine: Mapping[tuple[str, int], str]) -> str:
 
 def _flask_bridge(flask_app: Flask) -> App:
     """An ASGI application that runs Flask in threads. KIQR requests wait for other instances, so
-    they have their own threads."""
+    they have their own threads, and so have those for the state of the instance."""
+    state = cast(App, WSGIMiddleware(cast(Any, flask_app), workers=2))
     other = cast(App, WSGIMiddleware(cast(Any, flask_app), workers=4))
     kiqr = cast(App, WSGIMiddleware(cast(Any, flask_app), workers=8))
 
     async def bridge(scope: Scope, receive: Receive, send: Send) -> None:
-        middleware = kiqr if scope["path"].startswith(f"{PREFIX}/") else other
+        path = scope["path"]
+        middleware = state if is_state(path) else kiqr if path.startswith(f"{PREFIX}/") else other
         await middleware(scope, receive, send)
 
     return bridge

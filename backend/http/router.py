@@ -34,6 +34,7 @@ from backend.queries.routing import NotOwner
 from backend.queries.scans.any_partition import AnyPartitionReads
 from backend.queries.scans.partition_scan import PartitionScans
 from backend.queries.scans.scatter_gather import SCAN_PATH, ScatterGather
+from backend.queries.turns import INSTANCES, Turns, set_sender
 from backend.queries.whole_view.registry import VIEW_QUERIES
 from backend.wire.answer import Answer, Header, problem_answer
 from backend.wire.scan_codec import MAX_ASK_BYTES
@@ -80,7 +81,11 @@ class Router:
         self._internal = InternalRoutes(context, self._scans)
         # what instances ask one another finds room however much clients send
         self._bodies, self._internal_bodies = BodyBudget(), BodyBudget()
-        self._requests = Gate("requests", context.settings.max_in_flight)
+        most = context.settings.max_in_flight
+        self._requests, self._coalesced_reads = Gate("requests", most), Gate("reads", most)
+        # Flask's threads are few, so other requests wait
+        self._documents, self._state = Gate("documents", 256), Gate("requests", 256)
+        self._turns = Turns()
         self.routes = self._all_routes()
         self._table = RouteTable(self.routes, self._paths, context.views.values())
         self._peer_client: PeerClient | None = None
@@ -91,7 +96,7 @@ class Router:
         keys, views, internal = self._keys, self._views, self._internal
         requests = self._requests
         # a scan holds a page of every owner, a batch its body, a peer's scan a page of our own
-        scans, batches, of_peers = Gate("scans", 64), Gate("batches", 256), Gate("scans", 256)
+        scans, batches, of_peers = Gate("scans", 32), Gate("batches", 128), Gate("scans", 256)
         own_bound = nullcontext()  # the handler bounds how many there are at once
         key = "{path}/{key}"  # of the view's own path, and of /views/{view}/keys
         return (
@@ -115,7 +120,7 @@ class Router:
             # writing
             Route(_POST, "/topics/{topic}/records", self._append.append, requests, MAX_BODY),
             # the proxy, and other instances
-            Route(_POST, READS, self._coalesced.reads, requests, MAX_BODY),
+            Route(_POST, READS, self._coalesced.reads, self._coalesced_reads, MAX_BODY),
             Route(_POST, SCAN_PATH.decode(), internal.scan, of_peers, MAX_ASK_BYTES),
             Route(_POST, BATCH_PATH.decode(), internal.batch, of_peers, _MAX_BATCH_OF_PEER),
             Route(_POST, HEARTBEAT.decode(), internal.heartbeat, own_bound, _SIGNED_BYTES),
@@ -192,11 +197,14 @@ class Router:
         try:
             if request.method not in route.methods:
                 raise MethodNotAllowed(request.method, ", ".join(route.methods))
-            with route.gate:
-                if not route.body:
+            set_sender(self._turns, INSTANCES if route.is_internal else _address(scope))
+            if not route.body:
+                with route.gate:
                     return await route.handler(request)
-                with self._budget(route).counted(receive) as counted:
-                    request.body = await read_body(counted, route.body)
+            # before the gate, so that a client that sends slowly keeps none of its places
+            with self._budget(route).counted(receive) as counted:
+                request.body = await read_body(counted, route.body)
+                with route.gate:
                     return await route.handler(request)
         except Exception as e:
             if request.was_started:
@@ -249,7 +257,8 @@ class Router:
         try:
             if not length.isdigit() or len(length) > 18 or int(length) > MAX_BODY:
                 raise BadRequest("body-too-large", f"A body has {MAX_BODY} bytes at most.")
-            with self._requests:
+            set_sender(self._turns, _address(scope))
+            with self._state if is_state(scope["path"]) else self._documents:
                 await self._pages(scope, receive, request.send)
         except (BadRequest, Unavailable) as problem:
             if request.was_started:
@@ -274,6 +283,18 @@ class Router:
         )
         body = b"" if method == "HEAD" else answer.body
         await send({"type": "http.response.body", "body": body})
+
+
+def is_state(path: str) -> bool:
+    """Whether proxies and supervisors ask for this document of Flask, so others must not delay
+    it."""
+    return path == "/processors" or path.startswith("/health/")
+
+
+def _address(scope: Scope) -> str:
+    """Of the client, without the port."""
+    client = scope.get("client")
+    return str(client[0]) if client else "unknown"
 
 
 def _with_final_status(send: Send) -> Send:

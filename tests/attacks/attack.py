@@ -188,7 +188,7 @@ class Attack:
     target: str
     refused: str
     perform: Perform
-    seconds: float = 2.0
+    seconds: float = 1.5
     needs: str = ""  # TOKENS, CLUSTER or nothing
 
     @property
@@ -197,7 +197,7 @@ class Attack:
 
 
 def both(
-    name: str, refused: str, perform: Perform, seconds: float = 2.0, needs: str = ""
+    name: str, refused: str, perform: Perform, seconds: float = 1.5, needs: str = ""
 ) -> list[Attack]:
     """The attack through the proxy and at a backend's port."""
     return [Attack(name, target, refused, perform, seconds, needs) for target in (PROXY, BACKEND)]

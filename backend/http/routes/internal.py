@@ -9,6 +9,7 @@ from backend.instance_context import InstanceContext
 from backend.queries.batch import Batches
 from backend.queries.scans.partition_scan import MalformedArguments, PartitionScans
 from backend.queries.stores import refuse_custom
+from backend.queries.turns import next_turn
 from backend.wire.answer import JSON, Answer, Header
 from backend.wire.scan_codec import decode_request, encode_response, pack
 from model.problems import BadRequest
@@ -31,6 +32,7 @@ class InternalRoutes:
         self._heartbeats = heartbeats
 
     async def scan(self, request: Request) -> Answer:
+        await next_turn()
         try:
             ask, partitions, after = decode_request(request.body)
         except ValueError as e:
@@ -46,6 +48,7 @@ class InternalRoutes:
 
     async def batch(self, request: Request) -> Answer:
         assert self._batches is not None
+        await next_turn()
         try:
             found = await self._batches.serve(request.body)
         except ValueError as e:

@@ -18,12 +18,14 @@ from backend.queries.key_bodies import needs_exact, parse_batch
 from backend.queries.page import read_page, stream_page
 from backend.queries.scans.scatter_gather import Freshness, ScatterGather
 from backend.queries.stores import KEYS, SESSIONS, WINDOWS, refuse_store
+from backend.queries.turns import next_turn
 from backend.queries.whole_view.view_query import ViewQuery
+from backend.rate_limited_log import RateLimitedLog
 from backend.wire.answer import JSON, Answer, Header
 from model.problems import Problem
 from model.views import View
 
-log = logging.getLogger(__name__)
+log = RateLimitedLog(logging.getLogger(__name__))
 
 _WRITE = 1 << 16  # bytes of lines that are sent at once
 
@@ -76,9 +78,9 @@ class ViewRoutes:
             if not request.was_started:
                 raise
             known = isinstance(e, Problem)
-            log.warning(
-                "a stream of %s of %s ends early: %r", resource, view.name, e, exc_info=not known
-            )
+            # clients can cause many of these
+            message = f"a stream of {resource} of {view.name} ends early: {e!r}"
+            log.warn(view.name, message, None if known else e)
 
     async def _send_lines(
         self,
@@ -121,6 +123,7 @@ class ViewRoutes:
         view = request.of
         refuse_store(view, KEYS)
         options = batch_parameters(request.query)
+        await next_turn()
         asked = parse_batch(request.body, needs_exact(view))
         found = await self._batches.read(view, asked, options)
         served_by = found.answerers.headers(self._context.settings.instance_id)
