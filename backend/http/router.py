@@ -53,6 +53,7 @@ READS = "/internal/reads"
 _READ, _GET, _POST = ("GET", "HEAD"), ("GET",), ("POST",)
 
 MAX_BODY = 1 << 20
+_PATIENCE = 2.0  # s that queries of whole views and batches wait for others to end
 _MAX_BATCH_OF_PEER = 9 << 20  # bytes; older instances take 8 MiB of keys
 _SIGNED_BYTES = 4096  # of a heartbeat, or a request for a copy: so small that no budget is needed
 
@@ -95,8 +96,10 @@ class Router:
     def _all_routes(self) -> tuple[Route, ...]:
         keys, views, internal = self._keys, self._views, self._internal
         requests = self._requests
-        # a scan holds a page of every owner, a batch its body, a peer's scan a page of our own
-        scans, batches, of_peers = Gate("scans", 32), Gate("batches", 128), Gate("scans", 256)
+        # A scan holds a page of every owner, a reduction groups or rows of every owner, a batch its
+        # body, and a peer's scan a page of our own.
+        scans, batches = Gate("scans", 32, _PATIENCE), Gate("batches", 128, _PATIENCE)
+        reductions, of_peers = Gate("reductions", 16, _PATIENCE), Gate("scans", 256)
         own_bound = nullcontext()  # the handler bounds how many there are at once
         key = "{path}/{key}"  # of the view's own path, and of /views/{view}/keys
         return (
@@ -112,7 +115,7 @@ class Router:
             Route(_READ, "/views/{view}/windows", views.windows, scans),
             Route(_READ, "/views/{view}/sessions", views.sessions, scans),
             *(
-                Route(_READ, f"/views/{{view}}/{q.name}", views.query(q), scans)
+                Route(_READ, f"/views/{{view}}/{q.name}", views.query(q), reductions)
                 for q in VIEW_QUERIES
             ),
             Route(_POST, "/views/{view}/batch", views.batch, batches, MAX_BATCH_BYTES),
@@ -199,11 +202,13 @@ class Router:
                 raise MethodNotAllowed(request.method, ", ".join(route.methods))
             set_sender(self._turns, INSTANCES if route.is_internal else _address(scope))
             if not route.body:
+                await _room(route)
                 with route.gate:
                     return await route.handler(request)
             # before the gate, so that a client that sends slowly keeps none of its places
             with self._budget(route).counted(receive) as counted:
                 request.body = await read_body(counted, route.body)
+                await _room(route)
                 with route.gate:
                     return await route.handler(request)
         except Exception as e:
@@ -283,6 +288,11 @@ class Router:
         )
         body = b"" if method == "HEAD" else answer.body
         await send({"type": "http.response.body", "body": body})
+
+
+async def _room(route: Route) -> None:
+    if isinstance(route.gate, Gate):
+        await route.gate.room()
 
 
 def is_state(path: str) -> bool:

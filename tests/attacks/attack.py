@@ -43,12 +43,6 @@ class Site:
     token_key: str = ""  # the key that signs tokens, as text
     cluster_secret: str = ""
 
-    @property
-    def has(self) -> set[str]:
-        """What of TOKENS and CLUSTER is configured."""
-        given = {TOKENS: self.token, CLUSTER: self.cluster_secret}
-        return {name for name, value in given.items() if value}
-
     def document(self) -> dict[str, Any]:
         return asdict(self)
 

@@ -24,7 +24,7 @@ _KEYS = f"/views/{VIEW}/keys"
 _ALL = [f"order {number}" for number in range(20_000)]
 
 
-def _flood(requests: Sequence[bytes], connections: int, timeout: float = 10.0) -> Perform:
+def _flood(requests: Sequence[bytes], connections: int, timeout: float = 20.0) -> Perform:
     """Each of many connections sends one request after the other. Refused if every request gets an
     answer, which may be 503, and none is 500."""
 

@@ -350,7 +350,7 @@ def test_how_many_at_once(orders: World) -> None:
     routes = orders.routers["b1"].routes
     gate = next(route.gate for route in routes if route.pattern == "/views/{view}/keys")
     assert isinstance(gate, Gate)
-    gate.limit = 1
+    gate.limit, gate.patience = 1, 0.0
     orders.put_all(numbered(50))
 
     async def ask() -> list[Any]:

@@ -118,3 +118,43 @@ def test_instances_may_use_all_places_of_a_gate() -> None:
     gate = Gate("scans", 2)
     with gate, gate, pytest.raises(Unavailable), gate:
         pass
+
+
+def test_requests_wait_for_a_place_in_their_order() -> None:
+    gate, turns = Gate("scans", 2, patience=30.0), Turns()
+    entered: list[int] = []
+
+    async def query(number: int) -> None:
+        set_sender(turns, "a")
+        await gate.room()
+        with gate:
+            entered.append(number)
+            await asyncio.sleep(0)
+
+    async def main() -> None:
+        await asyncio.gather(*(query(number) for number in range(20)))
+
+    asyncio.run(main())
+    assert entered == list(range(20))
+
+
+def test_a_request_that_waits_too_long_is_refused() -> None:
+    gate, turns = Gate("scans", 1, patience=0.01), Turns()
+
+    async def query() -> None:
+        set_sender(turns, "a")
+        await gate.room()
+        with gate:
+            await end.wait()
+
+    async def main() -> None:
+        first = asyncio.create_task(query())
+        await asyncio.sleep(0)
+        with pytest.raises(Unavailable):
+            await asyncio.create_task(query())
+        end.set()
+        await first
+        await asyncio.create_task(query())
+
+    end = asyncio.Event()
+    asyncio.run(main())
