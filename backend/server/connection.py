@@ -233,6 +233,9 @@ class Connection(asyncio.Protocol):
 
     def _start_exchange(self, exchange: Exchange) -> None:
         request = CallbackRequest.from_parser(self._parser)
+        # RFC 9112, 5.2: the parser has no name for a folded line
+        if any(not name for name, _ in request.headers_bytes):
+            raise ValueError("Folded header lines are not supported")
         # In a WSGI environment, X_Name and X-Name would be the same header.
         headers = [header for header in request.headers_bytes if b"_" not in header[0]]
         if request.may_upgrade() and any(

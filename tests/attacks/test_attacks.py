@@ -13,6 +13,7 @@ from local.kafka.broker import Broker
 from tests.attacks.__main__ import chosen
 from tests.attacks.attack import BACKEND, PROXY, TOKENS
 from tests.attacks.families import ATTACKS
+from tests.attacks.measuring import MAX_GROWTH_MB
 from tests.attacks.report import write
 from tests.attacks.runner import HonestReaders, honest_readers, run_attack
 from tests.attacks.running_site import RunningSite, running_site
@@ -51,7 +52,7 @@ def test_attacks_are_refused_and_no_reader_notices(
     assert result.baseline_p99_ms > 0
     assert result.honest_p99_ms > 0
     assert sum(result.outcomes.values()) > 10
-    assert result.growth_mb < 384
+    assert result.growth_mb < MAX_GROWTH_MB
     write([result], tmp_path / "attacks.json")
     [document] = json.loads((tmp_path / "attacks.json").read_text())
     assert document["attack"] == name

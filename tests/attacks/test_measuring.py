@@ -75,7 +75,7 @@ def test_each_missed_target_is_named() -> None:
     assert result(refused=False).missed == ["not refused"]
     assert result(honest_errors=2).missed == ["2 honest errors"]
     assert result(honest_p99_ms=25.1).missed == ["honest p99 25 ms > 25"]
-    assert result(growth_mb=MAX_GROWTH_MB + 1).missed == ["memory grew by 385 MB"]
+    assert result(growth_mb=MAX_GROWTH_MB + 1).missed == ["memory grew by 641 MB"]
     assert result(recovered_s=2.5).missed == ["recovered after 2.5 s"]
 
 
