@@ -233,9 +233,13 @@ class Connection(asyncio.Protocol):
 
     def _start_exchange(self, exchange: Exchange) -> None:
         request = CallbackRequest.from_parser(self._parser)
-        # RFC 9112, 5.2: the parser has no name for a folded line
-        if any(not name for name, _ in request.headers_bytes):
-            raise ValueError("Folded header lines are not supported")
+        # The parser accepts what other servers read differently: folded lines, for which it has no
+        # name, and obsolete codings before `chunked` (RFC 9112, 5.2 and 6.1).
+        for name, value in request.headers_bytes:
+            if not name:
+                raise ValueError("Folded header lines are not supported")
+            if name == b"transfer-encoding" and value.strip().lower() != b"chunked":
+                raise ValueError("Transfer-Encoding other than chunked is not supported")
         # In a WSGI environment, X_Name and X-Name would be the same header.
         headers = [header for header in request.headers_bytes if b"_" not in header[0]]
         if request.may_upgrade() and any(
