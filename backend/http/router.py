@@ -98,7 +98,7 @@ class Router:
         requests = self._requests
         # A scan holds a page of every owner, a reduction groups or rows of every owner, a batch its
         # body, and a peer's scan a page of our own.
-        scans, batches = Gate("scans", 32, _PATIENCE), Gate("batches", 128, _PATIENCE)
+        scans, batches = Gate("scans", 64, _PATIENCE), Gate("batches", 128, _PATIENCE)
         reductions, of_peers = Gate("reductions", 8, _PATIENCE), Gate("scans", 256)
         own_bound = nullcontext()  # the handler bounds how many there are at once
         key = "{path}/{key}"  # of the view's own path, and of /views/{view}/keys

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 
+from backend.http.gates import Gate
 from backend.http.negotiation import NDJSON, wants_lines
 from backend.http.parameters import batch_parameters, page_parameters, parse_parameters
 from backend.http.request import Request
@@ -27,6 +28,7 @@ from model.views import View
 
 log = RateLimitedLog(logging.getLogger(__name__))
 
+_MAX_STREAMS = 32
 _WRITE = 1 << 16  # bytes of lines that are sent at once
 
 
@@ -35,6 +37,8 @@ class ViewRoutes:
 
     def __init__(self, context: InstanceContext) -> None:
         self._context = context
+        # clients that do not read a stream leave places for pages, which have the same gate
+        self._lines = Gate("streams of whole views", _MAX_STREAMS)
         self._scatter_gather: ScatterGather | None = None
         self._batches: Batches | None = None
 
@@ -55,7 +59,7 @@ class ViewRoutes:
         assert self._scatter_gather is not None
         view = request.of
         if request.method == "GET" and wants_lines(request.headers):
-            with self._measured(view, "stream"):
+            with self._measured(view, "stream"), self._lines:
                 await self._stream(request, resource)
             return None
         with self._measured(view, "page"):
