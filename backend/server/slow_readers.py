@@ -6,9 +6,7 @@ import logging
 from asyncio import AbstractEventLoop, TimerHandle
 from typing import Any
 
-from backend.rate_limited_log import RateLimitedLog
-
-log = RateLimitedLog(logging.getLogger("backend.server"))
+log = logging.getLogger("backend.server")
 
 
 class SlowReaderGuard:
@@ -42,9 +40,9 @@ class SlowReaderGuard:
             self._check_later()
             return
         self._next_check = None
-        log.warn(
-            "slow reader",
-            f"connection closed: a client has read nothing for {self._seconds:g} s, "
-            f"{self._unread} bytes were waiting",
+        log.warning(
+            "connection closed: a client has read nothing for %g s, %d bytes were waiting",
+            self._seconds,
+            self._unread,
         )
         self._transport.abort()
