@@ -43,6 +43,7 @@ class Connection(asyncio.Protocol):
         self._server = server
         self._application = server.application
         self._transport: Any = None
+        self.address = ""  # of the client, without the port
         self._parser: Any = None
         self._client_address: tuple[str, int] | None = None
         self._exchange: Exchange | None = None
@@ -66,17 +67,21 @@ class Connection(asyncio.Protocol):
         self._reader_guard = SlowReaderGuard(
             self._server.loop, transport, self._application.send_timeout
         )
+        peer = transport.get_extra_info("peername")
+        self.address = peer[0] if isinstance(peer, tuple) else ""
         self._server.connections.add(self)
-        if len(self._server.connections) > self._server.limits.worker_connections:
-            transport.abort()
-            return
+        self._server.open.add(self)
         self.is_open = True
         transport.set_write_buffer_limits(high=_WRITE_BUFFER)
         self._deadline.set(self._application.request_timeout)
+        if len(self._server.connections) > self._server.limits.worker_connections:
+            self._server.open.make_room(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_open = False
         self._server.connections.discard(self)
+        self._server.open.discard(self)
+        self._server.unread.discard(self)
         self._deadline.close()
         self._reader_guard.stop()
         self._parser = None  # the garbage collector does not see this reference cycle
@@ -104,18 +109,26 @@ class Connection(asyncio.Protocol):
         self._is_writing_paused = True
         self._is_writable.clear()
         self._reader_guard.start()
+        self._server.unread.add(self, self._transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         if self.is_open:
             self._reader_guard.stop()
         self._is_writing_paused = False
         self._is_writable.set()
+        self._server.unread.discard(self)
 
     # -- for the worker --------------------------------------------------------------------------
 
     @property
     def is_idle(self) -> bool:
         return self._exchange is None
+
+    @property
+    def request_ends(self) -> float | None:
+        """When the timeout for the next request, or for the rest of it, ends; None if the
+        application is working on a request."""
+        return self._deadline.at
 
     def close(self) -> None:
         """Close when the client has read the responses, or does not read any longer."""
@@ -127,7 +140,9 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def abort(self) -> None:
+        """Close at once, even if the client has not read the responses."""
         self.is_open = False
+        self._server.open.discard(self)
         self._transport.abort()
 
     # -- requests --------------------------------------------------------------------------------
@@ -225,6 +240,13 @@ class Connection(asyncio.Protocol):
 
     def _start_exchange(self, exchange: Exchange) -> None:
         request = CallbackRequest.from_parser(self._parser)
+        # The parser accepts what other servers read differently: folded lines, for which it has no
+        # name, and obsolete codings before `chunked` (RFC 9112, 5.2 and 6.1).
+        for name, value in request.headers_bytes:
+            if not name:
+                raise ValueError("Folded header lines are not supported")
+            if name == b"transfer-encoding" and value.strip().lower() != b"chunked":
+                raise ValueError("Transfer-Encoding other than chunked is not supported")
         # In a WSGI environment, X_Name and X-Name would be the same header.
         headers = [header for header in request.headers_bytes if b"_" not in header[0]]
         if request.may_upgrade() and any(

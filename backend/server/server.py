@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from backend.http.asgi import Receive, Scope, Send
+from backend.server.bounds import OpenConnections, UnreadBytes
 from backend.wire.answer import Answer
 from backend.wire.plain_requests import PlainReads
 
@@ -58,4 +59,6 @@ class Server:
         self.limits = limits
         self.loop = loop
         self.connections: set[Connection] = set()
+        self.open = OpenConnections()
+        self.unread = UnreadBytes()
         self.keeps_connections = limits.keepalive > 0  # whether they accept further requests

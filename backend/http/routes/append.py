@@ -6,7 +6,7 @@ import asyncio
 
 import orjson
 
-from backend.http.bodies import require_json
+from backend.http.limits.bodies import require_json
 from backend.http.request import Request
 from backend.ingest.appender import QueueFull
 from backend.instance_context import InstanceContext

@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import partial
 from urllib.parse import urlencode
 
-from backend.http.bodies import media_type, require_json
 from backend.http.key_forwarding import ForwardableRequest, KeyForwarding, KeyQuery
+from backend.http.limits.bodies import media_type, require_json
 from backend.http.negotiation import chosen
 from backend.http.parameters import (
     changes_parameters,

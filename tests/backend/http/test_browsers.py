@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from backend.http.bodies import media_type
+from backend.http.limits.bodies import media_type
 from backend.http.router import Router
 from backend.wire.plain_requests import host_of_get, path_of_get
 from model.problems import ConfigurationError

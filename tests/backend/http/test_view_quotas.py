@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.http.view_quotas import ViewQuotas, share_of
+from backend.http.limits.view_quotas import ViewQuotas, share_of
 from model.problems import ConfigurationError, TooManyRequests
 from model.quotas import Quota, TokenBucket, parse_quota
 from model.topology import Epoch, Member, PlacedView, Topology
