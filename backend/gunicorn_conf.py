@@ -10,6 +10,7 @@ import logging
 import sys
 
 from backend.app import Application
+from backend.security.audit import open_audit_log
 from backend.security.certificates import Certificates
 from backend.security.configuration import token_keys
 from backend.server.memory import limit_arenas
@@ -24,6 +25,7 @@ def _prepare() -> Settings:
     token_keys(settings)  # checks what it is given
     Certificates(settings)
     check_port(settings)
+    open_audit_log(settings.audit_log)
     return settings
 
 

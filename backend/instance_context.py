@@ -93,6 +93,7 @@ class InstanceContext:
     counts: dict[str, ReadCounts] = field(default_factory=dict)
     scans: dict[str, ScanCounts] = field(default_factory=dict)
     certificates: Certificates = field(init=False)
+    over_quota: dict[str, int] = field(default_factory=dict)  # refused requests by view
     _revisions: itertools.count[int] = field(default_factory=itertools.count)
     revision: int = 0
 
@@ -101,6 +102,7 @@ class InstanceContext:
         self.peers.on_change = self.revise
         self.counts = {name: ReadCounts() for name in self.views}
         self.scans = {name: ScanCounts() for name in self.views}
+        self.over_quota = {name: 0 for name, view in self.views.items() if view.quota}
 
     def others(self, view: str, partition: int, stale: str | None = None) -> list[Member]:
         """The other instances that may answer for a partition: the active first, suspects last. At

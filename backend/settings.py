@@ -115,6 +115,17 @@ class Settings(BaseSettings):
         30.0, gt=0, description="seconds within which a complete request must arrive"
     )
     kiqr: bool = Field(True, description="whether KIQR's REST dialect is served under /api/v1")
+    allowed_hosts: str = Field(
+        "",
+        description="names of the service that clients use, such as queryable.example.com, name,…",
+    )
+    cors_origins: str = Field(
+        "",
+        description="origins whose pages may send requests, such as https://app.example.com,…",
+    )
+    audit_log: str = Field(
+        "", description="file for appends, admin actions and refusals; stderr if empty"
+    )
     auth: Literal["off", "jwt"] = Field(
         "off", description="`jwt`: every request needs a JSON Web Token, except for `/health/`"
     )

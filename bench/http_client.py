@@ -37,11 +37,14 @@ def request(
     timeout: float = 5.0,
     token: str = "",
 ) -> Answer | None:
-    """Sends a request on a new connection; None if the server does not answer in `timeout` s."""
+    """Sends a request on a new connection, with JSON as its body; None if the server does not
+    answer in `timeout` s."""
     connection = HTTPConnection("127.0.0.1", port, timeout=timeout)
     try:
-        authorization = {"Authorization": f"Bearer {token}"} if token else {}
-        connection.request(method, path, body, authorization)
+        sent = {"Authorization": f"Bearer {token}"} if token else {}
+        if body is not None:
+            sent["Content-Type"] = "application/json"
+        connection.request(method, path, body, sent)
         response = connection.getresponse()
         headers = [(name.lower(), text) for name, text in response.getheaders()]
         return Answer(response.status, headers, response.read())

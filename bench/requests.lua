@@ -35,8 +35,8 @@ local function batch()
         keys[i] = format('"customer-%07d"', number())
     end
     local body = '{"keys":[' .. table.concat(keys, ",") .. "]}"
-    return format("POST %s HTTP/1.1\r\nHost: bench\r\nContent-Length: %d\r\n\r\n%s",
-                  path, #body, body)
+    return format("POST %s HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
+                  .. "Content-Length: %d\r\n\r\n%s", path, #body, body)
 end
 
 function init(args)

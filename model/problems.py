@@ -9,6 +9,8 @@
     ├── NotAcceptable       406  no representation matches the Accept header
     ├── Gone                410  the data has expired
     ├── KeyTooLong          414
+    ├── UnsupportedMediaType 415 the body is not of a type that is read here
+    ├── TooManyRequests     429  above a quota; always with Retry-After
     ├── QueryFailed         500  only in the KIQR dialect, whose clients expect it
     └── Unavailable         503  temporarily unavailable; always with Retry-After
         └── NonRetryable             a retry does not help, here or on another instance
@@ -105,7 +107,8 @@ class Unauthenticated(Problem):
 
 
 class Forbidden(Problem):
-    """The sender may not do this. `scope`: the scope that a token would need."""
+    """The sender may not do this. `scope`: the scope that a token would need. `subject`: that of
+    the token, if it has one; it is not sent."""
 
     status = 403
     title = "Forbidden"
@@ -113,6 +116,7 @@ class Forbidden(Problem):
     def __init__(self, code: str, detail: str, scope: str = "") -> None:
         super().__init__(code, detail)
         self._scope = scope
+        self.subject: str | None = None
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         if not self._scope:
@@ -131,6 +135,22 @@ class Gone(Problem):
 class KeyTooLong(Problem):
     status = 414
     title = "Key too long"
+
+
+class UnsupportedMediaType(Problem):
+    status = 415
+    title = "Unsupported media type"
+
+
+class TooManyRequests(Problem):
+    """`retry_after`: s after which the next request is within the quota."""
+
+    status = 429
+    title = "Too many requests"
+
+    def __init__(self, code: str, detail: str, retry_after: int) -> None:
+        super().__init__(code, detail)
+        self.retry_after = retry_after
 
 
 class QueryFailed(Problem):

@@ -16,6 +16,7 @@ from model.formats.schemas import SchemaSource
 from model.kinds.kind import Kind
 from model.kinds.layout import Layout
 from model.kinds.registry import kind_of
+from model.quotas import Quota
 
 ANY_PARTITION = "none"
 """The partitioner of a topic whose records may be in any partition. Queries ask all of them."""
@@ -52,6 +53,7 @@ class View:
     same_key: str | None = None  # NEWEST, PARTIAL; None if not set
     append: bool = dataclasses.field(default=False, compare=False)  # whether POST is allowed
     pipeline: str | None = dataclasses.field(default=None, compare=False)  # consumer group
+    quota: Quota | None = dataclasses.field(default=None, compare=False)
     schemas: SchemaSource | None = dataclasses.field(default=None, compare=False, repr=False)
 
     @cached_property

@@ -19,6 +19,7 @@ from model.formats.registry import FORMATS, SCHEMA_FORMATS, format_of
 from model.kinds.registry import KINDS
 from model.partitioner import PARTITIONERS
 from model.problems import ConfigurationError
+from model.quotas import Quota, parse_quota
 from model.times import parse_duration
 from model.views import ANY_PARTITION, NEWEST, PARTIAL, Deployment, View
 
@@ -72,6 +73,7 @@ _FIELDS = {
     "same_key": _Field("", ("", NEWEST, PARTIAL), "the meaning of a key in several partitions"),
     "persistence": _Field("rocksdb", ("rocksdb", "memory"), "where the view is stored"),
     "append": _Field("off", ("off", "on"), "whether clients may append records over HTTP"),
+    "quota": _Field("", None, 'the requests that are answered in a time, such as "5000/s"'),
     "pipeline": _Field("", None, "the consumer group of the job that derives the topic"),
     "retention": _Field("", None, 'how long entries are kept, by their time, such as "7d"'),
     **_format_fields(),
@@ -187,6 +189,7 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
         persistence=values["persistence"],
         append=values["append"] == "on",
         same_key=values["same_key"] or None,
+        quota=_parse_quota(values["quota"], table, reader),
         pipeline=_parse_pipeline(values["pipeline"], table, reader),
         key_schema=_parse_schema("key", values, table, reader, read, by_id),
         value_schema=_parse_schema("value", values, table, reader, read, by_id),
@@ -285,6 +288,15 @@ def _parse_duration(
         return parse_duration(text) or None
     except ValueError as e:
         raise reader.error(table, field, str(e)) from None
+
+
+def _parse_quota(text: str, table: tuple[str, ...], reader: _Reader) -> Quota | None:
+    if not text:
+        return None
+    try:
+        return parse_quota(text)
+    except ValueError as e:
+        raise reader.error(table, "quota", str(e)) from None
 
 
 def _parse_pipeline(group: str, table: tuple[str, ...], reader: _Reader) -> str | None:

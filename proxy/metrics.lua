@@ -1,6 +1,8 @@
 --- GET /proxy/metrics, for Prometheus: counters of all workers since nginx started. They are
 -- updated once per batch, so a read costs nothing.
 
+local discovery = require "proxy.discovery"
+
 local shared = ngx.shared.queryable_topics
 
 local _M = {}
@@ -51,6 +53,16 @@ function _M.count_no_call()
     add("no_call", 1)
 end
 
+--- nginx refused a request or a connection of a client: see limits.conf.
+function _M.count_limited()
+    add("limited", 1)
+end
+
+--- A request of the view was above its quota.
+function _M.count_over_quota(view)
+    add("over_quota:" .. view, 1)
+end
+
 local function get(name)
     return shared:get(PREFIX .. name) or 0
 end
@@ -63,6 +75,20 @@ end
 
 local function counter(name, help, value)
     return metric(name, "counter", help, { "queryable_proxy_" .. name .. " " .. value })
+end
+
+--- The lines of the views that have a quota.
+local function over_quota()
+    local topology, names, lines = discovery.topology(), {}, {}
+    for name, view in pairs(topology and topology.views.by_name or {}) do
+        names[#names + 1] = view.quota and name
+    end
+    table.sort(names)
+    for i, name in ipairs(names) do
+        lines[i] = 'queryable_proxy_over_quota_total{view="' .. name .. '"} '
+            .. get("over_quota:" .. name)
+    end
+    return lines
 end
 
 function _M.render()
@@ -89,6 +115,10 @@ function _M.render()
         .. counter("batches_no_call_total",
                    "Reads sent by themselves because their worker coalesces for too many backends.",
                    get("no_call"))
+        .. counter("limited_total", "Requests and connections of clients above limits.conf.",
+                   get("limited"))
+        .. metric("over_quota_total", "counter", "Requests above the quota of their view.",
+                  over_quota())
 end
 
 --- Ends the request with all metrics.

@@ -1,6 +1,7 @@
 --- The proxy's own errors, as RFC 9457 problem documents. Clients never see a bare 502 or 504.
 
 local cjson = require "cjson.safe"
+local metrics = require "proxy.metrics"
 
 local _M = {}
 
@@ -15,6 +16,10 @@ local PROBLEMS = {
     ["bad-request"] = { 400, "Bad request",
         "The request is not valid HTTP, or its path is invalid. Send keys with a NUL byte, and "
         .. "keys such as ../.., with ?encoding=base64url." },
+    ["cross-site"] = { 403, "Forbidden", "A page of another site sent this request." },
+    ["host-not-allowed"] = { 403, "Forbidden",
+        "The server does not have the name in Host. Use its IP address, or add the name to "
+        .. "QUERYABLE_ALLOWED_HOSTS of the backends." },
     ["no-such-resource"] = { 404, "Not found",
         "Unknown path. GET /views lists the views and their paths." },
     ["request-timeout"] = { 408, "Request time-out", "The request did not arrive in time." },
@@ -23,6 +28,9 @@ local PROBLEMS = {
     ["body-too-large"] = { 413, "Request body too large", "Send the request in smaller parts." },
     ["uri-too-long"] = { 414, "URI too long",
         "The key is too long for a URL. POST it to /views/{view}/search or /views/{view}/batch." },
+    ["too-many-requests"] = { 429, "Too many requests",
+        "The client has sent too many requests, or has too many open connections." },
+    ["quota-exceeded"] = { 429, "Too many requests", "The quota of the view is used up." },
     ["headers-too-large"] = { 431, "Request headers too large", "Send fewer or shorter headers." },
     ["not-implemented"] = { 501, "Not implemented", "Unsupported transfer coding." },
     ["internal"] = { 500, "Internal error", "The proxy failed; see its error log." },
@@ -42,6 +50,7 @@ local BY_STATUS = {
     [408] = "request-timeout",
     [413] = "body-too-large",
     [414] = "uri-too-long",
+    [429] = "too-many-requests",
     [431] = "headers-too-large",
     [501] = "not-implemented",
     [502] = "no-backend",
@@ -49,14 +58,14 @@ local BY_STATUS = {
     [504] = "no-backend",
 }
 
---- Ends the request with a problem.
-function _M.send(code)
+--- Ends the request with a problem. retry_after (s): nil for RETRY_AFTER_S, if a retry may help.
+function _M.send(code, retry_after)
     local status, body = PROBLEMS[code][1], BODIES[code]
     ngx.status = status
     ngx.header["Content-Type"] = "application/problem+json"
     ngx.header["Content-Length"] = #body
-    if status == 503 then
-        ngx.header["Retry-After"] = RETRY_AFTER_S
+    if status == 503 or status == 429 then
+        ngx.header["Retry-After"] = retry_after or RETRY_AFTER_S
     end
     ngx.print(body)
     return ngx.exit(ngx.HTTP_OK)
@@ -66,6 +75,9 @@ end
 function _M.content()
     -- a client may not request the internal path
     local status = ngx.req.is_internal() and ngx.status or 400
+    if status == 429 then
+        metrics.count_limited()
+    end
     return _M.send(BY_STATUS[status] or "internal")
 end
 

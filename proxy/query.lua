@@ -230,6 +230,32 @@ function _M.parse(uri, views)
     return view, key, rest_at == nil
 end
 
+--- The view of a request without a key: /views/{view}/…, or /api/v1/{kind}/{view}… of KIQR's
+-- dialect; nil for other URIs. For quotas: every request of a view counts.
+function _M.view_of(uri, views)
+    local path = uri
+    local question = find(uri, "?", 1, true)
+    if question then
+        path = sub(uri, 1, question - 1)
+    end
+    local max_bytes = views.longest_name
+    local first, next_at = name_at(path, 2, max_bytes)
+    if first == "api" and next_at then
+        first, next_at = name_at(path, next_at, max_bytes)
+        if first ~= "v1" or not next_at then
+            return nil
+        end
+        first, next_at = name_at(path, next_at, max_bytes)
+        local name = first and next_at and name_at(path, next_at, max_bytes)
+        return name and views.by_name[name] or nil
+    end
+    if first ~= "views" or not next_at then
+        return nil
+    end
+    local name, rest_at = name_at(path, next_at, max_bytes)
+    return rest_at and views.by_name[name] or nil
+end
+
 -- Backends reject some requests because of their headers: too many or too long, with control
 -- characters, or with a repeated header that is allowed once. Of the headers of a coalesced read,
 -- only its token reaches the backend. So a read with such headers is sent by itself: its answer

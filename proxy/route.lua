@@ -8,6 +8,7 @@
 -- coalesced reads), and copies no list of backends while all of them are healthy.
 
 local balance = require "proxy.balance"
+local browser_rules = require "proxy.security.browser_rules"
 local coalescer = require "proxy.coalescer"
 local discovery = require "proxy.discovery"
 local health = require "proxy.health"
@@ -15,6 +16,7 @@ local metrics = require "proxy.metrics"
 local passive_health = require "proxy.passive_health"
 local problem = require "proxy.problem"
 local query = require "proxy.query"
+local quota = require "proxy.security.quota"
 local reload = require "proxy.reload"
 local retry_budget = require "proxy.retry_budget"
 local settings = require "proxy.settings"
@@ -33,6 +35,10 @@ local CLOSE_CONNECTION = 497
 local LEADER, ANSWERED, REROUTE = coalescer.LEADER, coalescer.ANSWERED, coalescer.REROUTE
 
 local NO_REPLICAS = {}
+-- the rules until the topology is known
+local NO_HOSTS = browser_rules.new()
+
+local shared = ngx.shared.queryable_topics
 
 local unhealthy, budget = balance.unhealthy, balance.budget
 local round_robin = 0
@@ -65,9 +71,9 @@ local function other_backends(current, replicas, limit)
     return others
 end
 
---- The token of the read, or "", if it may be coalesced: it is a plain read (see query), and the
--- active has no recent failure. Nil if it may not.
-local function token_to_coalesce(var, uri, replica, owner)
+--- The token of the read, or "", if it may be coalesced: it is a plain read (see query), its Host
+-- is allowed, and the active has no recent failure. Nil if it may not.
+local function token_to_coalesce(var, uri, replica, owner, browsers)
     if settings.batches == 0 or replica.id ~= owner or unhealthy.by_name[replica.name] then
         return nil
     end
@@ -75,7 +81,10 @@ local function token_to_coalesce(var, uri, replica, owner)
         return nil
     end
     local headers, err = ngx.req.get_headers(query.MAX_PLAIN_HEADERS)
-    return not err and query.plain_token(headers) or nil
+    if err or not browser_rules.allows_host(browsers, headers.host) then
+        return nil
+    end
+    return query.plain_token(headers)
 end
 
 --- Coalesces the read with others, and answers it if the batch has the answer. Returns the outcome.
@@ -104,8 +113,16 @@ local function choose_candidates(current, replicas, is_point)
     balance.set_candidates(candidates, healthy, is_point, 0)
 end
 
---- Answers the request, or sets the candidates for the balancer.
-local function route(var, uri, skips_coalescing)
+--- Counts the request of a view with a quota. Returns nil, or the time (s) until the next one.
+local function count(var, view)
+    -- the backends do not count it again
+    var.queryable_counted = "1"
+    return quota.take(shared, view.quota, ngx.now())
+end
+
+--- Answers the request, or sets the candidates for the balancer. `is_counted`: it is within its
+-- view's quota.
+local function route(var, uri, skips_coalescing, is_counted)
     local current = discovery.topology()
     if not current then
         return problem.send("no-topology")
@@ -117,13 +134,21 @@ local function route(var, uri, skips_coalescing)
         -- a request target has no fragment (RFC 9112, 3.2), and HTTP parsers treat one differently
         return problem.send("bad-request")
     end
+    if current.views.have_quotas and not is_counted then
+        local of = view or query.view_of(uri, current.views)
+        local wait = of and of.quota and count(var, of)
+        if wait then
+            metrics.count_over_quota(of.name)
+            return problem.send("quota-exceeded", math.ceil(wait))
+        end
+    end
     if partition then
         var.queryable_partition = partition
         var.queryable_owner = owner
     end
     is_point = partition and is_point and IS_READ[var.request_method]
     local token = is_point and not skips_coalescing and replicas[1]
-        and token_to_coalesce(var, uri, replicas[1], owner)
+        and token_to_coalesce(var, uri, replicas[1], owner, current.browsers)
     if token then
         local outcome = coalesce(var, uri, replicas[1], token)
         if outcome == ANSWERED then
@@ -131,20 +156,31 @@ local function route(var, uri, skips_coalescing)
         end
         if outcome == REROUTE then
             -- the topology or the backend's health may have changed while the read waited
-            return route(var, uri, true)
+            return route(var, uri, true, true)
         end
     end
     return choose_candidates(current, replicas, is_point)
+end
+
+local function answer_page(var, page)
+    local current = discovery.topology()
+    local rules = current and current.browsers or NO_HOSTS
+    local code = browser_rules.refuses(rules, var.http_host, var.http_origin,
+                                       var.http_sec_fetch_site)
+    if code then
+        return problem.send(code)
+    end
+    return page()
 end
 
 local function begin(var, skips_coalescing)
     local uri = var.request_uri
     local page = PAGES[uri]
     if page then
-        return page()
+        return answer_page(var, page)
     end
     retry_budget.earn(budget)
-    return route(var, uri, skips_coalescing)
+    return route(var, uri, skips_coalescing, false)
 end
 
 --- Access phase of every request.

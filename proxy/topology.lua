@@ -3,9 +3,11 @@
 -- A topology is built for each new document and never changed afterwards: a request uses the same
 -- one from start to end.
 --   epoch     its text, "<leader's ms>-<generation>"
---   views     by_name, by_path, path_depth, longest_name (bytes), max_key_bytes; a view is
---             {name, encode_key, partitions, partitioner}; partitioner is a function, or nil if the
---             request goes to any backend; encode_key is a function, or nil: see key_codec
+--   browsers  see browser_rules
+--   views     by_name, by_path, path_depth, longest_name (bytes), max_key_bytes, have_quotas; a
+--             view is {name, encode_key, partitions, partitioner, quota}; quota is as in quota.lua,
+--             or nil; partitioner is a function, or nil if the request goes to any backend;
+--             encode_key is a function, or nil: see key_codec
 --   replicas  by view name, then partition: list of backends in the order of the attempts, the
 --             active before its standbys within a rank; `healthy` is the number of backends before
 --             the dead ones (all, if all are dead)
@@ -15,8 +17,10 @@
 --             nil if the backend speaks HTTP
 --   by_rank   backends with an address; the first `usable` of them have the best rank
 
+local browser_rules = require "proxy.security.browser_rules"
 local key_codec = require "proxy.key_codec"
 local partitioner = require "proxy.partitioner"
+local quota = require "proxy.security.quota"
 
 local _M = {}
 
@@ -100,6 +104,7 @@ end
 
 local function build_views(processors)
     local by_name, by_path, path_depth, longest = {}, {}, 1, #"views"
+    local quotas, have_quotas = processors.quotas, false
     for name, declared in pairs(processors.views) do
         local view = {
             name = name,
@@ -107,6 +112,10 @@ local function build_views(processors)
             partitions = tonumber(declared.partitions) or 0,
             partitioner = partitioner[declared.partitioner],
         }
+        if type(quotas) == "table" and quotas[name] then
+            view.quota = quota.parse(name, quotas[name])
+            have_quotas = have_quotas or view.quota ~= nil
+        end
         by_name[name] = view
         longest = math.max(longest, #name)
         if type(declared.path) == "string" then
@@ -123,6 +132,7 @@ local function build_views(processors)
         path_depth = path_depth,
         longest_name = longest,
         max_key_bytes = max_key_bytes(processors.max_key_bytes),
+        have_quotas = have_quotas,
     }
 end
 
@@ -189,6 +199,7 @@ local function build(processors, addresses, tls)
     end
     return {
         epoch = processors.epoch,
+        browsers = browser_rules.new(processors.allowed_hosts),
         views = build_views(processors),
         replicas = replicas,
         owners = owners,

@@ -39,7 +39,8 @@ log = RateLimitedLog(logging.getLogger(__name__))
 _FORWARDED_HEADERS = frozenset((b"accept", b"content-type", b"if-none-match", b"last-event-id"))
 # response headers that belong to the connection, or that this instance sets itself
 _OMITTED_HEADERS = frozenset(
-    b"connection content-length date keep-alive server topology-epoch transfer-encoding".split()
+    b"connection content-length date keep-alive server topology-epoch transfer-encoding "
+    b"x-content-type-options".split()
 )
 
 
@@ -55,9 +56,9 @@ class PeerClient:
         instance_id: str,
         timeout: float,
         signer: Signer | None = None,
-        certificates: Certificates | None = None,
         connections: int = 256,
         streams: int = 256,
+        certificates: Certificates | None = None,
     ) -> None:
         """`timeout`: s for an answer, or for the start of a stream. `signer`: None without a
         cluster secret. `connections` (0: unlimited): for requests; `streams`: for streams."""

@@ -15,6 +15,7 @@ from backend.security.cluster import ClusterAccess
 from backend.security.configuration import token_policy
 from backend.security.identity import Identity
 from backend.security.keys import TokenKeys
+from backend.security.mutual_tls import has_cluster_certificate
 from backend.security.tokens import TokenVerifier
 from backend.settings import Settings
 from backend.wire.answer import Header
@@ -77,7 +78,9 @@ class AccessControl:
             return None
         identity = self._tokens.identity(self._token(headers))
         if not _is_allowed(identity, access, name):
-            raise _forbidden(access, name)
+            refusal = _forbidden(access, name)
+            refusal.subject = identity.subject
+            raise refusal
         return identity
 
     def still_admits(self, access: Access, headers: list[Header], name: str = "") -> bool:
@@ -138,7 +141,10 @@ def access_control(
     return AccessControl(
         tokens,
         settings.jwt_header.lower().encode(),
-        lambda r: cluster.is_signed(r.method, r.target, r.headers, r.client),
+        lambda r: (
+            has_cluster_certificate(r.scope)
+            or cluster.is_signed(r.method, r.target, r.headers, r.client)
+        ),
     )
 
 

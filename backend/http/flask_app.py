@@ -13,7 +13,14 @@ from backend.http.admin.page import admin_blueprint, recent_topology
 from backend.http.kiqr.raw_reads import RawReads
 from backend.http.kiqr.routes import register_kiqr
 from backend.http.openapi.build import openapi
-from backend.http.routes.meta import instance_document, liveness, pipeline_document, readiness
+from backend.http.routes.meta import (
+    instance_document,
+    liveness,
+    pipeline_document,
+    proxy_document,
+    quota_document,
+    readiness,
+)
 from backend.http.routes.metrics import CONTENT_TYPE, Metrics
 from backend.instance_context import InstanceContext
 from model.problems import BadRequest, MethodNotAllowed, NotFound, Problem, Unavailable
@@ -75,9 +82,7 @@ def create_flask_app(context: InstanceContext, raw_reads: RawReads | None = None
             answer = Response(status=304)
         else:
             states = {**context.peers.states(), context.settings.instance_id: context.state}
-            # proxies do not compute the partition of longer keys
-            limit = {"max_key_bytes": context.settings.max_key_bytes}
-            answer = _json({**context.topology.processors(states), **limit})
+            answer = _json({**context.topology.processors(states), **proxy_document(context)})
         answer.set_etag(etag)
         return answer
 
@@ -109,6 +114,7 @@ def _view(context: InstanceContext, name: str) -> dict[str, Any]:
         "partitions": placed.partitions if placed else None,
         "hash": context.views[name].hash,
         "routed_encodings": context.views[name].routed_encodings,
+        **quota_document(context.views[name]),
         **pipeline_document(context, name),
     }
 

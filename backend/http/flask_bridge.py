@@ -9,16 +9,19 @@ from flask import Flask
 
 from backend.http.asgi import App, Receive, Scope, Send
 from backend.http.kiqr.routes import PREFIX
+from backend.http.route_table import is_state
 
 
 def flask_bridge(flask_app: Flask) -> App:
     """An ASGI application that runs Flask in threads. KIQR requests wait for other instances, so
-    they have their own threads."""
+    they have their own threads, and so have those for the state of the instance."""
+    state = cast(App, WSGIMiddleware(cast(Any, flask_app), workers=2))
     other = cast(App, WSGIMiddleware(cast(Any, flask_app), workers=4))
     kiqr = cast(App, WSGIMiddleware(cast(Any, flask_app), workers=8))
 
     async def bridge(scope: Scope, receive: Receive, send: Send) -> None:
-        middleware = kiqr if scope["path"].startswith(f"{PREFIX}/") else other
+        path = scope["path"]
+        middleware = state if is_state(path) else kiqr if path.startswith(f"{PREFIX}/") else other
         await middleware(scope, receive, send)
 
     return bridge

@@ -19,7 +19,8 @@ class Request:
     whole body, for routes that read one. `client`: the address of its socket; "" if it is unknown.
     `identity` is the sender, if authentication is on and the route needs a token; `is_admitted`
     says whether the token is still valid, for routes that stream. `sender` is the instance or proxy
-    that has signed a request for an internal route.
+    that has signed a request for an internal route. `details` are for the audit log; `status` is
+    that of a streamed answer, or 0.
     """
 
     __slots__ = (
@@ -27,6 +28,7 @@ class Request:
         "_send",
         "body",
         "client",
+        "details",
         "headers",
         "identity",
         "is_admitted",
@@ -38,6 +40,7 @@ class Request:
         "receive",
         "scope",
         "sender",
+        "status",
         "view",
         "was_started",
     )
@@ -64,6 +67,8 @@ class Request:
         self.key = key
         self.more = more or {}
         self.body = b""
+        self.details: dict[str, Any] = {}
+        self.status = 0
         self.identity: Identity | None = None
         self.is_admitted: Callable[[], bool] = lambda: True
         self.receive = receive
@@ -90,5 +95,6 @@ class Request:
         """ASGI's `send`, for handlers that stream; adds the extra header."""
         if message["type"] == "http.response.start":
             self.was_started = True
+            self.status = message["status"]
             message["headers"] = [*message["headers"], self._extra_header]
         await self._send(message)

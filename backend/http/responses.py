@@ -16,6 +16,7 @@ from backend.queries.point import Entry, State, ViewReads
 from backend.queries.routing import PLAIN, ReadOptions
 from backend.queries.scans.scatter_gather import Freshness
 from backend.queries.versions import Version, VersionedReads
+from backend.security.browser_rules import VARY_ORIGIN
 from backend.wire.answer import JSON, Answer, Header, etag_of, freshness_headers, problem_answer
 from model.kinds.kind import DOCUMENT
 from model.kinds.versioned import validity_json
@@ -37,6 +38,8 @@ class KeyResponses:
         # the values of a custom store do not come from one record
         self._has_etags = not reads.view.is_custom
         self.form: tuple[Header, ...] = (JSON, VARY) if self._has_etags else (JSON,)
+        if context.settings.cors_origins:
+            self.form += (VARY_ORIGIN,)  # also for coalesced reads, which have no Origin
         self._pipeline = context.pipelines.get(reads.view.name)
         me = context.settings.instance_id
         self._served_by = {role: (b"served-by", f"{me}; {role}".encode()) for role in ROLES}

@@ -162,3 +162,9 @@ def _page_pattern(pattern: str) -> re.Pattern[str]:
     for name, text in (("{view}", "(?P<view>[^/]+)"), ("{rest}", ".*")):
         escaped = escaped.replace(re.escape(name), text)
     return re.compile(escaped, re.DOTALL)
+
+
+def is_state(path: str) -> bool:
+    """Whether proxies and supervisors ask for this document of Flask, so others must not delay
+    it."""
+    return path == "/processors" or path.startswith("/health/")

@@ -7,6 +7,7 @@ Content-Length each have their one place here. Routes that are pages are Flask's
 from __future__ import annotations
 
 import logging
+from asyncio import CancelledError
 from contextlib import nullcontext
 from functools import partial
 from urllib.parse import unquote_to_bytes
@@ -17,40 +18,50 @@ from backend.cluster.peer_client import PeerClient
 from backend.http.access import Access, AccessControl
 from backend.http.admin.document import PATH as ADMIN
 from backend.http.admin.document import sign_in
-from backend.http.asgi import App, Message, Receive, Scope, Send
-from backend.http.bodies import BodyBudget, read_body
-from backend.http.gates import Gate
+from backend.http.asgi import App, Receive, Scope, Send
+from backend.http.auditing import DISCONNECTED, audit
+from backend.http.fast_path import READS, FastPath
 from backend.http.kiqr.routes import PATHS as KIQR_PATHS
 from backend.http.kiqr.routes import PREFIX as KIQR
+from backend.http.limits.bodies import BodyBudget, read_body
+from backend.http.limits.gates import Gate
+from backend.http.limits.view_quotas import ViewQuotas
 from backend.http.paths import Paths, of_absolute_form
 from backend.http.request import Request
 from backend.http.responses import KeyResponses
-from backend.http.route_table import OTHER, Match, Route, RouteTable, page_path
+from backend.http.route_table import OTHER, Match, Route, RouteTable, is_state, page_path
 from backend.http.routes.append import AppendRoute
 from backend.http.routes.internal import InternalRoutes
 from backend.http.routes.keys import KeyRoutes
-from backend.http.routes.point_batch import PointBatchRoute
 from backend.http.routes.views import ViewRoutes
+from backend.http.sending import (
+    FINAL_STATUS,
+    complete,
+    internal_error,
+    with_final_status,
+    with_headers,
+)
 from backend.instance_context import InstanceContext
 from backend.queries.batch import BATCH_PATH, Batches
 from backend.queries.point import count_refusal
 from backend.queries.point_by_kind import reads_of
 from backend.queries.retry import Asker
-from backend.queries.routing import NotOwner
 from backend.queries.scans.any_partition import AnyPartitionReads
 from backend.queries.scans.partition_scan import PartitionScans
 from backend.queries.scans.scatter_gather import SCAN_PATH, ScatterGather
+from backend.queries.turns import INSTANCES, Turns, set_sender
 from backend.queries.whole_view.registry import VIEW_QUERIES
+from backend.security.audit import AuditLog
 from backend.security.authorization import AUTHORIZATION
+from backend.security.browser_rules import BrowserRules, preflight
 from backend.security.cluster import signature_in
+from backend.security.mutual_tls import has_cluster_certificate
 from backend.security.signatures import Purpose
 from backend.wire.answer import Answer, Header, problem_answer
-from backend.wire.plain_requests import PlainReads
 from backend.wire.scan_codec import MAX_ASK_BYTES
 from backend.wire.snapshot import PATH as COPY
 from model.limits import MAX_BATCH_BYTES
 from model.problems import (
-    RETRY_ELSEWHERE_NO,
     BadRequest,
     Forbidden,
     MethodNotAllowed,
@@ -58,19 +69,13 @@ from model.problems import (
     Unauthenticated,
 )
 
-READS = "/internal/reads"
-
 _READ, _GET, _POST = ("GET", "HEAD"), ("GET",), ("POST",)
 _PAGE = ("GET", "HEAD", "OPTIONS")
 
 MAX_BODY = 1 << 20
+_PATIENCE = 2.0  # s that queries of whole views and batches wait for others to end
 _MAX_BATCH_OF_PEER = 9 << 20  # bytes; older instances take 8 MiB of keys
 _SIGNED_BYTES = 4096  # of a heartbeat, or a request for a copy: so small that no budget is needed
-
-# A request with this header is from a proxy that asks the next holder on any 503. It sees only the
-# status, so what no other holder can answer has a status of its own.
-_FINAL_STATUS = b"queryable-final-status"
-_NON_RETRYABLE = 530
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +92,8 @@ class Router:
         """`pages`: the Flask application. `access`: None if authentication is off."""
         self._context = context
         self._pages = pages
+        self.browsers = BrowserRules.of(context.settings)
+        self._audit = AuditLog(context.settings.instance_id)
         self._access = access = access or AccessControl(None)
         self._paths = Paths(context.views.values())
         self._reads = {name: reads_of(view, context) for name, view in context.views.items()}
@@ -96,13 +103,17 @@ class Router:
         self._views = ViewRoutes(context)
         self._append = AppendRoute(context, self._reads)
         self._cluster = context.cluster
-        self._coalesced = PointBatchRoute(
-            context, self._paths, self._responses, self.answer_now, access
-        )
+        self._quotas = ViewQuotas(context)
+        self._fast_path = FastPath(context, self._paths, self._responses, access)
+        self.answer_now, self.reads_now = self._fast_path.answer_now, self._fast_path.reads_now
         self._internal = InternalRoutes(context, self._scans, access)
         # what instances ask one another finds room however much clients send
         self._bodies, self._internal_bodies = BodyBudget(), BodyBudget()
-        self._requests = Gate("requests", context.settings.max_in_flight)
+        most = context.settings.max_in_flight
+        self._requests, self._coalesced_reads = Gate("requests", most), Gate("reads", most)
+        # Flask's threads are few, so other requests wait
+        self._documents, self._state = Gate("documents", 256), Gate("requests", 256)
+        self._turns = Turns()
         self.routes = self._all_routes()
         self._table = RouteTable(self.routes, self._paths, context.views.values())
         self._peer_client: PeerClient | None = None
@@ -111,9 +122,12 @@ class Router:
 
     def _all_routes(self) -> tuple[Route, ...]:
         keys, views, internal = self._keys, self._views, self._internal
+        coalesced = self._fast_path.coalesced
         requests = self._requests
-        # a scan holds a page of every owner, a batch its body, a peer's scan a page of our own
-        scans, batches, of_peers = Gate("scans", 64), Gate("batches", 256), Gate("scans", 256)
+        # A scan holds a page of every owner, a reduction groups or rows of every owner, a batch its
+        # body, and a peer's scan a page of our own.
+        scans, batches = Gate("scans", 64, _PATIENCE), Gate("batches", 128, _PATIENCE)
+        reductions, of_peers = Gate("reductions", 8, _PATIENCE), Gate("scans", 256)
         own_bound = nullcontext()  # the handler bounds how many there are at once
         key = "{path}/{key}"  # of the view's own path, and of /views/{view}/keys
         read, append, any_scope = Access.READ, Access.APPEND, Access.ANY_SCOPE
@@ -131,7 +145,7 @@ class Router:
             Route(_READ, "/views/{view}/windows", read, views.windows, scans),
             Route(_READ, "/views/{view}/sessions", read, views.sessions, scans),
             *(
-                Route(_READ, f"/views/{{view}}/{q.name}", read, views.query(q), scans)
+                Route(_READ, f"/views/{{view}}/{q.name}", read, views.query(q), reductions)
                 for q in VIEW_QUERIES
             ),
             Route(_POST, "/views/{view}/batch", read, views.batch, batches, MAX_BATCH_BYTES),
@@ -141,7 +155,14 @@ class Router:
                 _POST, "/topics/{topic}/records", append, self._append.append, requests, MAX_BODY
             ),
             # the proxy, and other instances
-            Route(_POST, READS, cluster, self._coalesced.reads, requests, MAX_BODY),
+            Route(
+                _POST,
+                READS,
+                cluster,
+                coalesced.reads,
+                self._coalesced_reads,
+                MAX_BODY,
+            ),
             Route(_POST, SCAN_PATH.decode(), cluster, internal.scan, of_peers, MAX_ASK_BYTES),
             Route(
                 _POST, BATCH_PATH.decode(), cluster, internal.batch, of_peers, _MAX_BATCH_OF_PEER
@@ -169,7 +190,8 @@ class Router:
         )
 
     def _page(self, methods: tuple[str, ...], pattern: str, access: Access) -> Route:
-        return Route(methods, pattern, access, self._flask, self._requests, is_page=True)
+        gate = self._state if is_state(pattern) else self._documents
+        return Route(methods, pattern, access, self._flask, gate, is_page=True)
 
     @property
     def keys(self) -> KeyRoutes:
@@ -179,15 +201,13 @@ class Router:
     def start(self, peer_client: PeerClient | None = None) -> ScatterGather:
         """In the event loop, before the first request; returns what asks all instances."""
         settings = self._context.settings
-        of = (
-            settings.instance_id,
-            settings.forward_timeout,
-            self._cluster.signer,
-            self._context.certificates,
+        of = settings.instance_id, settings.forward_timeout, self._cluster.signer
+        tls = self._context.certificates
+        self._peer_client = peer_client or PeerClient(
+            *of, streams=settings.max_streams, certificates=tls
         )
-        self._peer_client = peer_client or PeerClient(*of, streams=settings.max_streams)
         # a heartbeat never waits for a connection, however many others are in use
-        self._heartbeat_client = peer_client or PeerClient(*of, connections=0)
+        self._heartbeat_client = peer_client or PeerClient(*of, connections=0, certificates=tls)
         self._heartbeats = Heartbeats(
             self._context, self._heartbeat_client, settings.heartbeat_interval
         )
@@ -223,12 +243,24 @@ class Router:
         if raw_path[:1] != b"/" and (path := of_absolute_form(raw_path)) is not None:
             decoded = unquote_to_bytes(path).decode(errors="replace")
             scope, raw_path = {**scope, "raw_path": path, "path": decoded}, path
-        if any(name == _FINAL_STATUS for name, _ in scope["headers"]):
-            send = _with_final_status(send)
+        if any(name == FINAL_STATUS for name, _ in scope["headers"]):
+            send = with_final_status(send)
         try:
             match = self._table.match(raw_path)
         except BadRequest as problem:
             match = Match(self._refusing(problem))
+        try:
+            added = self.browsers.admit(scope["method"], raw_path, scope["headers"])
+        except (BadRequest, Forbidden) as problem:
+            audit(self._audit, match, scope, problem.status, problem=problem)
+            await self._send(problem_answer(problem), scope["method"], send)
+            return
+        if added:
+            send = with_headers(send, added)
+            answer = preflight(scope["method"], scope["headers"], added)
+            if answer is not None:
+                await self._send(answer, scope["method"], send)
+                return
         answer = await self._handle(match, scope, receive, send)
         if answer is not None:
             await self._send(answer, scope["method"], send)
@@ -250,9 +282,10 @@ class Router:
         try:
             request.sender = self._cluster.admit(
                 purpose, request.method, request.target, signature_in(request.headers),
-                request.client,
+                request.client, has_cluster_certificate(request.scope),
             )  # fmt: skip
         except Forbidden as problem:
+            audit(self._audit, match, request.scope, problem.status, request, problem)
             return problem_answer(problem)
         answer = await self._answer_of(match, request)
         if request.sender is not None and answer is not None and purpose is Purpose.PEER:
@@ -268,70 +301,48 @@ class Router:
             )
             if route.methods and request.method not in route.methods:
                 raise MethodNotAllowed(request.method, ", ".join(route.methods))
-            with route.gate:
-                if not route.body:
-                    return await route.handler(request)
-                with self._budget(route).counted(request.receive) as counted:
-                    request.body = await read_body(counted, route.body)
-                    if request.sender is not None:
-                        request.sender.check_body(request.body)
-                    return await route.handler(request)
+            if match.view is not None and route.access is Access.READ:
+                self._quotas.admit(match.view, request.headers, request.scope.get("client"))
+            answer = await self._call(request, route)
+            status = request.status if answer is None else answer.status
+            audit(self._audit, match, request.scope, status, request)
+            return answer
+        except CancelledError:
+            audit(self._audit, match, request.scope, request.status, request, code=DISCONNECTED)
+            raise
         except Exception as e:
             if request.was_started:
                 raise  # the connection is closed before the end of the body
             if not isinstance(e, Problem):
                 log.exception("%s %r", request.method, request.raw_path)
-                return problem_answer(_internal_error())
+                e = internal_error()
+            audit(self._audit, match, request.scope, e.status, request, e)
             if route.pattern == ADMIN and isinstance(e, Unauthenticated):
                 return sign_in(request, e) or problem_answer(e)
             if route.counts_reads:
                 count_refusal(self._context.counts[request.of.name], e)
             return problem_answer(e)
 
+    async def _call(self, request: Request, route: Route) -> Answer | None:
+        """Reads the body, if the route has one, and calls the handler."""
+        set_sender(self._turns, INSTANCES if route.is_internal else request.client or "unknown")
+        if not route.body:
+            await _room(route)
+            with route.gate:
+                return await route.handler(request)
+        # before the gate, so that a client that sends slowly keeps none of its places
+        with self._budget(route).counted(request.receive) as counted:
+            request.body = await read_body(counted, route.body)
+            if request.sender is not None:
+                request.sender.check_body(request.body)
+            await _room(route)
+            with route.gate:
+                return await route.handler(request)
+
     def _budget(self, route: Route) -> BodyBudget:
         if route.body <= _SIGNED_BYTES:
             return BodyBudget()
         return self._internal_bodies if route.is_internal else self._bodies
-
-    def answer_now(self, raw_path: bytes, token: bytes | None = None) -> Answer | None:
-        """The complete answer to a plain GET, if it is a point read that can be answered at once.
-
-        `token`: that of its Authorization header, if it has one. None leaves the request to
-        `__call__`: it has to wait, to ask others, its token must be verified, or it is refused.
-        """
-        try:
-            found = self._paths.key_path(raw_path)
-            if found is None or found.rest:
-                return None
-            if not self._access.may_read_now(token, found.view.name):
-                return None
-            responses = self._responses[found.view.name]
-            answer = responses.point(responses.reads.parse_key(found.text))
-        except (Problem, NotOwner):
-            return None
-        except Exception:
-            log.exception("GET %r", raw_path)
-            return None
-        self._complete(answer, "GET")
-        return answer
-
-    def reads_now(self, reads: PlainReads, client: str) -> Answer:
-        """The complete answer to point reads that the proxy sends together. `client`: the address
-        of its socket."""
-        try:
-            sender = self._cluster.admit(
-                Purpose.PROXY, "POST", READS.encode(), reads.signature, client
-            )
-            if sender is not None:
-                sender.check_body(reads.body)
-            answer = self._coalesced.answer(reads.body)
-        except Forbidden as problem:
-            answer = problem_answer(problem)
-        except Exception:
-            log.exception("POST %s", READS)
-            answer = problem_answer(_internal_error())
-        self._complete(answer, "POST")
-        return answer
 
     async def _flask(self, request: Request) -> None:
         """A page."""
@@ -353,16 +364,8 @@ class Router:
     def _epoch(self) -> Header:
         return (b"topology-epoch", self._context.epoch_header)
 
-    def _complete(self, answer: Answer, method: str) -> None:
-        headers = answer.headers
-        if answer.status == 304:
-            pass  # its length would be that of the body that is not sent
-        elif method != "HEAD" or all(name != b"content-length" for name, _ in headers):
-            headers.append((b"content-length", b"%d" % len(answer.body)))
-        headers.append((b"topology-epoch", self._context.epoch_header))
-
     async def _send(self, answer: Answer, method: str, send: Send) -> None:
-        self._complete(answer, method)
+        complete(answer, method, self._context.epoch_header)
         await send(
             {"type": "http.response.start", "status": answer.status, "headers": answer.headers}
         )
@@ -370,16 +373,6 @@ class Router:
         await send({"type": "http.response.body", "body": body})
 
 
-def _with_final_status(send: Send) -> Send:
-    """Sends a NonRetryable problem under a status of its own."""
-
-    async def sending(message: Message) -> None:
-        if message.get("status") == 503 and RETRY_ELSEWHERE_NO in message["headers"]:
-            message["status"] = _NON_RETRYABLE
-        await send(message)
-
-    return sending
-
-
-def _internal_error() -> Problem:
-    return Problem("internal-error", "Unexpected error. See the log of the instance.")
+async def _room(route: Route) -> None:
+    if isinstance(route.gate, Gate):
+        await route.gate.room()

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager, suppress
 
 from backend.http.asgi import Receive
+from backend.http.limits.gates import Gate
 from backend.http.request import Request
 from backend.wire.answer import Answer
 from model.problems import Unavailable
@@ -19,8 +20,7 @@ class Streams:
 
     def __init__(self, limit: int) -> None:
         """`limit`: of concurrent streams."""
-        self._limit = limit
-        self._places = 0
+        self._gate = Gate("streams", limit)
         self._open: set[asyncio.Task[None]] = set()
         self._draining = False
 
@@ -28,13 +28,8 @@ class Streams:
     def place(self) -> Iterator[None]:
         """Reserves a place for a stream, also while it is being opened; Unavailable."""
         self._check()
-        if self._places >= self._limit:
-            raise Unavailable("overloaded", f"{self._limit} streams are already open.")
-        self._places += 1
-        try:
+        with self._gate:
             yield
-        finally:
-            self._places -= 1
 
     def _check(self) -> None:
         if self._draining:

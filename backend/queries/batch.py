@@ -19,6 +19,7 @@ from backend.queries.scans.any_partition import AnyPartitionReads
 from backend.queries.scans.scatter_gather import Freshness
 from backend.queries.served_by import ServedBy, roles_said
 from backend.queries.stores import KEYS, refuse_store
+from backend.queries.turns import next_turn
 from backend.wire.scan import ALLOW, NEVER
 from backend.wire.scan_codec import pack, unpack
 from model.formats.base64url import from_base64url
@@ -264,7 +265,7 @@ async def _turns(of: Sequence[_T], budget: _ReadBudget) -> AsyncIterator[Sequenc
     start = 0
     while start < len(of):
         if start:
-            await asyncio.sleep(0)
+            await next_turn()
         end = start + budget.turn
         yield of[start:end]
         start = end

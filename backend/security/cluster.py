@@ -1,7 +1,7 @@
 """Who may use internal routes: instances and proxies of the same deployment.
 
-With a cluster secret, they sign their requests. Without one, internal routes answer on loopback
-only.
+With a cluster secret, they sign their requests. With mutual TLS, they show a certificate. Either
+is enough. Without both, internal routes answer on loopback only.
 """
 
 from __future__ import annotations
@@ -134,21 +134,39 @@ class ClusterAccess:
         secret: ClusterSecret | None = None,
         instance_id: str = "",
         clock: Callable[[], float] = time.time,
+        mutual_tls: bool = False,
     ) -> None:
-        """`secret`: None if none is configured."""
+        """`secret`: None if none is configured. `mutual_tls`: whether certificates are."""
+        self._mutual_tls = mutual_tls
         self.signer = None if secret is None else Signer(secret, clock=clock)
         self._verifier = None if secret is None else SignatureVerifier(secret, instance_id, clock)
 
     def admit(
-        self, purpose: Purpose, method: str, target: bytes, given: bytes | None, client: str
+        self,
+        purpose: Purpose,
+        method: str,
+        target: bytes,
+        given: bytes | None,
+        client: str,
+        has_certificate: bool = False,
     ) -> Sender | None:
-        """The sender of a request for an internal route; None if there is no secret. Forbidden.
+        """The sender of a request for an internal route; None if it is not signed. Forbidden.
 
         `given`: the value of the header. `client`: the address of its socket; "" if unknown.
+        `has_certificate`: see `mutual_tls.has_cluster_certificate`.
         """
         try:
+            if given is None and has_certificate:
+                return None
             if self._verifier is not None:
                 return self._verifier.verify((purpose,), method, target, given)
+            if self._mutual_tls and not has_certificate:
+                raise Refused(
+                    "no certificate",
+                    "it has no client certificate by an authority of QUERYABLE_TLS_CLIENT_CA_FILE",
+                )
+            if has_certificate:
+                return None  # signed with a secret that this instance does not have
             if not is_loopback(client):
                 raise Refused(
                     "no secret",
@@ -177,16 +195,17 @@ class ClusterAccess:
 
 def cluster_access(settings: Settings) -> ClusterAccess:
     """As configured. Raises ConfigurationError if the file of the secret cannot be used."""
+    mutual_tls = settings.tls_client_ca_file is not None
     if settings.cluster_secret_file:
         secret = ClusterSecret(Path(settings.cluster_secret_file), settings.application_id)
-        return ClusterAccess(secret, settings.instance_id)
-    if not is_loopback(settings.host):
+        return ClusterAccess(secret, settings.instance_id, mutual_tls=mutual_tls)
+    if not mutual_tls and not is_loopback(settings.host):
         log.warn(
             "not configured",
             "no cluster secret is configured, so other instances and proxies must be on this "
             f"machine. Set {SETTING}",
         )
-    return ClusterAccess()
+    return ClusterAccess(mutual_tls=mutual_tls)
 
 
 def signature_in(headers: Iterable[Header]) -> bytes | None:

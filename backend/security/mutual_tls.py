@@ -13,5 +13,9 @@ def has_cluster_certificate(scope: Mapping[str, Any]) -> bool:
     `scope`: of ASGI. Its extension `tls` has a name only if the handshake has verified the
     certificate.
     """
-    tls = scope.get("extensions", {}).get("tls")
+    return is_of_cluster(scope.get("extensions", {}).get("tls"))
+
+
+def is_of_cluster(tls: Mapping[str, Any] | None) -> bool:
+    """The same for the extension itself; None: without TLS."""
     return tls is not None and tls["client_cert_name"] is not None

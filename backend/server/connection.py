@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from functools import cached_property
 from typing import Any
 
 from gunicorn.asgi.parser import CallbackRequest
 from gunicorn_h1c import H1CProtocol, LimitRequestHeaders, LimitRequestLine
 
+from backend.security.mutual_tls import is_of_cluster
 from backend.server.deadline import Deadline
 from backend.server.exchange import Exchange
 from backend.server.response import error_response, response
@@ -16,7 +18,7 @@ from backend.server.server import Server
 from backend.server.slow_readers import SlowReaderGuard
 from backend.server.tls_extension import tls_extension
 from backend.wire.answer import Answer
-from backend.wire.plain_requests import plain_get, plain_reads
+from backend.wire.plain_requests import host_of_get, plain_get, plain_reads
 
 _WRITE_BUFFER = 64 * 1024  # unsent bytes of a response; with more, the application is paused
 _SLICE_BYTES = 16 * 1024  # bytes per call of the parser
@@ -41,6 +43,7 @@ class Connection(asyncio.Protocol):
         self._server = server
         self._application = server.application
         self._transport: Any = None
+        self.address = ""  # of the client, without the port
         self._parser: Any = None
         self._client_address: tuple[str, int] | None = None
         self._exchange: Exchange | None = None
@@ -55,7 +58,6 @@ class Connection(asyncio.Protocol):
         self._is_writable = asyncio.Event()
         self._reader_guard: Any = None
         self._deadline = Deadline(server.loop, self._expired)
-        self._tls: dict[str, Any] | None = None  # None: without TLS
         self.is_open = False
 
     # -- asyncio.Protocol ------------------------------------------------------------------------
@@ -65,17 +67,21 @@ class Connection(asyncio.Protocol):
         self._reader_guard = SlowReaderGuard(
             self._server.loop, transport, self._application.send_timeout
         )
+        peer = transport.get_extra_info("peername")
+        self.address = peer[0] if isinstance(peer, tuple) else ""
         self._server.connections.add(self)
-        if len(self._server.connections) > self._server.limits.worker_connections:
-            transport.abort()
-            return
+        self._server.open.add(self)
         self.is_open = True
         transport.set_write_buffer_limits(high=_WRITE_BUFFER)
         self._deadline.set(self._application.request_timeout)
+        if len(self._server.connections) > self._server.limits.worker_connections:
+            self._server.open.make_room(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_open = False
         self._server.connections.discard(self)
+        self._server.open.discard(self)
+        self._server.unread.discard(self)
         self._deadline.close()
         self._reader_guard.stop()
         self._parser = None  # the garbage collector does not see this reference cycle
@@ -103,18 +109,26 @@ class Connection(asyncio.Protocol):
         self._is_writing_paused = True
         self._is_writable.clear()
         self._reader_guard.start()
+        self._server.unread.add(self, self._transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         if self.is_open:
             self._reader_guard.stop()
         self._is_writing_paused = False
         self._is_writable.set()
+        self._server.unread.discard(self)
 
     # -- for the worker --------------------------------------------------------------------------
 
     @property
     def is_idle(self) -> bool:
         return self._exchange is None
+
+    @property
+    def request_ends(self) -> float | None:
+        """When the timeout for the next request, or for the rest of it, ends; None if the
+        application is working on a request."""
+        return self._deadline.at
 
     def close(self) -> None:
         """Close when the client has read the responses, or does not read any longer."""
@@ -126,16 +140,20 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def abort(self) -> None:
+        """Close at once, even if the client has not read the responses."""
         self.is_open = False
+        self._server.open.discard(self)
         self._transport.abort()
 
     # -- requests --------------------------------------------------------------------------------
 
     def _answer_now(self, data: bytes) -> Answer | None:
         if (get := plain_get(data)) is not None:
+            if not self._application.allows_host(host_of_get(data)):
+                return None
             return self._application.answer_now(*get)
         if (reads := plain_reads(data)) is not None:
-            return self._application.reads_now(reads, self._client_host())
+            return self._application.reads_now(reads, self._client_host(), is_of_cluster(self._tls))
         return None
 
     def _read(self, data: bytes) -> None:
@@ -194,8 +212,6 @@ class Connection(asyncio.Protocol):
         """Called before the first request that needs the parser."""
         self._server_address = self._address("sockname")
         self._client_address = self._address("peername")
-        if (ssl_object := self._transport.get_extra_info("ssl_object")) is not None:
-            self._tls = tls_extension(ssl_object)
         self._scheme = "http" if self._tls is None else "https"
         limits = self._server.limits
         self._parser = H1CProtocol(
@@ -224,6 +240,13 @@ class Connection(asyncio.Protocol):
 
     def _start_exchange(self, exchange: Exchange) -> None:
         request = CallbackRequest.from_parser(self._parser)
+        # The parser accepts what other servers read differently: folded lines, for which it has no
+        # name, and obsolete codings before `chunked` (RFC 9112, 5.2 and 6.1).
+        for name, value in request.headers_bytes:
+            if not name:
+                raise ValueError("Folded header lines are not supported")
+            if name == b"transfer-encoding" and value.strip().lower() != b"chunked":
+                raise ValueError("Transfer-Encoding other than chunked is not supported")
         # In a WSGI environment, X_Name and X-Name would be the same header.
         headers = [header for header in request.headers_bytes if b"_" not in header[0]]
         if request.may_upgrade() and any(
@@ -259,6 +282,12 @@ class Connection(asyncio.Protocol):
         if self._client_address is None:
             self._client_address = self._address("peername")
         return self._client_address[0] if self._client_address else ""
+
+    @cached_property
+    def _tls(self) -> dict[str, Any] | None:
+        """The extension of ASGI; None without TLS."""
+        ssl_object = self._transport.get_extra_info("ssl_object")
+        return None if ssl_object is None else tls_extension(ssl_object)
 
     def _address(self, name: str) -> tuple[str, int] | None:
         address = self._transport.get_extra_info(name)

@@ -25,6 +25,11 @@ class Deadline:
         if self._timer is None or at < self._timer_at:
             self._start_timer(at)
 
+    @property
+    def at(self) -> float | None:
+        """When the timeout ends, in the event loop's time; None if there is none."""
+        return self._at
+
     def clear(self) -> None:
         """Cancel the timeout."""
         self._at = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Iterable
 from typing import Protocol
 
@@ -44,7 +43,7 @@ class Exchange:
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self._chunks: deque[bytes] = deque()
+        self._chunks: list[bytes] = []
         self._buffered = 0
         self.is_received = False  # the whole request has arrived
         self._is_delivered = False  # the application has the whole body
@@ -141,11 +140,12 @@ class Exchange:
     # -- internal --------------------------------------------------------------------------------
 
     def _next_chunk(self) -> Message:
-        chunk = self._chunks.popleft()
-        self._buffered -= len(chunk)
-        if self._buffered <= _BODY_BUFFER:
-            self._channel.resume_reading()
-        self._is_delivered = self.is_received and not self._chunks
+        # together: a client may send a chunk for each byte
+        chunk = b"".join(self._chunks)
+        self._chunks.clear()
+        self._buffered = 0
+        self._channel.resume_reading()
+        self._is_delivered = self.is_received
         return {"type": "http.request", "body": chunk, "more_body": not self._is_delivered}
 
     async def _wait_for_input(self) -> None:

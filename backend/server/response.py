@@ -23,7 +23,7 @@ _CODES = {
 
 
 class _Clock:
-    """The last lines of a header block: Server and Date, built once a second."""
+    """The last lines of a header block, which all responses have; built once a second."""
 
     def __init__(self) -> None:
         self._second = 0
@@ -34,7 +34,10 @@ class _Clock:
         if now != self._second:
             self._second = now
             date = formatdate(now, usegmt=True).encode()
-            self._lines = b"Server: gunicorn/asgi\r\nDate: %b\r\n\r\n" % date
+            self._lines = (
+                b"Server: gunicorn/asgi\r\nX-Content-Type-Options: nosniff\r\nDate: %b\r\n\r\n"
+                % date
+            )
         return self._lines
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from backend.http.asgi import Receive, Scope, Send
+from backend.server.bounds import OpenConnections, UnreadBytes
 from backend.wire.answer import Answer
 from backend.wire.plain_requests import PlainReads
 
@@ -24,11 +25,14 @@ class Application(Protocol):
     """Seconds after which a client that reads nothing of its response is disconnected."""
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]: ...
+    def allows_host(self, host: bytes) -> bool:
+        """Whether a plain GET with this Host may be answered by `answer_now`."""
+
     def answer_now(self, raw_path: bytes, token: bytes | None) -> Answer | None:
         """The answer to a plain GET; None if it must wait, so that `__call__` is needed. `token`:
         that of its Authorization header, not verified; None if it has none."""
 
-    def reads_now(self, reads: PlainReads, client: str) -> Answer:
+    def reads_now(self, reads: PlainReads, client: str, has_certificate: bool) -> Answer:
         """The answer to coalesced point reads of the proxy. `client`: the address of its socket."""
 
     def drain(self) -> float:
@@ -55,4 +59,6 @@ class Server:
         self.limits = limits
         self.loop = loop
         self.connections: set[Connection] = set()
+        self.open = OpenConnections()
+        self.unread = UnreadBytes()
         self.keeps_connections = limits.keepalive > 0  # whether they accept further requests

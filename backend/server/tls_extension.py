@@ -24,9 +24,10 @@ def tls_extension(ssl_object: Any) -> dict[str, Any]:
     """What the handshake has shown.
 
     `client_cert_name`: the subject of the client's certificate; None without a certificate. It was
-    verified: a handshake with a certificate of another authority fails.
+    verified: a handshake with a certificate of another authority fails. A resumed session (of TLS
+    1.2, which Python cannot turn off) has none: nothing was verified again.
     """
-    certificate = ssl_object.getpeercert()
+    certificate = None if ssl_object.session_reused else ssl_object.getpeercert()
     return {
         "client_cert_name": _name(certificate["subject"]) if certificate else None,
         "client_cert_error": None,

@@ -25,10 +25,11 @@ _IS_TOKEN = re.compile(_TOKEN)
 
 # Headers that must not change the response. Possessive: it never goes back to an earlier line.
 _OTHERS = (
-    rb"(?:(?i:user-agent|accept-encoding|accept-language|cookie|referer|origin|cache-control|pragma"
-    rb"|via|dnt|priority|sec-[a-z-]+|x-request-id|x-forwarded-for|x-real-ip|traceparent|tracestate"
-    rb"|queryable-final-status): [ -~]*\r\n"
+    rb"(?:(?i:user-agent|accept-encoding|accept-language|cookie|referer|cache-control|pragma"
+    rb"|via|dnt|priority|sec-(?!fetch-site:)[a-z-]+|x-request-id|x-forwarded-for|x-real-ip"
+    rb"|traceparent|tracestate|queryable-final-status): [ -~]*\r\n"
     rb"|(?i:accept): (?:\*/\*|application/json)\r\n"
+    rb"|(?i:sec-fetch-site): (?:same-origin|same-site|none)\r\n"
     rb"|(?i:connection): keep-alive\r\n)*+"
 )
 # Exactly one Host header, and at most one token.
@@ -67,6 +68,12 @@ def plain_get(data: bytes) -> tuple[bytes, bytes | None] | None:
     if token_size > MAX_TOKEN_BYTES or len(data) - token_size > MAX_BYTES:
         return None
     return path, token
+
+
+def host_of_get(data: bytes) -> bytes:
+    """The value of Host of a plain GET."""
+    start = data.index(b"\n") + len(b"\nHost: ")
+    return data[start : data.index(b"\r", start)]
 
 
 def plain_reads(data: bytes) -> PlainReads | None:

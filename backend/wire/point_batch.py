@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
 
 MAGIC = b"QTR1"
 ALONE = 0xFFFF_FFFF
@@ -30,12 +29,9 @@ MAX_LINES = 1024
 _TOKEN = b"\ntoken:"
 
 
-class ReadsOfToken(NamedTuple):
-    """Reads with the same token; None: without one. The token is not verified."""
-
-    token: bytes | None
-    paths: list[bytes]
-
+ReadsOfToken = tuple[bytes | None, list[bytes]]
+"""A token, which is not verified, and the paths of its reads. None: reads without a token. It is a
+plain tuple, as an Item."""
 
 Head = tuple[int, bytes]
 """Status and lines."""
@@ -52,10 +48,10 @@ def decode_reads(body: bytes) -> list[ReadsOfToken]:
     if body.count(b"\n") >= MAX_LINES:
         raise ValueError(f"more than {MAX_LINES} lines in one request")
     without, *others = (b"\n" + body).split(_TOKEN)
-    groups = [ReadsOfToken(None, without[1:].split(b"\n"))] if without else []
+    groups: list[ReadsOfToken] = [(None, without[1:].split(b"\n"))] if without else []
     for group in others:
         token, *paths = group.split(b"\n")
-        groups.append(ReadsOfToken(token, paths))
+        groups.append((token, paths))
     return groups
 
 

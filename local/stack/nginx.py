@@ -32,6 +32,7 @@ def lay_out(prefix: Path, port: int, *, repository: Path = REPOSITORY) -> list[s
         (prefix / "logs").mkdir(parents=True, exist_ok=True)
         _link(prefix / "nginx.conf", repository / "nginx.conf")
         _link(prefix / "proxy", repository / "proxy")
+        _link(prefix / "limits.conf", repository / "proxy" / "limits.conf")
         if modules := _modules_folder(nginx):
             _link(prefix / "modules", modules)
         (prefix / "listen.conf").write_text(f"listen 127.0.0.1:{port};\n")

@@ -5,6 +5,7 @@ url = "https://topics.example.org"
 timeout = 10          # seconds
 direct = false
 token_file = "/run/secrets/token"
+ca_file = "/etc/queryable/ca.pem"   # authorities of the servers' certificates
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ _SETTINGS: dict[str, tuple[type, ...]] = {
     "timeout": (int, float),
     "direct": (bool,),
     "token_file": (str,),
+    "ca_file": (str,),
 }
 
 
@@ -68,5 +70,8 @@ class Connection:
         token_file: str | Path | None = self.token_file
         if token_file is None and not os.environ.get("QUERYABLE_TOKEN"):
             token_file = config.get("token_file")
+        ca_file = os.environ.get("QUERYABLE_CA_FILE") or config.get("ca_file")
         direct = config.get("direct", False)
-        return Client(chosen, timeout=timeout, direct=direct, token_file=token_file)
+        return Client(
+            chosen, timeout=timeout, direct=direct, token_file=token_file, ca_file=ca_file
+        )

@@ -29,6 +29,7 @@ from queryable.client.protocol.transport import (
     TransportError,
 )
 from queryable.client.settings import client_settings
+from queryable.client.tls import TLS, client_tls, handshake_problem
 from queryable.client.tokens import Token
 
 T = TypeVar("T")
@@ -56,8 +57,9 @@ class _Stream:
 class Transport:
     """Performs I/O operations, in the event loop in which it is first used."""
 
-    def __init__(self, connections: int) -> None:
+    def __init__(self, connections: int, tls: TLS) -> None:
         self._connections = connections
+        self._tls = tls
         self._http: aiohttp.ClientSession | None = None
 
     async def perform(self, operation: Operation) -> Any:
@@ -100,6 +102,7 @@ class Transport:
             data=request.body,
             headers=request.headers,
             allow_redirects=False,
+            ssl=self._tls() if request.base_url.startswith("https:") else True,
             # `connect` includes the wait for a free connection
             timeout=aiohttp.ClientTimeout(
                 total=total,
@@ -115,8 +118,13 @@ class Transport:
 
 
 def _transport_error(source: str, error: BaseException) -> TransportError:
-    detail = str(error) or type(error).__name__
-    return TransportError(f"{source}: {detail}", may_have_arrived=not isinstance(error, _NOT_SENT))
+    problem = handshake_problem(error)
+    detail = problem or str(error) or type(error).__name__
+    return TransportError(
+        f"{source}: {detail}",
+        may_have_arrived=problem is None and not isinstance(error, _NOT_SENT),
+        is_final=problem is not None,
+    )
 
 
 class AsyncClient(ApiMethods, AsyncRunner):
@@ -135,13 +143,15 @@ class AsyncClient(ApiMethods, AsyncRunner):
         connections: int = 100,
         token: Token | None = None,
         token_file: str | os.PathLike[str] | None = None,
+        ca_file: str | os.PathLike[str] | None = None,
+        verify: bool = True,
     ) -> None:
         """The arguments are those of Client, except `connections`: the maximum per server. Further
         calls wait for a free connection.
         """
         settings = client_settings(url, timeout, direct, token, token_file)
         self._context = ClientContext(settings, time.monotonic)
-        self._transport = Transport(connections)
+        self._transport = Transport(connections, client_tls(ca_file, verify))
 
     async def __aenter__(self) -> Self:
         return self

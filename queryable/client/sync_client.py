@@ -34,6 +34,7 @@ from queryable.client.protocol.transport import (
     TransportError,
 )
 from queryable.client.settings import client_settings
+from queryable.client.tls import TLS, client_tls, handshake_problem
 from queryable.client.tokens import Token
 
 T = TypeVar("T")
@@ -67,8 +68,9 @@ class _Stream:
 class Transport:
     """Performs I/O operations. It keeps up to `connections` idle connections per server."""
 
-    def __init__(self, connections: int) -> None:
+    def __init__(self, connections: int, tls: TLS) -> None:
         self._connections = connections
+        self._tls = tls
         self._pools: dict[str, tuple[urllib3.HTTPConnectionPool, str]] = {}
 
     def perform(self, operation: Operation) -> Any:
@@ -106,12 +108,16 @@ class Transport:
                 decode_content=False,
             )
         except (HTTPError, OSError) as e:
+            problem = handshake_problem(e)
             raise TransportError(
-                f"{request.base_url}: {e}", may_have_arrived=not isinstance(e, _NOT_SENT)
+                f"{request.base_url}: {problem or e}",
+                may_have_arrived=problem is None and not isinstance(e, _NOT_SENT),
+                is_final=problem is not None,
             ) from None
 
     def _new_pool(self, base_url: str) -> tuple[urllib3.HTTPConnectionPool, str]:
-        pool = urllib3.connection_from_url(base_url, maxsize=self._connections)
+        tls = {"ssl_context": self._tls()} if base_url.startswith("https:") else {}
+        pool = urllib3.connection_from_url(base_url, maxsize=self._connections, **tls)
         # if two threads race, one pool is kept and the other is discarded unused
         return self._pools.setdefault(base_url, (pool, urlsplit(base_url).path))
 
@@ -138,6 +144,8 @@ class Client(ApiMethods, SyncRunner):
         connections: int = 100,
         token: Token | None = None,
         token_file: str | os.PathLike[str] | None = None,
+        ca_file: str | os.PathLike[str] | None = None,
+        verify: bool = True,
     ) -> None:
         """`url`: default QUERYABLE_URL, else http://127.0.0.1:8080. `timeout`: seconds for a call
         with its retries. `direct`: send reads of keys to the instances that own them, without the
@@ -147,11 +155,13 @@ class Client(ApiMethods, SyncRunner):
         `token`: a bearer token, or a function that returns the current one. `token_file`: a file
         with the token, which is read again when it changes. Default: QUERYABLE_TOKEN, else no
         token. It is sent to `url`, and with `direct` to the instances that the deployment names; no
-        redirect is followed.
+        redirect is followed. `ca_file`: the authorities (PEM) of servers' certificates, for https;
+        default QUERYABLE_CA_FILE, else those of the system. `verify=False`: accept any certificate,
+        for tests. Both also apply to the instances that `direct` uses.
         """
         settings = client_settings(url, timeout, direct, token, token_file)
         self._context = ClientContext(settings, time.monotonic)
-        self._transport = Transport(connections)
+        self._transport = Transport(connections, client_tls(ca_file, verify))
 
     def __enter__(self) -> Self:
         return self

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -17,10 +17,11 @@ from local.kafka.broker import Broker
 from local.stack.ownership import claim
 from tests.attacks import report
 from tests.attacks.attack import Attack
+from tests.attacks.authentication import is_available
 from tests.attacks.families import ATTACKS
 from tests.attacks.measuring import Result
 from tests.attacks.runner import honest_readers, run_attack
-from tests.attacks.running_site import running_site
+from tests.attacks.running_site import RunningSite, running_site
 
 _HELP = """Run hostile clients one after the other beside 16 honest readers. The exit status is 1
 if a target was missed.
@@ -84,16 +85,27 @@ def _run(
     """Results, and the attacks that need what is not configured. Writes `json_path` after each
     attack, so that an interrupted run has results."""
     results: list[Result] = []
-    with Broker(folder / "broker", fresh=True) as broker, running_site(broker, folder) as running:
-        possible = [a for a in attacks if not a.needs or a.needs in running.site.has]
-        with honest_readers(running) as honest:
-            for attack in possible:
-                result = run_attack(attack, running, honest, times)
-                results.append(result)
-                report.write(results, json_path)
-                remark = report.remark(result)
-                print(f"{attack.full_name}: {remark}", file=sys.stderr, flush=True)
-    return results, [attack for attack in attacks if attack not in possible]
+    free = [attack for attack in attacks if not attack.needs]
+    secured = [attack for attack in attacks if attack.needs]
+    skipped = [] if is_available() else secured
+    with Broker(folder / "broker", fresh=True) as broker:
+        for name, of_site in (("open", free), ("authenticated", secured)):
+            if not of_site or of_site is skipped:
+                continue
+            place = folder / name
+            with running_site(broker, place, of_site is secured) as running:
+                for result in _run_all(of_site, running, times):
+                    results.append(result)
+                    report.write(results, json_path)
+    return results, skipped
+
+
+def _run_all(attacks: Sequence[Attack], running: RunningSite, times: float) -> Iterator[Result]:
+    with honest_readers(running) as honest:
+        for attack in attacks:
+            result = run_attack(attack, running, honest, times)
+            print(f"{attack.full_name}: {report.remark(result)}", file=sys.stderr, flush=True)
+            yield result
 
 
 if __name__ == "__main__":

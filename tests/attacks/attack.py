@@ -43,12 +43,6 @@ class Site:
     token_key: str = ""  # the key that signs tokens, as text
     cluster_secret: str = ""
 
-    @property
-    def has(self) -> set[str]:
-        """What of TOKENS and CLUSTER is configured."""
-        given = {TOKENS: self.token, CLUSTER: self.cluster_secret}
-        return {name for name, value in given.items() if value}
-
     def document(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -188,7 +182,7 @@ class Attack:
     target: str
     refused: str
     perform: Perform
-    seconds: float = 2.0
+    seconds: float = 1.5
     needs: str = ""  # TOKENS, CLUSTER or nothing
 
     @property
@@ -197,7 +191,7 @@ class Attack:
 
 
 def both(
-    name: str, refused: str, perform: Perform, seconds: float = 2.0, needs: str = ""
+    name: str, refused: str, perform: Perform, seconds: float = 1.5, needs: str = ""
 ) -> list[Attack]:
     """The attack through the proxy and at a backend's port."""
     return [Attack(name, target, refused, perform, seconds, needs) for target in (PROXY, BACKEND)]

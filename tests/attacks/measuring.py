@@ -11,7 +11,7 @@ TIMES_BASELINE = 5.0
 FLOOR_MS = 25.0
 """… or this, if that is more. On a machine with two processors, six processes of this test compete
 for them; a scheduler's time slices alone take some 10 ms."""
-MAX_GROWTH_MB = 384.0
+MAX_GROWTH_MB = 640.0
 """Memory that an attack may add to that of nginx and three backends together: see docs/security.md
 for the bounds that it follows from."""
 MAX_RECOVERY = 2.0  # s
@@ -98,17 +98,25 @@ def errors(samples: Iterable[Sample]) -> dict[str, int]:
     return found
 
 
-def recovered_after(samples: Sequence[Sample], end: float, bound_ms: float) -> float:
-    """Seconds from `end` until the last window that is not normal; 0 if all are. A window is not
-    normal if a request that was sent in it failed, or its p99 is above the bound."""
+def recovered_after(
+    samples: Sequence[Sample], begin: float, end: float, rate: float, bound_ms: float
+) -> float:
+    """Seconds from `begin` until the last window that is not normal; 0 if all are. `samples`: until
+    `end`; `rate`: of requests per second that is normal.
+
+    A window is not normal if a request that was sent in it failed, if its p99 is above the bound,
+    or if it has less than a third of the normal number of requests: then readers wait for answers.
+    """
     last = 0.0
-    windows: dict[int, list[Sample]] = {}
+    windows: dict[int, list[Sample]] = {n: [] for n in range(int((end - begin) / _WINDOW))}
     for sample in samples:
-        if sample.sent >= end:
-            windows.setdefault(int((sample.sent - end) / _WINDOW), []).append(sample)
+        number = int((sample.sent - begin) / _WINDOW)
+        if number in windows:
+            windows[number].append(sample)
     for number, of_window in windows.items():
         slow = [s for s in of_window if s.kind == POINT and 1000 * s.seconds > bound_ms]
         # one in a hundred may be slower; a window with a few requests may have one such
-        if errors(of_window) or len(slow) > max(1, len(of_window) // 100):
+        is_slow = len(slow) > max(1, len(of_window) // 100)
+        if errors(of_window) or is_slow or len(of_window) < rate * _WINDOW / 3:
             last = max(last, (number + 1) * _WINDOW)
     return last

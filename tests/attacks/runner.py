@@ -31,6 +31,7 @@ from tests.attacks.running_site import RunningSite
 from tests.support.background import Background
 
 _BASELINE = 0.7  # s
+_TAIL = 0.6  # s that have to be normal after an attack
 _GRACE = 30.0  # s for an attack to end after its time
 _SAMPLES_ALIVE = 200
 
@@ -67,6 +68,8 @@ class HonestReaders:
         self._process.terminate()
         self._process.wait(10)
         self._thread.join()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
 
     def _read(self) -> None:
         assert self._process.stdout is not None
@@ -114,12 +117,13 @@ def run_attack(
     """One attack of `times` its usual duration."""
     began = time.monotonic()
     _wait(_BASELINE)
-    baseline = p99_ms(between(honest.since(began), began, time.monotonic()))
+    before = between(honest.since(began), began, time.monotonic())
+    baseline, rate = p99_ms(before), len(before) / _BASELINE
     attack_began = time.monotonic()
     with Memory(running.pids) as memory:
         failure, outcomes = _perform(attack, running, attack.seconds * times)
     end = time.monotonic()
-    _wait_recovered(honest, end, p99_bound(baseline))
+    recovered = _wait_recovered(honest, end, rate, p99_bound(baseline))
     during = between(honest.since(attack_began), attack_began, end)
     after = [sample for sample in honest.since(end) if sample.sent >= end]
     failed = errors([*during, *after])
@@ -130,7 +134,7 @@ def run_attack(
         baseline_p99_ms=baseline,
         honest_errors=sum(failed.values()),
         peak_rss_mb=round(memory.peak, 1),
-        recovered_s=recovered_after(after, end, p99_bound(baseline)),
+        recovered_s=recovered,
         growth_mb=round(memory.peak - memory.first, 1),
         outcomes=outcomes,
     )
@@ -146,14 +150,16 @@ def _wait(seconds: float) -> None:
     threading.Event().wait(seconds)
 
 
-def _wait_recovered(honest: HonestReaders, end: float, bound_ms: float) -> None:
-    """Until a second was normal, at most MAX_RECOVERY and some."""
-    deadline = end + 3 * MAX_RECOVERY
-    while (now := time.monotonic()) < deadline:
+def _wait_recovered(honest: HonestReaders, end: float, rate: float, bound_ms: float) -> float:
+    """Seconds until all was normal again. Waits until then, and a little longer."""
+    deadline = end + 4 * MAX_RECOVERY
+    while True:
         _wait(0.25)
-        after = [sample for sample in honest.since(end) if sample.sent >= end]
-        if now - end >= 0.75 + recovered_after(after, end, bound_ms):
-            return
+        now = time.monotonic()
+        # the last ones may be under way
+        recovered = recovered_after(honest.since(end), end, now - 0.1, rate, bound_ms)
+        if now - end >= _TAIL + recovered or now > deadline:
+            return recovered
 
 
 def _perform(attack: Attack, running: RunningSite, seconds: float) -> tuple[str, dict[str, int]]:

@@ -14,6 +14,12 @@ from pathlib import Path
 from local.kafka.broker import Broker, quiet_admin
 from local.kafka.topics import Topic, create_topics
 from tests.attacks.attack import CHANGING, VIEW, Site
+from tests.attacks.authentication import (
+    SECRET,
+    TOKEN_KEY,
+    Authentication,
+    authentication,
+)
 from tests.attacks.honest import value_of
 from tests.support.backends import Backend
 from tests.support.deployment import Deployment, settle, views_toml
@@ -62,7 +68,10 @@ class RunningSite:
 
 
 @contextmanager
-def running_site(broker: Broker, folder: Path) -> Iterator[RunningSite]:
+def running_site(
+    broker: Broker, folder: Path, is_authenticated: bool = False
+) -> Iterator[RunningSite]:
+    """`is_authenticated`: whether requests need tokens and signatures."""
     topic = f"attacks-{uuid.uuid4().hex[:8]}"
     others = {name: f"{topic}-{name}" for name in ("avro", "protobuf")}
     admin = quiet_admin(broker.bootstrap_servers)
@@ -83,18 +92,31 @@ def running_site(broker: Broker, folder: Path) -> Iterator[RunningSite]:
             "protobuf": {"topic": others["protobuf"], "append": "on", **protobuf},
         }
     )  # fmt: skip
+    secrets = authentication(folder) if is_authenticated else Authentication({}, {}, "")
     with ExitStack() as stack:
+        settings = {**SETTINGS, **secrets.settings}
         deployment = stack.enter_context(
-            Deployment(folder, broker.bootstrap_servers, views, **SETTINGS)
+            Deployment(folder, broker.bootstrap_servers, views, **settings)
         )
+        deployment.token = secrets.token
         backends = [deployment.new().launch() for _ in range(3)]
         settle(backends)
         addresses = ",".join(f"127.0.0.1:{backend.port}" for backend in backends)
-        nginx = stack.enter_context(Nginx(folder / "nginx", addresses, changes=NGINX))
+        nginx = stack.enter_context(
+            Nginx(folder / "nginx", addresses, secrets.environment, changes=NGINX)
+        )
         nginx.wait_for_map(backends[0].processors()["epoch"])
         attacked = backends[0]
         site = Site(
-            nginx.port, attacked.port, attacked.id, topic, KEYS[:2000], str(attacked.log_path)
+            proxy=nginx.port,
+            backend=attacked.port,
+            instance=attacked.id,
+            topic=topic,
+            keys=KEYS[:2000],
+            log=str(attacked.log_path),
+            token=secrets.token,
+            token_key=TOKEN_KEY if is_authenticated else "",
+            cluster_secret=SECRET if is_authenticated else "",
         )
         stack.enter_context(_changes(writer, topic))
         yield RunningSite(site, backends, nginx)

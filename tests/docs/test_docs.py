@@ -36,7 +36,7 @@ def test_every_setting_is_documented_with_its_default_and_meaning(
         # in the row, or in a paragraph if it is too long for a row
         long = f"`QUERYABLE_{name.upper()}`: {field.description}" in " ".join(SETTINGS.split())
         assert long or any(field.description in row for row in rows), name
-        if field.default not in ("", 0) and name != "views":
+        if field.default not in ("", 0, None) and name != "views":
             assert any(f"`{field.default}`" in row for row in rows), name
 
 
@@ -47,8 +47,9 @@ def test_no_page_names_a_setting_that_does_not_exist() -> None:
         for name in model.model_fields
     }
     # settings of nginx (proxy/settings.lua), the client and the Makefile
-    known |= {f"QUERYABLE_{name}" for name in ("BACKENDS", "URL", "CONFIG", "CACHE")}
+    known |= {f"QUERYABLE_{name}" for name in ("BACKENDS", "URL", "CONFIG", "CA_FILE", "CACHE")}
     known |= {f"QUERYABLE_PROXY_{name}" for name in ("REFRESH", "READ_TIMEOUT", "BATCHES")}
+    known |= {f"QUERYABLE_PROXY_TLS_{name}" for name in ("NAME", "CERT_FILE", "KEY_FILE")}
     for page in ALL_PAGES:
         named = set(re.findall(r"QUERYABLE_[A-Z_]+[A-Z]", page.read_text()))
         assert named <= known, page.name
@@ -60,7 +61,8 @@ def test_reference_has_every_problem_code() -> None:
     sources = "".join(path.read_text() for path in (ROOT / "backend").rglob("*.py"))
     raised = set(
         re.findall(
-            r"(?:BadRequest|NotFound|NotAcceptable|Gone|KeyTooLong|Unavailable|Problem)"
+            r"(?:BadRequest|NotFound|NotAcceptable|Gone|KeyTooLong|UnsupportedMediaType"
+            r"|TooManyRequests|Unavailable|Problem)"
             r"\(\s*\"([a-z-]+)\"",
             sources,
         )

@@ -235,6 +235,7 @@ class Cluster:
     def __init__(self, names: Iterable[str], tls: ssl.SSLContext | None = None) -> None:
         self.epoch = EPOCH
         self.views = {name: dict(view) for name, view in VIEWS.items()}
+        self.more: dict[str, Any] = {}  # other members of /processors
         self.backends = [Backend(self, name, tls) for name in names]
         self.assign()
 
@@ -252,6 +253,7 @@ class Cluster:
 
     def topology(self) -> dict[str, Any]:
         return {
+            **self.more,
             "epoch": self.epoch,
             "views": self.views,
             "processors": [

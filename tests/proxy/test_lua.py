@@ -10,7 +10,9 @@ MODULES = sorted((ROOT / "proxy").rglob("*.lua"))
 PURE = (
     "partitioner",
     "key_codec",
+    "browser_rules",
     "query",
+    "quota",
     "topology",
     "passive_health",
     "retry_budget",

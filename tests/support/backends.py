@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import ssl
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -59,6 +60,12 @@ class Backend:
     def advertised_port(self) -> int:
         """The port at which proxies and other instances reach it."""
         return int(self.settings.get("QUERYABLE_ADVERTISED_PORT", self.port))
+
+    @property
+    def address(self) -> str:
+        """For QUERYABLE_BACKENDS."""
+        scheme = "https://" if "QUERYABLE_TLS_CERT_FILE" in self.settings else ""
+        return f"{scheme}127.0.0.1:{self.advertised_port}"
 
     def launch(self, **settings: str) -> Backend:
         """Start the process and return at once. `settings` (without prefix) are for this start."""
@@ -204,11 +211,18 @@ class Backend:
             file.seek(0 if whole else self._log_start)
             return file.read().decode(errors="replace")
 
+    def client(self) -> Client:
+        """A client of this instance: by HTTPS if it has a certificate."""
+        if "QUERYABLE_TLS_CERT_FILE" not in self.settings:
+            return Client(self.port)
+        context = ssl.create_default_context(cafile=self.settings["QUERYABLE_TLS_CA_FILE"])
+        return Client(self.port, context=context)
+
     def get(self, path: str, **headers: str) -> Response:
         """A GET on a new connection, with the token if there is one."""
         if self.token:
             headers = {"Authorization": f"Bearer {self.token}", **headers}
-        with Client(self.port) as client:
+        with self.client() as client:
             return client.get(path, **headers)
 
     def try_get(self, path: str) -> Response | None:

@@ -66,9 +66,11 @@ class Client:
         headers: Mapping[str, str] | None = None,
         **named: str,
     ) -> Response:
-        """`named` are headers with `_` for `-`. A failed connection is closed; the next request
-        opens a new one."""
+        """`named` are headers with `_` for `-`; a body is JSON unless they say otherwise. A failed
+        connection is closed; the next request opens a new one."""
         given = {name.replace("_", "-"): value for name, value in named.items()} | (headers or {})
+        if body is not None and not any(name.lower() == "content-type" for name in given):
+            given["Content-Type"] = "application/json"
         try:
             self._connection.request(method, path, body=body, headers=given)
             answer = self._connection.getresponse()

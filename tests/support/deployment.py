@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -73,18 +74,22 @@ class Deployment:
         environment: Mapping[str, str] | None = None,
         workers: int | None = None,
         wait_for_topology: bool = True,
+        files: Mapping[str, str] | None = None,
+        context: ssl.SSLContext | None = None,
     ) -> Nginx:
         """Start nginx in front of `backends` (default: all). It stops with the deployment.
 
-        With `wait_for_topology`, returns when all workers of nginx have the topology of the first
-        backend.
+        `files`, `context`: see Nginx. With `wait_for_topology`, returns when all workers of nginx
+        have the topology of the first backend.
         """
         behind = backends or tuple(self.all)
         nginx = Nginx(
             self.folder / f"nginx-{len(self.proxies) + 1}",
-            ",".join(f"127.0.0.1:{backend.advertised_port}" for backend in behind),
+            ",".join(backend.address for backend in behind),
             {**self._secret, **(environment or {})},
             workers,
+            files=files,
+            context=context,
         )
         self.proxies.append(nginx)
         if wait_for_topology:

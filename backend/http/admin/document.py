@@ -51,7 +51,6 @@ def admin_page() -> AdminPage:
         (b"content-security-policy", policy.encode()),
         (b"referrer-policy", b"no-referrer"),
         (b"cache-control", b"no-cache"),
-        (b"x-content-type-options", b"nosniff"),
     )
     return AdminPage(text.encode(), headers)
 

@@ -46,11 +46,6 @@ def admin_blueprint(document: Recent[dict[str, Any]]) -> Blueprint:
         answer.headers["Cache-Control"] = "no-store"
         return answer
 
-    @admin.after_request
-    def no_sniffing(answer: Response) -> Response:
-        answer.headers["X-Content-Type-Options"] = "nosniff"
-        return answer
-
     return admin
 
 

@@ -10,7 +10,7 @@ from model.views import View
 
 _KEYS = "/views/{view}/keys/{key}"
 _KIQR = "/api/v1/"
-_OF_TOKENS = (401, 403)
+_REFUSALS = (401, 403, 429)
 
 
 def openapi(
@@ -71,7 +71,7 @@ def _operations(item: Json, filler: Filler, suffix: str = "") -> Json:
         is_open = "x-open" in operation
         if is_open:
             made["security"] = []
-        for status in (*(() if is_open else _OF_TOKENS), *operation["x-problems"]):
+        for status in (*(() if is_open else _REFUSALS), *operation["x-problems"]):
             made["responses"][str(status)] = {"$ref": f"#/components/responses/{status}"}
         for parameter in made.setdefault("parameters", []):
             parameter.setdefault("required", parameter["in"] == "path")

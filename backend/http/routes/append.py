@@ -6,6 +6,7 @@ import asyncio
 
 import orjson
 
+from backend.http.limits.bodies import require_json
 from backend.http.request import Request
 from backend.ingest.appender import QueueFull
 from backend.instance_context import InstanceContext
@@ -30,7 +31,7 @@ class AppendRoute:
     async def append(self, request: Request) -> Answer:
         """Answers `{"partition": p, "offset": o}` once the broker has stored the record.
 
-        BadRequest, NotFound, Unavailable.
+        BadRequest, NotFound, UnsupportedMediaType, Unavailable.
         """
         topic = request.more["topic"]
         reads = self._reads.get(topic)
@@ -39,11 +40,14 @@ class AppendRoute:
                 "no-such-resource",
                 f'Topic {topic} does not allow appending. Set append = "on" in its view.',
             )
+        require_json(request.headers)
         members = parse_members(request.body, required=("key",), optional=("value",))
         key = record_key(reads, *members["key"])
         value = None if "value" not in members else _record_value(reads.view, *members["value"])
         partition = self._partition(reads.view, key)
+        request.details["partition"] = partition
         offset = await self._append(topic, partition, key, value)
+        request.details["offset"] = offset
         return Answer(200, [JSON], orjson.dumps({"partition": partition, "offset": offset}))
 
     def _partition(self, view: View, key: bytes) -> int:

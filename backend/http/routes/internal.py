@@ -12,6 +12,7 @@ from backend.instance_context import InstanceContext
 from backend.queries.batch import Batches
 from backend.queries.scans.partition_scan import MalformedArguments, PartitionScans
 from backend.queries.stores import refuse_custom
+from backend.queries.turns import next_turn
 from backend.wire.answer import JSON, Answer, Header
 from backend.wire.scan_codec import decode_request, encode_response, pack
 from model.problems import BadRequest
@@ -41,6 +42,7 @@ class InternalRoutes:
         self._heartbeats = heartbeats
 
     async def scan(self, request: Request) -> Answer:
+        await next_turn()
         try:
             ask, partitions, after = decode_request(request.body)
         except ValueError as e:
@@ -57,6 +59,7 @@ class InternalRoutes:
 
     async def batch(self, request: Request) -> Answer:
         assert self._batches is not None
+        await next_turn()
         try:
             admit = partial(self._access.admit, Access.READ, request.headers)
             found = await self._batches.serve(request.body, admit)

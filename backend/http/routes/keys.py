@@ -9,6 +9,7 @@ from functools import partial
 from urllib.parse import urlencode
 
 from backend.http.key_forwarding import ForwardableRequest, KeyForwarding, KeyQuery
+from backend.http.limits.bodies import media_type, require_json
 from backend.http.negotiation import chosen
 from backend.http.parameters import (
     changes_parameters,
@@ -98,10 +99,10 @@ class KeyRoutes:
         view = request.of
         responses = self._responses[view.name]
         reads = responses.reads
-        content_type = (request.header(b"content-type") or b"").split(b";")[0].strip()
-        if content_type in _RECORD_BYTES:
+        if media_type(request.headers) in _RECORD_BYTES:
             key = reads.parse_raw_key(request.body)
         else:
+            require_json(request.headers)
             key = record_key(reads, *parse_search(request.body))
         options = search_parameters(request.query, view.kind.has_versions)
         query = self._point(responses, key, options, request.headers)

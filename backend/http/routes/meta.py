@@ -7,6 +7,8 @@ from typing import Any
 
 from backend.ingest.store_partitions import StorePartition
 from backend.instance_context import RUNNING, STARTING, InstanceContext
+from backend.security.browser_rules import parse_hosts
+from model.views import View
 
 _STUCK_AFTER = 30.0  # s without an iteration of the ingest loop
 
@@ -35,6 +37,22 @@ def instance_document(context: InstanceContext) -> dict[str, Any]:
         "rebuilds": context.ingest_loop.rebuilds,
         "lost": [each.document() for each in context.lost.all()],
     }
+
+
+def proxy_document(context: InstanceContext) -> dict[str, Any]:
+    """What a proxy learns from /processors in addition to the topology."""
+    settings, views = context.settings, context.views.values()
+    document: dict[str, Any] = {"max_key_bytes": settings.max_key_bytes}
+    if hosts := parse_hosts(settings.allowed_hosts):
+        document["allowed_hosts"] = sorted(hosts)
+    if quotas := {view.name: str(view.quota) for view in views if view.quota is not None}:
+        document["quotas"] = quotas
+    return document
+
+
+def quota_document(view: View) -> dict[str, Any]:
+    """{"quota": "5000/s"}; empty if the view has none."""
+    return {} if view.quota is None else {"quota": str(view.quota)}
 
 
 def pipeline_document(context: InstanceContext, view: str) -> dict[str, Any]:

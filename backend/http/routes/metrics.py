@@ -32,6 +32,12 @@ class _Instance(Collector):
             for outcome in ("found", "missed", "unavailable", "forwarded", "refused"):
                 reads.add_metric([view, outcome], getattr(counts, outcome))
         yield reads
+        over_quota = CounterMetricFamily(
+            "queryable_over_quota", "Requests above the quota of their view.", labels=["view"]
+        )
+        for view, number in context.over_quota.items():
+            over_quota.add_metric([view], number)
+        yield over_quota
         yield from self._scans()
         yield from self._partitions()
         yield from self._pipelines()

@@ -2,8 +2,8 @@
 
 Each read gets the same answer as on its own. A read that has to wait, is refused, or belongs to
 another instance gets none, and the proxy sends it separately. The cost of a read here decides the
-proxy's throughput: keys are resolved together, shared headers are written once, and what a token
-may read is checked once for each view.
+proxy's throughput: keys are resolved together, shared headers are written once, and a token is
+looked up once for its reads of a view.
 """
 
 from __future__ import annotations
@@ -53,10 +53,6 @@ class _ReadsOfView(NamedTuple):
 _ByView = defaultdict[KeyResponses, _ReadsOfView]
 
 
-def _by_view() -> _ByView:
-    return defaultdict(lambda: _ReadsOfView([], []))
-
-
 class PointBatchRoute:
     """Answers many point reads at once."""
 
@@ -89,18 +85,13 @@ class PointBatchRoute:
             self._verify_tokens(groups)
         paths: list[bytes] = []
         tokens: list[bytes | None] = []
-        by_view, one_by_one = _by_view(), list[int]()
+        by_view: _ByView = defaultdict(lambda: _ReadsOfView([], []))
+        one_by_one: list[int] = []
         has_plain_bytes = are_plain(body)
         for token, of_token in groups:
-            first = len(paths)
+            self._sort(token, of_token, len(paths), has_plain_bytes, by_view, one_by_one)
             paths += of_token
             tokens += [token] * len(of_token)
-            views = self._sort(of_token, first, has_plain_bytes, one_by_one)
-            for responses, (numbers, texts) in views.items():
-                if self._access.may_read_now(token, responses.view.name):
-                    readable = by_view[responses]
-                    readable.numbers.extend(numbers)
-                    readable.texts.extend(texts)
         heads: list[Head] = []
         items = [ASK_ALONE] * len(paths)
         for responses, (numbers, texts) in by_view.items():
@@ -120,11 +111,17 @@ class PointBatchRoute:
         return Answer(200, [CONTENT_TYPE], framed)
 
     def _sort(
-        self, paths: Sequence[bytes], first: int, has_plain_bytes: bool, one_by_one: list[int]
-    ) -> _ByView:
-        """The reads by view; those that must be parsed one by one are added to `one_by_one`.
-        `first`: the number of the first read."""
-        by_view, by_prefix = _by_view(), self._by_prefix
+        self,
+        token: bytes | None,
+        paths: Sequence[bytes],
+        first: int,
+        has_plain_bytes: bool,
+        by_view: _ByView,
+        one_by_one: list[int],
+    ) -> None:
+        """Adds the reads of a token to those of their views, if the token may read them. Adds those
+        that must be parsed to `one_by_one`. `first`: the number of the first read."""
+        by_prefix, readable = self._by_prefix, None
         are_all_plain = has_plain_bytes and max(map(len, paths), default=0) <= MAX_BYTES
         for number, path in enumerate(paths, first):
             # paths that an HTTP parser might refuse or read differently need the parser
@@ -135,10 +132,13 @@ class PointBatchRoute:
             if responses is None or b"%" in text:
                 one_by_one.append(number)
                 continue
+            if responses is not readable:
+                if not self._access.may_read_now(token, responses.view.name):
+                    continue
+                readable = responses
             numbers, texts = by_view[responses]
             numbers.append(number)
             texts.append(text)
-        return by_view
 
     def _verify_tokens(self, groups: Sequence[ReadsOfToken]) -> None:
         """Verifies tokens that are not known. Those that are refused stay unknown."""

@@ -7,6 +7,8 @@ import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 
+from backend.http.limits.bodies import require_json
+from backend.http.limits.gates import Gate
 from backend.http.negotiation import NDJSON, wants_lines
 from backend.http.parameters import batch_parameters, page_parameters, parse_parameters
 from backend.http.request import Request
@@ -18,13 +20,16 @@ from backend.queries.key_bodies import needs_exact, parse_batch
 from backend.queries.page import read_page, stream_page
 from backend.queries.scans.scatter_gather import Freshness, ScatterGather
 from backend.queries.stores import KEYS, SESSIONS, WINDOWS, refuse_store
+from backend.queries.turns import next_turn
 from backend.queries.whole_view.view_query import ViewQuery
+from backend.rate_limited_log import RateLimitedLog
 from backend.wire.answer import JSON, Answer, Header
 from model.problems import Problem, Unauthenticated
 from model.views import View
 
-log = logging.getLogger(__name__)
+log = RateLimitedLog(logging.getLogger(__name__))
 
+_MAX_STREAMS = 32
 _WRITE = 1 << 16  # bytes of lines that are sent at once
 
 
@@ -33,6 +38,8 @@ class ViewRoutes:
 
     def __init__(self, context: InstanceContext) -> None:
         self._context = context
+        # clients that do not read a stream leave places for pages, which have the same gate
+        self._lines = Gate("streams of whole views", _MAX_STREAMS)
         self._scatter_gather: ScatterGather | None = None
         self._batches: Batches | None = None
 
@@ -53,7 +60,7 @@ class ViewRoutes:
         assert self._scatter_gather is not None
         view = request.of
         if request.method == "GET" and wants_lines(request.headers):
-            with self._measured(view, "stream"):
+            with self._measured(view, "stream"), self._lines:
                 await self._stream(request, resource)
             return None
         with self._measured(view, "page"):
@@ -76,9 +83,9 @@ class ViewRoutes:
             if not request.was_started:
                 raise
             known = isinstance(e, Problem)
-            log.warning(
-                "a stream of %s of %s ends early: %r", resource, view.name, e, exc_info=not known
-            )
+            # clients can cause many of these
+            message = f"a stream of {resource} of {view.name} ends early: {e!r}"
+            log.warn(view.name, message, None if known else e)
 
     async def _send_lines(
         self,
@@ -122,7 +129,9 @@ class ViewRoutes:
         assert self._batches is not None
         view = request.of
         refuse_store(view, KEYS)
+        require_json(request.headers)
         options = batch_parameters(request.query)
+        await next_turn()
         asked = parse_batch(request.body, needs_exact(view))
         found = await self._batches.read(view, asked, options)
         served_by = found.answerers.headers(self._context.settings.instance_id)

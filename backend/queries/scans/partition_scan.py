@@ -8,7 +8,6 @@ rows.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
@@ -22,6 +21,7 @@ from backend.queries.scans.merging import cut, distinct, first_of
 from backend.queries.scans.partition_run import PartitionLost, PartitionRun
 from backend.queries.scans.reducer import NewReducer, Reducer
 from backend.queries.scans.scan_budget import ScanBudget
+from backend.queries.turns import next_turn
 from backend.wire.scan import ScanResponse
 from backend.wire.scan_codec import BARE, ENTRIES, ESTIMATE, ROWS, ScanRequest
 from model.kinds.kind import Pair
@@ -186,7 +186,7 @@ class PartitionScans:
                 if not run.ended and (run.reached is None or run.reached == frontier):
                     pending += run.read(min(share, budget.chunk))
                     if budget.count_chunk(run):
-                        await asyncio.sleep(0)
+                        await next_turn()
                         self._check(run.store_partition)
             open_ = [run for run in runs if not run.ended]
             if any(run.reached is None for run in open_):
@@ -219,7 +219,7 @@ class PartitionScans:
         while not run.ended and (run.reached is None or not budget.is_spent()):
             reducer.add(run.read(budget.chunk))
             if budget.count_chunk(run):
-                await asyncio.sleep(0)
+                await next_turn()
                 self._check(run.store_partition)
         reducer.fill(response)
         response.reached = None if run.ended else run.reached

@@ -7,7 +7,6 @@ result is rounded.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ from backend.queries.parameters import Parameters
 from backend.queries.scans.reducer import Reducer
 from backend.queries.scans.scatter_gather import ScatterGather
 from backend.queries.stores import KEYS, refuse_custom
+from backend.queries.turns import next_turn
 from backend.queries.whole_view.fields import Documents, Number, NumberField, ValueField
 from backend.queries.whole_view.view_query import QueryResult, Reduction
 from backend.wire.scan import Query, ScanResponse
@@ -232,7 +232,7 @@ class _AggregateMerger:
                 found = self._groups.of(name)
                 if found is not None:
                     found.merge(Numbers.from_wire(item))
-            await asyncio.sleep(0)  # other requests
+            await next_turn()  # other requests
         if not (response.complete and self._groups.is_complete):
             raise BadRequest(
                 "too-many-entries",
@@ -246,7 +246,7 @@ class _AggregateMerger:
         for name, numbers in sorted(self._groups.by_name.items(), key=_place):
             found.append(_item(name, numbers, with_numbers))
             if len(found) % _MERGED_AT_ONCE == 0:
-                await asyncio.sleep(0)  # other requests
+                await next_turn()  # other requests
         return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any
@@ -15,6 +14,7 @@ from backend.queries.scans.merging import slices
 from backend.queries.scans.reducer import Reducer
 from backend.queries.scans.scatter_gather import ScatterGather
 from backend.queries.stores import KEYS, refuse_store
+from backend.queries.turns import next_turn
 from backend.queries.whole_view.ranking import Best, Ranked, Ranking
 from backend.queries.whole_view.view_query import QueryResult, Reduction
 from backend.wire.scan import Query, ScanResponse
@@ -86,7 +86,7 @@ class _TopMerger:
                 for rank, (key, _, item) in zip(ranks, rows, strict=True)
                 if rank is not None
             ]
-            await asyncio.sleep(0)  # the rows may be large
+            await next_turn()  # the rows may be large
         self.best.add(ranked, response.complete)
 
 

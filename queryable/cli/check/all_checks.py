@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from queryable.cli.check.machine import (
     check_exposure,
     check_nginx,
     check_port,
+    check_tls,
     read_settings,
 )
 
@@ -32,6 +34,7 @@ def check_all(
     yield from findings
     yield from check_deployment(settings.views, settings.bootstrap_servers, sample_size, timeout)
     yield from check_data_folder(settings.data_dir, settings.application_id)
+    yield from check_tls(settings, time.time())
     yield check_port(settings)
     yield check_exposure(settings)
     yield from check_cluster_secret(settings)

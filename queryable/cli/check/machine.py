@@ -15,6 +15,7 @@ from pathlib import Path
 import urllib3
 from pydantic import ValidationError
 
+from backend.security.certificates import Certificates
 from backend.settings import Settings, problems_of
 from backend.settings import check_port as ensure_port_is_free
 from backend.storage.ownership import FolderRefused, inspect
@@ -26,6 +27,8 @@ _PREFIX = "QUERYABLE_"
 _GB = 1e9
 _LOW_SPACE, _NO_SPACE = 5 * _GB, 0.1 * _GB
 _TIMEOUT = 2.0  # s
+_DAY = 86_400.0  # s
+_RENEW_BEFORE = 14 * _DAY
 
 
 def read_settings(environment: Mapping[str, str]) -> tuple[Settings, list[Finding]]:
@@ -95,6 +98,25 @@ def check_data_folder(path: Path, application: str) -> Iterator[Finding]:
     yield finding(subject, text, action)
 
 
+def check_tls(settings: Settings, now: float) -> Iterator[Finding]:
+    """Whether the TLS files can be used, and for how long. `now`: Unix time (s)."""
+    try:
+        certificates = Certificates(settings)
+    except ConfigurationError as error:
+        yield wrong("TLS", str(error), "correct the settings QUERYABLE_TLS_… or their files")
+        return
+    if certificates.expires_at is None:
+        return
+    subject = f"certificate {settings.tls_cert_file}"
+    days = (certificates.expires_at - now) / _DAY
+    if days <= 0:
+        yield wrong(subject, f"it expired {-days:,.1f} days ago", "renew it")
+    elif days * _DAY < _RENEW_BEFORE:
+        yield warning(subject, f"it expires in {days:,.1f} days", "renew it")
+    else:
+        yield ok(subject, f"valid for {days:,.0f} days")
+
+
 def check_port(settings: Settings) -> Finding:
     """Whether an instance can listen, or already listens."""
     subject = f"port {settings.port}"
@@ -112,8 +134,12 @@ def _instance_at(settings: Settings) -> str | None:
     """The instance that listens there; None if no instance does."""
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     try:
-        with urllib3.PoolManager(timeout=_TIMEOUT, retries=False) as pool:
-            response = pool.request("GET", f"http://{host}:{settings.port}/instance")
+        scheme = "http" if settings.tls_cert_file is None else "https"
+        # what listens on this machine's port is asked for its name, and gets nothing secret
+        with urllib3.PoolManager(
+            timeout=_TIMEOUT, retries=False, cert_reqs="NONE", assert_hostname=False
+        ) as pool:
+            response = pool.request("GET", f"{scheme}://{host}:{settings.port}/instance")
             if response.status == 401 and "Topology-Epoch" in response.headers:
                 return "an instance that needs a token"
             return f"instance {json.loads(response.data)['id']}"

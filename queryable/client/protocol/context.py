@@ -144,6 +144,8 @@ class ClientContext:
             except TransportError as e:
                 error = NoAnswer(str(e), may_have_arrived=e.may_have_arrived)
                 can_retry = request.is_idempotent or not e.may_have_arrived
+                if e.is_final and attempt + 1 >= len(urls):
+                    can_retry = False
                 backoff = _FIRST_BACKOFF * 2.0**attempt
                 if request.instances:
                     self._topology.note_failure(url, self.clock())

@@ -40,7 +40,7 @@ class Topology:
     def from_json(cls, document: Mapping[str, Any]) -> Topology:
         """Raises KeyError, TypeError or ValueError unless it is a document of `GET /processors`."""
         base_urls = {
-            each["id"]: f"http://{_url_host(each['host'])}:{each['port']}"
+            each["id"]: f"{_scheme(each)}://{_url_host(each['host'])}:{each['port']}"
             for each in document["processors"]
         }
         alive = [each for each in document["processors"] if each["state"] != "dead"]
@@ -71,6 +71,14 @@ class Topology:
             return ()
         partition = partition_of(placement.partitioner)(key, placement.partitions)
         return placement.replicas[partition]
+
+
+def _scheme(processor: Mapping[str, Any]) -> str:
+    """Instances of older versions speak HTTP and do not say so."""
+    scheme = processor.get("scheme", "http")
+    if scheme not in ("http", "https"):
+        raise ValueError(f"unknown scheme {scheme!r}")
+    return str(scheme)
 
 
 def _url_host(host: str) -> str:

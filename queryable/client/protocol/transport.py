@@ -50,12 +50,14 @@ class Stream(Protocol):
 class TransportError(Exception):
     """No response, or a broken stream. It is thrown into a call at the operation that failed.
 
-    `may_have_arrived`: a server may have received the request.
+    `may_have_arrived`: a server may have received the request. `is_final`: the same server would
+    fail again, for example because its certificate is not accepted.
     """
 
-    def __init__(self, detail: str, *, may_have_arrived: bool) -> None:
+    def __init__(self, detail: str, *, may_have_arrived: bool, is_final: bool = False) -> None:
         super().__init__(detail)
         self.may_have_arrived = may_have_arrived
+        self.is_final = is_final
 
 
 @dataclass(frozen=True, slots=True)

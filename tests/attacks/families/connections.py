@@ -145,9 +145,8 @@ ATTACKS: list[Attack] = [
     *both("slow-chunks", _CLOSED, _drips(_CHUNKED, b"1\r\n[\r\n", 0.2), 4.0),
     *both("slow-large-bodies", _CLOSED, _drips(_BATCH + b"[" * 400_000, b"[", 0.2), 4.0),
     *both("half-open", _CLOSED, _drips(b"", b"", 0.5), 4.0),
-    *both("idle-flood", _OTHERS, _idle(get(_PATH), _MANY), 5.0),
-    *both("silent-flood", _OTHERS, _idle(b"", _MANY), 4.0),
-    *both("partial-flood", _OTHERS, _idle(b"", _MANY, _SEARCH), 4.0),
+    *both("idle-flood", _OTHERS, _idle(get(_PATH), _MANY), 4.0),
+    *both("partial-flood", _OTHERS, _idle(b"", _MANY, _SEARCH), 3.0),
     *both("churn", "connections without a request cost nothing later", _churn),
     *both("leave-early", "the work for clients that have left ends", _leave_early),
 ]

@@ -6,9 +6,7 @@ import asyncio
 from urllib.parse import quote
 
 from tests.attacks.attack import (
-    BACKEND,
     CHANGING,
-    PROXY,
     VIEW,
     Attack,
     Attempt,
@@ -92,9 +90,7 @@ _LINES = b"Accept: application/x-ndjson\r\n"
 _MEMORY = "memory stays bounded, others find room"
 
 ATTACKS: list[Attack] = [
-    *both("unread-pages", _MEMORY, _reading(_PAGE, 200), 4.0),
-    Attack("unread-pages-flood", BACKEND, _MEMORY, _reading(_PAGE, 1500), 5.0),
-    Attack("unread-pages-flood", PROXY, _MEMORY, _reading(_PAGE, 1500), 5.0),
+    *both("unread-pages", _MEMORY, _reading(_PAGE, 1500), 4.0),
     *both("slow-pages", _MEMORY, _reading(_PAGE, 200, 1000), 4.0),
     *both("unread-lines", _MEMORY, _reading(f"/views/{VIEW}/keys", 100, headers=_LINES), 4.0),
     *both("slow-lines", _MEMORY, _reading(f"/views/{VIEW}/keys", 100, 2000, _LINES), 4.0),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 
 from tests.attacks.attack import (
@@ -50,6 +51,9 @@ _AMBIGUOUS = [
 ]
 
 
+_STATUS_LINE = re.compile(rb"HTTP/1\.[01] \d{3} ")
+
+
 async def _ambiguous(attempt: Attempt) -> None:
     """Refused if no answer follows the first one, or if the hidden request is a request of its own
     for everyone: then the first answer says 404 or 400, and the connection is as usual."""
@@ -65,7 +69,7 @@ async def _ambiguous(attempt: Attempt) -> None:
             except (OSError, TimeoutError):
                 received = b""
             attempt.outcomes[status_of(received)] += 1
-            if received.count(b"HTTP/1.1 ") > 1 or b"hidden-request" in received:
+            if len(_STATUS_LINE.findall(received)) > 1 or b"hidden-request" in received:
                 attempt.fail(f"two answers to {request[:200]!r}")
             if status_of(received) in ("200", "500"):
                 attempt.fail(f"{status_of(received)} to {request[:200]!r}")
@@ -212,7 +216,7 @@ ATTACKS: list[Attack] = [
     *both(
         "spoofed-headers",
         "they change nothing",
-        _spoofed(b"Queryable-Forwarded: b1\r\nX-Forwarded-For: 127.0.0.1\r\nHost: internal\r\n"),
+        _spoofed(b"Queryable-Forwarded: b1\r\nX-Forwarded-For: 127.0.0.1\r\n"),
     ),
     Attack("log-injection", BACKEND, "one line each, escaped, or none", _logs),
     Attack("log-injection", PROXY, "one line each, escaped, or none", _logs),

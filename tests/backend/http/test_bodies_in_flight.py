@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from backend.http.bodies import BodyBudget
+from backend.http.limits.bodies import BodyBudget
+from backend.queries.turns import Turns, set_sender
+from model.problems import Unavailable
 from tests.support.in_process.cluster import Cluster
 from tests.support.in_process.examples import ORDERS
 
@@ -43,8 +45,9 @@ class Sender:
 
 
 def target_of(path: str) -> dict[str, Any]:
+    headers = [(b"content-type", b"application/json")]
     return {
-        "raw_path": path.encode(), "query_string": b"", "method": "POST", "headers": [],
+        "raw_path": path.encode(), "query_string": b"", "method": "POST", "headers": headers,
         "client": ("127.0.0.1", 1),
     }  # fmt: skip
 
@@ -114,3 +117,46 @@ def test_bodies_of_clients_do_not_use_the_budget_of_instances(cluster: Cluster) 
     shell._internal_bodies = BodyBudget(0)
     answer = cluster.ask("b2", "POST", "/views/orders/batch", body)
     assert {item["status"] for item in answer.json()["items"]} == {404, 503}
+
+
+def test_a_body_that_is_arriving_takes_no_place_among_the_requests(cluster: Cluster) -> None:
+    """A client that sends slowly would otherwise keep all others out."""
+    shell = cluster.nodes["b1"].shell
+    for route in shell.routes:
+        if route.pattern == "/views/{view}/search":
+            route.gate.limit = 1  # type: ignore[attr-defined]
+
+    async def test() -> None:
+        parts = [b'{"query":"' + b"a" * 50, b'"}']
+        slow = [Sender(parts) for _ in range(3)]
+        asking = [asyncio.create_task(asked(cluster, "/views/orders/search", s)) for s in slow]
+        for sender in slow:
+            await sender.waits.wait()
+        other = Sender(parts)
+        other.may_end.set()
+        assert (await asked(cluster, "/views/orders/search", other))[0] == 404
+        for sender in slow:
+            sender.may_end.set()
+        await asyncio.gather(*asking)
+
+    cluster._runner.run(test())
+
+
+def test_one_sender_uses_three_quarters_of_the_budget() -> None:
+    async def body_of(sender: str, budget: BodyBudget, size: int) -> None:
+        set_sender(Turns(), sender)
+        client = Sender([b"a" * size])
+        client.may_end.set()
+        with budget.counted(client.receive) as receive:
+            await receive()
+            if sender == "many":
+                await other("few")
+
+    async def other(sender: str) -> None:
+        await asyncio.create_task(body_of(sender, budget, 20))
+
+    budget = BodyBudget(100)
+    with pytest.raises(Unavailable):
+        asyncio.run(body_of("many", budget, 76))
+    asyncio.run(body_of("many", budget, 75))
+    assert budget.left == 100

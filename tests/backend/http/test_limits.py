@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -27,6 +26,7 @@ from backend.queries.scans import partition_run as partition_runs
 from backend.queries.scans import partition_scan as partition_scans
 from backend.queries.scans import scan_budget
 from backend.queries.scans.merging import slices
+from backend.queries.turns import next_turn
 from backend.queries.whole_view.ranking import Ranking
 from backend.queries.whole_view.registry import VIEW_QUERIES
 from model import limits
@@ -138,14 +138,13 @@ def test_queries_of_large_values_yield_to_other_requests(
         sizes.append(run.got_bytes)
         return found
 
-    async def turn(seconds: float) -> None:
+    async def turn() -> None:
         nonlocal turns
         turns += 1
-        await original(seconds)
+        await next_turn()
 
-    original = asyncio.sleep
     monkeypatch.setattr(partition_runs.PartitionRun, "read", noted)
-    monkeypatch.setattr(partition_scans.asyncio, "sleep", turn)
+    monkeypatch.setattr(partition_scans, "next_turn", turn)
     assert len(orders.ask("top?by=n&limit=1").json["items"]) == 1
     assert sum(sizes) > 12_000_000
     # the first look at a partition may be at a few large values, before it is known how large

@@ -152,6 +152,7 @@ def test_its_problem_codes_are_those_of_the_code() -> None:
     )
     kinds = {
         "BadRequest": 400, "NotFound": 404, "NotAcceptable": 406, "Gone": 410, "KeyTooLong": 414,
+        "UnsupportedMediaType": 415, "TooManyRequests": 429,
         "Problem": 500, "QueryFailed": 500, "Unavailable": 503,
     }  # fmt: skip
     for kind, status in kinds.items():

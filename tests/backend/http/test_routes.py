@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from backend.http.gates import Gate
+from backend.http.limits.gates import Gate
 from backend.http.route_table import OTHER
 from backend.http.router import Router
 from model.problems import Unavailable

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
@@ -16,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from backend.http.gates import Gate
+from backend.http.limits.gates import Gate
 from backend.http.routes import views as view_routes
 from backend.queries import page as pages
 from backend.queries.scans import partition_scan as partition_scans
@@ -350,7 +351,7 @@ def test_how_many_at_once(orders: World) -> None:
     routes = orders.routers["b1"].routes
     gate = next(route.gate for route in routes if route.pattern == "/views/{view}/keys")
     assert isinstance(gate, Gate)
-    gate.limit = 1
+    gate.limit, gate.patience = 1, 0.0
     orders.put_all(numbered(50))
 
     async def ask() -> list[Any]:
@@ -370,3 +371,14 @@ def test_garbage_from_another_instance(orders: World, body: bytes) -> None:
         said = asyncio.run(orders.request("b1", "POST", path, body))
         assert said.status == 400, (path, said)
     assert asyncio.run(orders.request("b1", "GET", "/internal/scan")).status == 405
+
+
+def test_streams_that_nobody_reads_leave_places_for_pages(orders: World) -> None:
+    orders.put_all(numbered(50))
+    lines = orders.routers["b1"]._views._lines
+    with ExitStack() as others:
+        for _ in range(lines.limit):
+            others.enter_context(lines)
+        assert orders.ask("keys", accept=NDJSON).status == 503
+        assert orders.ask("keys").status == 200
+    assert orders.ask("keys", accept=NDJSON).status == 200

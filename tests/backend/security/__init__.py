@@ -1,1 +1,1 @@
-"""Tokens and their keys."""
+"""Tests of `backend.security`."""

@@ -115,7 +115,7 @@ def test_answers_need_the_scope_of_the_token_of_the_read(
         access.verify(each)
     shell, open_to_all = router(instance, access), router(instance, AccessControl(None))
     order = sorted(reads, key=lambda each: each is not None)  # those without a token come first
-    groups = [ReadsOfToken(sent, reads[sent]) for sent in order]
+    groups: list[ReadsOfToken] = [(sent, reads[sent]) for sent in order]
     answers = iter(coalesced(shell, groups))
     for sent, paths in groups:
         for path in paths:
@@ -136,9 +136,9 @@ def test_tokens_change_nothing_if_authentication_is_off(
 ) -> None:
     shell = router(instance, AccessControl(None))
     order = sorted(reads, key=lambda each: each is not None)
-    groups = [ReadsOfToken(sent, reads[sent]) for sent in order]
-    paths = [path for group in groups for path in group.paths]
-    assert coalesced(shell, groups) == coalesced(shell, [ReadsOfToken(None, paths)])
+    groups: list[ReadsOfToken] = [(sent, reads[sent]) for sent in order]
+    paths = [path for _, of_token in groups for path in of_token]
+    assert coalesced(shell, groups) == coalesced(shell, [(None, paths)])
     for path in paths:
         assert single(shell, path, b"anything") == single(shell, path, None)
 
@@ -158,7 +158,7 @@ def test_the_fast_path_verifies_no_token(instance: Instance) -> None:
 def test_a_batch_verifies_a_new_token_once(instance: Instance) -> None:
     keys = Keys()
     shell = router(instance, access_control(keys))
-    group = ReadsOfToken(ORDERS_TOKEN, [b"/orders/a", b"/prices/a", b"/%6frders/b", b"/orders/b"])
+    group: ReadsOfToken = (ORDERS_TOKEN, [b"/orders/a", b"/prices/a", b"/%6frders/b", b"/orders/b"])
     for _ in range(3):
         answers = coalesced(shell, [group])
         assert [answer is not None for answer in answers] == [True, False, True, True]
@@ -169,7 +169,7 @@ def test_a_batch_verifies_a_bounded_number_of_tokens(instance: Instance) -> None
     keys = Keys()
     shell = router(instance, access_control(keys))
     tokens = [token("read:orders", sub=str(n)) for n in range(3 * MAX_VERIFICATIONS)]
-    groups = [ReadsOfToken(each, [b"/orders/a"]) for each in tokens]
+    groups: list[ReadsOfToken] = [(each, [b"/orders/a"]) for each in tokens]
     for calls in (1, 2, 3):
         answers = coalesced(shell, groups)
         assert sum(answer is not None for answer in answers) == calls * MAX_VERIFICATIONS
@@ -181,7 +181,7 @@ def test_refused_tokens_do_not_delay_a_batch(instance: Instance) -> None:
     shell = router(instance, access_control(keys))
     forged = [token("read:*", key=OTHER_SECRET, sub=str(n)) for n in range(100)]
     long = b"x" * 8193
-    groups = [ReadsOfToken(each, [b"/orders/a"]) for each in [*forged, long, b"", b"\xff"]]
+    groups: list[ReadsOfToken] = [(each, [b"/orders/a"]) for each in [*forged, long, b"", b"\xff"]]
     assert coalesced(shell, groups) == [None] * len(groups)
     assert keys.verifications == MAX_VERIFICATIONS
 
@@ -191,10 +191,10 @@ def test_an_expired_token_and_one_of_an_old_key_get_no_answer(instance: Instance
     clock = [now]
     access = AccessControl(TokenVerifier(keys, clock=lambda: clock[0]))
     shell = router(instance, access)
-    group = ReadsOfToken(token("read:orders", seconds=60), [b"/orders/a"])
+    group: ReadsOfToken = (token("read:orders", seconds=60), [b"/orders/a"])
 
     def answered() -> list[bool]:
-        alone = shell.answer_now(b"/orders/a", group.token)
+        alone = shell.answer_now(b"/orders/a", group[0])
         return [alone is not None, coalesced(shell, [group]) != [None]]
 
     access.verify(ORDERS_TOKEN)
@@ -212,7 +212,7 @@ def test_counts_are_those_of_the_answered_reads(instance: Instance) -> None:
     shell = router(instance, access_control())
     before = {name: replace(counts) for name, counts in instance.context.counts.items()}
     paths = [b"/orders/a", b"/orders/nobody", b"/prices/a"]
-    coalesced(shell, [ReadsOfToken(None, paths), ReadsOfToken(ORDERS_TOKEN, paths)])
+    coalesced(shell, [(None, paths), (ORDERS_TOKEN, paths)])
     after = instance.context.counts
     assert after["orders"].found - before["orders"].found == 1
     assert after["orders"].missed - before["orders"].missed == 1

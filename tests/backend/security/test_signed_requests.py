@@ -23,7 +23,7 @@ from backend.storage.data_directory import DataDirectory
 from backend.wire.answer import Answer
 from backend.wire.plain_requests import PlainReads
 from backend.wire.snapshot import SnapshotError, file_header, receive
-from model.problems import Unavailable
+from model.problems import Forbidden, Unavailable
 from model.topology import Member
 from tests.backend.snapshots import asked as copied
 from tests.backend.snapshots import member_of_a_group, question
@@ -244,10 +244,9 @@ def test_a_copy_that_was_changed_on_its_way_is_refused(
     folder = DataDirectory(tmp_path / "b1")
     instance = member_of_a_group(folder)
     instance.hold(0, {b"a": b"1", b"b": b"2"})
+    access = ClusterAccess(secret, "b1")
     sent = Signer(secret).sign("POST", b"/internal/copy", "b1", question())
-    sender = ClusterAccess(secret, "b1").admit(
-        Purpose.PEER, "POST", b"/internal/copy", sent.header, "10.0.0.1"
-    )
+    sender = access.admit(Purpose.PEER, "POST", b"/internal/copy", sent.header, "10.0.0.1")
     messages, problem = copied(instance, question(), sender)
     assert problem is None
     stream = b"".join(message.get("body", b"") for message in messages)
@@ -293,3 +292,13 @@ def test_a_signature_costs_little(secret: ClusterSecret) -> None:
             sender.check_body(body)
         best = min(best, (time.perf_counter() - began) / 50)
     assert best < 100e-6
+
+
+def test_a_client_certificate_is_as_good_as_a_signature(secret: ClusterSecret) -> None:
+    with_certificate = {"client": "10.0.0.1", "has_certificate": True}
+    for access in (ClusterAccess(mutual_tls=True), ClusterAccess(secret, "b1", mutual_tls=True)):
+        asked = Purpose.PEER, "POST", b"/internal/scan", None
+        assert access.admit(*asked, **with_certificate) is None
+        for client in ("10.0.0.1", "127.0.0.1"):
+            with pytest.raises(Forbidden):
+                access.admit(*asked, client=client)

@@ -53,12 +53,15 @@ class App:
         self.calls += 1
         await self.handler(scope, receive, send)
 
+    def allows_host(self, host: bytes) -> bool:
+        return host != b"other.example"
+
     def answer_now(self, raw_path: bytes, token: bytes | None) -> Answer | None:
         if not raw_path.startswith(b"/fast"):
             return None
         return Answer(200, [(b"content-length", b"%d" % len(raw_path))], raw_path)
 
-    def reads_now(self, reads: PlainReads, client: str) -> Answer:
+    def reads_now(self, reads: PlainReads, client: str, has_certificate: bool) -> Answer:
         assert client == "127.0.0.1"
         return Answer(200, [(b"content-length", b"%d" % len(reads.body))], reads.body)
 

@@ -122,16 +122,25 @@ async def is_refused(port: int) -> bool:
         return True
 
 
-def test_more_connections_than_allowed_are_closed() -> None:
+def test_beyond_the_limit_new_connections_are_refused_if_all_are_busy() -> None:
+    release = asyncio.Event()
+
+    async def wait(scope: Scope, receive: Receive, send: Send) -> None:
+        await release.wait()
+        await answer(send, scope["raw_path"])
+
     async def main() -> None:
         limits = replace(LIMITS, worker_connections=2)
-        async with running_server(App(respond_path), limits) as (server, port), client(port):
-            async with client(port) as (reader, writer):
-                await until(lambda: len(server.connections) == 2, "two connections")
+        app = App(wait)
+        async with running_server(app, limits) as (server, port):
+            async with client(port) as (one, to_one), client(port) as (_, to_other):
+                to_one.write(LAST)
+                to_other.write(LAST)
+                await until(lambda: app.calls == 2, "two requests")
                 assert await is_refused(port)
-                writer.write(FAST % 1 + LAST)
-                assert bodies(await reader.read()) == [b"/fast/1", b"/last"]
-            await until(lambda: len(server.connections) == 1, "one to be closed")
+                release.set()
+                assert bodies(await one.read()) == [b"/last"]
+            await until(lambda: len(server.connections) == 0, "both to be closed")
             assert bodies(await exchange(port, FAST % 1 + LAST)) == [b"/fast/1", b"/last"]
 
     run(main())
@@ -249,6 +258,9 @@ class Transport:
 
     def set_write_buffer_limits(self, high: int) -> None:
         pass
+
+    def get_extra_info(self, name: str) -> tuple[str, int]:
+        return "127.0.0.1", 1
 
     def close(self) -> None:
         pass

@@ -166,11 +166,11 @@ def test_a_listener_has_a_socket() -> None:
     listener.close()
 
 
-def test_the_tls_settings_give_a_context() -> None:
-    assert list(inspect.signature(sock.ssl_context).parameters) == ["conf"], (
-        "Worker._listen calls gunicorn.sock.ssl_context(cfg) if a certificate is configured"
-    )
-    assert not Config().is_ssl
+def test_an_address_is_shown_with_https_if_there_is_a_certificate(tmp_path: Path) -> None:
+    config = Config()
+    assert not config.is_ssl
+    config.set("certfile", str(tmp_path / "any.pem"))
+    assert config.is_ssl, "gunicorn_conf sets certfile, so that the log has https://"
 
 
 def test_the_arbiter_ends_when_the_application_cannot_start() -> None:

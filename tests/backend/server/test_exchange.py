@@ -296,3 +296,20 @@ def test_a_response_before_the_end_of_the_request_closes_the_connection() -> Non
     response = responses_to(respond_ok, request + GET + b"\r\n")
     assert parts(response)[1][b"connection"] == b"close"
     assert response.count(b"HTTP/1.1 200") == 1
+
+
+def test_a_chunk_for_each_byte_does_not_cost_a_message_for_each() -> None:
+    messages: list[int] = []
+
+    async def handler(scope: Scope, receive: Receive, send: Send) -> None:
+        more = True
+        while more:
+            message = await receive()
+            messages.append(len(message["body"]))
+            more = message["more_body"]
+        await answer(send, b"%d" % sum(messages))
+
+    chunks = b"1\r\na\r\n" * 20_000 + b"0\r\n\r\n"
+    head = b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n" + CLOSE + b"\r\n"
+    assert parts(responses_to(handler, head + chunks))[2] == b"20000"
+    assert len(messages) < 200

@@ -34,6 +34,14 @@ CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400, "bad-request"),
         (b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400, "bad-request"),
         (b"GET /\xc3\xa9 HTTP/1.1\r\nHost: a\r\n\r\n", 400, "bad-request"),
+        (
+            b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity, chunked\r\n\r\n0\r\n\r\n",
+            400,
+            "bad-request",
+        ),
+        # a folded line, which another server could take for a header of its own
+        (b"POST / HTTP/1.1\r\nHost: a\r\nX: a\r\n Content-Length: 9\r\n\r\n", 400, "bad-request"),
+        (b"GET /fast/1 HTTP/1.1\r\nHost: a\r\nX: a\r\n\tb: c\r\n\r\n", 400, "bad-request"),
         (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\nx", 400, "bad-request"),
         (
             b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n" + CHUNKED,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from pathlib import Path
 from typing import Any
@@ -194,8 +195,43 @@ def test_a_request_that_a_proxy_passes_on_is_not_one_of_the_cluster(tmp_path: Pa
     run(main())
 
 
+def test_a_resumed_session_does_not_count_as_a_verified_certificate(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    used = Certificates(settings_of(authority, authority.ca))
+
+    def names(version: ssl.TLSVersion, port: int) -> list[tuple[bool | None, str | None]]:
+        """Of two connections, of which the second offers the session of the first: whether it was
+        resumed, and the name that the application sees."""
+        context = authority.context(authority.issue("b2"))
+        context.minimum_version = context.maximum_version = version
+        session, seen = None, []
+        for _ in range(2):
+            with (
+                socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT) as connection,
+                context.wrap_socket(
+                    connection, server_hostname="127.0.0.1", session=session
+                ) as tls,
+            ):
+                tls.sendall(GET % b"/slow")
+                body = tls.recv(10_000).partition(b"\r\n\r\n")[2] or tls.recv(10_000)
+                seen.append((tls.session_reused, orjson.loads(body)["client_cert_name"]))
+                session = tls.session
+        return seen
+
+    async def main() -> None:
+        async with running_server(App(respond_tls), tls=used.listening) as (_, port):
+            of_tls_1_2 = await asyncio.to_thread(names, ssl.TLSVersion.TLSv1_2, port)
+            assert of_tls_1_2 == [(False, "CN=b2"), (True, None)]
+            of_tls_1_3 = await asyncio.to_thread(names, ssl.TLSVersion.TLSv1_3, port)
+            assert of_tls_1_3 == [(False, "CN=b2"), (False, "CN=b2")]
+
+    run(main())
+
+
 def test_names_of_certificates_are_escaped() -> None:
     class Handshake:
+        session_reused = False
+
         def getpeercert(self) -> dict[str, Any]:
             parts = (
                 (("organizationName", " a+b "),),

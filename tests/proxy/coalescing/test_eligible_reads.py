@@ -30,6 +30,10 @@ pytestmark = pytest.mark.system
         (LINE, "Range: bytes=0-1\r\n"),
         (LINE, "Content-Length: 0\r\n"),
         (LINE, "Transfer-Encoding: chunked\r\n\r\n0\r\n"),
+        # backends decide about requests of pages of other sites
+        (LINE, "Origin: https://app.example.com\r\n"),
+        (LINE, "Sec-Fetch-Site: cross-site\r\n"),
+        (LINE, "Sec-Fetch-Site: none\r\nSec-Fetch-Site: cross-site\r\n"),
         # a backend might refuse these
         (LINE, "X-A: \x01\r\n"),
         (LINE, "X-A: é\r\n"),

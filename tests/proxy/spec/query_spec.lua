@@ -205,6 +205,32 @@ local function with(more)
     return headers
 end
 
+describe("the view of a request without a key", function()
+    local words = { name = "words" }
+    local views = { by_name = { words = words }, by_path = {}, path_depth = 1, longest_name = 5 }
+
+    it("is in its path", function()
+        for _, uri in ipairs {
+            "/views/words/keys", "/views/words/count?exact=true", "/views/%77ords/batch",
+            "/%76iews/words/keys", "/views/words/", "/api/v1/kv/words", "/api/v1/kv/words/count",
+            "/api/v1/kv/words/values/a?x", "/api/v1/window/words/a",
+        } do
+            assert.equals(words, query.view_of(uri, views), uri)
+        end
+    end)
+
+    it("is missing in others", function()
+        for _, uri in ipairs {
+            "/", "//", "/views", "/views/", "/views/words", "/views/other/keys", "/words/a",
+            "/views//words/keys", "/views/wo%2Frds/keys", "/api", "/api/v1", "/api/v1/kv",
+            "/api/v1/kv/", "/api/v1/kv/other", "/api/v2/kv/words", "*", "",
+            "/views/" .. ("w"):rep(30000) .. "/keys",
+        } do
+            assert.is_nil(query.view_of(uri, views), uri)
+        end
+    end)
+end)
+
 describe("plain headers", function()
     it("1 are those of ordinary clients", function()
         assert.equal("", query.plain_token(with {}))

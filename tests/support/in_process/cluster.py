@@ -239,7 +239,10 @@ class Cluster:
         body: bytes = b"",
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        named = [(k.lower().encode(), v.encode()) for k, v in (headers or {}).items()]
+        """A body is JSON unless the headers say otherwise."""
+        given = {"content-type": "application/json"} if body else {}
+        given |= {name.lower(): value for name, value in (headers or {}).items()}
+        named = [(k.encode(), v.encode()) for k, v in given.items()]
         return self._runner.run(self._ask(id_, method, target.encode(), named, body))
 
     async def _ask(

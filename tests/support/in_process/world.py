@@ -161,7 +161,11 @@ class World:
             "raw_path": path.encode(),
             "query_string": query.encode(),
             "method": method,
-            "headers": [(b"accept", accept.encode()), *headers],
+            "headers": [
+                (b"accept", accept.encode()),
+                (b"content-type", b"application/json"),
+                *headers,
+            ],
             "client": ("127.0.0.1", 1),
         }
         answer = Said(0, [], b"")

@@ -40,7 +40,9 @@ def get(path: str, *headers: str) -> bytes:
 
 
 def post(path: str, body: bytes) -> bytes:
-    head = f"POST {path} HTTP/1.1\r\nHost: t\r\nContent-Length: {len(body)}\r\n\r\n"
+    # the proxy sends no Content-Type
+    kind = "" if path.startswith("/internal/") else "Content-Type: application/json\r\n"
+    head = f"POST {path} HTTP/1.1\r\nHost: t\r\n{kind}Content-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
 

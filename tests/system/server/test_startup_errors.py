@@ -94,6 +94,14 @@ def test_a_cluster_secret_that_others_can_read_is_reported(no_broker: Deployment
     assert SECRET not in log
 
 
+def test_a_wrong_certificate_is_reported(no_broker: Deployment) -> None:
+    file = no_broker.folder / "server.pem"
+    file.write_text("no certificate")
+    with no_broker:
+        log = refusal(no_broker.new(), tls_cert_file=str(file), tls_key_file=str(file))
+    assert f"QUERYABLE_TLS_CERT_FILE: {file} has no certificates in PEM" in log
+
+
 def test_a_port_in_use_is_reported(no_broker: Deployment) -> None:
     with no_broker, socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

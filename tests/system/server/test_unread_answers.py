@@ -46,7 +46,8 @@ def unread_connection(
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         connection.settimeout(TIMEOUT)
         connection.connect(("127.0.0.1", port))
-        headers = f"Host: t\r\nAccept: {accept}\r\nContent-Length: {len(body)}\r\n\r\n"
+        headers = f"Host: t\r\nAccept: {accept}\r\nContent-Type: application/json\r\n"
+        headers += f"Content-Length: {len(body)}\r\n\r\n"
         connection.sendall(f"{request} HTTP/1.1\r\n{headers}".encode() + body)
         yield connection
 

@@ -32,14 +32,14 @@ _WAIT = 20.0  # s, on a loaded machine
 
 
 @contextlib.contextmanager
-def chromium(profile: Path) -> Iterator[webdriver.Chrome]:
-    """Debian's browser and driver; Selenium would download its own."""
+def chromium(profile: Path, *more: str) -> Iterator[webdriver.Chrome]:
+    """Debian's browser and driver; Selenium would download its own. `more`: options."""
     found = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
     missing = [name for name, path in found.items() if path is None]
     assert not missing, f"install Debian's packages chromium and chromium-driver: {missing}"
     options = webdriver.ChromeOptions()
     options.binary_location = str(found["chromium"])
-    for option in (*_OPTIONS, f"--user-data-dir={profile}"):
+    for option in (*_OPTIONS, *more, f"--user-data-dir={profile}"):
         options.add_argument(option)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(found["chromedriver"]))

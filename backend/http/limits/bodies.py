@@ -2,34 +2,64 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from backend.http.asgi import Message, Receive
-from model.problems import BadRequest, Unavailable
+from backend.queries.turns import INSTANCES, this_sender
+from backend.wire.answer import Header
+from model.problems import BadRequest, Unavailable, UnsupportedMediaType
+
+JSON_TYPE = b"application/json"
 
 MAX_BYTES_IN_FLIGHT = 64 << 20
 
 
+def media_type(headers: list[Header]) -> bytes:
+    """The media type of the body, in lower case and without parameters; empty if none is given."""
+    given = [value for name, value in headers if name == b"content-type"]
+    return given[0].split(b";")[0].strip().lower() if len(given) == 1 else b""
+
+
+def require_json(headers: list[Header]) -> None:
+    """UnsupportedMediaType unless the body is JSON.
+
+    A page may send a body of another type, or of none, to any server without asking it first.
+    """
+    if media_type(headers) != JSON_TYPE:
+        raise UnsupportedMediaType(
+            "unsupported-media-type", "Send the body as Content-Type: application/json."
+        )
+
+
 class BodyBudget:
-    """Limits the bytes of the bodies of all requests in flight. Used in the event loop."""
+    """Limits the bytes of the bodies of all requests in flight. Used in the event loop.
+
+    One client address may use three quarters of them, so it cannot keep others out.
+    """
 
     def __init__(self, size: int = MAX_BYTES_IN_FLIGHT) -> None:
         self.left = size
+        self._share = size - size // 4
+        self._of_senders: Counter[str] = Counter()
 
     @contextmanager
     def counted(self, receive: Receive) -> Iterator[Receive]:
         """For one request: a `receive` that raises Unavailable when the budget is exceeded. The
         bytes count until the request ends."""
         buffered = 0
+        sender = this_sender()
 
         async def receive_counted() -> Message:
             nonlocal buffered
             message = await receive()
             size = len(message.get("body", b""))
-            if size > self.left:
+            of_sender = self._of_senders[sender] + size
+            if size > self.left or (of_sender > self._share and sender != INSTANCES):
                 raise Unavailable("overloaded", "The bodies of requests in flight are too large.")
             self.left -= size
+            self._of_senders[sender] = of_sender
             buffered += size
             return message
 
@@ -37,6 +67,9 @@ class BodyBudget:
             yield receive_counted
         finally:
             self.left += buffered
+            self._of_senders[sender] -= buffered
+            if not self._of_senders[sender]:
+                del self._of_senders[sender]
 
 
 async def read_body(receive: Receive, max_bytes: int) -> bytes:

@@ -1,0 +1,61 @@
+"""Which requests get a line in the audit log: appends, admin actions and refusals."""
+
+from __future__ import annotations
+
+from backend.http.access import Access
+from backend.http.asgi import Scope
+from backend.http.request import Request
+from backend.http.route_table import Match
+from backend.security.audit import ADMIN, APPEND, REFUSED, AuditLog, described
+from model.problems import Forbidden, Problem
+
+_REFUSALS = (401, 403, 429)
+_EVENTS = {Access.APPEND: APPEND, Access.ADMIN: ADMIN}
+
+DISCONNECTED = "client-disconnected"
+"""The code of an append or action whose client left before the answer. It may have been done."""
+
+
+def audit(
+    log: AuditLog,
+    match: Match,
+    scope: Scope,
+    status: int,
+    request: Request | None = None,
+    problem: Problem | None = None,
+    code: str | None = None,
+) -> None:
+    """Writes a line, if the request needs one.
+
+    `request`: None if it was refused before its route was considered. `problem`: the answer, if it
+    is one.
+    """
+    access = match.route.access
+    event = REFUSED if status in _REFUSALS else _EVENTS.get(access)
+    if event is None:
+        return
+    subject = problem.subject if isinstance(problem, Forbidden) else None
+    if request is not None and request.identity is not None:
+        subject = request.identity.subject
+    log.record(
+        event,
+        status,
+        problem.code if problem is not None else code,
+        subject,
+        scope_of(access, match.name),
+        described(
+            scope["method"],
+            match.route.pattern,
+            match.name,
+            scope.get("client"),
+            scope["headers"],
+        ),
+        None if request is None else request.details,
+    )
+
+
+def scope_of(access: Access, name: str) -> str:
+    """The scope that a token needs; empty if none is enough."""
+    if access in (Access.READ, Access.APPEND):
+        return f"{access.value}:{name}"
+    return access.value if access in (Access.METRICS, Access.ADMIN) else ""

@@ -1,0 +1,92 @@
+"""Point reads that are answered as their bytes arrive, without a task, a scope or a parser.
+
+Everything else is left to the router, which decides about it in the same way.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from backend.http.access import AccessControl
+from backend.http.paths import Paths
+from backend.http.responses import KeyResponses
+from backend.http.routes.point_batch import PointBatchRoute
+from backend.http.sending import complete, internal_error
+from backend.instance_context import InstanceContext
+from backend.queries.routing import NotOwner
+from backend.security.signatures import Purpose
+from backend.wire.answer import Answer, problem_answer
+from backend.wire.plain_requests import PlainReads
+from model.problems import Forbidden, Problem
+
+READS = "/internal/reads"
+
+log = logging.getLogger(__name__)
+
+
+class FastPath:
+    """Used in the event loop."""
+
+    def __init__(
+        self,
+        context: InstanceContext,
+        paths: Paths,
+        responses: Mapping[str, KeyResponses],
+        access: AccessControl,
+    ) -> None:
+        self._context = context
+        self._paths = paths
+        self._responses = responses
+        self._access = access
+        self.coalesced = PointBatchRoute(context, paths, responses, self._answer_counted, access)
+
+    def answer_now(self, raw_path: bytes, token: bytes | None = None) -> Answer | None:
+        """The complete answer to a plain GET, if it is a point read that can be answered at once.
+
+        `token`: that of its Authorization header, if it has one. None leaves the request to the
+        router: it has to wait, to ask others, to be counted, its token must be verified, or it is
+        refused.
+        """
+        return self._answer(raw_path, token, is_counted=False)
+
+    def reads_now(self, reads: PlainReads, client: str, has_certificate: bool = False) -> Answer:
+        """The complete answer to point reads that the proxy sends together. `client`: the address
+        of its socket. `has_certificate`: see `mutual_tls.is_of_cluster`."""
+        try:
+            sender = self._context.cluster.admit(
+                Purpose.PROXY, "POST", READS.encode(), reads.signature, client, has_certificate
+            )
+            if sender is not None:
+                sender.check_body(reads.body)
+            answer = self.coalesced.answer(reads.body)
+        except Forbidden as problem:
+            answer = problem_answer(problem)
+        except Exception:
+            log.exception("POST %s", READS)
+            answer = problem_answer(internal_error())
+        complete(answer, "POST", self._context.epoch_header)
+        return answer
+
+    def _answer_counted(self, raw_path: bytes, token: bytes | None) -> Answer | None:
+        """As `answer_now`, for a read that the proxy has counted."""
+        return self._answer(raw_path, token, is_counted=True)
+
+    def _answer(self, raw_path: bytes, token: bytes | None, is_counted: bool) -> Answer | None:
+        try:
+            found = self._paths.key_path(raw_path)
+            if found is None or found.rest:
+                return None
+            if found.view.quota is not None and not is_counted:
+                return None
+            if not self._access.may_read_now(token, found.view.name):
+                return None
+            responses = self._responses[found.view.name]
+            answer = responses.point(responses.reads.parse_key(found.text))
+        except (Problem, NotOwner):
+            return None
+        except Exception:
+            log.exception("GET %r", raw_path)
+            return None
+        complete(answer, "GET", self._context.epoch_header)
+        return answer

@@ -1,0 +1,49 @@
+"""What is the same for all answers: headers that every answer has, and changes of a status."""
+
+from __future__ import annotations
+
+from backend.http.asgi import Message, Send
+from backend.wire.answer import Answer, Header
+from model.problems import RETRY_ELSEWHERE_NO, Problem
+
+FINAL_STATUS = b"queryable-final-status"
+"""A request with this header is from a proxy that asks the next holder on any 503. It sees only the
+status, so what no other holder can answer has a status of its own."""
+
+_NON_RETRYABLE = 530
+
+
+def complete(answer: Answer, method: str, epoch: bytes) -> None:
+    """Adds Content-Length and Topology-Epoch."""
+    headers = answer.headers
+    if answer.status == 304:
+        pass  # its length would be that of the body that is not sent
+    elif method != "HEAD" or all(name != b"content-length" for name, _ in headers):
+        headers.append((b"content-length", b"%d" % len(answer.body)))
+    headers.append((b"topology-epoch", epoch))
+
+
+def with_final_status(send: Send) -> Send:
+    """Sends a NonRetryable problem under a status of its own."""
+
+    async def sending(message: Message) -> None:
+        if message.get("status") == 503 and RETRY_ELSEWHERE_NO in message["headers"]:
+            message["status"] = _NON_RETRYABLE
+        await send(message)
+
+    return sending
+
+
+def with_headers(send: Send, added: list[Header]) -> Send:
+    """Adds headers to the answer."""
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message["headers"], *added]
+        await send(message)
+
+    return sending
+
+
+def internal_error() -> Problem:
+    return Problem("internal-error", "Unexpected error. See the log of the instance.")

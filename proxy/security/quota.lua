@@ -1,0 +1,56 @@
+--- Quotas of views: a token bucket for each view, which all workers share.
+--
+-- The bucket is one number in a shared dict: how many tokens were ever taken. The bucket has been
+-- filled with `rate * now` tokens in total, so both numbers together say how many are left, and
+-- taking one is a single atomic increment. Tokens above the capacity are lost.
+
+local _M = {}
+
+local SECONDS = { s = 1, m = 60 }
+-- s; a worker that ends while it discards tokens does not keep others from it for longer
+local LOCK_S = 1
+
+--- The quota of a text such as "5000/s": {key, rate, capacity}; nil if it is not one.
+function _M.parse(view, text)
+    local count, unit = tostring(text):match("^(%d+)/([sm])$")
+    count = tonumber(count)
+    if not count or count < 1 then
+        return nil
+    end
+    local key = "quota:" .. view .. ":" .. text
+    return { key = key, lock = "lock:" .. key, rate = count / SECONDS[unit], capacity = count }
+end
+
+--- Discards the tokens above the capacity; one worker at a time.
+local function discard(shared, quota, filled)
+    if not shared:add(quota.lock, true, LOCK_S) then
+        return
+    end
+    local surplus = filled - (shared:get(quota.key) or filled)
+    if surplus > 0 then
+        shared:incr(quota.key, surplus)
+    end
+    shared:delete(quota.lock)
+end
+
+--- Takes a token. Returns nil, or the time (s) until there is one.
+-- shared: the shared dict; now: the time in s.
+function _M.take(shared, quota, now)
+    local filled = quota.rate * now
+    local taken = shared:incr(quota.key, 1, filled)
+    if not taken then
+        return nil -- the dict is full: a quota must not stop all requests
+    end
+    if taken < filled then
+        discard(shared, quota, filled)
+        return nil
+    end
+    local missing = taken - filled - quota.capacity
+    if missing <= 0 then
+        return nil
+    end
+    shared:incr(quota.key, -1)
+    return missing / quota.rate
+end
+
+return _M

@@ -1,0 +1,151 @@
+"""What the router does about browsers; the rules are in tests/backend/security."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.http.limits.bodies import media_type
+from backend.http.router import Router
+from backend.wire.plain_requests import host_of_get, path_of_get
+from model.problems import ConfigurationError
+from tests.support.in_process.examples import ORDERS
+from tests.support.in_process.instance import context
+from tests.support.in_process.world import Said, World, world
+
+APP = "https://app.example.com"
+JSON = {"content-type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder: Path = tmp_path_factory.mktemp("browsers")
+    settings = {"cors_origins": APP, "allowed_hosts": "q.example.com"}
+    with world(folder, ORDERS, **settings) as one:
+        one.put(b"a", b"1")
+        yield one
+
+
+def ask(made: World, method: str, path: str, body: bytes = b"", **headers: str) -> Said:
+    answer = Said(0, [], b"")
+    scope = {
+        "method": method,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "headers": [(n.replace("_", "-").encode(), v.encode()) for n, v in headers.items()],
+    }
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            answer.status, answer.headers = message["status"], message["headers"]
+        else:
+            answer.body += message["body"]
+
+    asyncio.run(made.routers["b1"](scope, receive, send))
+    return answer
+
+
+@pytest.mark.parametrize("path", ["/orders/a", "/views/orders/count", "/no/such/path"])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({"host": "evil.example:8081"}, "host-not-allowed"),
+        ({"host": "localhost", "origin": "https://evil.example"}, "cross-site"),
+        ({"host": "localhost", "sec-fetch-site": "cross-site"}, "cross-site"),
+    ],
+)
+def test_every_path_refuses_other_sites(
+    made: World, method: str, path: str, headers: dict[str, str], code: str
+) -> None:
+    answer = ask(made, method, path, **headers)
+    assert (answer.status, answer.json["code"]) == (403, code)
+    assert b"access-control-allow-origin" not in answer.named
+
+
+def test_a_page_of_a_listed_origin_reads(made: World) -> None:
+    for path in ("/orders/a", "/orders/missing"):
+        answer = ask(made, "GET", path, host="q.example.com", origin=APP)
+        assert answer.status in (200, 404)
+        assert answer.named[b"access-control-allow-origin"] == APP.encode()
+        varies = b", ".join(value for name, value in answer.headers if name == b"vary")
+        assert b"origin" in varies
+    refused = ask(made, "GET", "/orders/a/x", host="q.example.com", origin=APP)
+    assert refused.json["code"] == "no-such-resource"
+    assert refused.named[b"access-control-allow-origin"] == APP.encode(), "the page reads the code"
+
+
+def test_a_preflight_needs_no_route_and_no_token(made: World) -> None:
+    wanted = {"access_control_request_method": "POST"}
+    answer = ask(made, "OPTIONS", "/topics/orders/records", host="localhost", origin=APP, **wanted)
+    assert (answer.status, answer.body) == (204, b"")
+    assert answer.named[b"access-control-allow-origin"] == APP.encode()
+    assert ask(made, "OPTIONS", "/orders/a", host="localhost", **wanted).status == 405
+
+
+def test_the_fast_path_leaves_requests_of_pages_to_the_router(made: World) -> None:
+    request = b"GET /orders/a HTTP/1.1\r\nHost: localhost:1\r\n%b\r\n"
+    for more in (
+        b"", b"Sec-Fetch-Site: same-origin\r\nSec-Fetch-Mode: cors\r\n",
+        b"sec-fetch-site: none\r\n", b"Sec-Ch-Ua: x\r\n",
+    ):  # fmt: skip
+        assert path_of_get(request % more) == b"/orders/a"
+    for more in (
+        b"Origin: https://app.example.com\r\n", b"ORIGIN: null\r\n",
+        b"Sec-Fetch-Site: cross-site\r\n", b"SEC-FETCH-SITE: cross-site\r\n",
+        b"Sec-Fetch-Site: none\r\nSec-Fetch-Site: cross-site\r\n", b"Sec-Fetch-Site: x\r\n",
+    ):  # fmt: skip
+        assert path_of_get(request % more) is None
+    assert host_of_get(request % b"") == b"localhost:1"
+    assert host_of_get(request.replace(b"Host", b"host") % b"A: b\r\n") == b"localhost:1"
+
+
+def test_reads_that_have_no_origin_vary_by_it(made: World) -> None:
+    """A cache must not give such an answer to a page."""
+    owner = "b2" if made.partition(b"a") % 2 else "b1"
+    answer = made.routers[owner].answer_now(b"/orders/a")
+    assert answer is not None
+    assert (b"vary", b"origin") in answer.headers
+
+
+@pytest.mark.parametrize("path", ["batch", "search"])
+@pytest.mark.parametrize(
+    ("headers", "is_read"),
+    [
+        ({"content-type": "application/json"}, True),
+        ({"content-type": "Application/JSON; charset=utf-8"}, True),
+        ({}, False),
+        ({"content-type": "text/plain"}, False),
+        ({"content-type": "application/x-www-form-urlencoded"}, False),
+        ({"content-type": "multipart/form-data; boundary=application/json"}, False),
+        ({"content-type": "text/plain, application/json"}, False),
+    ],
+)
+def test_a_body_must_be_json(
+    made: World, path: str, headers: dict[str, str], is_read: bool
+) -> None:
+    body = json.dumps({"keys": ["a"]} if path == "batch" else {"query": "a"}).encode()
+    answer = ask(made, "POST", f"/views/orders/{path}", body, **headers)
+    if is_read:
+        assert answer.status == 200
+    else:
+        assert (answer.status, answer.json["code"]) == (415, "unsupported-media-type")
+
+
+def test_two_content_types_are_none(made: World) -> None:
+    headers = [(b"content-type", b"application/json"), (b"content-type", b"text/plain")]
+    assert media_type(headers) == b""
+
+
+@pytest.mark.parametrize("setting", ["allowed_hosts", "cors_origins"])
+def test_an_invalid_list_ends_the_start(setting: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"QUERYABLE_{setting.upper()}"):
+        Router(context(**{setting: "https://a/b"}), None)  # type: ignore[arg-type]

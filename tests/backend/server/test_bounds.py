@@ -1,0 +1,132 @@
+"""What all connections share: who gives way when there are too many, or too many unread bytes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
+
+from backend.http.asgi import Receive, Scope, Send
+from tests.backend.server.running_server import (
+    LIMITS,
+    TIMEOUT,
+    App,
+    answer,
+    client,
+    run,
+    running_server,
+    until,
+)
+
+FAST = b"GET /fast HTTP/1.1\r\nHost: h\r\n\r\n"
+LARGE = b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n"
+ATTACKER = "127.0.0.66"
+_MB = 1 << 20
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@asynccontextmanager
+async def attacker(port: int) -> AsyncIterator[Streams]:
+    """A connection from another address."""
+    streams = await asyncio.open_connection("127.0.0.1", port, local_addr=(ATTACKER, 0))
+    try:
+        yield streams
+    finally:
+        streams[1].close()
+        with suppress(OSError):
+            await streams[1].wait_closed()
+
+
+async def ask(streams: Streams) -> bytes:
+    streams[1].write(FAST)
+    return await asyncio.wait_for(streams[0].readuntil(b"/fast"), TIMEOUT)
+
+
+async def is_closed(streams: Streams) -> bool:
+    try:
+        return await asyncio.wait_for(streams[0].read(), TIMEOUT) == b""
+    except ConnectionError:
+        return True
+
+
+def test_an_address_with_many_connections_does_not_keep_others_out() -> None:
+    async def main() -> None:
+        limits = replace(LIMITS, worker_connections=10)
+        async with running_server(App(), limits) as (server, port), AsyncExitStack() as stack:
+            honest = await stack.enter_async_context(client(port))
+            await ask(honest)
+            attackers = [await stack.enter_async_context(attacker(port)) for _ in range(9)]
+            await until(lambda: len(server.connections) == 10, "all connections")
+            newest = await stack.enter_async_context(client(port))
+            assert (await ask(newest)).startswith(b"HTTP/1.1 200")
+            assert await is_closed(attackers[0])
+            assert (await ask(honest)).startswith(b"HTTP/1.1 200")
+            await until(lambda: len(server.connections) == 10, "the limit")
+
+    run(main())
+
+
+def test_of_one_address_the_connection_whose_time_out_ends_first_gives_way() -> None:
+    async def main() -> None:
+        limits = replace(LIMITS, worker_connections=3, keepalive=75.0)
+        async with running_server(App(), limits) as (_, port), AsyncExitStack() as stack:
+            used = await stack.enter_async_context(client(port))
+            await ask(used)  # 75 s
+            part = await stack.enter_async_context(client(port))
+            part[1].write(FAST[:20])  # 30 s
+            await asyncio.wait_for(part[1].drain(), TIMEOUT)
+            last = await stack.enter_async_context(client(port))
+            await ask(last)
+            newest = await stack.enter_async_context(client(port))
+            await ask(newest)
+            assert await is_closed(part)
+            await ask(used)
+            await ask(last)
+
+    run(main())
+
+
+def test_clients_that_do_not_read_give_way_when_too_many_bytes_wait() -> None:
+    body = b"x" * (32 * _MB)  # much more than what the sockets' buffers take
+
+    async def respond(scope: Scope, receive: Receive, send: Send) -> None:
+        await answer(send, body)
+
+    async def main() -> None:
+        app = App(respond)
+        async with running_server(app) as (server, port), AsyncExitStack() as stack:
+            honest = await stack.enter_async_context(client(port))
+            honest[1].write(LARGE)
+            await until(lambda: server.unread.total > 0, "an answer that waits")
+            server.unread.limit = server.unread.total * 5 // 2
+            for _ in range(6):
+                _, writer = await stack.enter_async_context(attacker(port))
+                writer.write(LARGE)
+            await until(lambda: app.calls == 7, "all requests")
+            await until(lambda: len(server.connections) == 2, "those over the limit to be closed")
+            assert 0 < server.unread.total <= server.unread.limit
+            await asyncio.wait_for(honest[0].readuntil(b"\r\n\r\n"), TIMEOUT)
+            assert await asyncio.wait_for(honest[0].readexactly(len(body)), TIMEOUT) == body
+
+    run(main())
+
+
+def test_bytes_that_were_read_or_whose_client_has_left_do_not_count() -> None:
+    async def respond(scope: Scope, receive: Receive, send: Send) -> None:
+        await answer(send, b"x" * (8 * _MB))
+
+    async def main() -> None:
+        async with running_server(App(respond)) as (server, port):
+            async with client(port) as (reader, writer):
+                writer.write(LARGE)
+                await until(lambda: server.unread.total > 0, "an answer that waits")
+                await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), TIMEOUT)
+                await asyncio.wait_for(reader.readexactly(8 * _MB), TIMEOUT)
+                await until(lambda: server.unread.total == 0, "it to be read")
+                writer.write(LARGE)
+                await until(lambda: server.unread.total > 0, "another one that waits")
+            await until(lambda: server.unread.total == 0, "the end of the connection")
+
+    run(main())

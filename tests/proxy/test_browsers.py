@@ -1,0 +1,165 @@
+"""What nginx does by itself about browsers, clients above their limits, and views with a quota."""
+
+from __future__ import annotations
+
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from local.waiting import wait_until
+from tests.proxy.backends import Answer, Cluster, Request, always
+from tests.proxy.conftest import KEY, StartNginx
+from tests.support.client import Response, raw
+from tests.support.nginx import Nginx
+
+pytestmark = pytest.mark.system
+
+NEXT_EPOCH = "2000-1"
+
+
+def get(nginx: Nginx, path: str, *headers: str, host: str = "127.0.0.1") -> Response:
+    lines = [f"GET {path} HTTP/1.1", f"Host: {host}", *headers, "", ""]
+    return raw(nginx.port, "\r\n".join(lines).encode())
+
+
+def publish(cluster: Cluster, nginx: Nginx, **more: object) -> None:
+    """The workers of nginx have learned this from the backends."""
+    cluster.more, cluster.epoch = more, NEXT_EPOCH
+    nginx.wait_for_map(NEXT_EPOCH)
+
+
+def test_no_answer_may_be_taken_for_another_type(cluster: Cluster, nginx: Nginx) -> None:
+    cluster.backends[0].behave = always(Answer(304, b""))
+    own = Answer(headers={"X-Content-Type-Options": "nosniff"})
+    cluster.backends[1].behave = cluster.backends[2].behave = always(own)
+    requests = [
+        *(f"GET /words/{key} HTTP/1.1\r\nHost: a\r\n\r\n".encode() for key in "abcdefgh"),
+        b"GET /words/a?stale=allow HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET /proxy/health HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET /proxy/metrics HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET /internal/scan HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET /words/a%zz HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"NONSENSE\r\n\r\n",
+        b"GET /words/" + b"k" * 65_536 + b" HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"POST /words/a HTTP/1.1\r\nHost: a\r\nContent-Length: 2000000\r\n\r\n",
+    ]
+    answers = [raw(nginx.port, request) for request in requests]
+    assert {304, 200, 404, 400, 414, 413} <= {answer.status for answer in answers}
+    for answer in answers:
+        assert answer.headers.get_all("X-Content-Type-Options") == ["nosniff"], answer
+
+
+def test_a_read_with_a_foreign_host_reaches_a_backend_with_that_host(
+    cluster: Cluster, nginx: Nginx
+) -> None:
+    with ThreadPoolExecutor(32) as pool:
+        hosts = ["evil.example:8080"] * 200
+        assert {a.status for a in pool.map(lambda h: get(nginx, KEY, host=h), hosts)} == {200}
+    requests = [request for backend in cluster.backends for request in backend.requests]
+    assert len(requests) == 200
+    assert all(request.headers["Host"] == "evil.example:8080" for request in requests)
+    assert all(backend.batches == [] for backend in cluster.backends)
+
+
+@pytest.mark.parametrize("path", ["/proxy/health", "/proxy/metrics"])
+def test_own_pages_are_not_for_pages_of_other_sites(
+    cluster: Cluster, nginx: Nginx, path: str
+) -> None:
+    assert get(nginx, path, host="evil.example").code == "host-not-allowed"
+    assert get(nginx, path, host="q.example.com").code == "host-not-allowed"
+    assert get(nginx, path, "Origin: https://evil.example").code == "cross-site"
+    assert get(nginx, path, "Sec-Fetch-Site: cross-site").code == "cross-site"
+    assert get(nginx, path, "Sec-Fetch-Site: same-origin").status == 200
+    publish(cluster, nginx, allowed_hosts=["q.example.com"])
+    assert get(nginx, path, host="q.example.com:8080").status == 200
+    assert get(nginx, path, host="evil.example").code == "host-not-allowed"
+
+
+def test_clients_above_their_limits_get_429(
+    cluster: Cluster, start_nginx: StartNginx, tmp_path: Path
+) -> None:
+    nginx = start_nginx(cluster.addresses(), QUERYABLE_PROXY_REFRESH="0.1")
+    limits = nginx.prefix / "limits.conf"
+    text = limits.read_text()
+    assert '127.0.0.0/8 "";' in text
+    limits.unlink()  # a link to the repository's
+    limits.write_text(
+        text.replace('127.0.0.0/8 "";', "127.0.0.0/8 yes;")
+        .replace("rate=2000r/s", "rate=1r/s")
+        .replace("requests_by_client burst=2000", "requests_by_client burst=9")
+        .replace("requests_by_token burst=2000", "requests_by_token burst=2")
+    )
+    nginx.reload()
+    token = "Authorization: Bearer e30.e30.{}"
+    answers = [get(nginx, KEY, token.format("a" * 43)) for _ in range(5)]
+    assert [answer.status for answer in answers] == [200, 200, 200, 429, 429]
+    assert answers[-1].code == "too-many-requests"
+    assert answers[-1].headers["Retry-After"] == "1"
+    assert answers[-1].headers["X-Content-Type-Options"] == "nosniff"
+    assert get(nginx, KEY, token.format("b" * 43)).status == 200, "another token"
+    # tokens that a client has made up share the limit of its address
+    answers = [get(nginx, KEY, token.format(str(n) * 43)) for n in range(9)]
+    assert [answer.status for answer in answers][-3:] == [429] * 3
+
+
+def quota_statuses(nginx: Nginx, paths: list[str]) -> list[int]:
+    with ThreadPoolExecutor(16) as pool:
+        return list(pool.map(lambda path: get(nginx, path).status, paths))
+
+
+def test_a_view_with_a_quota(cluster: Cluster, nginx: Nginx) -> None:
+    publish(cluster, nginx, quotas={"words": "60/m", "crc": "1/m", "fnv": "nonsense"})
+    began = time.monotonic()
+    paths = ["/words/a", "/words/b?stale=allow", "/views/words/count", "/api/v1/kv/words/count"]
+    statuses = quota_statuses(nginx, [paths[n % 4] for n in range(100)])
+    seconds = time.monotonic() - began
+    answered = statuses.count(200)
+    # 60 at once and one a second, over all workers
+    assert 60 <= answered <= 61 + seconds
+    assert statuses.count(429) == 100 - answered
+    refused = get(nginx, "/words/c")
+    assert refused.code == "quota-exceeded"
+    assert 1 <= int(refused.headers["Retry-After"]) <= 2
+    # of 60 s, and of the view alone
+    assert [get(nginx, "/views/crc/keys/YQ?encoding=base64url").status for _ in range(2)] == [
+        200,
+        429,
+    ]
+    assert {get(nginx, "/fnv/a").status for _ in range(5)} == {200}
+    metrics = get(nginx, "/proxy/metrics").body.decode()
+    assert 'queryable_proxy_over_quota_total{view="crc"} 1\n' in metrics
+    counted = [
+        request.headers.get("Queryable-Counted")
+        for backend in cluster.backends
+        for request in backend.requests
+        if "stale=" in request.path or "count" in request.path
+    ]
+    assert counted
+    assert set(counted) == {"1"}
+
+
+def test_clients_cannot_say_that_they_are_counted(cluster: Cluster, nginx: Nginx) -> None:
+    assert get(nginx, f"{KEY}?a", "Queryable-Counted: 1").status == 200
+    (request,) = [request for backend in cluster.backends for request in backend.requests]
+    assert "Queryable-Counted" not in request.headers
+
+
+def test_a_retry_at_another_backend_is_not_counted_again(cluster: Cluster, nginx: Nginx) -> None:
+    publish(cluster, nginx, quotas={"words": "3/m"})
+    cluster.with_standbys()
+    failing, seen = cluster.owner("words", 4), list[Request]()
+
+    def refuse(request: Request) -> Answer:
+        seen.append(request)
+        return Answer(503, json.dumps({"code": "catching-up"}).encode())
+
+    failing.behave = refuse
+    cluster.epoch = "3000-1"
+    nginx.wait_for_map("3000-1")
+    wait_until(lambda: get(nginx, "/proxy/health").status == 200, 5, "nginx")
+    statuses = [get(nginx, KEY).status for _ in range(4)]
+    assert seen
+    assert statuses == [200, 200, 200, 429]
