@@ -6,12 +6,12 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from queryable.cli.check.authentication import check_authentication
 from queryable.cli.check.cluster_secret import check_cluster_secret
 from queryable.cli.check.deployment import check_deployment
 from queryable.cli.check.findings import Finding
 from queryable.cli.check.machine import (
     check_data_folder,
-    check_exposure,
     check_nginx,
     check_port,
     check_tls,
@@ -36,6 +36,6 @@ def check_all(
     yield from check_data_folder(settings.data_dir, settings.application_id)
     yield from check_tls(settings, time.time())
     yield check_port(settings)
-    yield check_exposure(settings)
+    yield check_authentication(settings)
     yield from check_cluster_secret(settings)
     yield check_nginx()

@@ -147,20 +147,6 @@ def _instance_at(settings: Settings) -> str | None:
         return None
 
 
-def check_exposure(settings: Settings) -> Finding:
-    """Whether others may read without a token."""
-    subject = "authentication"
-    if settings.is_open_to_others:
-        return warning(
-            subject,
-            f"everyone who reaches {settings.host}:{settings.port} can read all views",
-            "set QUERYABLE_AUTH=jwt (docs/security.md), or QUERYABLE_HOST=127.0.0.1",
-        )
-    if settings.auth == "off":
-        return ok(subject, f"off; only this machine reaches {settings.host}")
-    return ok(subject, "each request needs a token")
-
-
 def check_nginx() -> Finding:
     """Whether the proxy can be started on this machine."""
     path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])

@@ -1,4 +1,4 @@
-"""Instances and nginx with a cluster secret. Its rotation: tests/system/security/test_rotation.py."""
+"""Instances and nginx with a cluster secret. security/test_rotation.py is about its rotation."""
 
 from __future__ import annotations
 
