@@ -50,6 +50,7 @@ def token(
 
     \b
     Examples:
+      mkdir -p .run
       queryable token 'read:*' --key-file .run/token-key > .run/token
       QUERYABLE_AUTH=jwt QUERYABLE_JWT_KEY_FILE=.run/token-key.pub \\
         QUERYABLE_TOKEN="$(cat .run/token)" queryable up
