@@ -29,7 +29,7 @@ USAGE_ERROR = 2
 """An invalid argument or setting, or a request that the API rejects (4xx)."""
 
 UNAVAILABLE = 3
-"""No answer, 503 or 500, or a record that was not confirmed."""
+"""No answer, 503, 500 or 429, or a record that was not confirmed."""
 
 INTERRUPTED = 130  # 128 + SIGINT, as in shells
 

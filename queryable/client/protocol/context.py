@@ -32,8 +32,18 @@ from queryable.client.protocol.views import View
 # s; doubled after each failed connection
 _FIRST_BACKOFF = 0.05
 _MAX_BACKOFF = 2.0
-NOTHING_WRITTEN = frozenset(("overloaded", "draining", "no-topology", "topic-missing"))
-"""Codes of a 503 which mean that the appended record was not written."""
+NOTHING_WRITTEN = frozenset(
+    (
+        "overloaded",
+        "draining",
+        "no-topology",
+        "topic-missing",
+        "keys-unavailable",
+        "quota-exceeded",
+        "too-many-requests",
+    )
+)
+"""Codes of a 503 or 429 which mean that the appended record was not written."""
 
 
 @dataclass(frozen=True, slots=True)

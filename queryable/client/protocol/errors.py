@@ -8,6 +8,7 @@
     ├── NotFound            404: unknown view or path (for a missing key, see Answer.found)
     ├── OutsideHistory      410: `as_of` is before the history that the view keeps
     ├── Unavailable         503: not available now; a later retry can succeed
+    │   ├── TooManyRequests 429: a quota or limit is used up; see `retry_after`
     │   ├── NoAnswer        no instance could be reached, or none answered in time
     │   └── Unconfirmed     a record was sent and not confirmed; it may have been written
     └── ServerError         500, or a response that is not one of this API
@@ -84,6 +85,12 @@ class Unavailable(QueryableError):
     is_final = False
 
 
+class TooManyRequests(Unavailable):
+    """The quota of the view, or what one client may send, is used up (429). Not retried."""
+
+    status = 429
+
+
 class NoAnswer(Unavailable):
     """No instance could be reached, or none answered in time."""
 
@@ -110,6 +117,7 @@ _BY_STATUS = {
     403: Forbidden,
     404: NotFound,
     410: OutsideHistory,
+    429: TooManyRequests,
     503: Unavailable,
 }
 _SCOPE = re.compile(r'scope="([^"]*)"')

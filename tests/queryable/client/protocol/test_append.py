@@ -8,6 +8,7 @@ import pytest
 
 from queryable import (
     NoAnswer,
+    TooManyRequests,
     Unconfirmed,
 )
 from queryable.client.protocol.calls.append import append
@@ -28,7 +29,11 @@ def append_value(driver: Driver) -> Any:
 
 def test_append_is_retried_only_if_nothing_can_have_been_written() -> None:
     done = ok({"partition": 2, "offset": 9})
-    for first in (REFUSED, problem(503, "overloaded", retry_after="1")):
+    for first in (
+        REFUSED,
+        problem(503, "overloaded", retry_after="1"),
+        problem(503, "keys-unavailable", retry_after="1"),
+    ):
         driver = orders(first, done)
         assert append_value(driver) == (2, 9)
         assert len(driver.requests) == 2
@@ -43,6 +48,9 @@ def test_append_is_retried_only_if_nothing_can_have_been_written() -> None:
         with pytest.raises(Unconfirmed):
             append_value(driver)
         assert len(driver.requests) == 1
+    for code in ("quota-exceeded", "too-many-requests"):
+        with pytest.raises(TooManyRequests):
+            append_value(orders(problem(429, code, retry_after="1")))
     # if the request cannot have arrived, the error says so
     with pytest.raises(NoAnswer):
         append_value(orders(*[REFUSED] * 20))

@@ -9,6 +9,7 @@ from queryable import (
     NoAnswer,
     OutsideHistory,
     ServerError,
+    TooManyRequests,
     Unavailable,
 )
 from queryable.client.protocol.calls import point
@@ -30,6 +31,7 @@ from tests.queryable.client.protocol.scripted_transport import (
         (problem(400, "bad-parameter"), BadRequest),
         (problem(406, "not-acceptable"), BadRequest),
         (problem(410, "outside-history"), OutsideHistory),
+        (problem(429, "quota-exceeded", retry_after="7"), TooManyRequests),
         (problem(500, "internal-error"), ServerError),
         (Response(500, {}, b"<html>"), ServerError),
         (problem(503, "repartitioned", retry_after="1", retry_elsewhere="no"), Unavailable),
@@ -40,6 +42,13 @@ def test_final_errors_are_not_retried(answer: Response, kind: type[Exception]) -
     with pytest.raises(kind):
         driver.call(point.get, "orders", "a")
     assert len(driver.requests) == 1
+
+
+def test_too_many_requests_say_when_to_retry() -> None:
+    driver = orders(problem(429, "quota-exceeded", retry_after="7"))
+    with pytest.raises(Unavailable) as raised:
+        driver.call(point.get, "orders", "a")
+    assert (raised.value.status, raised.value.retry_after) == (429, 7.0)
 
 
 def test_503_is_retried_after_the_time_in_retry_after() -> None:
