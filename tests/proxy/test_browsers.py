@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
+import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from local.settings import REPOSITORY
 from local.waiting import wait_until
-from tests.proxy.backends import Answer, Cluster, Request, always
+from tests.proxy.backends import EPOCH, Answer, Cluster, Request, always
 from tests.proxy.conftest import KEY, StartNginx
 from tests.support.client import Response, raw
 from tests.support.nginx import Nginx
@@ -29,6 +32,28 @@ def publish(cluster: Cluster, nginx: Nginx, **more: object) -> None:
     """The workers of nginx have learned this from the backends."""
     cluster.more, cluster.epoch = more, NEXT_EPOCH
     nginx.wait_for_map(NEXT_EPOCH)
+
+
+def test_pages_of_nginx_itself_can_be_restricted(cluster: Cluster, tmp_path: Path) -> None:
+    """As docs/security.md says."""
+    text = (REPOSITORY / "docs" / "security.md").read_text()
+    [rules] = re.findall(r"^### Pages of nginx itself$.*?```nginx\n(.*?)```", text, re.S | re.M)
+    files = {"listen.conf": f"listen 127.0.0.1:{{port}};\n{rules}"}
+
+    def status(path: str, address: str) -> int:
+        place = ("127.0.0.1", nginx.port)
+        with socket.create_connection(place, 10, (address, 0)) as connection:
+            request = f"GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+            connection.sendall(request.encode())
+            return int(connection.recv(65_536).split()[1])
+
+    with Nginx(tmp_path / "prefix", cluster.addresses(), files=files) as nginx:
+        nginx.wait_for_map(EPOCH)
+        for path in ("/proxy/health", "/proxy/metrics", "/proxy/health?x", "/%70roxy/health"):
+            assert status(path, "127.0.0.66") == 404, path
+        for path in ("/proxy/health", "/proxy/metrics"):
+            assert status(path, "127.0.0.1") == 200
+        assert status("/words/a", "127.0.0.66") == 200
 
 
 def test_no_answer_may_be_taken_for_another_type(cluster: Cluster, nginx: Nginx) -> None:
