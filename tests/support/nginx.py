@@ -57,7 +57,7 @@ class Nginx:
         path; `{port}` is replaced. `context`: of clients, if nginx listens with TLS."""
         (self.port,) = free_ports(1)
         self.prefix = prefix
-        self._context = context
+        self.context = context
         self._command = lay_out(prefix, self.port, workers, changes)
         for path, text in (files or {}).items():
             (prefix / path).parent.mkdir(exist_ok=True)
@@ -87,7 +87,7 @@ class Nginx:
         return True
 
     def client(self) -> Client:
-        return Client(self.port, context=self._context)
+        return Client(self.port, context=self.context)
 
     def health(self) -> dict[str, Any]:
         """The report of the worker that accepts the connection."""
@@ -119,9 +119,9 @@ class Nginx:
                 connection.close()
 
     def _connection(self) -> HTTPConnection:
-        if self._context is None:
+        if self.context is None:
             return HTTPConnection("127.0.0.1", self.port, timeout=10)
-        return HTTPSConnection("127.0.0.1", self.port, timeout=10, context=self._context)
+        return HTTPSConnection("127.0.0.1", self.port, timeout=10, context=self.context)
 
     def workers(self) -> set[int]:
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -178,6 +179,7 @@ class Reads(Background):
     def __init__(self, clients: list[Http], behind_nginx: int) -> None:
         super().__init__("tls-reads", len(clients))
         self._clients = clients
+        self._behind_nginx = behind_nginx
         self._may_repeat = [n >= len(clients) - behind_nginx for n in range(len(clients))]
         self.counts = [0] * len(clients)
 
@@ -197,6 +199,12 @@ class Reads(Background):
                 raise
             self._may_repeat[number] = False
             return client.get(path)
+
+    def expect_a_reload(self) -> None:
+        """nginx may close the connections once more."""
+        behind = range(len(self._clients) - self._behind_nginx, len(self._clients))
+        for number in behind:
+            self._may_repeat[number] = True
 
     def wait_for_more(self) -> None:
         before = list(self.counts)
@@ -231,3 +239,54 @@ def test_renewed_certificates_are_used_without_a_failed_read(world: World) -> No
     for backend in world.backends:
         states = {each["state"] for each in backend.processors()["processors"]}
         assert states == {"running"}
+
+
+def test_a_replaced_authority_without_a_failed_read(world: World) -> None:
+    """The last test: it replaces the authority, in the steps of docs/security.md."""
+    old, new = world.authority, Authority(world.authority.ca.parent, "next-ca")
+    file, context = old.ca, world.nginx.context
+    assert context is not None
+    old_client = old.issue("old-client")
+
+    def trust(*authorities: bytes) -> None:
+        changed = file.with_name("changed")
+        changed.write_bytes(b"".join(authorities))
+        changed.rename(file)
+
+    def take_effect(change: Callable[[], None]) -> None:
+        with all_read_files(world.backends):
+            change()
+        reads.expect_a_reload()
+        world.nginx.reload()
+        reads.wait_for_more()
+
+    clients = [backend.client() for backend in world.backends]
+    clients += [world.nginx.client() for _ in range(3)]
+    with Reads(clients, behind_nginx=3) as reads:
+        reads.wait_for_more()
+        certificates = old.ca.read_bytes(), new.ca.read_bytes()
+        take_effect(lambda: trust(*certificates))
+        context.load_verify_locations(new.ca)  # of the clients of nginx
+        world.authority = new
+        take_effect(world.issue)
+        take_effect(lambda: trust(certificates[1]))
+    for backend in world.backends:
+        with backend.client() as client:  # it trusts the new authority alone
+            assert client.get(key_path("v", "k1")).status == 200
+        with (
+            Http(backend.port, context=new.context(old_client)) as stranger,
+            pytest.raises(OSError, match=r"(?i)unknown.ca|verify|reset|closed"),
+        ):
+            stranger.get("/health/live")
+        states = {each["state"] for each in backend.processors()["processors"]}
+        assert states == {"running"}
+
+
+@contextmanager
+def all_read_files(backends: list[Backend]) -> Iterator[None]:
+    """Wait until all backends use the files that were written in the block."""
+    text = "new connections use them"
+    before = {backend.id: backend.log().count(text) for backend in backends}
+    yield
+    for backend in backends:
+        backend.wait(lambda b=backend: b.log().count(text) > before[b.id], "the new files")
