@@ -286,7 +286,10 @@ class Application:
     def __init__(
         self, settings: Settings, deployment: Deployment, on_failure: Callable[[str], None] = _exit
     ) -> None:
-        kafka = kafka_clients(deployment.kafka, settings.bootstrap_servers)
+        try:
+            kafka = kafka_clients(deployment.kafka, settings.bootstrap_servers)
+        except ConfigurationError as e:
+            raise ConfigurationError(f"{settings.views}: {e}") from None
         try:
             self.instance = Instance(settings, deployment, kafka)
         except KafkaException as e:
