@@ -44,13 +44,17 @@ class StackSettings(BaseSettings):
         "empty: all views in the file of views, but none in your own Kafka without the demo's data",
     )
 
-    # these two are the backends'
+    # these three are the backends'
     auth: Literal["off", "jwt"] = Field(
         "off", description="`jwt`: every request needs a JSON Web Token, except for `/health/`"
     )
     cluster_secret_file: str = Field(
         "",
         description="file with the cluster secret; empty: internal routes only on loopback",
+    )
+    tls_cert_file: str = Field(
+        "",
+        description="certificate chain (PEM): the instance speaks HTTPS, and shows it to its peers",
     )
     token: str = Field(
         "", description="the token of the client, the console, and the demo's requests", repr=False

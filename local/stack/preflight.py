@@ -17,12 +17,16 @@ from local.stack.nginx import find_nginx
 
 
 def check_machine(settings: StackSettings, views: Mapping[str, DerivedView]) -> None:
-    """Raises ``LocalError`` if a program or a token is missing, a port is in use, or Kafka does not
-    answer."""
+    """Raises ``LocalError`` if a program or a token is missing, a port is in use, TLS is
+    configured, or Kafka does not answer."""
     if settings.auth == "jwt" and settings.has_demo and not settings.headers:
         raise LocalError(
             "with QUERYABLE_AUTH=jwt the demo's requests need a token: set QUERYABLE_TOKEN. "
             "`queryable token --help` says how to make one."
+        )
+    if settings.tls_cert_file:
+        raise LocalError(
+            "QUERYABLE_TLS_CERT_FILE is set, but the local stack speaks plain HTTP: remove it."
         )
     if views or not settings.bootstrap_servers:
         find_java()

@@ -58,6 +58,11 @@ def test_the_demo_with_authentication_needs_a_token() -> None:
         check_machine(settings(auth="jwt", token=""), {})
 
 
+def test_tls_is_refused_at_once() -> None:
+    with pytest.raises(LocalError, match=r"QUERYABLE_TLS_CERT_FILE .* plain HTTP"):
+        check_machine(settings(tls_cert_file="server.pem"), {})
+
+
 def test_requests_have_the_token_and_no_output_does() -> None:
     with_token = settings(token="a-token\n")
     seen = []
