@@ -120,7 +120,8 @@ class AccessControl:
         return self._tokens is None or self._tokens.known(token) is not None
 
     def verify(self, token: bytes) -> None:
-        """Verifies a token, so that it is known; Unauthenticated."""
+        """Verifies a token, so that it is known; Unauthenticated, or Unavailable while keys are
+        being fetched."""
         if self._tokens is not None:
             self._tokens.identity(token)
 
