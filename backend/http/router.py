@@ -104,7 +104,9 @@ class Router:
         self._append = AppendRoute(context, self._reads)
         self._cluster = context.cluster
         self._quotas = ViewQuotas(context)
-        self._fast_path = FastPath(context, self._paths, self._responses, access)
+        self._fast_path = FastPath(
+            context, self._paths, self._responses, access, self._refused_reads
+        )
         self.answer_now, self.reads_now = self._fast_path.answer_now, self._fast_path.reads_now
         self._internal = InternalRoutes(context, self._scans, access)
         # what instances ask one another finds room however much clients send
@@ -291,6 +293,12 @@ class Router:
         if request.sender is not None and answer is not None and purpose is Purpose.PEER:
             answer.headers.append(request.sender.signature_of(answer.status, answer.body))
         return answer
+
+    def _refused_reads(self, problem: Forbidden, client: str) -> None:
+        """For the audit log, which the fast path does not write."""
+        address = (client, 0) if client else None
+        scope = {"method": "POST", "client": address, "headers": []}
+        audit(self._audit, self._table.match(READS.encode()), scope, problem.status, None, problem)
 
     async def _answer_of(self, match: Match, request: Request) -> Answer | None:
         route = match.route
