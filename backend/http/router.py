@@ -297,7 +297,7 @@ class Router:
     def _refused_reads(self, problem: Forbidden, client: str) -> None:
         """For the audit log, which the fast path does not write."""
         address = (client, 0) if client else None
-        scope = {"method": "POST", "client": address, "headers": []}
+        scope: Scope = {"method": "POST", "client": address, "headers": []}
         audit(self._audit, self._table.match(READS.encode()), scope, problem.status, None, problem)
 
     async def _answer_of(self, match: Match, request: Request) -> Answer | None:
