@@ -73,6 +73,8 @@ def test_the_example(nginx: Nginx, redirect_port: int, authority: Authority) -> 
         refused = client.get("/internal/scan")
         assert refused.status == 404
         assert refused.headers["Strict-Transport-Security"] == "max-age=31536000"
+        for each in (answer, refused):
+            assert each.headers.get_all("X-Content-Type-Options") == ["nosniff"]
 
     connection = http.client.HTTPConnection("127.0.0.1", redirect_port, timeout=10)
     connection.request("GET", "/words/a%2Fb//c?x=1")
