@@ -55,7 +55,7 @@ from backend.security.audit import AuditLog
 from backend.security.authorization import AUTHORIZATION
 from backend.security.browser_rules import BrowserRules, preflight
 from backend.security.cluster import signature_in
-from backend.security.mutual_tls import has_cluster_certificate
+from backend.security.mutual_tls import has_cluster_certificate, is_passed_on
 from backend.security.signatures import Purpose
 from backend.wire.answer import Answer, Header, problem_answer
 from backend.wire.scan_codec import MAX_ASK_BYTES
@@ -281,10 +281,11 @@ class Router:
     async def _handle_internal(self, match: Match, request: Request) -> Answer | None:
         """Checks the sender before the body is read, and signs the answer."""
         purpose = Purpose.PROXY if match.route.pattern == READS else Purpose.PEER
+        client = "" if is_passed_on(request.headers) else request.client
         try:
             request.sender = self._cluster.admit(
                 purpose, request.method, request.target, signature_in(request.headers),
-                request.client, has_cluster_certificate(request.scope),
+                client, has_cluster_certificate(request.scope),
             )  # fmt: skip
         except Forbidden as problem:
             audit(self._audit, match, request.scope, problem.status, request, problem)

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import io
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,7 +20,7 @@ from backend.security.cluster import ClusterAccess, Sender
 from backend.security.cluster_secret import ClusterSecret
 from backend.security.signatures import HEADER, Purpose, Signer
 from backend.storage.data_directory import DataDirectory
-from backend.wire.answer import Answer
+from backend.wire.answer import Answer, Header
 from backend.wire.plain_requests import PlainReads
 from backend.wire.snapshot import SnapshotError, file_header, receive
 from model.problems import Forbidden, Unavailable
@@ -48,7 +48,12 @@ def router_of(secret: ClusterSecret | None) -> Router:
 
 
 def asked(
-    router: Router, path: str, body: bytes | None, header: bytes | None = None, client: str = ""
+    router: Router,
+    path: str,
+    body: bytes | None,
+    header: bytes | None = None,
+    client: str = "",
+    more: Sequence[Header] = (),
 ) -> Answer:
     """The answer to a POST. `body`: None if it must not be read."""
     sent: list[Any] = []
@@ -62,7 +67,7 @@ def asked(
 
     async def ask() -> None:
         router.start()
-        headers = [] if header is None else [(HEADER, header)]
+        headers = [*([] if header is None else [(HEADER, header)]), *more]
         scope = {"type": "http", "raw_path": path.encode(), "method": "POST", "headers": headers,
                  "query_string": b"", "client": (client, 1) if client else None}  # fmt: skip
         try:
@@ -96,6 +101,15 @@ def test_without_a_secret_internal_routes_answer_on_loopback_only(path: str) -> 
     reads = PlainReads(None, encode_paths([b"/orders/a"]))
     assert code(router.reads_now(reads, "10.0.0.1")) == "not-a-member"
     assert router.reads_now(reads, "127.0.0.1").status == 200
+
+
+@pytest.mark.parametrize("path", INTERNAL)
+def test_a_reverse_proxy_on_this_machine_does_not_open_internal_routes(path: str) -> None:
+    router = router_of(None)
+    for name in ("x-forwarded-for", "forwarded", "via", "x-real-ip", "queryable-final-status"):
+        headers = [(name.encode(), b"203.0.113.7")]
+        refused = asked(router, path, None, client="127.0.0.1", more=headers)
+        assert code(refused) == "not-a-member"
 
 
 @pytest.mark.parametrize("path", INTERNAL)
