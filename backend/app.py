@@ -286,7 +286,10 @@ class Application:
     def __init__(
         self, settings: Settings, deployment: Deployment, on_failure: Callable[[str], None] = _exit
     ) -> None:
-        kafka = kafka_clients(deployment.kafka, settings.bootstrap_servers)
+        try:
+            kafka = kafka_clients(deployment.kafka, settings.bootstrap_servers)
+        except ConfigurationError as e:
+            raise ConfigurationError(f"{settings.views}: {e}") from None
         try:
             self.instance = Instance(settings, deployment, kafka)
         except KafkaException as e:
@@ -304,7 +307,7 @@ class Application:
             flask_bridge(create_flask_app(context, self._raw_reads)),
             access_control(settings, self._token_keys, context.cluster),
         )
-        self.allows_host = self._router.browsers.allows_host  # for the worker
+        self.allows_host = self._router.allows_host  # for the worker
         self._on_failure = on_failure
         # the worker uses these five; the time-outs are in s
         self.answer_now = self._router.answer_now

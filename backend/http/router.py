@@ -92,7 +92,8 @@ class Router:
         """`pages`: the Flask application. `access`: None if authentication is off."""
         self._context = context
         self._pages = pages
-        self.browsers = BrowserRules.of(context.settings)
+        self._browsers = BrowserRules.of(context.settings)
+        self.allows_host = self._browsers.allows_host
         self._audit = AuditLog(context.settings.instance_id)
         self._access = access = access or AccessControl(None)
         self._paths = Paths(context.views.values())
@@ -252,7 +253,7 @@ class Router:
         except BadRequest as problem:
             match = Match(self._refusing(problem))
         try:
-            added = self.browsers.admit(scope["method"], raw_path, scope["headers"])
+            added = self._browsers.admit(scope["method"], raw_path, scope["headers"])
         except (BadRequest, Forbidden) as problem:
             audit(self._audit, match, scope, problem.status, problem=problem)
             await self._send(problem_answer(problem), scope["method"], send)

@@ -189,6 +189,7 @@ def test_the_proxy_follows_a_backend_that_comes_and_one_that_goes(
             "QUERYABLE_INSTANCE_ID": "b4",
             "QUERYABLE_PORT": str(port),
             "QUERYABLE_DATA_DIR": str(demo.run_dir / "added"),
+            "QUERYABLE_CLUSTER_SECRET_FILE": str(demo.run_dir / "cluster-secret"),
         },
         cwd=ROOT,
     )

@@ -10,9 +10,9 @@ MODULES = sorted((ROOT / "proxy").rglob("*.lua"))
 PURE = (
     "partitioner",
     "key_codec",
-    "browser_rules",
+    "security/browser_rules",
     "query",
-    "quota",
+    "security/quota",
     "topology",
     "passive_health",
     "retry_budget",
@@ -45,8 +45,8 @@ def code(module: str) -> str:
 def test_pure_modules_do_not_use_nginx() -> None:
     for module in PURE:
         assert not re.search(r"\bngx\b", code(module)), module
-        required = set(re.findall(r'require "proxy\.(\w+)"', code(module)))
-        assert required <= set(PURE), module
+        required = re.findall(r'require "proxy\.([\w.]+)"', code(module))
+        assert {name.replace(".", "/") for name in required} <= set(PURE), module
 
 
 def test_the_hot_path_parses_no_json() -> None:

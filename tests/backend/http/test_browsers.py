@@ -12,7 +12,7 @@ import pytest
 
 from backend.http.limits.bodies import media_type
 from backend.http.router import Router
-from backend.wire.plain_requests import host_of_get, path_of_get
+from backend.wire.plain_requests import host_of_get, plain_get
 from model.problems import ConfigurationError
 from tests.support.in_process.examples import ORDERS
 from tests.support.in_process.instance import context
@@ -97,13 +97,13 @@ def test_the_fast_path_leaves_requests_of_pages_to_the_router(made: World) -> No
         b"", b"Sec-Fetch-Site: same-origin\r\nSec-Fetch-Mode: cors\r\n",
         b"sec-fetch-site: none\r\n", b"Sec-Ch-Ua: x\r\n",
     ):  # fmt: skip
-        assert path_of_get(request % more) == b"/orders/a"
+        assert plain_get(request % more) == (b"/orders/a", None)
     for more in (
         b"Origin: https://app.example.com\r\n", b"ORIGIN: null\r\n",
         b"Sec-Fetch-Site: cross-site\r\n", b"SEC-FETCH-SITE: cross-site\r\n",
         b"Sec-Fetch-Site: none\r\nSec-Fetch-Site: cross-site\r\n", b"Sec-Fetch-Site: x\r\n",
     ):  # fmt: skip
-        assert path_of_get(request % more) is None
+        assert plain_get(request % more) is None
     assert host_of_get(request % b"") == b"localhost:1"
     assert host_of_get(request.replace(b"Host", b"host") % b"A: b\r\n") == b"localhost:1"
 

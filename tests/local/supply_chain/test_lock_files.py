@@ -20,6 +20,7 @@ PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
 EXTRAS = {
     "dev": ["dev"],
     "docs": ["docs"],
+    "fuzz": ["fuzz"],
     "server": ["server"],
     "spark": ["server", "spark", "local"],
 }

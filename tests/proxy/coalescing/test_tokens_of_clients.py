@@ -10,7 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
@@ -142,17 +142,17 @@ async def exchange(
 async def read(port: int, seed: int) -> Counter[int]:
     """One client; returns how often it got each status."""
     drawn, statuses = random.Random(seed), Counter[int]()
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
     # most clients have one token, the others are proxies of many clients
     own = drawn.choice(list(READABLE)) if seed % 4 else None
-    for _ in range(READS):
-        sent = drawn.choice(list(READABLE)) if own is None else own
-        name, key = drawn.choice(["orders", "prices"]), drawn.choice([*KEYS, "nobody"])
-        path = drawn.choice([f"/{name}/{key}", f"/views/{name}/keys/{key}"])
-        answer = await asyncio.wait_for(exchange(reader, writer, path, sent), TIMEOUT)
-        assert answer == expected(sent, name, key), (path, sent)
-        statuses[answer[0]] += 1
-    writer.close()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    with closing(writer):
+        for _ in range(READS):
+            sent = drawn.choice(list(READABLE)) if own is None else own
+            name, key = drawn.choice(["orders", "prices"]), drawn.choice([*KEYS, "nobody"])
+            path = drawn.choice([f"/{name}/{key}", f"/views/{name}/keys/{key}"])
+            answer = await asyncio.wait_for(exchange(reader, writer, path, sent), TIMEOUT)
+            assert answer == expected(sent, name, key), (path, sent)
+            statuses[answer[0]] += 1
     return statuses
 
 

@@ -240,6 +240,8 @@ def help_example(console: Console, broker: Broker, tmp_path: Path) -> Callable[[
     for name in ("views.toml", "order.avsc"):
         shutil.copy(EXAMPLE / name, tmp_path)
     (tmp_path / "note.json").write_text('{"note": "washed"}')
+    (tmp_path / ".run").mkdir()
+    (tmp_path / ".run" / "token").write_text("a-token-of-a-deployment-without-authentication")
     (tmp_path / "connection.toml").write_text('[kafka]\n"client.id" = "me"\n')
     env = console.env | {"QUERYABLE_BOOTSTRAP_SERVERS": broker.bootstrap_servers}
     own = {
