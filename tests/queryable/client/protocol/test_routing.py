@@ -7,6 +7,7 @@ import pytest
 from queryable.client.protocol.calls import metadata, point
 from queryable.client.protocol.context import ClientContext, Settings
 from queryable.client.protocol.transport import Response
+from queryable.client.settings import client_settings
 from tests.queryable.client.protocol.scripted_transport import (
     BASE,
     CUT,
@@ -66,6 +67,7 @@ def with_settings(settings: Settings, *replies: Response) -> Driver:
     ("base", "has_token", "asked"),
     [
         ("https://proxy", True, ["https://proxy"] * 3),
+        ("HTTPS://proxy/", True, ["https://proxy"] * 3),
         ("https://proxy", False, ["https://proxy", "http://h", "http://h"]),
         ("http://proxy", True, ["http://proxy", "http://h", "http://h"]),
     ],
@@ -73,8 +75,9 @@ def with_settings(settings: Settings, *replies: Response) -> Driver:
 def test_a_token_for_an_https_url_is_never_sent_by_http(
     base: str, has_token: bool, asked: list[str]
 ) -> None:
-    token = (lambda: "token") if has_token else None
-    driver = with_settings(Settings(base, 10.0, True, token), ok(PROCESSORS), VALUE, VALUE)
+    token = (lambda: "token") if has_token else ""
+    settings = client_settings(base, 10.0, True, token, None)
+    driver = with_settings(settings, ok(PROCESSORS), VALUE, VALUE)
     for _ in range(2):
         driver.call(point.get, "orders", "a")
     assert [url[: len(each)] for url, each in zip(base_urls(driver), asked, strict=True)] == asked
