@@ -146,6 +146,27 @@ def test_the_fast_path_checks_signatures(secret: ClusterSecret) -> None:
     assert status(Signer(secret).sign("POST", READS.encode(), "b1", body).header) == 403
 
 
+def test_signatures_of_proxies_do_not_push_out_those_of_instances(
+    secret: ClusterSecret, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor refuse them: whoever has a proxy's key must not be able to part the instances."""
+    monkeypatch.setattr("backend.security.replay_window._MAX_REMEMBERED", 8)
+    monkeypatch.setattr("backend.security.cluster._log", lambda *_: None)
+    now = [1_800_000_000.0]
+    here = ClusterAccess(secret, "b1", lambda: now[0])
+    proxy = Signer(secret, Purpose.PROXY, lambda: now[0] + 29)
+    now[0] += 1
+    for _ in range(1000):
+        header = proxy.sign("POST", b"/internal/reads", "b1").header
+        try:
+            here.admit(Purpose.PROXY, "POST", b"/internal/reads", header, "10.0.0.1")
+        except Forbidden:
+            continue
+    peer = Signer(secret, Purpose.PEER, lambda: now[0])
+    header = peer.sign("POST", b"/internal/scan", "b1").header
+    assert here.admit(Purpose.PEER, "POST", b"/internal/scan", header, "10.0.0.1") is not None
+
+
 def test_answers_to_instances_are_signed(secret: ClusterSecret) -> None:
     router = router_of(secret)
     for path in INTERNAL[1:]:
