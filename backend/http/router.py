@@ -335,7 +335,8 @@ class Router:
 
     async def _call(self, request: Request, route: Route) -> Answer | None:
         """Reads the body, if the route has one, and calls the handler."""
-        set_sender(self._turns, INSTANCES if route.is_internal else request.client or "unknown")
+        is_peer = route.is_internal or request.is_from_cluster
+        set_sender(self._turns, INSTANCES if is_peer else request.client or "unknown")
         if not route.body:
             await _room(route)
             with route.gate:

@@ -15,10 +15,12 @@ import pytest
 from aiohttp import web
 
 from backend.cluster.peer_client import PeerClient
+from backend.http.access import access_control
 from backend.http.router import READS, Router
+from backend.queries.turns import INSTANCES, this_sender
 from backend.security.cluster import ClusterAccess, Sender
 from backend.security.cluster_secret import ClusterSecret
-from backend.security.signatures import HEADER, Purpose, Signer
+from backend.security.signatures import ANY_RECEIVER, HEADER, Purpose, Signer
 from backend.storage.data_directory import DataDirectory
 from backend.wire.answer import Answer, Header
 from backend.wire.plain_requests import PlainReads
@@ -54,8 +56,9 @@ def asked(
     header: bytes | None = None,
     client: str = "",
     more: Sequence[Header] = (),
+    method: str = "POST",
 ) -> Answer:
-    """The answer to a POST. `body`: None if it must not be read."""
+    """The answer. `body`: None if it must not be read."""
     sent: list[Any] = []
 
     async def receive() -> dict[str, Any]:
@@ -68,7 +71,7 @@ def asked(
     async def ask() -> None:
         router.start()
         headers = [*([] if header is None else [(HEADER, header)]), *more]
-        scope = {"type": "http", "raw_path": path.encode(), "method": "POST", "headers": headers,
+        scope = {"type": "http", "raw_path": path.encode(), "method": method, "headers": headers,
                  "query_string": b"", "client": (client, 1) if client else None}  # fmt: skip
         try:
             await router(scope, receive, send)
@@ -337,3 +340,21 @@ def test_a_client_certificate_is_as_good_as_a_signature(secret: ClusterSecret) -
         for client in ("10.0.0.1", "127.0.0.1"):
             with pytest.raises(Forbidden):
                 access.admit(*asked, client=client)
+
+
+def test_a_proxy_gets_the_topology_while_its_clients_have_all_places(secret: ClusterSecret) -> None:
+    """Clients of a proxy have its address."""
+    here = context()
+    here.cluster = ClusterAccess(secret, "b1")
+    senders: list[str] = []
+
+    async def pages(scope: Any, receive: Any, send: Any) -> None:
+        senders.append(this_sender())
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    router = Router(here, pages, access_control(here.settings, None, here.cluster))
+    signed = Signer(secret, Purpose.PROXY).sign("GET", b"/processors", ANY_RECEIVER).header
+    for header in (None, signed):
+        asked(router, "/processors", b"", header, "10.0.0.1", method="GET")
+    assert senders == ["10.0.0.1", INSTANCES]
