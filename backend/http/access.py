@@ -64,7 +64,8 @@ class AccessControl:
 
     def admit_request(self, access: Access, request: Request, name: str = "") -> Identity | None:
         """As `admit`. ANY_SCOPE admits a proxy or instance of the deployment, too."""
-        if access is Access.ANY_SCOPE and self.is_on and self._is_from_cluster(request):
+        if access is Access.ANY_SCOPE and self._is_from_cluster(request):
+            request.is_from_cluster = True
             return None
         return self.admit(access, request.headers, name)
 
@@ -120,7 +121,8 @@ class AccessControl:
         return self._tokens is None or self._tokens.known(token) is not None
 
     def verify(self, token: bytes) -> None:
-        """Verifies a token, so that it is known; Unauthenticated."""
+        """Verifies a token, so that it is known; Unauthenticated, or Unavailable while keys are
+        being fetched."""
         if self._tokens is not None:
             self._tokens.identity(token)
 

@@ -6,7 +6,7 @@ Everything else is left to the router, which decides about it in the same way.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from backend.http.access import AccessControl
 from backend.http.paths import Paths
@@ -34,8 +34,11 @@ class FastPath:
         paths: Paths,
         responses: Mapping[str, KeyResponses],
         access: AccessControl,
+        refused: Callable[[Forbidden, str], None] = lambda problem, client: None,
     ) -> None:
+        """`refused(problem, client)` is called when a request for coalesced reads is refused."""
         self._context = context
+        self._refused = refused
         self._paths = paths
         self._responses = responses
         self._access = access
@@ -61,6 +64,7 @@ class FastPath:
                 sender.check_body(reads.body)
             answer = self.coalesced.answer(reads.body)
         except Forbidden as problem:
+            self._refused(problem, client)
             answer = problem_answer(problem)
         except Exception:
             log.exception("POST %s", READS)

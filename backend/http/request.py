@@ -19,7 +19,8 @@ class Request:
     whole body, for routes that read one. `client`: the address of its socket; "" if it is unknown.
     `identity` is the sender, if authentication is on and the route needs a token; `is_admitted`
     says whether the token is still valid, for routes that stream. `sender` is the instance or proxy
-    that has signed a request for an internal route. `details` are for the audit log; `status` is
+    that has signed a request for an internal route. `is_from_cluster`: whether an instance or a
+    proxy has sent a request that tokens admit, too. `details` are for the audit log; `status` is
     that of a streamed answer, or 0.
     """
 
@@ -32,6 +33,7 @@ class Request:
         "headers",
         "identity",
         "is_admitted",
+        "is_from_cluster",
         "key",
         "method",
         "more",
@@ -71,6 +73,7 @@ class Request:
         self.status = 0
         self.identity: Identity | None = None
         self.is_admitted: Callable[[], bool] = lambda: True
+        self.is_from_cluster = False
         self.receive = receive
         self._send = send
         self._extra_header = extra_header

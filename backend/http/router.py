@@ -55,7 +55,7 @@ from backend.security.audit import AuditLog
 from backend.security.authorization import AUTHORIZATION
 from backend.security.browser_rules import BrowserRules, preflight
 from backend.security.cluster import signature_in
-from backend.security.mutual_tls import has_cluster_certificate
+from backend.security.mutual_tls import has_cluster_certificate, is_passed_on
 from backend.security.signatures import Purpose
 from backend.wire.answer import Answer, Header, problem_answer
 from backend.wire.scan_codec import MAX_ASK_BYTES
@@ -105,7 +105,9 @@ class Router:
         self._append = AppendRoute(context, self._reads)
         self._cluster = context.cluster
         self._quotas = ViewQuotas(context)
-        self._fast_path = FastPath(context, self._paths, self._responses, access)
+        self._fast_path = FastPath(
+            context, self._paths, self._responses, access, self._refused_reads
+        )
         self.answer_now, self.reads_now = self._fast_path.answer_now, self._fast_path.reads_now
         self._internal = InternalRoutes(context, self._scans, access)
         # what instances ask one another finds room however much clients send
@@ -280,10 +282,11 @@ class Router:
     async def _handle_internal(self, match: Match, request: Request) -> Answer | None:
         """Checks the sender before the body is read, and signs the answer."""
         purpose = Purpose.PROXY if match.route.pattern == READS else Purpose.PEER
+        client = "" if is_passed_on(request.headers) else request.client
         try:
             request.sender = self._cluster.admit(
                 purpose, request.method, request.target, signature_in(request.headers),
-                request.client, has_cluster_certificate(request.scope),
+                client, has_cluster_certificate(request.scope),
             )  # fmt: skip
         except Forbidden as problem:
             audit(self._audit, match, request.scope, problem.status, request, problem)
@@ -292,6 +295,12 @@ class Router:
         if request.sender is not None and answer is not None and purpose is Purpose.PEER:
             answer.headers.append(request.sender.signature_of(answer.status, answer.body))
         return answer
+
+    def _refused_reads(self, problem: Forbidden, client: str) -> None:
+        """For the audit log, which the fast path does not write."""
+        address = (client, 0) if client else None
+        scope: Scope = {"method": "POST", "client": address, "headers": []}
+        audit(self._audit, self._table.match(READS.encode()), scope, problem.status, None, problem)
 
     async def _answer_of(self, match: Match, request: Request) -> Answer | None:
         route = match.route
@@ -326,7 +335,8 @@ class Router:
 
     async def _call(self, request: Request, route: Route) -> Answer | None:
         """Reads the body, if the route has one, and calls the handler."""
-        set_sender(self._turns, INSTANCES if route.is_internal else request.client or "unknown")
+        is_peer = route.is_internal or request.is_from_cluster
+        set_sender(self._turns, INSTANCES if is_peer else request.client or "unknown")
         if not route.body:
             await _room(route)
             with route.gate:

@@ -15,8 +15,9 @@ A line says who sent what from where, and never a key, a value or a token:
     status, code                 of the answer; code is null if it is not a problem
     partition, offset            of an appended record
 
-Refusals are limited, so that nobody can fill the disk: above REFUSALS_PER_SECOND they are only
-counted, in the line `suppressed` before the next one. All text is ASCII with JSON's escapes, so no
+Refusals, and appends that had no effect because they were wrong (4xx) or too many, are limited, so
+that nobody can fill the disk: above REFUSALS_PER_SECOND they are only counted, in the line
+`suppressed` before the next one. All text is ASCII with JSON's escapes, so no
 request can begin a line of its own.
 """
 
@@ -74,7 +75,8 @@ class AuditLog:
         details: Mapping[str, Any] | None = None,
     ) -> None:
         """`request`: as from `described`; `details`: of an append."""
-        if event == REFUSED and not self._may_write_refusal():
+        has_no_effect = event == REFUSED or 400 <= status < 500 or code == "overloaded"
+        if has_no_effect and not self._may_write_refusal():
             return
         self._line(
             event,

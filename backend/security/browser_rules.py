@@ -29,6 +29,7 @@ _NAME = re.compile(r"\.?[a-z0-9_-]+(\.[a-z0-9_-]+)*", re.ASCII)
 _ORIGIN = re.compile(r"https?://[a-z0-9_.-]+(:[0-9]{1,5})?|https?://\[[0-9a-f:.]+\](:[0-9]{1,5})?")
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 _MAX_KNOWN = 1000  # hosts whose decision is remembered
+_MAX_KNOWN_BYTES = 300  # of such a host: a name has 253 at most
 _ANY = "*"
 
 _PAGES = (b"/admin", b"/admin/")  # that other sites may link to
@@ -67,6 +68,8 @@ class BrowserRules:
         known = self._known.get(host)
         if known is None:
             known = is_allowed_host(host, self.hosts)
+            if len(host) > _MAX_KNOWN_BYTES:
+                return known
             if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
             self._known[host] = known

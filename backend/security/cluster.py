@@ -78,7 +78,8 @@ class SignatureVerifier:
         self._secret = secret
         self._instance_id = instance_id
         self._clock = clock
-        self._seen = ReplayWindow(int(clock() * 1000))
+        # one each: whoever has a proxy's key cannot use up the memory for instances
+        self._seen = {purpose: ReplayWindow(int(clock() * 1000)) for purpose in Purpose}
 
     def verify(
         self, purposes: Iterable[Purpose], method: str, target: bytes, given: bytes | None
@@ -98,14 +99,15 @@ class SignatureVerifier:
                 "request or instance",
             )
         now = int(self._clock() * 1000)
-        if not self._seen.is_within(signature.at, now):
+        seen = self._seen[sender.purpose]
+        if not seen.is_within(signature.at, now):
             difference = (signature.at - now) / 1000
             raise Refused(
                 "time",
                 f"its time differs from this instance's clock by {difference:+.1f} s, and at most "
                 f"{WINDOW_MS // 1000} s are allowed (less after the start). Synchronise the clocks",
             )
-        if not self._seen.add(signature.mac, signature.at, now):
+        if not seen.add(signature.mac, signature.at, now):
             raise Refused("replay", "its signature was used before")
         return sender
 

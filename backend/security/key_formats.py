@@ -6,6 +6,7 @@ secret of an HMAC, whatever the header of a token says.
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -112,8 +113,19 @@ def _algorithm(key: Any) -> str:
 
 
 def _is_der(content: bytes) -> bool:
+    """Whether the content is a public key in DER, or the base64 of one: the text of a PEM file
+    without its first and last line, as some issuers show it."""
+    text = b"".join(content.split()).translate(bytes.maketrans(b"-_", b"+/")).rstrip(b"=")
     try:
-        load_der_public_key(content)
+        decoded = base64.b64decode(text + b"=" * (-len(text) % 4))
+    except ValueError:
+        decoded = b""
+    return any(map(_is_public_key, (content, decoded)))
+
+
+def _is_public_key(der: bytes) -> bool:
+    try:
+        load_der_public_key(der)
     except (ValueError, UnsupportedAlgorithm):
         return False
     return True

@@ -1,9 +1,21 @@
-"""Mutual TLS as the proof that a request comes from an instance or a proxy of the deployment."""
+"""Mutual TLS as the proof that a request comes from an instance or a proxy of the deployment, and
+what shows that it does not."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+_OF_PROXIES = frozenset(
+    (b"queryable-final-status", b"x-forwarded-for", b"forwarded", b"via", b"x-real-ip")
+)
+
+
+def is_passed_on(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether a proxy has passed on the request of a client: then neither the certificate nor the
+    address of the connection says anything about the sender. Our nginx sends the first header with
+    all requests of its clients; other proxies send one of the others, most of them by default."""
+    return any(name in _OF_PROXIES for name, _ in headers)
 
 
 def has_cluster_certificate(scope: Mapping[str, Any]) -> bool:

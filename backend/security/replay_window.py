@@ -16,10 +16,10 @@ class ReplayWindow:
     refused: then less difference between clocks is allowed. Used in several threads.
     """
 
-    def __init__(self, started_at: int, most: int = _MAX_REMEMBERED) -> None:
+    def __init__(self, started_at: int, most: int | None = None) -> None:
         """`started_at`: Unix time in ms. A signature from before the start may have been used
         already."""
-        self._most = most // 2
+        self._most = (_MAX_REMEMBERED if most is None else most) // 2
         self._oldest_allowed = started_at
         self._rotated_at = started_at
         self._lock = threading.Lock()

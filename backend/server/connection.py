@@ -10,7 +10,7 @@ from typing import Any
 from gunicorn.asgi.parser import CallbackRequest
 from gunicorn_h1c import H1CProtocol, LimitRequestHeaders, LimitRequestLine
 
-from backend.security.mutual_tls import is_of_cluster
+from backend.security.mutual_tls import is_of_cluster, is_passed_on
 from backend.server.deadline import Deadline
 from backend.server.exchange import Exchange
 from backend.server.response import error_response, response
@@ -26,7 +26,6 @@ _SLICE_BYTES = 16 * 1024  # bytes per call of the parser
 # and scans them again with each `feed`.
 _MAX_UNPARSED = 64 * 1024
 _MAX_PENDING = 64 * 1024  # bytes of pipelined requests; with more, reading is paused
-_PASSED_ON = b"queryable-final-status"  # the proxy sends it with all requests of its clients
 _DISCONNECT_GRACE = 3.0  # s for the application to return after its client has disconnected
 
 
@@ -269,7 +268,7 @@ class Connection(asyncio.Protocol):
             "client": self._client_address,
         }
         if self._tls is not None:
-            if any(name == _PASSED_ON for name, _ in headers):
+            if is_passed_on(headers):
                 # The certificate is the proxy's. No later request of this connection counts as the
                 # proxy's own, either.
                 self._tls = {**self._tls, "client_cert_name": None}

@@ -5,8 +5,8 @@
 local _M = {}
 
 local DEFAULT_PORTS = { http = ":80", https = ":443" }
--- hosts whose decision is remembered
-local MAX_KNOWN = 1000
+-- hosts whose decision is remembered, and bytes of such a host: a name has 253 at most
+local MAX_KNOWN, MAX_KNOWN_BYTES = 1000, 300
 
 local function is_ipv4(name)
     local a, b, c, d = name:match("^(%d%d?%d?)%.(%d%d?%d?)%.(%d%d?%d?)%.(%d%d?%d?)$")
@@ -68,6 +68,9 @@ function _M.allows_host(rules, host)
     local known = rules.known[host]
     if known == nil then
         known = decide(rules, host)
+        if #host > MAX_KNOWN_BYTES then
+            return known
+        end
         if rules.count >= MAX_KNOWN then
             rules.known, rules.count = {}, 0
         end

@@ -26,4 +26,5 @@ def client_settings(
         raise BadUse(f"{given!r} is not a valid URL. Expected one such as {DEFAULT_URL}.")
     if timeout <= 0:
         raise BadUse(f"timeout={timeout} is invalid: it must be greater than 0.")
-    return Settings(given.rstrip("/"), timeout, direct, token_source(token, token_file))
+    base_url = parts.geturl().rstrip("/")  # with the scheme in lower case
+    return Settings(base_url, timeout, direct, token_source(token, token_file))

@@ -138,6 +138,29 @@ def test_requests_wait_for_a_place_in_their_order() -> None:
     assert entered == list(range(20))
 
 
+def test_a_request_that_is_cancelled_passes_its_place_on() -> None:
+    gate, turns = Gate("scans", 1, patience=30.0), Turns()
+    entered: list[str] = []
+
+    async def query(name: str) -> None:
+        set_sender(turns, "a")
+        await gate.room()
+        with gate:
+            entered.append(name)
+
+    async def main() -> None:
+        set_sender(turns, "a")
+        with gate:
+            leaves, stays = (asyncio.create_task(query(name)) for name in ("leaves", "stays"))
+            await asyncio.sleep(0)
+        leaves.cancel()  # at the moment at which it gets the place
+        async with asyncio.timeout(5):
+            await asyncio.wait([leaves, stays])
+
+    asyncio.run(main())
+    assert entered == ["stays"]
+
+
 def test_a_request_that_waits_too_long_is_refused() -> None:
     gate, turns = Gate("scans", 1, patience=0.01), Turns()
 

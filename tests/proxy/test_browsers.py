@@ -37,7 +37,9 @@ def publish(cluster: Cluster, nginx: Nginx, **more: object) -> None:
 def test_pages_of_nginx_itself_can_be_restricted(cluster: Cluster, tmp_path: Path) -> None:
     """As docs/security.md says."""
     text = (REPOSITORY / "docs" / "security.md").read_text()
-    [rules] = re.findall(r"^### Pages of nginx itself$.*?```nginx\n(.*?)```", text, re.S | re.M)
+    [rules] = re.findall(r"^### nginx's own pages$.*?```nginx\n(.*?)```", text, re.S | re.M)
+    assert "allow 10.0.0.0/8;" in rules
+    rules = rules.replace("10.0.0.0/8", "127.0.0.1")
     files = {"listen.conf": f"listen 127.0.0.1:{{port}};\n{rules}"}
 
     def status(path: str, address: str) -> int:
@@ -50,7 +52,7 @@ def test_pages_of_nginx_itself_can_be_restricted(cluster: Cluster, tmp_path: Pat
     with Nginx(tmp_path / "prefix", cluster.addresses(), files=files) as nginx:
         nginx.wait_for_map(EPOCH)
         for path in ("/proxy/health", "/proxy/metrics", "/proxy/health?x", "/%70roxy/health"):
-            assert status(path, "127.0.0.66") == 404, path
+            assert status(path, "127.0.0.66") == 403, path
         for path in ("/proxy/health", "/proxy/metrics"):
             assert status(path, "127.0.0.1") == 200
         assert status("/words/a", "127.0.0.66") == 200

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import re
 import socket
 import ssl
 import threading
@@ -88,6 +89,27 @@ def test_the_example(nginx: Nginx, redirect_port: int, authority: Authority) -> 
     plain.request("GET", "/words/a")
     assert plain.getresponse().status == 400
     plain.close()
+
+
+def test_the_pages_of_nginx_can_be_kept_from_clients(cluster: Cluster, tmp_path: Path) -> None:
+    """As docs/security.md says."""
+    document = (REPOSITORY / "docs" / "security.md").read_text()
+    (location,) = re.findall(r"^```nginx\n(location .*?)^```", document, re.DOTALL | re.MULTILINE)
+
+    def statuses(allowed: str) -> list[int]:
+        listen = "listen 127.0.0.1:{port};\n" + location.replace("10.0.0.0/8", allowed)
+        prefix = tmp_path / allowed.replace("/", "-")
+        with Nginx(prefix, cluster.addresses(), files={"listen.conf": listen}) as nginx:
+            wait_until(lambda: get(nginx, "/words/a") == 200, 10, "nginx to have a topology")
+            paths = ("/proxy/health", "/proxy/metrics", "/%70roxy/health")
+            return [get(nginx, path) for path in paths]
+
+    def get(nginx: Nginx, path: str) -> int:
+        with nginx.client() as client:
+            return client.get(path).status
+
+    assert statuses("127.0.0.0/8")[:2] == [200, 200]
+    assert statuses("10.0.0.0/8") == [403, 403, 403]
 
 
 def test_versions_before_1_2_are_refused(nginx: Nginx, authority: Authority) -> None:

@@ -42,6 +42,10 @@ class Gate:
                     await place
             except TimeoutError:
                 return
+            except asyncio.CancelledError:
+                if place.done() and not place.cancelled():
+                    self._wake_next()  # it was this request's turn, and now it is the next one's
+                raise
             if self._is_full(this_sender()):
                 self._wake_next()  # it may have room for another sender
 

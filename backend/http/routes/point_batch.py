@@ -31,7 +31,7 @@ from backend.wire.point_batch import (
     decode_reads,
     encode_answers,
 )
-from model.problems import BadRequest, Problem, Unauthenticated
+from model.problems import BadRequest, Problem
 from model.records import entry_offset
 
 CONTENT_TYPE: Header = (b"content-type", b"application/octet-stream")
@@ -141,12 +141,13 @@ class PointBatchRoute:
             texts.append(text)
 
     def _verify_tokens(self, groups: Sequence[ReadsOfToken]) -> None:
-        """Verifies tokens that are not known. Those that are refused stay unknown."""
+        """Verifies tokens that are not known. Those that are refused, or whose keys are being
+        fetched, stay unknown."""
         access = self._access
         unknown = (token for token, _ in groups if token is not None and not access.is_known(token))
         for token in islice(unknown, MAX_VERIFICATIONS):
             if is_token(token):
-                with suppress(Unauthenticated):
+                with suppress(Problem):
                     access.verify(token)
 
 

@@ -133,7 +133,7 @@ class ClientContext:
         self, request: ApiRequest, deadline: float, read_timeout: float | None = None
     ) -> Call[Any]:
         """A Response; with `read_timeout` a Stream."""
-        urls = (*request.instances, self.settings.base_url)
+        urls = (*filter(self._may_ask, request.instances), self.settings.base_url)
         attempt = 0
         reported: Unavailable | None = None
         while True:
@@ -185,6 +185,12 @@ class ClientContext:
                 raise reported if reported is not None and request.is_idempotent else error
             if backoff:
                 yield Sleep(backoff)
+
+    def _may_ask(self, instance: str) -> bool:
+        """Whether the deployment may lead to this URL: a token that its user sends to an https URL
+        is not sent in clear text because a topology says so."""
+        needs_tls = self.settings.token is not None and self.settings.base_url.startswith("https:")
+        return not needs_tls or instance.startswith("https:")
 
     def _with_token(self, headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
         """Raises BadUse if there is no valid token now."""

@@ -28,6 +28,7 @@ from backend.security.audit import (
     open_audit_log,
 )
 from backend.security.identity import Identity
+from backend.wire.plain_requests import PlainReads
 from model.problems import ConfigurationError, Forbidden, NotFound, Unauthenticated
 from tests.support.in_process.world import World
 
@@ -211,6 +212,27 @@ def test_the_router_writes_lines(orders: World, audit_file: Path) -> None:
         ("append", "/topics/{topic}/records", "orders", "no-such-resource"),
     ]
     assert SECRET not in audit_file.read_text()
+
+
+def test_refused_coalesced_reads_have_a_line_on_the_fast_path_too(
+    orders: World, audit_file: Path
+) -> None:
+    answer = orders.routers["b1"].reads_now(PlainReads(None, b"/orders/a"), "192.0.2.7")
+    assert answer.status == 403
+    (line,) = [json.loads(line) for line in audit_file.read_text().splitlines()]
+    found = [line[name] for name in ("event", "method", "route", "client", "status", "code")]
+    assert found == ["refused", "POST", "/internal/reads", "192.0.2.7", 403, "not-a-member"]
+
+
+def test_a_flood_of_wrong_appends_is_counted_too() -> None:
+    """Without authentication everyone can send them."""
+    lines, of = Lines(), scope()
+    for _ in range(5000):
+        audit(lines.log, match_of(Access.APPEND), of, 404, request_of(of), NotFound("a", "b"))
+    assert len(lines) == 200
+    for status in (200, 503):
+        audit(lines.log, match_of(Access.APPEND), of, status, request_of(of))
+    assert [document["status"] for document in lines.documents[-2:]] == [200, 503]
 
 
 def test_an_append_whose_client_has_left_has_a_line(orders: World, audit_file: Path) -> None:

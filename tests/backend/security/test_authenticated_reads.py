@@ -21,6 +21,7 @@ from backend.storage.data_directory import DataDirectory
 from backend.wire.answer import Answer
 from backend.wire.plain_requests import PlainReads
 from backend.wire.point_batch import ASK_ALONE, ReadsOfToken
+from model.problems import Unavailable
 from model.topology import Epoch, PlacedView, Topology
 from tests.support.in_process.examples import ORDERS, view
 from tests.support.in_process.instance import ME, Instance, context
@@ -184,6 +185,23 @@ def test_refused_tokens_do_not_delay_a_batch(instance: Instance) -> None:
     groups: list[ReadsOfToken] = [(each, [b"/orders/a"]) for each in [*forged, long, b"", b"\xff"]]
     assert coalesced(shell, groups) == [None] * len(groups)
     assert keys.verifications == MAX_VERIFICATIONS
+
+
+def test_keys_that_are_being_fetched_delay_only_the_tokens_that_need_them(
+    instance: Instance, caplog: pytest.LogCaptureFixture
+) -> None:
+    keys = Keys()
+    access = access_control(keys)
+    access.verify(ORDERS_TOKEN)
+
+    def unavailable() -> None:
+        raise Unavailable("keys-unavailable", "The keys are being fetched.")
+
+    keys.on_use = unavailable
+    groups: list[ReadsOfToken] = [(ORDERS_TOKEN, [b"/orders/a"]), (ANY_VIEW, [b"/orders/a"])]
+    answers = coalesced(router(instance, access), groups)
+    assert [answer is not None for answer in answers] == [True, False]
+    assert not caplog.records
 
 
 def test_an_expired_token_and_one_of_an_old_key_get_no_answer(instance: Instance) -> None:

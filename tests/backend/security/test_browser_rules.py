@@ -84,7 +84,9 @@ def test_few_decisions_are_remembered(hosts: list[str]) -> None:
     rules = BrowserRules()
     for number, host in enumerate(hosts):
         rules.allows_host(f"{number}.{host}".encode())
+    rules.allows_host(b"a" * 301)
     assert len(rules._known) <= 1000
+    assert b"a" * 301 not in rules._known
 
 
 def refusal(rules: BrowserRules, method: str, path: bytes, *headers: tuple[bytes, bytes]) -> str:

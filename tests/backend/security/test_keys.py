@@ -91,6 +91,18 @@ def test_a_key_in_der_is_not_a_secret() -> None:
         parse_key_file(der)
 
 
+@pytest.mark.parametrize("algorithm", ["RS256", "ES256", "EdDSA"])
+def test_a_public_key_without_the_lines_around_it_is_not_a_secret(algorithm: str) -> None:
+    """Everyone knows it, so everyone could sign tokens with it."""
+    lines = pem(PRIVATE[algorithm]).splitlines()[1:-1]
+    text = b"".join(lines)
+    written = (text, text + b"\n", b"\n".join(lines), text.rstrip(b"="),
+               text.replace(b"+", b"-").replace(b"/", b"_"))  # fmt: skip
+    for content in written:
+        with pytest.raises(ValueError, match="another format than PEM"):
+            parse_key_file(content)
+
+
 def test_a_jwk_set_has_only_what_can_verify_tokens_here() -> None:
     key = jwk("ES256", PRIVATE["ES256"])
     found = parse_jwk_set(

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import io
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,12 +15,14 @@ import pytest
 from aiohttp import web
 
 from backend.cluster.peer_client import PeerClient
+from backend.http.access import access_control
 from backend.http.router import READS, Router
+from backend.queries.turns import INSTANCES, this_sender
 from backend.security.cluster import ClusterAccess, Sender
 from backend.security.cluster_secret import ClusterSecret
-from backend.security.signatures import HEADER, Purpose, Signer
+from backend.security.signatures import ANY_RECEIVER, HEADER, Purpose, Signer
 from backend.storage.data_directory import DataDirectory
-from backend.wire.answer import Answer
+from backend.wire.answer import Answer, Header
 from backend.wire.plain_requests import PlainReads
 from backend.wire.snapshot import SnapshotError, file_header, receive
 from model.problems import Forbidden, Unavailable
@@ -48,9 +50,15 @@ def router_of(secret: ClusterSecret | None) -> Router:
 
 
 def asked(
-    router: Router, path: str, body: bytes | None, header: bytes | None = None, client: str = ""
+    router: Router,
+    path: str,
+    body: bytes | None,
+    header: bytes | None = None,
+    client: str = "",
+    more: Sequence[Header] = (),
+    method: str = "POST",
 ) -> Answer:
-    """The answer to a POST. `body`: None if it must not be read."""
+    """The answer. `body`: None if it must not be read."""
     sent: list[Any] = []
 
     async def receive() -> dict[str, Any]:
@@ -62,8 +70,8 @@ def asked(
 
     async def ask() -> None:
         router.start()
-        headers = [] if header is None else [(HEADER, header)]
-        scope = {"type": "http", "raw_path": path.encode(), "method": "POST", "headers": headers,
+        headers = [*([] if header is None else [(HEADER, header)]), *more]
+        scope = {"type": "http", "raw_path": path.encode(), "method": method, "headers": headers,
                  "query_string": b"", "client": (client, 1) if client else None}  # fmt: skip
         try:
             await router(scope, receive, send)
@@ -99,6 +107,15 @@ def test_without_a_secret_internal_routes_answer_on_loopback_only(path: str) -> 
 
 
 @pytest.mark.parametrize("path", INTERNAL)
+def test_a_reverse_proxy_on_this_machine_does_not_open_internal_routes(path: str) -> None:
+    router = router_of(None)
+    for name in ("x-forwarded-for", "forwarded", "via", "x-real-ip", "queryable-final-status"):
+        headers = [(name.encode(), b"203.0.113.7")]
+        refused = asked(router, path, None, client="127.0.0.1", more=headers)
+        assert code(refused) == "not-a-member"
+
+
+@pytest.mark.parametrize("path", INTERNAL)
 def test_with_a_secret_every_request_must_be_signed(path: str, secret: ClusterSecret) -> None:
     router = router_of(secret)
     right = Purpose.PROXY if path == READS else Purpose.PEER
@@ -130,6 +147,27 @@ def test_the_fast_path_checks_signatures(secret: ClusterSecret) -> None:
     assert status(proxy.sign("POST", READS.encode(), "b2", body).header) == 403
     assert status(proxy.sign("POST", READS.encode(), "b1", body).header, body + b"b") == 403
     assert status(Signer(secret).sign("POST", READS.encode(), "b1", body).header) == 403
+
+
+def test_signatures_of_proxies_do_not_push_out_those_of_instances(
+    secret: ClusterSecret, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor refuse them: whoever has a proxy's key must not be able to part the instances."""
+    monkeypatch.setattr("backend.security.replay_window._MAX_REMEMBERED", 8)
+    monkeypatch.setattr("backend.security.cluster._log", lambda *_: None)
+    now = [1_800_000_000.0]
+    here = ClusterAccess(secret, "b1", lambda: now[0])
+    proxy = Signer(secret, Purpose.PROXY, lambda: now[0] + 29)
+    now[0] += 1
+    for _ in range(1000):
+        header = proxy.sign("POST", b"/internal/reads", "b1").header
+        try:
+            here.admit(Purpose.PROXY, "POST", b"/internal/reads", header, "10.0.0.1")
+        except Forbidden:
+            continue
+    peer = Signer(secret, Purpose.PEER, lambda: now[0])
+    header = peer.sign("POST", b"/internal/scan", "b1").header
+    assert here.admit(Purpose.PEER, "POST", b"/internal/scan", header, "10.0.0.1") is not None
 
 
 def test_answers_to_instances_are_signed(secret: ClusterSecret) -> None:
@@ -302,3 +340,21 @@ def test_a_client_certificate_is_as_good_as_a_signature(secret: ClusterSecret) -
         for client in ("10.0.0.1", "127.0.0.1"):
             with pytest.raises(Forbidden):
                 access.admit(*asked, client=client)
+
+
+def test_a_proxy_gets_the_topology_while_its_clients_have_all_places(secret: ClusterSecret) -> None:
+    """Clients of a proxy have its address."""
+    here = context()
+    here.cluster = ClusterAccess(secret, "b1")
+    senders: list[str] = []
+
+    async def pages(scope: Any, receive: Any, send: Any) -> None:
+        senders.append(this_sender())
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    router = Router(here, pages, access_control(here.settings, None, here.cluster))
+    signed = Signer(secret, Purpose.PROXY).sign("GET", b"/processors", ANY_RECEIVER).header
+    for header in (None, signed):
+        asked(router, "/processors", b"", header, "10.0.0.1", method="GET")
+    assert senders == ["10.0.0.1", INSTANCES]

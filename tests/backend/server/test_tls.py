@@ -20,7 +20,7 @@ from tests.backend.server.running_server import TIMEOUT, App, answer, run, runni
 from tests.support.tls import Authority
 
 GET = b"GET %s HTTP/1.1\r\nHost: h\r\nX-Other: 1\r\n\r\n"
-PASSED_ON = b"GET %s HTTP/1.1\r\nHost: h\r\nX-Other: 1\r\nQueryable-Final-Status: 530\r\n\r\n"
+PASSED_ON = (b"Queryable-Final-Status: 530", b"X-Forwarded-For: 203.0.113.7", b"Via: 1.1 edge")
 
 
 async def respond_tls(scope: Scope, receive: Receive, send: Send) -> None:
@@ -183,11 +183,13 @@ def test_a_request_that_a_proxy_passes_on_is_not_one_of_the_cluster(tmp_path: Pa
 
     async def main() -> None:
         async with running_server(App(respond_tls), tls=used.listening) as (_, port):
-            connection = await connect(port, proxy)
-            assert (await connection.seen())["cluster"]
-            assert not (await connection.seen(PASSED_ON % b"/slow"))["cluster"]
-            assert not (await connection.seen())["cluster"]
-            connection.close()
+            for header in PASSED_ON:
+                request = b"GET /slow HTTP/1.1\r\nHost: h\r\nX-Other: 1\r\n%b\r\n\r\n" % header
+                connection = await connect(port, proxy)
+                assert (await connection.seen())["cluster"]
+                assert not (await connection.seen(request))["cluster"]
+                assert not (await connection.seen())["cluster"]
+                connection.close()
             again = await connect(port, proxy)
             assert (await again.seen())["cluster"]
             again.close()

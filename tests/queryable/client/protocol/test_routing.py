@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from queryable.client.protocol.calls import point
-from queryable.client.protocol.context import ClientContext
+import pytest
+
+from queryable.client.protocol.calls import metadata, point
+from queryable.client.protocol.context import ClientContext, Settings
 from queryable.client.protocol.transport import Response
+from queryable.client.settings import client_settings
 from tests.queryable.client.protocol.scripted_transport import (
     BASE,
     CUT,
+    ORDERS,
     PROCESSORS,
     REFUSED,
     VALUE,
@@ -49,6 +53,42 @@ def test_direct_client_asks_the_active_then_a_standby_then_the_proxy() -> None:
     assert sorted(urls[1:3]) == ["http://h1:1", "http://h2:2"]
     assert urls[3] == BASE
     assert driver.sleeps == []
+
+
+def with_settings(settings: Settings, *replies: Response) -> Driver:
+    driver = Driver(ok(ORDERS), *replies)
+    driver.context = ClientContext(settings, lambda: driver.now)
+    driver.call(metadata.view, "orders")
+    driver.requests.clear()
+    return driver
+
+
+@pytest.mark.parametrize(
+    ("base", "has_token", "asked"),
+    [
+        ("https://proxy", True, ["https://proxy"] * 3),
+        ("HTTPS://proxy/", True, ["https://proxy"] * 3),
+        ("https://proxy", False, ["https://proxy", "http://h", "http://h"]),
+        ("http://proxy", True, ["http://proxy", "http://h", "http://h"]),
+    ],
+)
+def test_a_token_for_an_https_url_is_never_sent_by_http(
+    base: str, has_token: bool, asked: list[str]
+) -> None:
+    token = (lambda: "token") if has_token else ""
+    settings = client_settings(base, 10.0, True, token, None)
+    driver = with_settings(settings, ok(PROCESSORS), VALUE, VALUE)
+    for _ in range(2):
+        driver.call(point.get, "orders", "a")
+    assert [url[: len(each)] for url, each in zip(base_urls(driver), asked, strict=True)] == asked
+
+
+def test_with_a_token_a_direct_client_uses_the_instances_that_speak_https() -> None:
+    processors = [{**each, "scheme": "https"} for each in PROCESSORS["processors"]]  # type: ignore[attr-defined]
+    settings = Settings("https://proxy", 10.0, True, lambda: "token")
+    driver = with_settings(settings, ok({**PROCESSORS, "processors": processors}), VALUE)
+    driver.call(point.get, "orders", "a")
+    assert base_urls(driver)[1].startswith("https://h")
 
 
 def test_direct_client_follows_newer_epochs() -> None:
