@@ -12,8 +12,8 @@ FLOOR_MS = 25.0
 """… or this, if that is more. On a machine with two processors, six processes of this test compete
 for them; a scheduler's time slices alone take some 10 ms."""
 MAX_GROWTH_MB = 640.0
-"""Memory that an attack may add to that of nginx and three backends together: see docs/security.md
-for the bounds that it follows from."""
+"""Memory that an attack may add to that of nginx and three backends together. It follows from the
+bounds in docs/security/clients.md."""
 MAX_RECOVERY = 2.0  # s
 _WINDOW = 0.25  # s
 

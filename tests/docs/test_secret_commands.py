@@ -1,4 +1,4 @@
-"""The commands of docs/security.md that create the cluster secret and replace it."""
+"""The documented commands that create the cluster secret and replace it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FOLDER = "/etc/queryable"
 
 
 def test_the_commands_for_the_cluster_secret(tmp_path: Path) -> None:
-    text = (REPOSITORY / "docs" / "security.md").read_text()
+    text = (REPOSITORY / "docs" / "security" / "between-processes.md").read_text()
     create, prepare, *steps = commands(text, "## The cluster secret", "## TLS")
     folder = tmp_path / "queryable"
     file = folder / "cluster-secret"

@@ -35,8 +35,8 @@ def publish(cluster: Cluster, nginx: Nginx, **more: object) -> None:
 
 
 def test_pages_of_nginx_itself_can_be_restricted(cluster: Cluster, tmp_path: Path) -> None:
-    """As docs/security.md says."""
-    text = (REPOSITORY / "docs" / "security.md").read_text()
+    """As docs/security/authentication.md says."""
+    text = (REPOSITORY / "docs" / "security" / "authentication.md").read_text()
     [rules] = re.findall(r"^### nginx's own pages$.*?```nginx\n(.*?)```", text, re.S | re.M)
     assert "allow 10.0.0.0/8;" in rules
     rules = rules.replace("10.0.0.0/8", "127.0.0.1")

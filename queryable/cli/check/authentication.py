@@ -23,7 +23,7 @@ def check_authentication(settings: Settings) -> Finding:
         return warning(
             _SUBJECT,
             f"everyone who reaches {settings.host}:{settings.port} can read all views",
-            "set QUERYABLE_AUTH=jwt (docs/security.md), or QUERYABLE_HOST=127.0.0.1",
+            "set QUERYABLE_AUTH=jwt (docs/security/authentication.md), or QUERYABLE_HOST=127.0.0.1",
         )
     if settings.auth == "off":
         return ok(_SUBJECT, f"off; only this machine reaches {settings.host}")

@@ -134,8 +134,8 @@ def test_a_rejected_setting_is_not_quoted(secure_broker: SecureBroker, deploy: D
 
 
 def test_the_documented_permissions_suffice(secure_broker: SecureBroker, deploy: Deploy) -> None:
-    """The table in docs/security.md, with a view that appends, one with a pipeline, and a record
-    that is a dead letter."""
+    """The table in docs/security/kafka.md, with a view that appends, one with a pipeline, and a
+    record that is a dead letter."""
     servers = secure_broker.bootstrap_servers
     admin = quiet_admin(servers)
     create_topics(admin, [Topic("acl-orders", 1), Topic("acl-counts", 1), Topic("acl-source", 1)])

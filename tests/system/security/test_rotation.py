@@ -39,7 +39,7 @@ TABLE = {f"k{n}": n for n in range(16)}
 KEYS = list(TABLE)
 MECHANISM = "SCRAM-SHA-256"
 PASSWORDS = ("the first password", "the second password")
-REVOKED_WITHIN = 1.0  # s, as docs/security.md says
+REVOKED_WITHIN = 1.0  # s, as docs/security/authentication.md says
 SECRETS_CHANGED = "it has changed"  # in the log of a backend
 
 

@@ -242,7 +242,7 @@ def test_renewed_certificates_are_used_without_a_failed_read(world: World) -> No
 
 
 def test_a_replaced_authority_without_a_failed_read(world: World) -> None:
-    """The last test: it replaces the authority, in the steps of docs/security.md."""
+    """The last test: it replaces the authority, in the documented steps."""
     old, new = world.authority, Authority(world.authority.ca.parent, "next-ca")
     file, context = old.ca, world.nginx.context
     assert context is not None
