@@ -13,6 +13,7 @@ from pathlib import Path
 
 from local.kafka.broker import Broker, quiet_admin
 from local.kafka.topics import Topic, create_topics
+from local.settings import REPOSITORY
 from tests.attacks.attack import CHANGING, VIEW, Site
 from tests.attacks.authentication import (
     SECRET,
@@ -42,6 +43,7 @@ NGINX = {
     "client_header_timeout 10s;": f"client_header_timeout {TIMEOUT}s;",
     "client_body_timeout 10s;": f"client_body_timeout {TIMEOUT}s;",
     "send_timeout 30s;": f"send_timeout {TIMEOUT}s;",
+    "include limits.conf;": "include limits-of-attacks.conf;",
 }
 AVRO = {
     "type": "record",
@@ -101,6 +103,11 @@ def running_site(
         deployment.token = secrets.token
         backends = [deployment.new().launch() for _ in range(3)]
         settle(backends)
+        limits = (REPOSITORY / "proxy" / "limits.conf").read_text()
+        only_readers = limits.replace("127.0.0.0/8", "127.0.0.1/32")  # hostile clients are limited
+        assert only_readers != limits
+        (folder / "nginx").mkdir()
+        (folder / "nginx" / "limits-of-attacks.conf").write_text(only_readers)
         addresses = ",".join(f"127.0.0.1:{backend.port}" for backend in backends)
         nginx = stack.enter_context(
             Nginx(folder / "nginx", addresses, secrets.environment, changes=NGINX)
