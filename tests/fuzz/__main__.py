@@ -96,11 +96,7 @@ def _fuzz(name: str, folder: Path, seconds: int, seed: int) -> tuple[str, int, s
     ]
     with log.open("wb") as output:
         code = subprocess.run(
-            [*command, str(seconds), str(seed)],
-            stdout=output,
-            stderr=output,
-            check=False,
-            timeout=seconds + 120,
+            command, stdout=output, stderr=output, check=False, timeout=seconds + 120
         ).returncode
     found = _EXECUTED.search(log.read_text(errors="replace"))
     inputs = int(found[1]) if found else 0

@@ -10,7 +10,7 @@ import json
 import random
 import socket
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
@@ -30,11 +30,15 @@ NO_TOKEN = Token()
 
 @dataclass
 class Request:
-    """The bytes of a request, whether its answer has a body, and the check of its answer."""
+    """The bytes of a request, the check of its answer, and whether the answer has a body.
+
+    `closes`: a server may refuse it before its body has arrived, and close the connection then.
+    """
 
     data: bytes
     check: Check
     has_body: bool = True
+    closes: bool = False
 
 
 @dataclass
@@ -58,7 +62,8 @@ class Mix:
             return made
         refused = token.refused
         # the refusal comes before anything else is looked at
-        return Request(made.data, lambda status, *_: status == refused, made.has_body)
+        closes = made.data.startswith(b"POST")
+        return Request(made.data, lambda status, *_: status == refused, made.has_body, closes)
 
     def _point(self, number: int, token: Token, random_: random.Random) -> Request:
         accept = random_.choice((None, "*/*", "application/json"))
@@ -166,32 +171,69 @@ class WrongAnswer(AssertionError):
     """An answer that is not the one of its request."""
 
 
+class Closed(WrongAnswer):
+    """No answer, because the connection was closed."""
+
+
 def run(port: int, mix: Mix, requests: int, random_: random.Random, connections: int = 2) -> int:
     """Sends `requests` in bursts over alternating connections. Returns how many were answered;
     WrongAnswer."""
     with ExitStack() as stack:
-        opened = [
-            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
-            for _ in range(connections)
-        ]
-        streams = [stack.enter_context(of.makefile("rb")) for of in opened]
+        opened = [stack.enter_context(closing(_Connection(port))) for _ in range(connections)]
         answered = 0
         while answered < requests:
             bursts = [[mix.request(random_) for _ in range(random_.randint(1, 40))] for _ in opened]
             for connection, burst in zip(opened, bursts, strict=True):
-                _send(connection, b"".join(request.data for request in burst), random_)
-            for stream, burst in zip(streams, bursts, strict=True):
-                for request in burst:
-                    _check(request, *_read(stream, request.has_body))
-                answered += len(burst)
+                connection.send(b"".join(request.data for request in burst), random_)
+            for connection, burst in zip(opened, bursts, strict=True):
+                answered += connection.receive(burst)
         return answered
 
 
-def _send(connection: socket.socket, data: bytes, random_: random.Random) -> None:
-    """In one or two pieces, so that requests are split anywhere."""
-    at = random_.randint(0, len(data)) if random_.random() < 0.5 else len(data)
-    connection.sendall(data[:at])
-    connection.sendall(data[at:])
+class _Connection:
+    """A connection that is opened again when the server has said that it closes it."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._open()
+
+    def _open(self) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", self._port), timeout=30)
+        self._stream = self._socket.makefile("rb")
+
+    def close(self) -> None:
+        self._stream.close()
+        self._socket.close()
+
+    def send(self, data: bytes, random_: random.Random) -> None:
+        """In one or two pieces, so that requests are split anywhere."""
+        at = random_.randint(0, len(data)) if random_.random() < 0.5 else len(data)
+        with suppress(BrokenPipeError, ConnectionResetError):  # `receive` finds out why
+            self._socket.sendall(data[:at])
+            self._socket.sendall(data[at:])
+
+    def receive(self, burst: Sequence[Request]) -> int:
+        """Checks the answers; returns how many there are.
+
+        A server that refuses a request before its body has arrived closes the connection after the
+        answer. The requests behind it have no answer then, and a reset can erase the last answers
+        before they are read (RFC 9112, 9.6).
+        """
+        for count, request in enumerate(burst, 1):
+            try:
+                status, headers, body = _read(self._stream, request.has_body)
+            except Closed:
+                if not any(each.closes for each in burst):
+                    raise
+                self.close()
+                self._open()
+                return count - 1
+            _check(request, status, headers, body)
+            if headers.get("connection") == "close":
+                self.close()
+                self._open()
+                return count
+        return len(burst)
 
 
 def _check(request: Request, status: int, headers: dict[str, str], body: bytes) -> None:
@@ -201,9 +243,12 @@ def _check(request: Request, status: int, headers: dict[str, str], body: bytes) 
 
 def _read(stream: BinaryIO, has_body: bool) -> tuple[int, dict[str, str], bytes]:
     """Status, headers (names in lower case) and body of the next response."""
-    line = stream.readline()
+    try:
+        line = stream.readline()
+    except ConnectionResetError:
+        line = b""
     if not line:
-        raise WrongAnswer("the connection was closed before all answers")
+        raise Closed("the connection was closed before all answers")
     status = int(line.split()[1])
     headers: dict[str, str] = {}
     while (line := stream.readline()) not in (b"\r\n", b""):
