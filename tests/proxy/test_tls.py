@@ -92,8 +92,8 @@ def test_the_example(nginx: Nginx, redirect_port: int, authority: Authority) -> 
 
 
 def test_the_pages_of_nginx_can_be_kept_from_clients(cluster: Cluster, tmp_path: Path) -> None:
-    """As docs/security/between-processes.md says."""
-    document = (REPOSITORY / "docs" / "security" / "between-processes.md").read_text()
+    """As docs/security/authentication.md says."""
+    document = (REPOSITORY / "docs" / "security" / "authentication.md").read_text()
     (location,) = re.findall(r"^```nginx\n(location .*?)^```", document, re.DOTALL | re.MULTILINE)
 
     def statuses(allowed: str) -> list[int]:
