@@ -307,9 +307,9 @@ class Application:
             flask_bridge(create_flask_app(context, self._raw_reads)),
             access_control(settings, self._token_keys, context.cluster),
         )
-        self.allows_host = self._router.allows_host  # for the worker
         self._on_failure = on_failure
-        # the worker uses these five; the time-outs are in s
+        # the worker uses these six; the time-outs are in s
+        self.allows_host = self._router.allows_host
         self.answer_now = self._router.answer_now
         self.reads_now = self._router.reads_now
         self.send_timeout = settings.send_timeout

@@ -11,23 +11,16 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from typing import Any
 
 from kafka.errors import KafkaConnectionError
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
+from backend.no_redirects import NoRedirects
 from model.kafka_config import OidcClient
 
 _TIMEOUT = 3.0  # s; the client's other connections wait meanwhile
 _MAX_ANSWER_BYTES = 64 * 1024
 _RENEWED_AFTER = 0.8  # of a token's life, as in librdkafka
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A redirect would send the credentials to another server."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
 
 
 class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
@@ -41,7 +34,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
         self._renew_at = 0.0
         context = ssl.create_default_context(cafile=client.ca_file)
         self._opener = urllib.request.build_opener(
-            _NoRedirects, urllib.request.HTTPSHandler(context=context)
+            NoRedirects, urllib.request.HTTPSHandler(context=context)
         )
 
     def token(self) -> str:

@@ -191,11 +191,12 @@ class Settings(BaseSettings):
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the address."""
+    """Whether the address, to listen on or of a socket, is of this machine's loopback interface."""
     try:
-        return ip_address(host.strip("[]")).is_loopback
+        address = ip_address(host.strip("[]").partition("%")[0])
     except ValueError:
         return host == "localhost"
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
 def load_settings() -> Settings:

@@ -21,6 +21,8 @@ and what to do.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import orjson
 
 PROBLEM_JSON = b"application/problem+json"
@@ -101,9 +103,8 @@ class Unauthenticated(Problem):
         self._error = error
 
     def headers(self) -> list[tuple[bytes, bytes]]:
-        error = f', error="{self._error}"' if self._error else ""
-        challenge = f'Bearer realm="queryable-topics"{error}'
-        return [*super().headers(), (b"www-authenticate", challenge.encode())]
+        error = {"error": self._error} if self._error else {}
+        return [*super().headers(), _challenge(error)]
 
 
 class Forbidden(Problem):
@@ -121,10 +122,15 @@ class Forbidden(Problem):
     def headers(self) -> list[tuple[bytes, bytes]]:
         if not self._scope:
             return super().headers()
-        challenge = (
-            f'Bearer realm="queryable-topics", error="insufficient_scope", scope="{self._scope}"'
-        )
-        return [*super().headers(), (b"www-authenticate", challenge.encode())]
+        challenge = _challenge({"error": "insufficient_scope", "scope": self._scope})
+        return [*super().headers(), challenge]
+
+
+def _challenge(more: Mapping[str, str]) -> tuple[bytes, bytes]:
+    """The header that says how to authenticate (RFC 6750, 3)."""
+    parameters = {"realm": "queryable-topics", **more}
+    text = ", ".join(f'{name}="{value}"' for name, value in parameters.items())
+    return b"www-authenticate", f"Bearer {text}".encode()
 
 
 class Gone(Problem):

@@ -89,7 +89,7 @@ class PeerClient:
         signed: SignedRequest | None = None
         if is_internal and self._signer is not None:
             signed = self._signer.sign(method, target, member.id, body)
-            forwarded[HEADER.decode()] = signed.header.decode()
+            forwarded |= signed.headers
         try:
             async with self._session.request(
                 method,

@@ -19,11 +19,11 @@ from backend.security.mutual_tls import has_cluster_certificate
 from backend.security.tokens import TokenVerifier
 from backend.settings import Settings
 from backend.wire.answer import Header
+from backend.wire.plain_requests import TOKEN
 from model.problems import Forbidden, Problem, Unauthenticated
 
-_TOKEN = rb"([A-Za-z0-9._~+/-]+=*)"
-_BEARER = re.compile(rb"(?i:bearer) +" + _TOKEN)
-_BEARER_OR_TOKEN = re.compile(rb"(?:(?i:bearer) +)?" + _TOKEN)
+_BEARER = re.compile(rb"(?i:bearer) +(" + TOKEN + rb")")
+_BEARER_OR_TOKEN = re.compile(rb"(?:(?i:bearer) +)?(" + TOKEN + rb")")
 
 
 class Access(Enum):
@@ -163,10 +163,17 @@ def bearer_token(headers: list[Header]) -> bytes:
     return found[1]
 
 
+def scope_of(access: Access, name: str) -> str:
+    """The scope that a token needs; empty if none is enough, or any is. `name`: as of `admit`."""
+    if access in (Access.READ, Access.APPEND):
+        return f"{access.value}:{name}"
+    return access.value if access in (Access.METRICS, Access.ADMIN) else ""
+
+
 def _forbidden(access: Access, name: str) -> Forbidden:
     if access is Access.ANY_SCOPE:
         return Forbidden("forbidden", "The token has no scope of this service.")
-    scope = f"{access.value}:{name}" if name else access.value
+    scope = scope_of(access, name)
     return Forbidden("forbidden", f"The token does not have the scope {scope}.", scope)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backend.http.access import Access
+from backend.http.access import Access, scope_of
 from backend.http.asgi import Scope
 from backend.http.request import Request
 from backend.http.route_table import Match
@@ -52,10 +52,3 @@ def audit(
         ),
         None if request is None else request.details,
     )
-
-
-def scope_of(access: Access, name: str) -> str:
-    """The scope that a token needs; empty if none is enough."""
-    if access in (Access.READ, Access.APPEND):
-        return f"{access.value}:{name}"
-    return access.value if access in (Access.METRICS, Access.ADMIN) else ""

@@ -35,7 +35,6 @@ from backend.http.routes.internal import InternalRoutes
 from backend.http.routes.keys import KeyRoutes
 from backend.http.routes.views import ViewRoutes
 from backend.http.sending import (
-    FINAL_STATUS,
     complete,
     internal_error,
     with_final_status,
@@ -57,7 +56,7 @@ from backend.security.browser_rules import BrowserRules, preflight
 from backend.security.cluster import signature_in
 from backend.security.mutual_tls import has_cluster_certificate, is_passed_on
 from backend.security.signatures import Purpose
-from backend.wire.answer import Answer, Header, problem_answer
+from backend.wire.answer import FINAL_STATUS, Answer, Header, problem_answer
 from backend.wire.scan_codec import MAX_ASK_BYTES
 from backend.wire.snapshot import PATH as COPY
 from model.limits import MAX_BATCH_BYTES

@@ -6,10 +6,6 @@ from backend.http.asgi import Message, Send
 from backend.wire.answer import Answer, Header
 from model.problems import RETRY_ELSEWHERE_NO, Problem
 
-FINAL_STATUS = b"queryable-final-status"
-"""A request with this header is from a proxy that asks the next holder on any 503. It sees only the
-status, so what no other holder can answer has a status of its own."""
-
 _NON_RETRYABLE = 530
 
 

@@ -61,7 +61,7 @@ _sender: ContextVar[tuple[Turns, str] | None] = ContextVar("sender", default=Non
 
 
 def set_sender(turns: Turns, sender: str) -> None:
-    """Who asks: for `next_turn` in this task, and in those that it starts."""
+    """Set the sender of the request, for this task and for tasks that it starts."""
     _sender.set((turns, sender))
 
 

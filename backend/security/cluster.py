@@ -28,7 +28,7 @@ from backend.security.signatures import (
     mac_of_answer,
     parse_signature,
 )
-from backend.settings import Settings
+from backend.settings import Settings, is_loopback
 from backend.wire.answer import Header
 from model.problems import Forbidden
 
@@ -78,7 +78,7 @@ class SignatureVerifier:
         self._secret = secret
         self._instance_id = instance_id
         self._clock = clock
-        # one each: whoever has a proxy's key cannot use up the memory for instances
+        # for each purpose: proxies cannot use up the memory for signatures of instances
         self._seen = {purpose: ReplayWindow(int(clock() * 1000)) for purpose in Purpose}
 
     def verify(
@@ -214,11 +214,6 @@ def signature_in(headers: Iterable[Header]) -> bytes | None:
     """The value of the one header with a signature; None if there is none, or several."""
     given = [value for name, value in headers if name == HEADER]
     return given[0] if len(given) == 1 else None
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address of a socket, or to listen on, is of this machine's loopback interface."""
-    return host.startswith(("127.", "::ffff:127.")) or host in ("::1", "localhost")
 
 
 def _log(problem: Refused, client: str) -> None:

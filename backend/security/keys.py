@@ -17,6 +17,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Protocol
 
+from backend.no_redirects import NoRedirects
 from backend.security.key_formats import MAX_BYTES, MAX_TRIED, VerificationKey
 from model.problems import ConfigurationError, Unavailable
 
@@ -77,7 +78,7 @@ class UrlSource:
         self.interval = interval
         self.min_interval: float | None = min_interval
         self._request = urllib.request.Request(url, headers={"Accept": "application/json"})
-        self._opener = urllib.request.build_opener(_NoRedirects)
+        self._opener = urllib.request.build_opener(NoRedirects)
 
     def read(self) -> bytes:
         deadline = time.monotonic() + _DEADLINE
@@ -94,11 +95,6 @@ class UrlSource:
             reason = getattr(e, "reason", None) or e
             raise ValueError(f"it cannot be fetched: {reason}") from None
         return content
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any) -> None:
-        return None  # the status is then an error
 
 
 class TokenKeys:

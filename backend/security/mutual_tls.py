@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-_OF_PROXIES = frozenset(
-    (b"queryable-final-status", b"x-forwarded-for", b"forwarded", b"via", b"x-real-ip")
-)
+from backend.wire.answer import FINAL_STATUS
+
+_OF_PROXIES = frozenset((FINAL_STATUS, b"x-forwarded-for", b"forwarded", b"via", b"x-real-ip"))
 
 
 def is_passed_on(headers: Iterable[tuple[bytes, bytes]]) -> bool:

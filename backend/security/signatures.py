@@ -96,11 +96,16 @@ def mac_of_answer(key: bytes, request_mac: bytes, status: int, body: bytes) -> A
 
 
 class SignedRequest(NamedTuple):
-    """A request that this instance sends: the value of its header, and how to check its answer."""
+    """A request that this instance sends: its header, and how to check its answer."""
 
     header: bytes
     mac: bytes
     answer_key: bytes
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """To add to the request."""
+        return {HEADER.decode(): self.header.decode()}
 
     def is_answer(self, status: int, body: bytes, given: bytes | None) -> bool:
         """Whether the receiver of the request sent this answer. `given`: the header's value."""

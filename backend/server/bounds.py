@@ -1,7 +1,7 @@
-"""What all connections of an instance may use together, and who has to go beyond that.
+"""Bounds on what all connections of an instance use together.
 
-There is no bound for an address while there is room for all. Above the total, the address that uses
-the most gives way, so one client cannot keep others out.
+While the total is below its bound, one address may use any part of it. Above the bound, connections
+of the address that uses the most are closed, so one client cannot keep others out.
 """
 
 from __future__ import annotations
@@ -75,8 +75,9 @@ class UnreadBytes:
             victim = next(iter(of_address))
             log.warn(
                 "unread",
-                f"{self.total} bytes of answers wait for clients, {sum(of_address.values())} of "
-                f"them for {victim.address}, of which some are disconnected",
+                f"{self.total} bytes of answers have not been read by clients, "
+                f"{sum(of_address.values())} of them by {victim.address}: some of its connections "
+                f"are closed",
             )
             self.discard(victim)
             victim.abort()

@@ -42,9 +42,8 @@ class Connection(asyncio.Protocol):
         self._server = server
         self._application = server.application
         self._transport: Any = None
-        self.address = ""  # of the client, without the port
+        self.address = ""  # of the client, without the port; "" if it is unknown
         self._parser: Any = None
-        self._client_address: tuple[str, int] | None = None
         self._exchange: Exchange | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_between_requests = True
@@ -152,7 +151,7 @@ class Connection(asyncio.Protocol):
                 return None
             return self._application.answer_now(*get)
         if (reads := plain_reads(data)) is not None:
-            return self._application.reads_now(reads, self._client_host(), is_of_cluster(self._tls))
+            return self._application.reads_now(reads, self.address, is_of_cluster(self._tls))
         return None
 
     def _read(self, data: bytes) -> None:
@@ -275,12 +274,6 @@ class Connection(asyncio.Protocol):
             scope["extensions"] = {"tls": self._tls}
         exchange.begin(request, scope)
         self._task = self._server.loop.create_task(exchange.run(self._application))
-
-    def _client_host(self) -> str:
-        """The address of the client's socket; "" if it is unknown."""
-        if self._client_address is None:
-            self._client_address = self._address("peername")
-        return self._client_address[0] if self._client_address else ""
 
     @cached_property
     def _tls(self) -> dict[str, Any] | None:

@@ -11,6 +11,10 @@ from model.problems import Problem
 
 Header = tuple[bytes, bytes]
 
+FINAL_STATUS = b"queryable-final-status"
+"""A request with this header is from a proxy that asks the next holder on any 503. It sees only the
+status, so what no other holder can answer has a status of its own."""
+
 JSON: Header = (b"content-type", b"application/json")
 
 

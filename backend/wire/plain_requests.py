@@ -19,9 +19,9 @@ _TARGET = rb"/[!-\"$->@-~]*"
 _PATH = re.compile(_TARGET)
 _LINES_OF_PATHS = bytes(c for c in range(0x21, 0x7F) if c not in b"#?") + b"\n"
 
-# A token, as RFC 6750 (2.1) allows it; backend/http/access.py reads the same.
-_TOKEN = rb"[A-Za-z0-9._~+/-]+=*"
-_IS_TOKEN = re.compile(_TOKEN)
+TOKEN = rb"[A-Za-z0-9._~+/-]+=*"
+"""The pattern of a token (RFC 6750, 2.1)."""
+_IS_TOKEN = re.compile(TOKEN)
 
 # Headers that must not change the response. Possessive: it never goes back to an earlier line.
 _OTHERS = (
@@ -38,7 +38,7 @@ _GET = re.compile(
     rb"[Hh]ost: [!-~]+\r\n"
     + _OTHERS
     + rb"(?:(?i:authorization: bearer) +("
-    + _TOKEN
+    + TOKEN
     + rb")\r\n"
     + _OTHERS
     + rb")?\r\n"

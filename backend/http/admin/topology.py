@@ -14,7 +14,7 @@ from backend.instance_context import InstanceContext
 from backend.security.authorization import passed_on
 from backend.security.certificates import Certificates
 from backend.security.configuration import open_to_others
-from backend.security.signatures import HEADER, Signer
+from backend.security.signatures import Signer
 from backend.settings import Settings
 from model.pipelines import FAILED, STOPPED
 from model.progress import ANSWERABLE
@@ -58,7 +58,7 @@ class Peers:
 
         If a member does not answer: `{"state": "unreachable", "error": reason}`.
         """
-        # the token of the client who asks for the document
+        # the token of the client that requests the document
         headers = {name.decode(): value.decode("latin-1") for name, value in passed_on()}
         futures = [self._pool.submit(self._ask, member, headers) for member in members]
         wait(futures, self._deadline)
@@ -75,7 +75,7 @@ class Peers:
         try:
             signer = self._signer
             signed = None if signer is None else signer.sign("GET", b"/instance", member.id)
-            own = {} if signed is None else {HEADER.decode(): signed.header.decode()}
+            own = {} if signed is None else signed.headers
             connection.request("GET", "/instance", headers={**headers, **own})
             response = connection.getresponse()
             if response.status != 200:

@@ -13,11 +13,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from ipaddress import ip_address
 from typing import Any
 
 from backend.cluster.peer_client import MARK
 from backend.instance_context import InstanceContext
+from backend.settings import is_loopback
 from backend.wire.answer import Header
 from model.problems import TooManyRequests
 from model.quotas import Quota, TokenBucket
@@ -84,10 +84,7 @@ def share_of(topology: Topology, instance: str, view: str) -> float:
 
 
 def was_counted(headers: list[Header], client: Any) -> bool:
-    """Whether a proxy or instance on this machine has counted the request."""
-    return is_local(client) and any(name in (COUNTED, MARK) for name, _ in headers)
-
-
-def is_local(client: Any) -> bool:
-    """Whether the socket's address is of this machine; None: a socket without an address."""
-    return client is None or ip_address(client[0].split("%")[0]).is_loopback
+    """Whether a proxy or instance on this machine has counted the request. `client`: None for a
+    socket without an address, which is of this machine."""
+    is_local = client is None or is_loopback(client[0])
+    return is_local and any(name in (COUNTED, MARK) for name, _ in headers)

@@ -22,7 +22,7 @@ import orjson
 from backend.ingest.store_partitions import StorePartitionId
 from backend.ingest.topic_metadata import TopicMetadata
 from backend.security.certificates import Certificates
-from backend.security.signatures import HEADER, Signer
+from backend.security.signatures import Signer
 from backend.wire.snapshot import PATH, SnapshotError, receive
 from model.topology import Member
 from model.views import View
@@ -66,9 +66,9 @@ class SnapshotFetcher:
         connect: Callable[[Member, float], http.client.HTTPConnection] | None = None,
     ) -> None:
         """`sources(view, partition)`: the instances to ask, best first. `signer`: None without a
-        cluster secret. `threshold`: minimum number
-        of records for a snapshot. `read_timeout`: s without a byte, after which the next instance
-        is asked. `connect(member, timeout)`: see Certificates.connection."""
+        cluster secret. `threshold`: minimum number of records for a snapshot. `read_timeout`: s
+        without a byte, after which the next instance is asked. `connect(member, timeout)`: see
+        Certificates.connection."""
         self._directory = directory
         self._sources = sources
         self._signer = signer
@@ -170,11 +170,12 @@ class SnapshotFetcher:
         self, view: View, partition: int, member: Member, snapshot: Path, transfer: SnapshotTransfer
     ) -> int:
         request = {"view": view.name, "hash": view.hash, "partition": partition}
-        body, headers, mac = orjson.dumps(request), {}, None
+        body = orjson.dumps(request)
+        headers: dict[str, str] = {}
+        mac = None
         if self._signer is not None:
             signed = self._signer.sign("POST", PATH.encode(), member.id, body)
-            headers[HEADER.decode()] = signed.header.decode()
-            mac = signed.answer_mac()
+            headers, mac = signed.headers, signed.answer_mac()
         connection = self._connect(member, self._read_timeout)
 
         def progress(received: int) -> None:

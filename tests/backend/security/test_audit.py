@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.http.access import Access
-from backend.http.auditing import DISCONNECTED, audit, scope_of
+from backend.http.access import Access, scope_of
+from backend.http.auditing import DISCONNECTED, audit
 from backend.http.request import Request
 from backend.http.route_table import Match, Route
 from backend.security.audit import (

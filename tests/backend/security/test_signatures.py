@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.security.cluster import ClusterAccess, Refused, SignatureVerifier, is_loopback
+from backend.security.cluster import ClusterAccess, Refused, SignatureVerifier
 from backend.security.cluster_secret import ClusterSecret, keys_of, parse
 from backend.security.replay_window import WINDOW_MS, ReplayWindow
 from backend.security.signatures import HEADER, Purpose, Signer, mac_of, parse_signature
+from backend.settings import is_loopback
 from model.problems import ConfigurationError
 from tests.support.cluster_secret import OTHER_SECRET, SECRET, cluster_secret, write_secrets
 
