@@ -14,6 +14,7 @@ from model.views import Deployment
 from model.views_file import parse_views
 from spark.discovery import select_views
 from spark.errors import JobError
+from spark.required import check_kafka, check_spark
 from spark.session import jars_in, submitted
 from spark.settings import GROUP_PREFIX, Settings
 from spark.sources import Kafka
@@ -76,6 +77,15 @@ def parse(arguments: list[str] | None = None) -> Settings:
         table = {} if deployment is None else _java_client(deployment)
     except ConfigurationError as error:
         parser.error(f"--views-toml: {given.views_toml}: {error}")
+    conf = dict(given.conf) | ({"spark.master": given.master} if given.master else {})
+    for option, check, values in (
+        ("--conf", check_spark, conf),
+        ("--kafka-option", check_kafka, dict(given.kafka_option)),
+    ):
+        try:
+            check(values)
+        except JobError as error:
+            parser.error(f"{option}: {error}")
     return Settings(
         views=views,
         kafka=Kafka(given.bootstrap_servers, {**table, **dict(given.kafka_option)}),
@@ -87,9 +97,10 @@ def parse(arguments: list[str] | None = None) -> Settings:
         max_offsets_per_trigger=given.max_offsets_per_trigger,
         topics_deadline=given.topics_deadline,
         jars=jars,
-        conf=dict(given.conf) | ({"spark.master": given.master} if given.master else {}),
+        conf=conf,
         log_level=given.log_level,
         group_prefix=given.group_prefix,
+        same_rules=dict(given.same_rule),
     )
 
 
@@ -154,6 +165,15 @@ def _parser() -> argparse.ArgumentParser:
         metavar="TEXT",
         help="the job commits the offsets of each view, with a heartbeat, to the consumer group "
         "prefix + view name, once a second: `pipeline` in views.toml (default: %(default)s)",
+    )
+    add(
+        "--same-rule",
+        action="append",
+        default=[],
+        type=_pair,
+        metavar="VIEW=DIGEST",
+        help="continue the checkpoint of a view whose code was rewritten but gives the same "
+        "results for all records; the error message of the view has the digest. Can be repeated",
     )
     add("--once", action="store_true", help="stop at the current ends of the raw topics")
     add(

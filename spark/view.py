@@ -18,7 +18,8 @@ class View:
     ``key`` and ``value`` (string or binary; a null value deletes the key), and ``bare_key`` if a
     part of the key determines the partition. Values are absolute, never increments, so writing a
     micro-batch twice gives the same view. ``partitions``: the number of partitions of the view
-    topic if the local stack creates it.
+    topic if the local stack creates it. ``state_version``: raise it if the state of earlier
+    checkpoints must not be used. Such a checkpoint is refused, as with an edited rule.
     """
 
     name: str
@@ -28,6 +29,7 @@ class View:
     decoder: Decoder
     derive: Callable[[DataFrame], DataFrame]
     partitions: int = 3
+    state_version: int = 1
 
     def result(self, records: DataFrame) -> DataFrame:
         """RAW_RECORD rows ► the rows of the view topic."""

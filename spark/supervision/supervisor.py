@@ -21,6 +21,7 @@ from spark.supervision.events import (
     QueryEnded,
     RowsDropped,
     StopRequested,
+    ViewRefused,
     view_of,
 )
 from spark.supervision.heartbeats import Heartbeats
@@ -51,7 +52,7 @@ def supervise(session: SparkSession, settings: Settings, stop: StopSignal) -> No
         session.streams.addListener(progress)
         session.streams.addListener(watermarks)
         stop.started()
-        scheduler = QueryScheduler(session, settings, topics, stop.events, watermarks)
+        scheduler = QueryScheduler(session, settings, topics, stop.events, watermarks, log)
         heartbeats = Heartbeats(
             admin, settings.views, settings.group_prefix, progress.statuses, settings.health, log
         )
@@ -77,7 +78,7 @@ def _watch(
     """Returns when all queries have ended or a signal arrives.
 
     A query that fails is started again; the others continue. With ``once`` it is not started again:
-    the first failure is raised when the others are done.
+    the first failure is raised when the others are done. A refused view is never started again.
     """
     next_check = time.monotonic() + _TOPIC_CHECK_INTERVAL
     first_failure: JobError | None = None
@@ -98,7 +99,12 @@ def _watch(
                 log(rows_dropped(event.view, event.rows))
                 continue
             scheduler.on_event(event)
-            if isinstance(event, QueryEnded) and event.error is not None:
+            if isinstance(event, ViewRefused):
+                progress.failed(event.view, event.error)
+                first_failure = first_failure or JobError(event.error)
+                if not settings.once:
+                    log(f"error: {event.error}")
+            elif isinstance(event, QueryEnded) and event.error is not None:
                 failure = _failure(event, settings)
                 progress.failed(event.query, str(failure))
                 if settings.once:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from spark.checkpoints.files import CheckpointFiles
 from spark.errors import JVM_ENDED, JobError, recreated, repartitioned
 from spark.kafka_admin import KafkaAdmin, Topic
 from spark.settings import Settings
@@ -61,22 +61,11 @@ def check_identity(session: SparkSession, checkpoint: str, ids: dict[str, str]) 
 
     ``checkpoint`` is a path of any file system that Hadoop supports.
     """
-    jvm: Any = session._jvm
-    path = jvm.org.apache.hadoop.fs.Path(f"{checkpoint}/topics.json")
-    files = path.getFileSystem(session._jsc.hadoopConfiguration())
-    if files.exists(path):
-        stream = files.open(path)
-        try:
-            before = json.loads(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8") or "{}")
-        finally:
-            stream.close()
-        for topic, topic_id in ids.items():
-            if before.get(topic, topic_id) != topic_id:
-                raise recreated(topic, checkpoint)
-        if before == ids:
-            return
-    stream = files.create(path, True)
-    try:
-        stream.write(json.dumps(ids).encode())
-    finally:
-        stream.close()
+    files = CheckpointFiles(session)
+    path = f"{checkpoint}/topics.json"
+    before = json.loads(files.read(path) or "{}")
+    for topic, topic_id in ids.items():
+        if before.get(topic, topic_id) != topic_id:
+            raise recreated(topic, checkpoint)
+    if before != ids:
+        files.replace(path, json.dumps(ids))
