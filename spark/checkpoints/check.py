@@ -65,7 +65,7 @@ def identity_of(session: SparkSession, view: View) -> ViewIdentity:
     return ViewIdentity(
         view=view.name,
         topic=view.topic,
-        sources=(view.source,),
+        sources=view.source_topics,
         state_version=view.state_version,
         state_store=str(session.conf.get(_STATE_STORE)).rpartition(".")[2],
         state_partitions=int(str(session.conf.get(_PARTITIONS))),
@@ -74,7 +74,7 @@ def identity_of(session: SparkSession, view: View) -> ViewIdentity:
 
 
 def _rule_of(session: SparkSession, view: View) -> Rule:
-    rows = view.result(placeholder(session))
+    rows = view.result(*(placeholder(session) for _ in view.inputs))
     own = view.derive.__module__.partition(".")[0]
 
     def is_library(module: str) -> bool:
@@ -90,7 +90,7 @@ def _rule_of(session: SparkSession, view: View) -> Rule:
         functions=tuple(
             digest(description(each, is_library)) for each in python_functions(session, rows)
         ),
-        code=digest(description((view.derive, view.decoder), is_framework)),
+        code=digest(description((view.derive, view.inputs, view.output_mode), is_framework)),
         spark=session.version,
         release=_release(),
     )

@@ -17,10 +17,14 @@ from pyspark.sql.types import StructType
 
 from spark.event_time.bounds import EventTimeBounds
 from spark.formats import strict_json
-from spark.formats.records import MALFORMED, POSITION
+from spark.formats.records import MALFORMED, RECORD
 
 # A longer word is an error in the text, and could become a key that Kafka does not accept.
 MAX_WORD_CHARACTERS = 1000
+
+
+def _anything(_: strict_json.Fields) -> str | None:
+    return None
 
 
 class Decoder(Protocol):
@@ -46,15 +50,25 @@ class JsonDecoder:
     Types are strict: ``"5"`` is not a number, and a number is not a string. Times are text such as
     ``2013-01-01T10:00:00Z``. Fields that the schema does not name are ignored. ``validate`` gets
     fields of the right types; it returns what is wrong with them, or None. Decoded rows also have
-    the columns of ``POSITION``.
+    the columns ``record`` of the record: by default all of ``RECORD``. Each one costs time, because
+    it passes through Python.
 
     Python decodes one Arrow batch at a time. Spark's own JSON parser is lenient, and finding the
     errors that it accepts would cost more than parsing.
     """
 
     schema: StructType
-    validate: Callable[[strict_json.Fields], str | None]
+    validate: Callable[[strict_json.Fields], str | None] = _anything
     event_time: EventTimeBounds | None = None
+    record: tuple[str, ...] = tuple(RECORD.names)
+
+    def __post_init__(self) -> None:
+        if both := [name for name in self.schema.names if name in self.record]:
+            rest = tuple(name for name in self.record if name not in both)
+            raise ValueError(
+                f"{both[0]} is a field of the schema and a column of the record. Without the "
+                f"record's: JsonDecoder(…, record={rest})"
+            )
 
     def well_formed(self, records: DataFrame) -> DataFrame:
         decode = partial(
@@ -62,10 +76,12 @@ class JsonDecoder:
             schema=self.schema,
             validate=self.validate,
             event_time=self.event_time,
-            copied=POSITION.names,
+            copied=self.record,
         )
-        columns = records.select(*POSITION.names, "value")
-        return columns.mapInArrow(decode, StructType([*POSITION, *self.schema]))
+        # The bounds of event times need the timestamp.
+        columns = records.select(*dict.fromkeys([*self.record, "timestamp", "value"]))
+        fields = [*(RECORD[name] for name in self.record), *self.schema]
+        return columns.mapInArrow(decode, StructType(fields))
 
     def malformed(self, records: DataFrame) -> DataFrame:
         decode = partial(
@@ -78,12 +94,12 @@ class JsonDecoder:
 
 
 class TextDecoder:
-    """Each value is UTF-8 text. Decoded rows have one column, ``text``."""
+    """Each value is UTF-8 text. Decoded rows have the column ``text``, and those of ``RECORD``."""
 
     event_time = None
 
     def well_formed(self, records: DataFrame) -> DataFrame:
-        return self._checked(records).where("reason IS NULL").select("text")
+        return self._checked(records).where("reason IS NULL").select("text", *RECORD.names)
 
     def malformed(self, records: DataFrame) -> DataFrame:
         return self._checked(records).where("reason IS NOT NULL").select(*MALFORMED.names)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     IntegerType,
     LongType,
@@ -12,6 +13,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+_HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+
 RAW_RECORD = StructType(
     [
         StructField("topic", StringType()),
@@ -20,8 +23,15 @@ RAW_RECORD = StructType(
         StructField("timestamp", TimestampType()),
         StructField("key", BinaryType()),
         StructField("value", BinaryType()),
+        StructField("headers", ArrayType(_HEADER)),
     ]
 )
+"""``headers`` is null if the record has none."""
+
+RECORD = StructType(
+    [RAW_RECORD[name] for name in ("key", "timestamp", "headers", "partition", "offset")]
+)
+"""What a view may use of a record, besides its value."""
 
 POSITION = StructType([RAW_RECORD[name] for name in ("timestamp", "partition", "offset")])
 """Unique for each record of a topic. The record with the greatest position is the newest."""
