@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
 from pyspark.sql import SparkSession
@@ -75,7 +76,10 @@ def identity_of(session: SparkSession, view: View) -> ViewIdentity:
 
 def _rule_of(session: SparkSession, view: View) -> Rule:
     rows = view.result(*(placeholder(session) for _ in view.inputs))
-    own = view.derive.__module__.partition(".")[0]
+    derive = view.derive
+    while isinstance(derive, partial):
+        derive = derive.func
+    own = derive.__module__.partition(".")[0]
 
     def is_library(module: str) -> bool:
         return module.partition(".")[0] not in (own, "spark", "model") and is_installed(module)

@@ -17,6 +17,7 @@ import struct
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import is_dataclass
 from enum import Enum
 from functools import lru_cache, partial
 from types import CodeType, FunctionType, MethodType, ModuleType
@@ -99,6 +100,10 @@ class _Describer:
             yield from self.lines(value.__wrapped__)
         elif self._is_library(_module_of(value)):
             yield _library_value(value)
+            # A function that a library made for this value, such as a plan from a table.
+            yield from self._closure(value)
+            if is_dataclass(value) and not isinstance(value, type):
+                yield from self._attributes(value)
         elif isinstance(value, FunctionType):
             yield from self._function(value)
         elif isinstance(value, type):
@@ -110,12 +115,7 @@ class _Describer:
         yield f"function {_tree(function.__code__)}"
         for part in (function.__defaults__, function.__kwdefaults__):
             yield from self.lines(part)
-        for cell in function.__closure__ or ():
-            try:
-                content = cell.cell_contents
-            except ValueError:  # not assigned yet
-                continue
-            yield from self.lines(content)
+        yield from self._closure(function)
         names = _names(function.__code__)
         for name in sorted(names & function.__globals__.keys()):
             used = function.__globals__[name]
@@ -125,6 +125,14 @@ class _Describer:
                 for attribute in sorted(names & vars(used).keys()):
                     yield f"global {name}.{attribute}"
                     yield from self.lines(vars(used)[attribute])
+
+    def _closure(self, function: Any) -> Iterator[str]:
+        for cell in getattr(function, "__closure__", None) or ():
+            try:
+                content = cell.cell_contents
+            except ValueError:  # not assigned yet
+                continue
+            yield from self.lines(content)
 
     def _class(self, of: type) -> Iterator[str]:
         yield f"class {of.__qualname__}"
@@ -143,6 +151,9 @@ class _Describer:
 
     def _object(self, value: object) -> Iterator[str]:
         yield from self.lines(type(value))
+        yield from self._attributes(value)
+
+    def _attributes(self, value: object) -> Iterator[str]:
         slots = (name for of in type(value).__mro__ for name in getattr(of, "__slots__", ()))
         for name in sorted({*getattr(value, "__dict__", {}), *slots}):
             if hasattr(value, name):
@@ -158,9 +169,9 @@ def _module_of(value: Any) -> str:
 def _library_value(value: Any) -> str:
     if isinstance(value, type) or hasattr(value, "__qualname__"):
         return f"library {_module_of(value)}.{value.__qualname__}"
-    text = repr(value)
+    text = "" if is_dataclass(value) else repr(value)
     # The default representation has the address of the object.
-    return f"library {type(value).__qualname__} {'' if ' at 0x' in text else text}"
+    return f"library {type(value).__qualname__} {'' if ' at 0x' in text else text}".rstrip()
 
 
 def _names(code: CodeType) -> set[str]:

@@ -96,7 +96,7 @@ def _watch(
                 next_check = time.monotonic() + _TOPIC_CHECK_INTERVAL
         else:
             if isinstance(event, StopRequested):
-                break
+                return
             if isinstance(event, ProgressNotWritten):
                 raise JobError(f"cannot write {settings.progress}: {event.reason}.")
             if isinstance(event, RowsDropped):

@@ -6,6 +6,7 @@ import importlib.util
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -140,6 +141,10 @@ def test_lambdas_closures_and_partials_are_described(load: Callable[..., ModuleT
 
     assert description(inside(1)) == description(inside(1))
     assert description(inside(1)) != description(inside(2))
+    # also if only the name of the function counts
+    texts = [description(inside(number), lambda module: module == __name__) for number in (1, 2)]
+    assert "library" in texts[0]
+    assert texts[0] != texts[1]
 
 
 def test_a_function_that_calls_itself_has_an_end() -> None:
@@ -152,7 +157,9 @@ def _factorial(number: int) -> int:
 
 def test_code_of_libraries_is_described_by_name() -> None:
     assert description(re.sub) == "library re.sub"
-    assert description(_Point(1), lambda module: module == __name__) == "library _Point _Point(x=1)"
+    assert description(date(2026, 1, 2)) == "library date datetime.date(2026, 1, 2)"
+    texts = [description(_Point(x), lambda module: module == __name__) for x in (1, 2)]
+    assert texts == ["library _Point\nattribute x\nint 1", "library _Point\nattribute x\nint 2"]
 
 
 @dataclass
