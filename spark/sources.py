@@ -41,6 +41,7 @@ def raw_records(
         .options(**kafka.spark(isolation_level="read_committed", max_poll_records="5000"))
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
+        .option("includeHeaders", "true")
         .option("failOnDataLoss", "true")
         .option("maxOffsetsPerTrigger", max_offsets_per_trigger)
         .load()
