@@ -7,13 +7,14 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from model.config_providers import resolve
+from model.config_providers import resolve, resolve_value
 from model.kafka_config import check_java_values, for_java, is_secret
 from model.problems import ConfigurationError
 from model.views import Deployment
 from model.views_file import parse_views
 from spark.discovery import select_views
 from spark.errors import JobError
+from spark.formats import registry
 from spark.session import jars_in, submitted
 from spark.settings import GROUP_PREFIX, Settings
 from spark.sources import Kafka
@@ -74,6 +75,7 @@ def parse(arguments: list[str] | None = None) -> Settings:
         )
     try:
         table = {} if deployment is None else _java_client(deployment)
+        schemas = {} if deployment is None else _schema_registry(deployment)
     except ConfigurationError as error:
         parser.error(f"--views-toml: {given.views_toml}: {error}")
     return Settings(
@@ -87,7 +89,7 @@ def parse(arguments: list[str] | None = None) -> Settings:
         max_offsets_per_trigger=given.max_offsets_per_trigger,
         topics_deadline=given.topics_deadline,
         jars=jars,
-        conf=dict(given.conf) | ({"spark.master": given.master} if given.master else {}),
+        conf=schemas | dict(given.conf) | ({"spark.master": given.master} if given.master else {}),
         log_level=given.log_level,
         group_prefix=given.group_prefix,
     )
@@ -233,6 +235,15 @@ def _java_client(deployment: Deployment) -> dict[str, str]:
     Raises ConfigurationError if one is missing here."""
     check_java_values(deployment.kafka, resolve(deployment.kafka, open, os.environ))
     return for_java(deployment.kafka)
+
+
+def _schema_registry(deployment: Deployment) -> dict[str, str]:
+    """The registry of [schemas] as settings of the session. Raises ConfigurationError."""
+    if deployment.registry is None:
+        return {}
+    name = "QUERYABLE_SCHEMA_REGISTRY_AUTH"
+    auth = resolve_value(name, os.environ.get(name, ""), open, os.environ)
+    return {registry.URL: deployment.registry, registry.AUTH: auth}
 
 
 def _read_beside(file: Path, name: str) -> bytes:

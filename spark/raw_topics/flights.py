@@ -6,9 +6,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType, TimestampType
 
+from spark.formats.batches import Fields
 from spark.formats.decoders import JsonDecoder
 from spark.formats.records import POSITION
-from spark.formats.strict_json import Fields
 
 FLIGHT = StructType(
     [

@@ -6,8 +6,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from spark.event_time.bounds import EARLINESS, LATENESS, EventTimeBounds
+from spark.formats.batches import Fields
 from spark.formats.decoders import JsonDecoder
-from spark.formats.strict_json import Fields
 
 REQUEST = StructType(
     [

@@ -14,6 +14,7 @@ from local.settings import REPOSITORY, StackSettings
 from local.spark_views import derived_views
 from spark.discovery import select_views, views_at
 from spark.errors import JobError
+from spark.formats import registry
 from spark.options import parse
 from spark.supervision.signals import StopSignal
 from spark.supervision.supervisor import supervise
@@ -169,12 +170,17 @@ def test_a_deployment_without_a_derived_view_is_an_error(
     assert "no entry for the topic of a view" in capfd.readouterr().err
 
 
-def test_a_views_toml_with_a_schema_file_is_read(tmp_path: Path) -> None:
+def test_a_views_toml_with_schemas_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QUERYABLE_SCHEMA_REGISTRY_AUTH", "${env:REGISTRY_USER}:secret")
+    monkeypatch.setenv("REGISTRY_USER", "me")
     (tmp_path / "order.avsc").write_text('"string"')
     file = tmp_path / "views.toml"
     file.write_text(
         '[views.orders]\ntopic = "orders"\nkey = "string"\nvalue = "avro"\n'
         'value_schema = "order.avsc"\n[kafka]\n"security.protocol" = "SSL"\n'
+        '[schemas]\nregistry = "http://127.0.0.1:8081"\n'
     )
     given = parse(["word-count", "--checkpoint-dir", "x", "--views-toml", str(file)])
     assert given.kafka.client()["security.protocol"] == "SSL"
+    assert given.conf[registry.URL] == "http://127.0.0.1:8081"
+    assert given.conf[registry.AUTH] == "me:secret"
