@@ -50,6 +50,7 @@ class Rules:
 
     ``key``: the format of keys, if they are decoded; their fields follow those of the value.
     ``is_table``: every record needs a key, and null values are tombstones, whose fields are null.
+    ``max_bytes``: of a key and of a value.
     """
 
     value: Format
@@ -57,6 +58,7 @@ class Rules:
     validate: Validate | None = None
     event_time: EventTimeBounds | None = None
     is_table: bool = False
+    max_bytes: int = 1 << 30
 
     @property
     def columns(self) -> StructType:
@@ -139,6 +141,8 @@ def _decoder(rules: Rules) -> Callable[[pa.RecordBatch], Iterator[Fields | str]]
             return "key: null"
         if of_key is None or isinstance(fields, str):
             return fields
+        if len(key) > rules.max_bytes:
+            return f"key: more than {rules.max_bytes} bytes"
         try:
             return fields | of_key(key)
         except ValueError as error:
@@ -159,11 +163,13 @@ def _decoder(rules: Rules) -> Callable[[pa.RecordBatch], Iterator[Fields | str]]
 
 def _value_decoder(rules: Rules) -> Callable[[bytes | None], Fields | str]:
     read, validate = rules.value.decoder(), rules.validate
-    names = rules.value.columns.names
+    names, max_bytes = rules.value.columns.names, rules.max_bytes
 
     def decode(value: bytes | None) -> Fields | str:
         if value is None:
             return dict.fromkeys(names) if rules.is_table else "value: null"
+        if len(value) > max_bytes:
+            return f"value: more than {max_bytes} bytes"
         try:
             fields = read(value)
         except ValueError as error:

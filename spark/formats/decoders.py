@@ -29,6 +29,11 @@ from spark.formats.strict_json import JsonFormat
 MAX_WORD_CHARACTERS = 1000
 
 
+# Without a bound, a record close to Kafka's limit could become one that Kafka rejects, and the job
+# would fail after each restart. A few bytes can also be many Python objects.
+MAX_BYTES = 100_000
+
+
 class Decoder(Protocol):
     """Splits RAW_RECORD rows into well-formed and malformed ones.
 
@@ -61,6 +66,7 @@ class FormatDecoder:
     event_time: EventTimeBounds | None = None
     key: Format | None = None
     is_table: bool = False
+    max_bytes: int = MAX_BYTES
 
     def well_formed(self, records: DataFrame) -> DataFrame:
         return _well_formed(records, self._rules(records))
@@ -72,7 +78,7 @@ class FormatDecoder:
         session = records.sparkSession
         key = None if self.key is None else self.key.bound(session)
         value = self.value.bound(session)
-        return Rules(value, key, self.validate, self.event_time, self.is_table)
+        return Rules(value, key, self.validate, self.event_time, self.is_table, self.max_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +106,7 @@ class JsonDecoder:
 
     def _rules(self) -> Rules:
         value = JsonFormat(self.schema)
-        return Rules(value, None, self.validate, self.event_time, self.is_table)
+        return Rules(value, None, self.validate, self.event_time, self.is_table, MAX_BYTES)
 
 
 class TextDecoder:

@@ -22,10 +22,6 @@ from pyspark.sql.types import (
 
 from spark.formats.batches import Fields
 
-# Without a bound, a record close to Kafka's limit could become one that Kafka rejects, and the job
-# would fail after each restart.
-MAX_JSON_BYTES = 100_000
-
 _ISO = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}"
     r"(Z|[+-]((0[0-9]|1[0-7]):[0-5][0-9]|18:00))"
@@ -62,8 +58,6 @@ class JsonFormat:
 
 
 def _json_object(value: bytes) -> dict[str, Any]:
-    if len(value) > MAX_JSON_BYTES:
-        raise ValueError(f"value: more than {MAX_JSON_BYTES} bytes")
     try:
         record = orjson.loads(value)
     except orjson.JSONDecodeError as error:

@@ -38,18 +38,22 @@ class MessageType:
 
     def __init__(self, descriptor: Any, pool: Any, fingerprint: str) -> None:
         self.fingerprint = fingerprint
+        self.descriptor = descriptor
         self._class = GetMessageClass(descriptor)
         self._pool = pool
         self._bounds = Bounds(pool)
 
     def check(self, raw: bytes) -> None:
         """ValueError if `to_json` would fail or be too large."""
-        message = self._parse(raw)
-        self._bounds.check(message)
-        self._render(message)
+        self.document(self.parse(raw))
 
     def to_json(self, raw: bytes) -> bytes:
-        return self._render(self._parse(raw))
+        return self._render(self.parse(raw))
+
+    def document(self, message: Any) -> bytes:
+        """The JSON of a message, of this type or one that it uses, within the bounds."""
+        self._bounds.check(message)
+        return self._render(message)
 
     def from_json(self, value: Any) -> bytes:
         """The message of a parsed JSON document, with its fields in the order of their numbers."""
@@ -64,7 +68,8 @@ class MessageType:
             raise ValueError(f"not a {name}: {e}") from None
         return raw
 
-    def _parse(self, raw: bytes) -> Any:
+    def parse(self, raw: bytes) -> Any:
+        """The message, as an object of the package protobuf."""
         message = self._class()
         try:
             message.ParseFromString(raw)
@@ -135,6 +140,11 @@ class ProtobufFile:
 
     def value_of(self, raw: bytes) -> bytes:
         return raw[self._of(raw)[1] :]
+
+    def located(self, raw: bytes) -> tuple[str, bytes]:
+        """The full name of the message type, and the message."""
+        message, start = self._of(raw)
+        return message.descriptor.full_name, raw[start:]
 
     def _of(self, raw: bytes) -> tuple[MessageType, int]:
         """The message type that the indexes name, and where the message starts."""
