@@ -22,12 +22,14 @@ from spark.errors import JobError
 from spark.event_time.bounds import EventTimeBounds
 from spark.formats import batches
 from spark.formats.batches import Format, Rules, Validate
-from spark.formats.records import DELETED, MALFORMED, POSITION, RAW_RECORD
+from spark.formats.records import DELETED, MALFORMED, RAW_RECORD, RECORD
 from spark.formats.strict_json import JsonFormat
 
 # A longer word is an error in the text, and could become a key that Kafka does not accept.
 MAX_WORD_CHARACTERS = 1000
 
+
+_OF_TABLES = ("key", "partition", "offset")
 
 # Without a bound, a record close to Kafka's limit could become one that Kafka rejects, and the job
 # would fail after each restart. A few bytes can also be many Python objects.
@@ -54,9 +56,11 @@ class Decoder(Protocol):
 class FormatDecoder:
     """Each value is a record of a format, such as ``AvroFormat`` or ``ProtobufFormat``.
 
-    Decoded rows have the columns of ``POSITION`` and of the format; in a table also ``key`` and
-    ``deleted``, and their fields may be null. ``validate`` gets the fields; it returns what is
-    wrong with them, or None. ``key``: the format of keys, if views need more than their bytes.
+    Decoded rows have the columns ``record`` of the record (by default all of ``RECORD``; each one
+    costs time) and those of the format. In a table they also have ``deleted``, and the fields may
+    be null. ``validate`` gets the fields; it returns what is wrong with them, or None.
+    ``key_format``: of keys, if views need more than their bytes. A record is malformed if its key
+    or value has more than ``max_bytes``.
 
     Python decodes one Arrow batch at a time.
     """
@@ -64,19 +68,20 @@ class FormatDecoder:
     value: Format
     validate: Validate | None = None
     event_time: EventTimeBounds | None = None
-    key: Format | None = None
+    record: tuple[str, ...] = tuple(RECORD.names)
+    key_format: Format | None = None
     is_table: bool = False
     max_bytes: int = MAX_BYTES
 
     def well_formed(self, records: DataFrame) -> DataFrame:
-        return _well_formed(records, self._rules(records))
+        return _well_formed(records, self._rules(records), self.record)
 
     def malformed(self, records: DataFrame) -> DataFrame:
         return _malformed(records, self._rules(records))
 
     def _rules(self, records: DataFrame) -> Rules:
         session = records.sparkSession
-        key = None if self.key is None else self.key.bound(session)
+        key = None if self.key_format is None else self.key_format.bound(session)
         value = self.value.bound(session)
         return Rules(value, key, self.validate, self.event_time, self.is_table, self.max_bytes)
 
@@ -94,28 +99,29 @@ class JsonDecoder:
     """
 
     schema: StructType
-    validate: Validate
+    validate: Validate | None = None
     event_time: EventTimeBounds | None = None
+    record: tuple[str, ...] = tuple(RECORD.names)
     is_table: bool = False
 
     def well_formed(self, records: DataFrame) -> DataFrame:
-        return _well_formed(records, self._rules())
+        return _well_formed(records, self._rules(), self.record)
 
     def malformed(self, records: DataFrame) -> DataFrame:
         return _malformed(records, self._rules())
 
     def _rules(self) -> Rules:
         value = JsonFormat(self.schema)
-        return Rules(value, None, self.validate, self.event_time, self.is_table, MAX_BYTES)
+        return Rules(value, None, self.validate, self.event_time, self.is_table)
 
 
 class TextDecoder:
-    """Each value is UTF-8 text. Decoded rows have one column, ``text``."""
+    """Each value is UTF-8 text. Decoded rows have the column ``text``, and those of ``RECORD``."""
 
     event_time = None
 
     def well_formed(self, records: DataFrame) -> DataFrame:
-        return self._checked(records).where("reason IS NULL").select("text")
+        return self._checked(records).where("reason IS NULL").select("text", *RECORD.names)
 
     def malformed(self, records: DataFrame) -> DataFrame:
         return self._checked(records).where("reason IS NOT NULL").select(*MALFORMED.names)
@@ -132,17 +138,20 @@ class TextDecoder:
         return records.withColumns({"text": text, "reason": reason})
 
 
-def _well_formed(records: DataFrame, rules: Rules) -> DataFrame:
-    copied = list(POSITION)
+def _well_formed(records: DataFrame, rules: Rules, record: tuple[str, ...]) -> DataFrame:
+    names = [*dict.fromkeys([*record, *(_OF_TABLES if rules.is_table else ())])]
+    copied = [RAW_RECORD[name] for name in names]
     if rules.is_table:
-        copied += [RAW_RECORD["key"], DELETED]
+        names.append(DELETED.name)
+        copied.append(DELETED)
         records = records.withColumn(DELETED.name, F.col("value").isNull())
-    names = [field.name for field in copied]
-    needed = [*names, "value"]
-    if rules.key is not None and not rules.is_table:
-        needed.append("key")
+    columns = _joined(copied, rules.columns)
+    # Keys may be decoded, and the bounds of event times need the timestamp.
+    needed = dict.fromkeys([*names, "key", "timestamp", "value"])
+    if rules.key is None and "key" not in names:
+        del needed["key"]
     decode = partial(batches.well_formed, rules=rules, copied=names)
-    return records.select(*needed).mapInArrow(decode, _joined(copied, rules.columns))
+    return records.select(*needed).mapInArrow(decode, columns)
 
 
 def _malformed(records: DataFrame, rules: Rules) -> DataFrame:
@@ -156,7 +165,7 @@ def _joined(copied: list[StructField], columns: StructType) -> StructType:
     for name in columns.names:
         if lower.count(name.lower()) > 1:
             raise JobError(
-                f"field {name}: the rows already have a column of this name. Put the fields of the "
-                'record into one column: column="record"'
+                f"field {name}: the rows have another column of this name. Leave out columns of "
+                "the record: record=(…). Or put the fields into one column: column=…"
             )
     return joined

@@ -31,6 +31,11 @@ RAW_RECORD = StructType(
     ]
 )
 
+RECORD = StructType(
+    [RAW_RECORD[name] for name in ("key", "timestamp", "headers", "partition", "offset")]
+)
+"""What a view may use of a record, besides its value."""
+
 POSITION = StructType([RAW_RECORD[name] for name in ("timestamp", "partition", "offset")])
 """Unique for each record of a topic. The record with the greatest position is the newest."""
 

@@ -20,7 +20,11 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from spark.formats.batches import Fields
+from spark.formats.batches import Fields as Fields
+
+# Without a bound, a record close to Kafka's limit could become one that Kafka rejects, and the job
+# would fail after each restart.
+MAX_JSON_BYTES = 100_000
 
 _ISO = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}"
@@ -40,24 +44,33 @@ class JsonFormat:
         return self
 
     def decoder(self) -> Callable[[bytes], Fields]:
-        readers = [(f.name, f.nullable, _READERS[type(f.dataType)]) for f in self.columns]
-
-        def decode(value: bytes) -> Fields:
-            fields = {}
-            record = _json_object(value)
-            for name, nullable, read in readers:
-                found = record.get(name)
-                if found is not None:
-                    found = read(name, found)
-                elif not nullable:
-                    raise ValueError(f"{name}: missing")
-                fields[name] = found
-            return fields
-
-        return decode
+        return fields_reader(self.columns)
 
 
-def _json_object(value: bytes) -> dict[str, Any]:
+def fields_reader(schema: StructType) -> Callable[[bytes | None], Fields]:
+    """A function of one value: its fields; ValueError with the reason if it is malformed."""
+    readers = [(f.name, f.nullable, _READERS[type(f.dataType)]) for f in schema]
+
+    def read_fields(value: bytes | None) -> Fields:
+        fields = {}
+        record = _json_object(value)
+        for name, nullable, read in readers:
+            found = record.get(name)
+            if found is not None:
+                found = read(name, found)
+            elif not nullable:
+                raise ValueError(f"{name}: missing")
+            fields[name] = found
+        return fields
+
+    return read_fields
+
+
+def _json_object(value: bytes | None) -> dict[str, Any]:
+    if value is None:
+        raise ValueError("value: null")
+    if len(value) > MAX_JSON_BYTES:
+        raise ValueError(f"value: more than {MAX_JSON_BYTES} bytes")
     try:
         record = orjson.loads(value)
     except orjson.JSONDecodeError as error:

@@ -6,9 +6,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType, TimestampType
 
-from spark.formats.batches import Fields
 from spark.formats.decoders import JsonDecoder
 from spark.formats.records import POSITION
+from spark.formats.strict_json import Fields
 
 FLIGHT = StructType(
     [
@@ -37,7 +37,7 @@ def _validate(flight: Fields) -> str | None:
     return None
 
 
-FLIGHTS = JsonDecoder(FLIGHT, _validate)
+FLIGHTS = JsonDecoder(FLIGHT, _validate, record=tuple(POSITION.names))
 
 
 def departed(flights: DataFrame) -> DataFrame:

@@ -6,8 +6,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from spark.event_time.bounds import EARLINESS, LATENESS, EventTimeBounds
-from spark.formats.batches import Fields
 from spark.formats.decoders import JsonDecoder
+from spark.formats.records import POSITION
+from spark.formats.strict_json import Fields
 
 REQUEST = StructType(
     [
@@ -38,7 +39,9 @@ def _validate(request: Fields) -> str | None:
     return None
 
 
-WEBLOG = JsonDecoder(REQUEST, _validate, EventTimeBounds("time", LATENESS, EARLINESS))
+WEBLOG = JsonDecoder(
+    REQUEST, _validate, EventTimeBounds("time", LATENESS, EARLINESS), record=tuple(POSITION.names)
+)
 
 
 def deduplicated(requests: DataFrame) -> DataFrame:

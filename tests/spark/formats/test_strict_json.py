@@ -9,13 +9,12 @@ import pyarrow as pa
 import pytest
 
 from spark.formats.batches import Rules, malformed, well_formed
-from spark.formats.decoders import MAX_BYTES
-from spark.formats.strict_json import JsonFormat
+from spark.formats.strict_json import MAX_JSON_BYTES, JsonFormat
 from spark.raw_topics.flights import FLIGHT, FLIGHTS
 from tests.spark.examples import FLIGHT as EXAMPLE
 from tests.spark.examples import flight
 
-RULES = Rules(JsonFormat(FLIGHT), validate=FLIGHTS.validate, max_bytes=MAX_BYTES)
+RULES = Rules(JsonFormat(FLIGHT), validate=FLIGHTS.validate)
 
 
 def batch(*values: bytes | None) -> pa.RecordBatch:
@@ -121,7 +120,7 @@ GOOD = flight()[1]
         (b"null", "value: not a JSON object"),
         (b"[1, 2]", "value: not a JSON object"),
         (b'"text"', "value: not a JSON object"),
-        (json.dumps({**EXAMPLE, "x": "x" * MAX_BYTES}).encode(), "value: more than 100000"),
+        (json.dumps({**EXAMPLE, "x": "x" * MAX_JSON_BYTES}).encode(), "value: more than 100000"),
     ],
 )
 def test_a_value_that_is_not_a_json_object_is_rejected(value: bytes, reason: str) -> None:
