@@ -19,15 +19,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
+from model.formats.avro.format import Avro
 from spark.errors import JobError
-from spark.formats.avro_reader import reader_of
+from spark.formats.avro_reader import AvroReader, reader_of
 from spark.formats.batches import Fields
-from spark.formats.registry import Registry, framed_decoder, registry_of
+from spark.formats.registry import Registry, frame, framed_decoder, registry_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +52,13 @@ class AvroFormat:
     fits: ClassVar[bool] = False
 
     @property
+    def value_type(self) -> DataType:
+        """The type of a whole value; ``JobError`` if the schema is malformed or has no type."""
+        return self._reader().type
+
+    @property
     def columns(self) -> StructType:
-        """``JobError`` if the schema is malformed or has no Spark type."""
-        try:
-            reader = reader_of(self.schema)
-        except ValueError as error:
-            raise JobError(f"the Avro schema cannot be used: {error}") from None
+        reader = self._reader()
         if isinstance(reader.type, StructType) and reader.is_record and self.column is None:
             return reader.type
         return StructType([StructField(self.column or "value", reader.type)])
@@ -77,3 +79,16 @@ class AvroFormat:
             return decode
         name = self.column or "value"
         return lambda raw: {name: decode(raw)}
+
+    def encoder(self) -> Callable[[Any], bytes]:
+        return reader_of(self.schema).encode
+
+    def registered(self, registry: Registry, subject: str) -> bytes:
+        """What precedes a framed record: a zero byte and the schema's id, which this registers."""
+        return frame(registry, subject, Avro(), self.schema)
+
+    def _reader(self) -> AvroReader:
+        try:
+            return reader_of(self.schema)
+        except ValueError as error:
+            raise JobError(f"the Avro schema cannot be used: {error}") from None

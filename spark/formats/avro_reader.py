@@ -1,4 +1,4 @@
-"""Reads Avro with one schema, or with a writer's schema that is converted to it, by fastavro."""
+"""Reads and writes Avro with one schema, and reads what other schemas have written, by fastavro."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 import orjson
-from fastavro import parse_schema, schemaless_reader
+from fastavro import parse_schema, schemaless_reader, schemaless_writer
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -76,6 +76,15 @@ class AvroReader:
     def decode(self, raw: bytes) -> Any:
         """A value of this schema; ValueError unless ``raw`` is exactly one."""
         return self._decode(raw)
+
+    def encode(self, value: Any) -> bytes:
+        """The inverse of ``decode``; ValueError if the value does not fit the schema."""
+        written = io.BytesIO()
+        try:
+            schemaless_writer(written, self._root, value, strict_allow_default=True)
+        except Exception as e:  # fastavro's own, TypeError, KeyError, …
+            raise ValueError(f"does not fit the Avro schema: {type(e).__name__}: {e}") from None
+        return written.getvalue()
 
     def written_with(self, schema: RegisteredSchema) -> Decode:
         """A function that reads values of a writer's schema, as if they were of this one."""

@@ -20,15 +20,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
+from model.formats.protobuf.format import Protobuf
+from model.formats.protobuf.schema import from_descriptor_set
 from spark.errors import JobError
 from spark.formats.batches import Fields
-from spark.formats.protobuf_reader import reader_of
-from spark.formats.registry import Registry, framed_decoder, registry_of
+from spark.formats.protobuf_reader import ProtobufReader, reader_of
+from spark.formats.registry import Registry, frame, framed_decoder, registry_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +53,15 @@ class ProtobufFormat:
     fits: ClassVar[bool] = False
 
     @property
+    def value_type(self) -> DataType:
+        """The type of a whole value; ``JobError`` if there is no such message type."""
+        return self._reader().type
+
+    @property
     def columns(self) -> StructType:
-        """``JobError`` if there is no such message type."""
-        try:
-            reader = reader_of(self.descriptor_set, self.message)
-        except ValueError as error:
-            raise JobError(f"the Protobuf schema cannot be used: {error}") from None
         if self.column is None:
-            return reader.type
-        return StructType([StructField(self.column, reader.type)])
+            return self._reader().type
+        return StructType([StructField(self.column, self.value_type)])
 
     def bound(self, session: SparkSession) -> ProtobufFormat:
         if not self.is_framed or self.registry is not None:
@@ -74,3 +76,22 @@ class ProtobufFormat:
             decode = framed_decoder(self.registry, name, reader.written_with)
         column = self.column
         return decode if column is None else lambda raw: {column: decode(raw)}
+
+    def encoder(self) -> Callable[[Any], bytes]:
+        return reader_of(self.descriptor_set, self.message).encode
+
+    def registered(self, registry: Registry, subject: str) -> bytes:
+        """What precedes a framed message: a zero byte, the id of the schema, which this registers,
+        and the path of the message type. The schema is the last file of the descriptor set."""
+        file = from_descriptor_set(self.descriptor_set)
+        try:
+            text, path = file.registration(), file.indexes(self.message)
+        except ValueError as error:
+            raise JobError(f"the schema of {subject} cannot be registered: {error}") from None
+        return frame(registry, subject, Protobuf(), text) + path
+
+    def _reader(self) -> ProtobufReader:
+        try:
+            return reader_of(self.descriptor_set, self.message)
+        except ValueError as error:
+            raise JobError(f"the Protobuf schema cannot be used: {error}") from None

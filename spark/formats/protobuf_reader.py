@@ -1,4 +1,4 @@
-"""Reads Protobuf messages as Python values, as Arrow converts them to Spark's types."""
+"""Reads and writes Protobuf messages as Python values that Arrow converts to Spark's types."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
+import orjson
 from google.protobuf.descriptor import FieldDescriptor as Field
+from google.protobuf.json_format import ParseDict
+from google.protobuf.message_factory import GetMessageClass
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -77,6 +80,10 @@ class ProtobufReader:
         fields: Fields = self._convert(message)
         return fields
 
+    def encode(self, value: Any) -> bytes:
+        """The inverse of ``decode``; ValueError if the fields do not fit the message."""
+        return self._message.from_fields(_to_message(self._message.descriptor, value, ()))
+
     def written_with(self, schema: RegisteredSchema) -> Callable[[bytes], Fields]:
         """A function that reads what follows the schema id in a frame."""
         if schema.format.name != "protobuf":
@@ -145,7 +152,7 @@ class ProtobufReader:
         if name in _WRAPPERS:
             wrapped, convert = self._single(message.fields_by_name["value"], within)
             return wrapped, lambda found: convert(found.value)
-        if name in _DOCUMENTS or name in within or not message.fields:
+        if _is_document(message, within):
             document = self._message.document
             return StringType(), lambda found: document(found).decode()
         return self._struct(message, within)
@@ -154,6 +161,52 @@ class ProtobufReader:
 @lru_cache(100)
 def reader_of(descriptor_set: bytes, message: str) -> ProtobufReader:
     return ProtobufReader(descriptor_set, message)
+
+
+def _to_message(descriptor: Any, fields: Fields, within: tuple[str, ...]) -> Fields:
+    """Fields as the constructors of messages take them. Null fields are left out."""
+    within = (*within, descriptor.full_name)
+    unknown = fields.keys() - descriptor.fields_by_name.keys()
+    if unknown:
+        raise ValueError(f"{descriptor.full_name} has no field {', '.join(sorted(unknown))}")
+    return {
+        name: _to_field(descriptor.fields_by_name[name], value, within)
+        for name, value in fields.items()
+        if value is not None
+    }
+
+
+def _to_field(field: Any, value: Any, within: tuple[str, ...]) -> Any:
+    message = field.message_type
+    if message is None:
+        if field.cpp_type != Field.CPPTYPE_UINT64:
+            return value
+        return [*map(int, value)] if field.is_repeated else int(value)
+    if message.GetOptions().map_entry:
+        of_value = message.fields_by_name["value"]
+        return {key: _to_item(of_value, each, within) for key, each in value.items()}
+    if field.is_repeated:
+        return [_to_item(field, each, within) for each in value]
+    return _to_item(field, value, within)
+
+
+def _to_item(field: Any, value: Any, within: tuple[str, ...]) -> Any:
+    """A field's value, or one of its items."""
+    message = field.message_type
+    if message is None:
+        return value
+    name = message.full_name
+    if name in _WRAPPERS:
+        return {"value": value}
+    if _is_document(message, within):
+        return ParseDict(orjson.loads(value), GetMessageClass(message)())
+    return _to_message(message, value, within) if isinstance(value, dict) else value
+
+
+def _is_document(message: Any, within: tuple[str, ...]) -> bool:
+    """Whether Spark has the JSON of the message."""
+    name = message.full_name
+    return name in _DOCUMENTS or name in within or not message.fields
 
 
 def _is_wrapper(field: Any) -> bool:

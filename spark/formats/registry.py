@@ -15,6 +15,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from model.formats.format import SchemaFormat
 from model.formats.schema_registry import RegisteredSchema, RegistryClient, SchemaSourceUnavailable
 from spark.errors import JobError
 
@@ -56,6 +57,23 @@ def registry_of(session: SparkSession) -> Registry:
             "[schemas] of --views-toml"
         )
     return Registry(url, session.conf.get(AUTH, "") or "")
+
+
+def frame(registry: Registry, subject: str, of: SchemaFormat, text: str) -> bytes:
+    """What Confluent's serializers write before a record: a zero byte and the id of the schema.
+
+    The schema is registered, if the subject does not have it yet. Raises ``JobError``.
+    """
+    try:
+        schema_id = registry.client().register(subject, of, text)
+    except ValueError as error:
+        raise JobError(
+            f"the schema of {subject} was not registered: {error}. Change the schema, or the "
+            "compatibility of the subject"
+        ) from None
+    except SchemaSourceUnavailable as error:
+        raise JobError(f"the schema of {subject} was not registered: {error}") from None
+    return b"\0" + schema_id.to_bytes(4, "big")
 
 
 def framed_decoder(

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from spark.errors import JobError
 from spark.event_time.watermarks import Watermarks
 from spark.formats.decoders import Decoder
 from spark.kafka_admin import Topic
@@ -133,7 +134,7 @@ class QueryScheduler:
                 self._watermarks,
             )
             self._start(unstarted.result if query == view.name else unstarted.dead_letters)
-        except (PySparkException, Py4JJavaError) as error:
+        except (PySparkException, Py4JJavaError, JobError) as error:
             self._running += 1
             self._events.put(QueryEnded(query, str(error)))
 
