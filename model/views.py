@@ -25,6 +25,10 @@ NEWEST, PARTIAL = "newest", "partial"
 """The values of `same_key`, the meaning of a key in several partitions. NEWEST: the key has moved,
 and its newest record is its value. PARTIAL: each partition has a partial result."""
 
+SPARK_GROUP_PREFIX = "queryable-spark-"
+"""The Spark job commits the offsets of a view to the consumer group with this prefix and the view's
+name."""
+
 CHANGELOG = "-changelog"
 """The suffix of Kafka Streams' changelog topics."""
 
@@ -53,6 +57,8 @@ class View:
     same_key: str | None = None  # NEWEST, PARTIAL; None if not set
     append: bool = dataclasses.field(default=False, compare=False)  # whether POST is allowed
     pipeline: str | None = dataclasses.field(default=None, compare=False)  # consumer group
+    spark_view: str | None = dataclasses.field(default=None, compare=False)  # its Python file
+    partitions: int | None = dataclasses.field(default=None, compare=False)  # of a new topic
     quota: Quota | None = dataclasses.field(default=None, compare=False)
     schemas: SchemaSource | None = dataclasses.field(default=None, compare=False, repr=False)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from model.classes import is_class_path
+from model.classes import is_class_path, is_view_reference
 from model.config_providers import check_references
 from model.formats.format import FieldError, Read
 from model.formats.registry import FORMATS, SCHEMA_FORMATS, format_of
@@ -21,7 +21,7 @@ from model.partitioner import PARTITIONERS
 from model.problems import ConfigurationError
 from model.quotas import Quota, parse_quota
 from model.times import parse_duration
-from model.views import ANY_PARTITION, NEWEST, PARTIAL, Deployment, View
+from model.views import ANY_PARTITION, NEWEST, PARTIAL, SPARK_GROUP_PREFIX, Deployment, View
 
 # The first segments of this product's own paths.
 RESERVED_SEGMENTS = frozenset(
@@ -75,6 +75,10 @@ _FIELDS = {
     "append": _Field("off", ("off", "on"), "whether clients may append records over HTTP"),
     "quota": _Field("", None, 'the requests that are answered in a time, such as "5000/s"'),
     "pipeline": _Field("", None, "the consumer group of the job that derives the topic"),
+    "spark_view": _Field(
+        "", None, 'the Python view that derives the topic: "my_view.py" or "package.module:VIEW"'
+    ),
+    "partitions": _Field("", None, "the number of partitions, if Spark's job creates the topic"),
     "retention": _Field("", None, 'how long entries are kept, by their time, such as "7d"'),
     **_format_fields(),
 }
@@ -161,6 +165,8 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
         value = fields.get(field, spec.default)
         if value is None:
             raise reader.error(table, None, f'{field} is missing: {field} = "…", {spec.meaning}')
+        if field == "partitions" and type(value) is int:
+            value = str(value)
         if not isinstance(value, str):
             raise reader.error(table, field, f"{value!r} is not a string: {spec.meaning}")
         if spec.allowed is not None and value not in spec.allowed:
@@ -190,7 +196,10 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
         append=values["append"] == "on",
         same_key=values["same_key"] or None,
         quota=_parse_quota(values["quota"], table, reader),
-        pipeline=_parse_pipeline(values["pipeline"], table, reader),
+        pipeline=_parse_pipeline(values["pipeline"], table, reader)
+        or (SPARK_GROUP_PREFIX + name if values["spark_view"] else None),
+        spark_view=_parse_spark_view(values["spark_view"], table, reader),
+        partitions=_parse_partitions(values, table, reader),
         key_schema=_parse_schema("key", values, table, reader, read, by_id),
         value_schema=_parse_schema("value", values, table, reader, read, by_id),
     )
@@ -308,6 +317,29 @@ def _parse_pipeline(group: str, table: tuple[str, ...], reader: _Reader) -> str 
             f"characters",
         )
     return group or None
+
+
+def _parse_spark_view(text: str, table: tuple[str, ...], reader: _Reader) -> str | None:
+    if text and not is_view_reference(text):
+        raise reader.error(
+            table,
+            "spark_view",
+            f'"{text}" is neither a Python file, such as "my_view.py", nor "package.module:VIEW"',
+        )
+    return text or None
+
+
+def _parse_partitions(
+    values: dict[str, str], table: tuple[str, ...], reader: _Reader
+) -> int | None:
+    text = values["partitions"]
+    if not text:
+        return None
+    if not values["spark_view"]:
+        raise reader.error(table, "partitions", "only with spark_view, whose job creates the topic")
+    if not re.fullmatch("[1-9][0-9]{0,4}", text):
+        raise reader.error(table, "partitions", f"{text} is not a number from 1 to 99999")
+    return int(text)
 
 
 def _parse_path(path: str, table: tuple[str, ...], reader: _Reader) -> str | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
 from model.config_providers import resolve, resolve_value
@@ -12,13 +11,12 @@ from model.kafka_config import check_java_values, for_java, is_secret
 from model.problems import ConfigurationError
 from model.views import Deployment
 from model.views_file import parse_views
-from spark.discovery import select_views
+from spark.discovery import declared_views, select_views
 from spark.errors import JobError
 from spark.formats import registry
 from spark.session import jars_in, submitted
 from spark.settings import GROUP_PREFIX, Settings
 from spark.sources import Kafka
-from spark.view import View
 from spark.views import VIEWS
 
 EXAMPLES = """\
@@ -32,8 +30,8 @@ examples:
   # the views in views.toml, with the connection settings of its [kafka] table
   python -m spark.run --checkpoint-dir .run/checkpoints --views-toml views.toml
 
-  # views of your own, in the files of a folder
-  python -m spark.run my_views/ --checkpoint-dir .run/checkpoints
+  # views of your own: a module, and the files of a folder
+  python -m spark.run --view shop.orders:VIEW my_views/ --checkpoint-dir .run/checkpoints
 
   # another setting of the Java client; secrets belong in [kafka] of views.toml
   python -m spark.run --bootstrap-servers broker:9093 --checkpoint-dir .run/checkpoints \\
@@ -51,18 +49,18 @@ def parse(arguments: list[str] | None = None) -> Settings:
     given = parser.parse_args(arguments)
     deployment = _deployment(parser, given.views_toml)
     try:
-        views = (
-            list(select_views(given.views, VIEWS).values())
-            if given.views
-            else list(VIEWS.values())
-            if deployment is None
-            else declared(VIEWS.values(), deployment)
-        )
+        named = [*given.views, *given.view]
+        folder = Path() if given.views_toml is None else given.views_toml.parent
+        if named:
+            chosen = select_views(named, VIEWS, deployment, folder)
+        else:
+            chosen = VIEWS if deployment is None else declared_views(deployment, folder)
     except JobError as error:
         parser.error(str(error))
-    if not views:
+    if not chosen:
         parser.error(
-            f"{given.views_toml} has no entry for the topic of a view. Add an entry, or name views"
+            f'{given.views_toml} has no entry with a view: add spark_view = "my_view.py" to an '
+            "entry, or name views"
         )
     folder = _jar_folder() if given.jars is None else Path(given.jars).expanduser().absolute()
     jars = jars_in(folder)
@@ -79,7 +77,7 @@ def parse(arguments: list[str] | None = None) -> Settings:
     except ConfigurationError as error:
         parser.error(f"--views-toml: {given.views_toml}: {error}")
     return Settings(
-        views=views,
+        views=list(chosen.values()),
         kafka=Kafka(given.bootstrap_servers, {**table, **dict(given.kafka_option)}),
         checkpoint_dir=given.checkpoint_dir,
         progress=given.progress,
@@ -88,6 +86,7 @@ def parse(arguments: list[str] | None = None) -> Settings:
         trigger=given.trigger,
         max_offsets_per_trigger=given.max_offsets_per_trigger,
         topics_deadline=given.topics_deadline,
+        create_topics=given.create_topics,
         jars=jars,
         conf=schemas | dict(given.conf) | ({"spark.master": given.master} if given.master else {}),
         log_level=given.log_level,
@@ -95,16 +94,9 @@ def parse(arguments: list[str] | None = None) -> Settings:
     )
 
 
-def declared(views: Iterable[View], deployment: Deployment) -> list[View]:
-    """The views whose topics have an entry in views.toml, in the order of the entries."""
-    by_topic = {view.topic: view for view in views}
-    topics = dict.fromkeys(entry.topic for entry in deployment.views)
-    return [by_topic[topic] for topic in topics if topic in by_topic]
-
-
 def _parser() -> argparse.ArgumentParser:
     views = "".join(
-        f"  {view.name:<20}{view.source} > {view.topic}: {view.description}\n"
+        f"  {view.name:<20}{', '.join(view.source_topics)} > {view.topic}: {view.description}\n"
         for view in VIEWS.values()
     )
     parser = argparse.ArgumentParser(
@@ -120,9 +112,16 @@ def _parser() -> argparse.ArgumentParser:
         "views",
         nargs="*",
         metavar="VIEW",
-        help="the name of a view below, or a Python file or folder of your own views (my_view.py, "
-        "my_views/). Views start in this order. Default: the views in --views-toml, in its order; "
-        "without --views-toml, all views",
+        help="the name of an entry in --views-toml or of a view below, a Python file or folder "
+        "(my_view.py, my_views/), or module:VIEW. Views start in this order. Default: the entries "
+        "of --views-toml with a spark_view, in its order; without --views-toml, all views below",
+    )
+    add(
+        "--view",
+        action="append",
+        default=[],
+        metavar="MODULE:VIEW",
+        help="one more view, named as VIEW above; can be repeated",
     )
     add(
         "--bootstrap-servers",
@@ -177,6 +176,12 @@ def _parser() -> argparse.ArgumentParser:
         default=60,
         metavar="SECONDS",
         help="how long to wait for a missing topic (default: %(default)s)",
+    )
+    add(
+        "--no-create-topics",
+        dest="create_topics",
+        action="store_false",
+        help="create no topics: wait for missing view topics and dead-letter topics, too",
     )
     add(
         "--views-toml",

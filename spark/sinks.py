@@ -33,7 +33,8 @@ _MAX_REQUEST_BYTES = str(8 * 1024 * 1024)
 
 
 def dead_letters(rejected: DataFrame, by: str) -> DataFrame:
-    """MALFORMED rows ► ``key``, ``value``, ``headers``, as ``model.dead_letters`` defines them."""
+    """MALFORMED rows ► ``topic``, and ``key``, ``value``, ``headers`` as ``model.dead_letters`` has
+    them."""
     value, value_bytes = _bounded("value", MAX_VALUE_BYTES)
     key, key_bytes = _bounded("key", MAX_KEY_BYTES)
     own, own_bytes = _own_headers()
@@ -51,6 +52,7 @@ def dead_letters(rejected: DataFrame, by: str) -> DataFrame:
         _header("by", F.lit(by)),
     )
     return rejected.select(
+        F.concat("topic", F.lit(DEAD_LETTER_SUFFIX)).alias("topic"),
         F.concat_ws(":", "topic", "partition", "offset").alias("key"),
         F.coalesce(value, F.lit(b"")).alias("value"),
         F.concat(F.filter(headers, lambda header: header["value"].isNotNull()), own).alias(
@@ -61,27 +63,31 @@ def dead_letters(rejected: DataFrame, by: str) -> DataFrame:
 
 def topic_writer(
     rows: DataFrame,
-    topic: str,
+    topic: str | None,
     kafka: Kafka,
     *,
     partitions: int,
     query: str,
     checkpoint: str,
+    output_mode: str = "update",
     on_written: Callable[[], None] | None = None,
 ) -> DataStreamWriter:
-    """An unstarted query that writes rows to a topic whenever they change.
+    """An unstarted query that writes rows to a topic whenever they change. ``topic``: None if the
+    rows have a column ``topic``.
 
     ``rows`` has ``key`` and ``value``, and may have ``headers`` or ``bare_key``. ``partitions`` is
     the topic's number of partitions. Delivery is at least once, per micro-batch; ``View`` explains
     why that is enough. The query's thread calls ``on_written`` after it has written a micro-batch.
     """
-    options = kafka.spark(max_request_size=_MAX_REQUEST_BYTES, linger_ms="5") | {"topic": topic}
+    options = kafka.spark(max_request_size=_MAX_REQUEST_BYTES, linger_ms="5")
+    if topic is not None:
+        options["topic"] = topic
     writer = _partitioned(rows, partitions).writeStream
     if on_written is None:
         writer = writer.format("kafka").options(**options)
     else:
         writer = writer.foreachBatch(partial(_write, options=options, on_written=on_written))
-    return writer.option("checkpointLocation", checkpoint).outputMode("update").queryName(query)
+    return writer.option("checkpointLocation", checkpoint).outputMode(output_mode).queryName(query)
 
 
 def _write(

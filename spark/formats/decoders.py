@@ -104,6 +104,14 @@ class JsonDecoder:
     record: tuple[str, ...] = tuple(RECORD.names)
     is_table: bool = False
 
+    def __post_init__(self) -> None:
+        if both := [name for name in self.schema.names if name in self.record]:
+            rest = tuple(name for name in self.record if name not in both)
+            raise ValueError(
+                f"{both[0]} is a field of the schema and a column of the record. Without the "
+                f"record's: JsonDecoder(…, record={rest})"
+            )
+
     def well_formed(self, records: DataFrame) -> DataFrame:
         return _well_formed(records, self._rules(), self.record)
 

@@ -128,7 +128,7 @@ def test_a_stream_ends_with_the_table_of_a_batch(
 
     def view(name: str, derive: Callable[[DataFrame], DataFrame]) -> View:
         topic = make_topic(cleanup_policy="compact")
-        return View(name, name, source, topic, CUSTOMERS, derive)
+        return View(name=name, source=source, topic=topic, decoder=CUSTOMERS, derive=derive)
 
     views = [view("customers", customers), view("cities", cities)]
 
