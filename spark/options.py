@@ -6,13 +6,14 @@ import argparse
 import os
 from pathlib import Path
 
-from model.config_providers import resolve
+from model.config_providers import resolve, resolve_value
 from model.kafka_config import check_java_values, for_java, is_secret
 from model.problems import ConfigurationError
 from model.views import Deployment
 from model.views_file import parse_views
 from spark.discovery import declared_views, select_views
 from spark.errors import JobError
+from spark.formats import registry
 from spark.required import check_kafka, check_spark
 from spark.session import jars_in, submitted
 from spark.settings import GROUP_PREFIX, Settings
@@ -73,6 +74,7 @@ def parse(arguments: list[str] | None = None) -> Settings:
         )
     try:
         table = {} if deployment is None else _java_client(deployment)
+        schemas = {} if deployment is None else _schema_registry(deployment)
     except ConfigurationError as error:
         parser.error(f"--views-toml: {given.views_toml}: {error}")
     conf = dict(given.conf) | ({"spark.master": given.master} if given.master else {})
@@ -96,7 +98,7 @@ def parse(arguments: list[str] | None = None) -> Settings:
         topics_deadline=given.topics_deadline,
         create_topics=given.create_topics,
         jars=jars,
-        conf=conf,
+        conf=schemas | conf,
         log_level=given.log_level,
         group_prefix=given.group_prefix,
         same_rules=dict(given.same_rule),
@@ -258,6 +260,15 @@ def _java_client(deployment: Deployment) -> dict[str, str]:
     Raises ConfigurationError if one is missing here."""
     check_java_values(deployment.kafka, resolve(deployment.kafka, open, os.environ))
     return for_java(deployment.kafka)
+
+
+def _schema_registry(deployment: Deployment) -> dict[str, str]:
+    """The registry of [schemas] as settings of the session. Raises ConfigurationError."""
+    if deployment.registry is None:
+        return {}
+    name = "QUERYABLE_SCHEMA_REGISTRY_AUTH"
+    auth = resolve_value(name, os.environ.get(name, ""), open, os.environ)
+    return {registry.URL: deployment.registry, registry.AUTH: auth}
 
 
 def _read_beside(file: Path, name: str) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    BooleanType,
     IntegerType,
     LongType,
     StringType,
@@ -13,7 +14,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-_HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+HEADERS = ArrayType(
+    StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+)
+"""Null if a record has no headers."""
 
 RAW_RECORD = StructType(
     [
@@ -23,10 +27,9 @@ RAW_RECORD = StructType(
         StructField("timestamp", TimestampType()),
         StructField("key", BinaryType()),
         StructField("value", BinaryType()),
-        StructField("headers", ArrayType(_HEADER)),
+        StructField("headers", HEADERS),
     ]
 )
-"""``headers`` is null if the record has none."""
 
 RECORD = StructType(
     [RAW_RECORD[name] for name in ("key", "timestamp", "headers", "partition", "offset")]
@@ -35,6 +38,9 @@ RECORD = StructType(
 
 POSITION = StructType([RAW_RECORD[name] for name in ("timestamp", "partition", "offset")])
 """Unique for each record of a topic. The record with the greatest position is the newest."""
+
+DELETED = StructField("deleted", BooleanType(), nullable=False)
+"""In rows of a table: whether the record is a tombstone."""
 
 MALFORMED = StructType([*RAW_RECORD, StructField("reason", StringType(), nullable=False)])
 """A record that a decoder rejected, with the reason."""

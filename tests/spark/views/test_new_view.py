@@ -18,6 +18,7 @@ from local.settings import StackSettings
 from local.spark_views import derived_views
 from spark.discovery import find_view, select_views, views_at
 from spark.errors import JobError
+from spark.formats import registry
 from spark.formats.decoders import JsonDecoder
 from spark.options import parse
 from spark.raw_topics.flights import FLIGHTS
@@ -235,12 +236,17 @@ def test_a_field_with_the_name_of_a_record_column_is_an_error() -> None:
     assert JsonDecoder(schema, record=("key", "offset")).record == ("key", "offset")
 
 
-def test_a_views_toml_with_a_schema_file_is_read(tmp_path: Path) -> None:
+def test_a_views_toml_with_schemas_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QUERYABLE_SCHEMA_REGISTRY_AUTH", "${env:REGISTRY_USER}:secret")
+    monkeypatch.setenv("REGISTRY_USER", "me")
     (tmp_path / "order.avsc").write_text('"string"')
     file = tmp_path / "views.toml"
     file.write_text(
         '[views.orders]\ntopic = "orders"\nkey = "string"\nvalue = "avro"\n'
         'value_schema = "order.avsc"\n[kafka]\n"security.protocol" = "SSL"\n'
+        '[schemas]\nregistry = "http://127.0.0.1:8081"\n'
     )
     given = parse(["word-count", "--checkpoint-dir", "x", "--views-toml", str(file)])
     assert given.kafka.client()["security.protocol"] == "SSL"
+    assert given.conf[registry.URL] == "http://127.0.0.1:8081"
+    assert given.conf[registry.AUTH] == "me:secret"
