@@ -29,35 +29,47 @@ class DerivedView(NamedTuple):
 
 
 def derived_views(settings: StackSettings) -> dict[str, DerivedView]:
-    """The views that the settings name; by default all declared views, if the stack has the demo's
-    data. They are in the order of their start. ``LocalError`` if one is unknown."""
+    """The views that the settings name; by default all declared views, without the demo's data only
+    those with a table ``derive``. They are in the order of their start. ``LocalError`` if one is
+    unknown."""
+    deployment = deployment_of(settings.views)
     if settings.spark_views:
-        return select(settings.spark_views.split(","))
-    return declared_views(deployment_of(settings.views)) if settings.has_demo else {}
+        return select(settings.spark_views.split(","), deployment)
+    if settings.has_demo:
+        return declared_views(deployment)
+    derived = {entry.name for entry in deployment.views if entry.derivation is not None}
+    if not derived:
+        return {}
+    return {name: view for name, view in declared_views(deployment).items() if name in derived}
 
 
 def declared_views(deployment: Deployment) -> dict[str, DerivedView]:
-    """The views in ``spark.views`` whose topics have an entry in views.toml, in its order."""
+    """The views in ``spark.views`` whose topics have an entry in views.toml, and those with a table
+    ``derive``, in its order."""
+    from spark.derive.views import derived_views
     from spark.views import VIEWS
 
-    by_topic = {view.topic: view for view in select(VIEWS).values()}
+    known = {**VIEWS, **derived_views(deployment)}
+    by_topic = {view.topic: view for view in select(known, deployment).values()}
     topics = dict.fromkeys(entry.topic for entry in deployment.views)
     found = (by_topic[topic] for topic in topics if topic in by_topic)
     return {view.name: view for view in found}
 
 
-def select(names: Iterable[str]) -> dict[str, DerivedView]:
+def select(names: Iterable[str], deployment: Deployment) -> dict[str, DerivedView]:
     """Views by name, or by the path of a file or folder; ``LocalError`` if one is unknown."""
+    from spark.derive.views import derived_views
     from spark.discovery import is_path, select_views
     from spark.errors import JobError
     from spark.views import VIEWS
 
+    known = {**VIEWS, **derived_views(deployment)}
     found: dict[str, DerivedView] = {}
     for each in (text.strip() for text in names):
         # absolute, because Spark runs in another folder
         argument = str(Path(each).absolute()) if is_path(each) else each
         try:
-            chosen = select_views([argument], VIEWS)
+            chosen = select_views([argument], known)
         except JobError as error:
             raise LocalError(f"QUERYABLE_SPARK_VIEWS: {error}") from None
         for view in chosen.values():

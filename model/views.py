@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from model.derive.derivation import Derivation
 from model.formats.codec import Codec
 from model.formats.registry import format_of
 from model.formats.schemas import SchemaSource
@@ -54,6 +55,7 @@ class View:
     append: bool = dataclasses.field(default=False, compare=False)  # whether POST is allowed
     pipeline: str | None = dataclasses.field(default=None, compare=False)  # consumer group
     quota: Quota | None = dataclasses.field(default=None, compare=False)
+    derivation: Derivation | None = dataclasses.field(default=None, compare=False, repr=False)
     schemas: SchemaSource | None = dataclasses.field(default=None, compare=False, repr=False)
 
     @cached_property

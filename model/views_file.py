@@ -14,6 +14,10 @@ from typing import Any
 
 from model.classes import is_class_path
 from model.config_providers import check_references
+from model.derive.derivation import Derivation
+from model.derive.entry import contradictions, defaults
+from model.derive.reading import TableError
+from model.derive.table import parse_derivation
 from model.formats.format import FieldError, Read
 from model.formats.registry import FORMATS, SCHEMA_FORMATS, format_of
 from model.kinds.registry import KINDS
@@ -21,6 +25,7 @@ from model.partitioner import PARTITIONERS
 from model.problems import ConfigurationError
 from model.quotas import Quota, parse_quota
 from model.times import parse_duration
+from model.toml_lines import Path, line_of, lines_of
 from model.views import ANY_PARTITION, NEWEST, PARTIAL, Deployment, View
 
 # The first segments of this product's own paths.
@@ -33,7 +38,6 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}", re.ASCII)
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)  # Kafka's rule
 _PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+", re.ASCII)
 _MAX_GROUP_LENGTH = 249
-_TABLE = re.compile(r"^\s*\[\s*(?P<table>[^]]+?)\s*]")
 
 
 @dataclass(frozen=True)
@@ -123,25 +127,19 @@ class _Reader:
     """Makes errors with the line of a field, which tomllib does not report."""
 
     def __init__(self, text: str, source: str) -> None:
-        self._lines = text.splitlines()
+        self._lines = lines_of(text)
         self._source = source
 
     def error(self, table: tuple[str, ...], field: str | None, what: str) -> ConfigurationError:
-        where = f"{self._source}, line {self._line_of(table, field)}, [{'.'.join(table)}]"
-        return ConfigurationError(f"{where}{f', {field}' if field else ''}: {what}")
+        return self.error_at(table, (field,) if field else (), what)
 
-    def _line_of(self, table: tuple[str, ...], field: str | None) -> int:
-        found = 1
-        inside = False
-        for number, line in enumerate(self._lines, 1):
-            if header := _TABLE.match(line):
-                name = ".".join(part.strip(" \"'") for part in header["table"].split("."))
-                inside = name == ".".join(table)
-                below = found == 1 and name.startswith(".".join(table) + ".")
-                found = number if inside or below else found
-            elif inside and field and re.match(rf"\s*[\"']?{re.escape(field)}[\"']?\s*[.=]", line):
-                return number
-        return found
+    def error_at(self, table: tuple[str, ...], path: Path, what: str) -> ConfigurationError:
+        """`path`: the names of a key in or below the table."""
+        line = line_of(self._lines, (*table, *path))
+        names = "".join(f", {name}" for name in [".".join(path)] if name)
+        return ConfigurationError(
+            f"{self._source}, line {line}, [{'.'.join(table)}]{names}: {what}"
+        )
 
 
 def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool) -> View:
@@ -153,9 +151,11 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
         raise reader.error(
             table, None, "a view's name may only have letters, digits, '.', '_' and '-'"
         )
+    derivation, fields = _parse_derive(name, fields, table, reader)
     for field in fields:
         if field not in _FIELDS:
-            raise reader.error(table, field, f"unknown field; known fields: {', '.join(_FIELDS)}")
+            known = ", ".join((*_FIELDS, "derive"))
+            raise reader.error(table, field, f"unknown field; known fields: {known}")
     values: dict[str, str] = {}
     for field, spec in _FIELDS.items():
         value = fields.get(field, spec.default)
@@ -175,7 +175,7 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
     for field, stores in _ONLY_FOR.items():
         if field in fields and values["store"] not in stores:
             raise reader.error(table, field, f"only for store = {_join_quoted(stores)}")
-    return View(
+    view = View(
         name=name,
         topic=values["topic"],
         path=_parse_path(values["path"], table, reader),
@@ -193,7 +193,30 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
         pipeline=_parse_pipeline(values["pipeline"], table, reader),
         key_schema=_parse_schema("key", values, table, reader, read, by_id),
         value_schema=_parse_schema("value", values, table, reader, read, by_id),
+        derivation=derivation,
     )
+    if derivation is not None:
+        for field, what in contradictions(view, derivation):
+            raise reader.error(table, field, what)
+    return view
+
+
+def _parse_derive(
+    name: str, fields: dict[str, Any], table: tuple[str, ...], reader: _Reader
+) -> tuple[Derivation | None, dict[str, Any]]:
+    """What `derive` says, and the other fields with the defaults of a derived view."""
+    if "derive" not in fields:
+        return None, fields
+    try:
+        derivation = parse_derivation(fields["derive"])
+    except TableError as e:
+        raise reader.error_at((*table, "derive"), e.path, str(e)) from None
+    found = dict(defaults(name, derivation))
+    if fields.get("store", found["store"]) != found["store"]:
+        found.pop("window_size", None)
+    found |= fields
+    del found["derive"]
+    return derivation, found
 
 
 def _parse_schema(

@@ -12,6 +12,7 @@ from model.kafka_config import check_java_values, for_java, is_secret
 from model.problems import ConfigurationError
 from model.views import Deployment
 from model.views_file import parse_views
+from spark.derive.views import derived_views
 from spark.discovery import select_views
 from spark.errors import JobError
 from spark.session import jars_in, submitted
@@ -49,13 +50,14 @@ def parse(arguments: list[str] | None = None) -> Settings:
     parser = _parser()
     given = parser.parse_args(arguments)
     deployment = _deployment(parser, given.views_toml)
+    known = VIEWS if deployment is None else {**VIEWS, **derived_views(deployment)}
     try:
         views = (
-            list(select_views(given.views, VIEWS).values())
+            list(select_views(given.views, known).values())
             if given.views
             else list(VIEWS.values())
             if deployment is None
-            else declared(VIEWS.values(), deployment)
+            else declared(known.values(), deployment)
         )
     except JobError as error:
         parser.error(str(error))
@@ -94,7 +96,8 @@ def parse(arguments: list[str] | None = None) -> Settings:
 
 
 def declared(views: Iterable[View], deployment: Deployment) -> list[View]:
-    """The views whose topics have an entry in views.toml, in the order of the entries."""
+    """The views whose topics have an entry in views.toml, in the order of the entries. Of several
+    views of a topic, the last one."""
     by_topic = {view.topic: view for view in views}
     topics = dict.fromkeys(entry.topic for entry in deployment.views)
     return [by_topic[topic] for topic in topics if topic in by_topic]

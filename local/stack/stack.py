@@ -53,7 +53,8 @@ class Stack:
         background: bool = False,
     ) -> None:
         self.settings = settings
-        self.spark_views = select(spark_views) or derived_views(settings)
+        chosen = select(spark_views, deployment_of(settings.views))
+        self.spark_views = chosen or derived_views(settings)
         self._run_dir = settings.run_dir.absolute()
         self._background = background
         self._children = Supervisor(self._run_dir, die_with_parent=not background)

@@ -14,7 +14,9 @@ from typing import Any
 import orjson
 import pyarrow as pa
 from pyspark.sql.types import (
+    BooleanType,
     DataType,
+    DoubleType,
     IntegerType,
     LongType,
     StringType,
@@ -108,24 +110,35 @@ def _decoded(
 
 def _decoder(schema: StructType, validate: Validate) -> Callable[[bytes | None], Fields | str]:
     """A function of one value: its fields, or the reason why it is malformed."""
-    readers = [(f.name, f.nullable, _TYPES[type(f.dataType)][0]) for f in schema]
+    read = fields_reader(schema)
 
     def decode(value: bytes | None) -> Fields | str:
-        fields = {}
         try:
-            record = _json_object(value)
-            for name, nullable, read in readers:
-                found = record.get(name)
-                if found is not None:
-                    found = read(name, found)
-                elif not nullable:
-                    return f"{name}: missing"
-                fields[name] = found
+            fields = read(value)
         except ValueError as error:
             return str(error)
         return validate(fields) or fields
 
     return decode
+
+
+def fields_reader(schema: StructType) -> Callable[[bytes | None], Fields]:
+    """A function of one value: its fields; ValueError with the reason if it is malformed."""
+    readers = [(f.name, f.nullable, _TYPES[type(f.dataType)][0]) for f in schema]
+
+    def read_fields(value: bytes | None) -> Fields:
+        fields = {}
+        record = _json_object(value)
+        for name, nullable, read in readers:
+            found = record.get(name)
+            if found is not None:
+                found = read(name, found)
+            elif not nullable:
+                raise ValueError(f"{name}: missing")
+            fields[name] = found
+        return fields
+
+    return read_fields
 
 
 def _json_object(value: bytes | None) -> dict[str, Any]:
@@ -164,6 +177,18 @@ def _int64(name: str, found: object) -> int:
     return found
 
 
+def _boolean(name: str, found: object) -> bool:
+    if type(found) is not bool:
+        raise ValueError(f"{name}: not true or false")
+    return found
+
+
+def _double(name: str, found: object) -> float:
+    if type(found) is not float and type(found) is not int:
+        raise ValueError(f"{name}: not a number")
+    return float(found) + 0.0  # -0.0 and 0.0 are equal, so one of them would be chosen by chance
+
+
 def _time(name: str, found: object) -> int:
     microseconds = _microseconds(_string(name, found))
     if microseconds is None:
@@ -184,6 +209,8 @@ def _microseconds(text: str) -> int | None:
 
 _TYPES: dict[type[DataType], tuple[Callable[[str, Any], Any], pa.DataType]] = {
     StringType: (_string, pa.string()),
+    BooleanType: (_boolean, pa.bool_()),
+    DoubleType: (_double, pa.float64()),
     IntegerType: (_int32, pa.int32()),
     LongType: (_int64, pa.int64()),
     TimestampType: (_time, pa.timestamp("us", tz="UTC")),

@@ -1,0 +1,30 @@
+"""The views that the entries of views.toml describe."""
+
+from __future__ import annotations
+
+import model.views as entries
+from spark.derive.decoder import DerivedDecoder
+from spark.derive.plan import Plan
+from spark.view import View
+
+
+def derived_view(entry: entries.View) -> View | None:
+    """The view that ``[views.NAME.derive]`` describes; None if the entry has no such table."""
+    derivation = entry.derivation
+    if derivation is None:
+        return None
+    return View(
+        name=entry.name,
+        description=f"derived from {derivation.source} by views.toml",
+        source=derivation.source,
+        topic=entry.topic,
+        decoder=DerivedDecoder(derivation),
+        derive=Plan(derivation, entry.key, entry.value),
+        partitions=derivation.partitions,
+    )
+
+
+def derived_views(deployment: entries.Deployment) -> dict[str, View]:
+    """All of them, by name."""
+    views = (derived_view(entry) for entry in deployment.views)
+    return {view.name: view for view in views if view is not None}
