@@ -15,7 +15,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
+import model.views as entries
 from local.demo.datasets import Record, flights, texts
+from local.settings import REPOSITORY
 from model.views_file import parse_views
 from spark.derive.views import derived_view
 from spark.formats.records import POSITION, RAW_RECORD
@@ -26,6 +28,7 @@ from spark.views import VIEWS
 
 pytestmark = pytest.mark.spark
 
+PAGE = REPOSITORY / "docs" / "derived-views.md"
 DEMO = parse_views((Path(__file__).parent / "demo.toml").read_text(), "demo.toml").views
 DERIVED = {entry.name: derived_view(entry) for entry in DEMO}
 SCHEMAS = {
@@ -57,7 +60,7 @@ def requests() -> Iterable[Record]:
         line: dict[str, Any] = {
             "time": at.isoformat(), "request_id": f"{number % 2900:032x}",
             "client": random.choice(["10.0.0.1", "10.0.0.2", "::1", ""]),
-            "bytes": random.choice([0, 100, 2**39, 2**40, -1]),
+            "bytes": random.choice([0, 100, 2**39, 2**40, -1]), "status": random.choice([200, 404]),
         }  # fmt: skip
         shipped = at + timedelta(seconds=random.choice([-3601, 1, 1, 1, 3600, 3601]))
         yield Record(b"k", json.dumps(line).encode(), round(1000 * shipped.timestamp()))
@@ -148,3 +151,25 @@ def test_the_records_are_those_of_the_python_view(topics: dict[str, DataFrame], 
 
 def _bytes(value: Any) -> bytes:
     return value.encode() if isinstance(value, str) else bytes(value)
+
+
+EXAMPLES = [
+    entry
+    for block in re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    for entry in parse_views(block, PAGE.name).views
+]
+
+
+@pytest.mark.parametrize("entry", EXAMPLES, ids=lambda entry: entry.name)
+def test_the_examples_of_the_documentation_have_results(
+    topics: dict[str, DataFrame], entry: entries.View
+) -> None:
+    view = derived_view(entry)
+    assert view is not None
+    keys, values = entry.codecs()
+    rows = view.result(topics[view.source]).collect()
+    assert rows
+    for row in rows:
+        entry.layout.stored_key(_bytes(row["key"]))
+        keys.check(_bytes(row["bare_key"] if "bare_key" in row else row["key"]))
+        values.check(_bytes(row["value"]))
