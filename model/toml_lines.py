@@ -6,6 +6,8 @@ import re
 import tomllib
 from collections.abc import Mapping
 
+from model.problems import ConfigurationError
+
 Path = tuple[str, ...]
 """The names of nested tables, and of a key: ``("views", "orders", "topic")``."""
 
@@ -17,6 +19,25 @@ _PIECE = re.compile(
     r""""(?:[^"\\\n]|\\.)*"|'[^'\n]*'|#[^\n]*|[\[{]|[\]}]|\n|[^"'#\[\]{}\n]+""",
     re.DOTALL,
 )
+
+
+class TomlErrors:
+    """Makes errors with the line of a key. ``source``: the name of the file."""
+
+    def __init__(self, text: str, source: str) -> None:
+        self._lines = lines_of(text)
+        self._source = source
+
+    def error(self, table: Path, field: str | None, what: str) -> ConfigurationError:
+        return self.error_at(table, (field,) if field else (), what)
+
+    def error_at(self, table: Path, path: Path, what: str) -> ConfigurationError:
+        """``path``: the names of a key in or below the table."""
+        line = line_of(self._lines, (*table, *path))
+        names = "".join(f", {name}" for name in [".".join(path)] if name)
+        return ConfigurationError(
+            f"{self._source}, line {line}, [{'.'.join(table)}]{names}: {what}"
+        )
 
 
 def lines_of(text: str) -> dict[Path, int]:

@@ -26,6 +26,10 @@ NEWEST, PARTIAL = "newest", "partial"
 """The values of `same_key`, the meaning of a key in several partitions. NEWEST: the key has moved,
 and its newest record is its value. PARTIAL: each partition has a partial result."""
 
+SPARK_GROUP_PREFIX = "queryable-spark-"
+"""The Spark job commits the offsets of a view to the consumer group with this prefix and the view's
+name."""
+
 CHANGELOG = "-changelog"
 """The suffix of Kafka Streams' changelog topics."""
 
@@ -54,6 +58,8 @@ class View:
     same_key: str | None = None  # NEWEST, PARTIAL; None if not set
     append: bool = dataclasses.field(default=False, compare=False)  # whether POST is allowed
     pipeline: str | None = dataclasses.field(default=None, compare=False)  # consumer group
+    spark_view: str | None = dataclasses.field(default=None, compare=False)  # its Python file
+    partitions: int | None = dataclasses.field(default=None, compare=False)  # of a new topic
     quota: Quota | None = dataclasses.field(default=None, compare=False)
     derivation: Derivation | None = dataclasses.field(default=None, compare=False, repr=False)
     schemas: SchemaSource | None = dataclasses.field(default=None, compare=False, repr=False)
@@ -63,6 +69,11 @@ class View:
         """16 hexadecimal digits. They change if a change of the definition changes the data or the
         answers."""
         return hashlib.sha256(orjson.dumps(self._definition())).hexdigest()[:16]
+
+    @property
+    def uses_spark(self) -> bool:
+        """Whether the entry says how Spark derives the topic."""
+        return self.spark_view is not None or self.derivation is not None
 
     @cached_property
     def key_codec(self) -> Codec:

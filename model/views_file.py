@@ -12,12 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from model.classes import is_class_path
+from model.classes import is_class_path, is_view_reference
 from model.config_providers import check_references
-from model.derive.derivation import Derivation
-from model.derive.entry import contradictions, defaults
+from model.derive.entry import contradictions, with_defaults
 from model.derive.reading import TableError
-from model.derive.table import parse_derivation
 from model.formats.format import FieldError, Read
 from model.formats.registry import FORMATS, SCHEMA_FORMATS, format_of
 from model.kinds.registry import KINDS
@@ -25,8 +23,8 @@ from model.partitioner import PARTITIONERS
 from model.problems import ConfigurationError
 from model.quotas import Quota, parse_quota
 from model.times import parse_duration
-from model.toml_lines import Path, line_of, lines_of
-from model.views import ANY_PARTITION, NEWEST, PARTIAL, Deployment, View
+from model.toml_lines import TomlErrors as _Reader
+from model.views import ANY_PARTITION, NEWEST, PARTIAL, SPARK_GROUP_PREFIX, Deployment, View
 
 # The first segments of this product's own paths.
 RESERVED_SEGMENTS = frozenset(
@@ -79,6 +77,10 @@ _FIELDS = {
     "append": _Field("off", ("off", "on"), "whether clients may append records over HTTP"),
     "quota": _Field("", None, 'the requests that are answered in a time, such as "5000/s"'),
     "pipeline": _Field("", None, "the consumer group of the job that derives the topic"),
+    "spark_view": _Field(
+        "", None, 'the Python view that derives the topic: "my_view.py" or "package.module:VIEW"'
+    ),
+    "partitions": _Field("", None, "the number of partitions, if Spark's job creates the topic"),
     "retention": _Field("", None, 'how long entries are kept, by their time, such as "7d"'),
     **_format_fields(),
 }
@@ -123,25 +125,6 @@ def parse_views(text: str, source: str = "views.toml", read: Read = _no_files) -
     return Deployment(parsed, kafka, schemas.get("registry"), schemas.get("folder"))
 
 
-class _Reader:
-    """Makes errors with the line of a field, which tomllib does not report."""
-
-    def __init__(self, text: str, source: str) -> None:
-        self._lines = lines_of(text)
-        self._source = source
-
-    def error(self, table: tuple[str, ...], field: str | None, what: str) -> ConfigurationError:
-        return self.error_at(table, (field,) if field else (), what)
-
-    def error_at(self, table: tuple[str, ...], path: Path, what: str) -> ConfigurationError:
-        """`path`: the names of a key in or below the table."""
-        line = line_of(self._lines, (*table, *path))
-        names = "".join(f", {name}" for name in [".".join(path)] if name)
-        return ConfigurationError(
-            f"{self._source}, line {line}, [{'.'.join(table)}]{names}: {what}"
-        )
-
-
 def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool) -> View:
     """`by_id`: whether the deployment has a source of schemas by id."""
     table = ("views", name)
@@ -151,7 +134,10 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
         raise reader.error(
             table, None, "a view's name may only have letters, digits, '.', '_' and '-'"
         )
-    derivation, fields = _parse_derive(name, fields, table, reader)
+    try:
+        derivation, fields = with_defaults(name, fields)
+    except TableError as e:
+        raise reader.error_at((*table, "derive"), e.path, str(e)) from None
     for field in fields:
         if field not in _FIELDS:
             known = ", ".join((*_FIELDS, "derive"))
@@ -161,6 +147,8 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
         value = fields.get(field, spec.default)
         if value is None:
             raise reader.error(table, None, f'{field} is missing: {field} = "…", {spec.meaning}')
+        if field == "partitions" and type(value) is int:
+            value = str(value)
         if not isinstance(value, str):
             raise reader.error(table, field, f"{value!r} is not a string: {spec.meaning}")
         if spec.allowed is not None and value not in spec.allowed:
@@ -190,7 +178,10 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
         append=values["append"] == "on",
         same_key=values["same_key"] or None,
         quota=_parse_quota(values["quota"], table, reader),
-        pipeline=_parse_pipeline(values["pipeline"], table, reader),
+        pipeline=_parse_pipeline(values["pipeline"], table, reader)
+        or (SPARK_GROUP_PREFIX + name if values["spark_view"] or derivation else None),
+        spark_view=_parse_spark_view(values["spark_view"], table, reader),
+        partitions=_parse_partitions(values, table, reader, derivation is not None),
         key_schema=_parse_schema("key", values, table, reader, read, by_id),
         value_schema=_parse_schema("value", values, table, reader, read, by_id),
         derivation=derivation,
@@ -199,24 +190,6 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
         for field, what in contradictions(view, derivation):
             raise reader.error(table, field, what)
     return view
-
-
-def _parse_derive(
-    name: str, fields: dict[str, Any], table: tuple[str, ...], reader: _Reader
-) -> tuple[Derivation | None, dict[str, Any]]:
-    """What `derive` says, and the other fields with the defaults of a derived view."""
-    if "derive" not in fields:
-        return None, fields
-    try:
-        derivation = parse_derivation(fields["derive"])
-    except TableError as e:
-        raise reader.error_at((*table, "derive"), e.path, str(e)) from None
-    found = dict(defaults(name, derivation))
-    if fields.get("store", found["store"]) != found["store"]:
-        found.pop("window_size", None)
-    found |= fields
-    del found["derive"]
-    return derivation, found
 
 
 def _parse_schema(
@@ -331,6 +304,31 @@ def _parse_pipeline(group: str, table: tuple[str, ...], reader: _Reader) -> str 
             f"characters",
         )
     return group or None
+
+
+def _parse_spark_view(text: str, table: tuple[str, ...], reader: _Reader) -> str | None:
+    if text and not is_view_reference(text):
+        raise reader.error(
+            table,
+            "spark_view",
+            f'"{text}" is neither a Python file, such as "my_view.py", nor "package.module:VIEW"',
+        )
+    return text or None
+
+
+def _parse_partitions(
+    values: dict[str, str], table: tuple[str, ...], reader: _Reader, is_derived: bool
+) -> int | None:
+    text = values["partitions"]
+    if not text:
+        return None
+    if not values["spark_view"] and not is_derived:
+        raise reader.error(
+            table, "partitions", "only with spark_view or derive, whose job creates the topic"
+        )
+    if not re.fullmatch("[1-9][0-9]{0,4}", text):
+        raise reader.error(table, "partitions", f"{text} is not a number from 1 to 99999")
+    return int(text)
 
 
 def _parse_path(path: str, table: tuple[str, ...], reader: _Reader) -> str | None:

@@ -19,10 +19,6 @@ no key, or if it is not UTF-8."""
 TEXT = "text"
 """The field of a record whose value is text."""
 
-GROUP_PREFIX = "queryable-spark-"
-"""The Spark job commits what it has read to the consumer group with this prefix and the view's
-name."""
-
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
@@ -86,7 +82,6 @@ class Derivation:
     time: EventTime | None = None
     window: Windows | None = None
     session: int | None = None
-    partitions: int = 3
 
     @property
     def shape(self) -> str:

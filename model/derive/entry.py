@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from model.derive.derivation import GROUP_PREFIX, Derivation
+from model.derive.derivation import Derivation
+from model.derive.table import parse_derivation
 from model.derive.types import Kind, Type
 from model.formats.registry import FORMATS
 from model.kinds.registry import KINDS
@@ -25,7 +26,21 @@ def value_type(derivation: Derivation) -> Type | None:
     return only.type
 
 
-def defaults(name: str, derivation: Derivation) -> Iterator[tuple[str, str]]:
+def with_defaults(name: str, fields: dict[str, Any]) -> tuple[Derivation | None, dict[str, Any]]:
+    """What ``derive`` of an entry says, if it has this table, and the entry's other fields with
+    their defaults. Raises TableError, with the path of a key in ``derive``."""
+    if "derive" not in fields:
+        return None, fields
+    derivation = parse_derivation(fields["derive"])
+    found = dict(_defaults(name, derivation))
+    if fields.get("store", found["store"]) != found["store"]:
+        found.pop("window_size", None)
+    found |= fields
+    del found["derive"]
+    return derivation, found
+
+
+def _defaults(name: str, derivation: Derivation) -> Iterator[tuple[str, str]]:
     """Fields of the entry ► their values, if the file does not have them."""
     yield "topic", name
     yield "key", _key_formats(derivation)[0]
@@ -36,7 +51,6 @@ def defaults(name: str, derivation: Derivation) -> Iterator[tuple[str, str]]:
     else:
         single = []
     yield "value", (single or _object_formats())[0]
-    yield "pipeline", GROUP_PREFIX + name
     yield "store", _stores(derivation)[0]
     if derivation.window is not None:
         yield "window_size", f"{derivation.window.size}ms"
@@ -44,6 +58,8 @@ def defaults(name: str, derivation: Derivation) -> Iterator[tuple[str, str]]:
 
 def contradictions(view: View, derivation: Derivation) -> Iterator[tuple[str, str]]:
     """Fields of the entry that do not fit, and why."""
+    if view.spark_view is not None:
+        yield "spark_view", "a view has spark_view or derive, not both"
     if view.topic == derivation.source:
         yield "topic", "the view is derived from the same topic; give it another topic"
     keys = _key_formats(derivation)

@@ -30,7 +30,6 @@ from model.derive.reading import (
     check_new,
     read_duration,
     read_expression,
-    read_number,
     read_table,
     read_text,
 )
@@ -39,12 +38,10 @@ from model.derive.types import STRING, Kind, parse_field_type
 KEYS = (
     *("from", "fields", "let", "require", "each", "filter", "identity", "key", "separator"),
     *("time", "lateness", "earliness", "window", "advance", "session", *FUNCTIONS, "select"),
-    "partitions",
 )
 MAX_FIELDS = 200
 MAX_KEY_PARTS = 8
 MAX_WINDOWS_OF_A_RECORD = 100
-MAX_PARTITIONS = 1000
 _DEFAULT_BOUND = 3_600_000  # ms
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 
@@ -89,7 +86,6 @@ def parse_derivation(table: Any) -> Derivation:
         time=time,
         window=_parse_window(table),
         session=session,
-        partitions=read_number(table.get("partitions", 3), ("partitions",), 1, MAX_PARTITIONS),
         identity=_parse_identity(table, names),
     )
     _check_identity(derivation)

@@ -20,11 +20,4 @@ def derived_view(entry: entries.View) -> View | None:
         topic=entry.topic,
         decoder=DerivedDecoder(derivation),
         derive=Plan(derivation, entry.key, entry.value),
-        partitions=derivation.partitions,
     )
-
-
-def derived_views(deployment: entries.Deployment) -> dict[str, View]:
-    """All of them, by name."""
-    views = (derived_view(entry) for entry in deployment.views)
-    return {view.name: view for view in views if view is not None}

@@ -8,6 +8,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 from spark.event_time.bounds import EARLINESS, LATENESS, EventTimeBounds
 from spark.event_time.watermarks import NEVER
 from spark.formats.decoders import JsonDecoder
+from spark.formats.records import POSITION
 from spark.formats.strict_json import Fields
 
 REQUEST = StructType(
@@ -34,7 +35,9 @@ def _validate(request: Fields) -> str | None:
     return None
 
 
-WEBLOG = JsonDecoder(REQUEST, _validate, EventTimeBounds("time", LATENESS, EARLINESS))
+WEBLOG = JsonDecoder(
+    REQUEST, _validate, EventTimeBounds("time", LATENESS, EARLINESS), record=tuple(POSITION.names)
+)
 
 
 def deduplicated(requests: DataFrame) -> DataFrame:

@@ -12,12 +12,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from spark.errors import JobError
 from spark.event_time.watermarks import Watermarks
 from spark.formats.decoders import Decoder
 from spark.kafka_admin import Topic
 from spark.settings import Settings
 from spark.supervision.events import Events, QueryBegan, QueryCaughtUp, QueryEnded, view_of
 from spark.supervision.queries import view_queries
+from spark.supervision.static_sources import StaticSources
 
 _MAX_CATCHING_UP = 2  # concurrent views: with more, all of them would finish later
 _CATCH_UP_TIMEOUT = 60.0  # s after which the next view starts in any case
@@ -44,12 +46,14 @@ class QueryScheduler:
         topics: Mapping[str, Topic],
         events: Events,
         watermarks: Watermarks,
+        static: StaticSources,
     ) -> None:
         self._session = session
         self._settings = settings
         self._topics = topics
         self._events = events
         self._watermarks = watermarks
+        self._static = static
         self._waiting = deque(settings.views)
         self._catching_up: set[str] = set()
         self._last_start = time.monotonic()
@@ -77,8 +81,9 @@ class QueryScheduler:
             or time.monotonic() - self._last_start > _CATCH_UP_TIMEOUT
         ):
             view = self._waiting.popleft()
-            if (view.source, view.decoder) not in self._decoded:
-                self._decoded.append((view.source, view.decoder))
+            decoded = [(source.topic, source.decoder) for source in view.streams]
+            if not all(each in self._decoded for each in decoded):
+                self._decoded += decoded
                 self._dead_letters_due.add(view.name)
             self._catching_up.add(view.name)
             self._try_start(view.name)
@@ -116,6 +121,16 @@ class QueryScheduler:
                 self._try_start(query)
                 yield query
 
+    def stop_changed(self) -> Iterator[tuple[str, str]]:
+        """Stops the views whose static sources have changed; yields their names and why."""
+        running = {query.name: query for query in self._queries if query.isActive}
+        views = [view for view in self._settings.views if view.name in running]
+        for name, why in self._static.changed(views).items():
+            yield name, why
+            for query in (name, f"{name}/dead-letters"):
+                if query in running:
+                    running[query].stop()
+
     def stop(self) -> None:
         for query in self._queries:
             query.stop()
@@ -129,11 +144,12 @@ class QueryScheduler:
                 view,
                 self._settings,
                 self._topics[view.topic].partitions,
-                self._topics[view.source].partitions,
+                max(self._topics[topic].partitions for topic in view.source_topics),
                 self._watermarks,
+                self._static.ending_offsets(view),
             )
             self._start(unstarted.result if query == view.name else unstarted.dead_letters)
-        except (PySparkException, Py4JJavaError) as error:
+        except (PySparkException, Py4JJavaError, JobError) as error:
             self._running += 1
             self._events.put(QueryEnded(query, str(error)))
 

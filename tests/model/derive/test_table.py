@@ -177,7 +177,6 @@ count = true
         ('key = "client"\ncount = true\neach = { id = "id" }', "each.id: is already the name of a"),
         ('key = "client"\ncount = true\neach = { x = "id" }', 'each.x: "id" is a string; it must '),
         ('key = "client"\ncount = true\nlet = { client = "id" }', "let.client: is already the nam"),
-        ('key = "client"\ncount = true\npartitions = 0', "partitions: 0 is not a whole number fro"),
     ],
 )  # fmt: skip
 def test_a_mistake_has_its_line_and_the_reason(text: str, message: str) -> None:
@@ -210,6 +209,7 @@ def test_fields(fields: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("entry", "text", "message"),
     [
+        ('spark_view = "a.py"', "count = true", "spark_view: a view has spark_view or derive"),
         ('topic = "weblog"', "count = true", "topic: the view is derived from the same topic"),
         ('key = "int64"', "count = true", 'key: "int64" does not fit derive.key; allowed: string'),
         (

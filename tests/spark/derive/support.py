@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from model.views_file import parse_views
-from spark.derive.views import derived_views
+from spark.derive.views import derived_view
 from spark.formats.records import RAW_RECORD
 from spark.view import View
 
@@ -21,7 +21,9 @@ Raw = tuple[bytes | None, bytes | None, int]
 
 def view_of(text: str) -> View:
     """The only view of a views.toml."""
-    [view] = derived_views(parse_views(text)).values()
+    [entry] = parse_views(text).views
+    view = derived_view(entry)
+    assert view is not None
     return view
 
 
@@ -33,7 +35,7 @@ def frame(session: SparkSession, records: Sequence[Raw], first: int = 0) -> Data
     """Rows like those that Spark reads from a topic with one partition; ``first``: the offset of
     the first one."""
     rows = [
-        ("raw", 0, offset, datetime.fromtimestamp(at, UTC), key, value)
+        ("raw", 0, offset, datetime.fromtimestamp(at, UTC), key, value, None)
         for offset, (key, value, at) in enumerate(records, first)
     ]
     return session.createDataFrame(rows, RAW_RECORD)

@@ -80,7 +80,7 @@ def topics(session: SparkSession) -> dict[str, DataFrame]:
 
     def rows(records: Iterable[Record]) -> list[tuple[Any, ...]]:
         return [
-            ("raw", 0, offset, datetime.fromtimestamp((at or 0) / 1000, UTC), key, value)
+            ("raw", 0, offset, datetime.fromtimestamp((at or 0) / 1000, UTC), key, value, None)
             for offset, (key, value, at) in enumerate(records)
         ]
 

@@ -11,8 +11,6 @@ from pyspark.sql import SparkSession
 from local.kafka.broker import Broker
 from local.settings import StackSettings
 from local.spark_views import derived_views
-from model.derive.derivation import GROUP_PREFIX
-from spark import settings
 from spark.options import parse
 from spark.supervision.signals import StopSignal
 from spark.supervision.supervisor import supervise
@@ -37,7 +35,8 @@ sum = {{ bytes = "bytes" }}
 def test_six_lines_of_toml_are_derived_and_served(
     session: SparkSession, broker: Broker, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
-    source, topic = make_topic(), make_topic(partitions=2, cleanup_policy="compact")
+    source = make_topic()
+    topic = f"{source}-by-client"  # the job makes it
     views_toml = tmp_path / "views.toml"
     views_toml.write_text(VIEWS_TOML.format(source=source, topic=topic))
     lines = [("a", 1), ("b", 5), ("a", 2), ("a", 1001)]
@@ -64,25 +63,25 @@ def test_six_lines_of_toml_are_derived_and_served(
             assert value == {"requests": requests, "bytes": size}
 
 
-def test_a_table_replaces_the_python_view_of_the_same_topic(tmp_path: Path) -> None:
+def test_views_with_and_without_python_start_in_the_order_of_their_entries(tmp_path: Path) -> None:
     file = tmp_path / "views.toml"
     text = VIEWS_TOML.format(topic="word-count", source="texts")
-    file.write_text(f'{text}\n[views.a]\ntopic = "airports"\nkey = "string"\nvalue = "json"\n')
+    python = 'topic = "airports"\nkey = "string"\nvalue = "json"'
+    file.write_text(
+        f'[views.a]\nspark_view = "spark.views.airports:VIEW"\n{python}\n{text}\n'
+        "[views.word-count]\npartitions = 7\n"
+    )
     given = parse(["--checkpoint-dir", "x", "--views-toml", str(file)])
-    assert [view.name for view in given.views] == ["word-count", "airports"]
-    assert given.views[0] != VIEWS["word-count"]
+    assert [(view.name, view.partitions) for view in given.views] == [("a", 3), ("word-count", 7)]
     named = parse(["word-count", "--checkpoint-dir", "x", "--views-toml", str(file)])
-    assert named.views == given.views[:1]
+    assert named.views == given.views[1:]
+    assert named.views != [VIEWS["word-count"]]
 
 
 def test_a_stack_derives_the_views_of_tables_without_the_demo(tmp_path: Path) -> None:
     file = tmp_path / "views.toml"
     file.write_text(VIEWS_TOML.format(topic="hosts", source="weblog"))
     found = derived_views(StackSettings(bootstrap_servers="broker:9092", views=file))
-    assert {name: (view.source, view.argument) for name, view in found.items()} == {
-        "hosts": ("weblog", "hosts")
+    assert {name: (view.sources, view.argument) for name, view in found.items()} == {
+        "hosts": (("weblog",), "hosts")
     }
-
-
-def test_the_default_pipeline_is_the_group_of_the_job() -> None:
-    assert GROUP_PREFIX == settings.GROUP_PREFIX
