@@ -60,13 +60,24 @@ class Windows:
 
 
 @dataclass(frozen=True, slots=True)
+class Join:
+    """The table ``name``: the newest record of each key in the topic ``source``. A record gets the
+    row whose key is ``on``."""
+
+    name: str
+    source: str
+    on: Expression
+    fields: tuple[tuple[str, Type], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Derivation:
     """A view that Spark derives from the topic ``source``. Times are in ms.
 
     ``fields``: of a JSON value; empty if the value is text. The steps have this order: ``require``
     (other records are dead letters), ``identity`` (records that are equal in these fields count
-    once), ``each`` (a row for each string of a list), ``filter``, grouping by ``key`` and window or
-    session, ``aggregates``. ``session``: the gap that ends a session.
+    once), ``joins``, ``each`` (a row for each string of a list), ``filter``, grouping by ``key``
+    and window or session, ``aggregates``. ``session``: the gap that ends a session.
     """
 
     source: str
@@ -79,9 +90,17 @@ class Derivation:
     each: tuple[str, Expression] | None = None
     filter: Expression | None = None
     identity: tuple[str, ...] = ()
+    joins: tuple[Join, ...] = ()
     time: EventTime | None = None
     window: Windows | None = None
     session: int | None = None
+
+    @property
+    def joined_fields(self) -> dict[str, Type]:
+        """The fields of all tables, as ``plane.model``."""
+        return {
+            f"{join.name}.{name}": of.or_null() for join in self.joins for name, of in join.fields
+        }
 
     @property
     def shape(self) -> str:

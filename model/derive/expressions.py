@@ -22,7 +22,7 @@ MAX_NODES = 500
 _MAX_DEPTH = 40
 
 _TOKEN = re.compile(
-    r"\s*(?:(?P<number>[0-9]+(?![\w.]))|(?P<name>[A-Za-z_]\w*)|(?P<string>'(?:[^']|'')*')"
+    r"\s*(?:(?P<number>[0-9]+(?![\w.]))|(?P<name>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?)|(?P<string>'(?:[^']|'')*')"
     r"|(?P<symbol><>|!=|<=|>=|[-+*=<>(),]))",
     re.ASCII,
 )
@@ -32,7 +32,7 @@ _KEYWORDS = frozenset({"and", "or", "not", "is", "null", "in", "between", "like"
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of the record, or the name of ``each``."""
+    """A field of the record, or of a joined table (``plane.model``), or the name of ``each``."""
 
     name: str
     type: Type

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,6 +22,8 @@ from model.derive.derivation import (
     Windows,
 )
 from model.derive.expressions import Expression, Field, fields_of, known_not_null
+from model.derive.fields import MAX_FIELDS, parse_fields, parse_topic
+from model.derive.joins import check_places, parse_joins
 from model.derive.reading import (
     TableError,
     check_keys,
@@ -33,17 +34,15 @@ from model.derive.reading import (
     read_table,
     read_text,
 )
-from model.derive.types import STRING, Kind, parse_field_type
+from model.derive.types import STRING, Kind
 
 KEYS = (
-    *("from", "fields", "let", "require", "each", "filter", "identity", "key", "separator"),
+    *("from", "fields", "join", "let", "require", "each", "filter", "identity", "key", "separator"),
     *("time", "lateness", "earliness", "window", "advance", "session", *FUNCTIONS, "select"),
 )
-MAX_FIELDS = 200
 MAX_KEY_PARTS = 8
 MAX_WINDOWS_OF_A_RECORD = 100
 _DEFAULT_BOUND = 3_600_000  # ms
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 
 Names = dict[str, Expression]
 
@@ -56,13 +55,12 @@ def parse_derivation(table: Any) -> Derivation:
     for name, meaning in (("from", "the topic that is read"), ("key", "the key of the view")):
         if name not in table:
             raise TableError((), f'{name} is missing: {name} = "…", {meaning}')
-    source = read_text(table["from"], ("from",), "a topic")
-    if not _TOPIC.fullmatch(source) or source in (".", ".."):
-        raise TableError(("from",), f'"{source[:60]}" is not a valid topic name')
-    fields = _parse_fields(table)
+    source = parse_topic(table["from"], ("from",))
+    fields = parse_fields(table["fields"], ("fields",)) if "fields" in table else {}
     names: Names = {name: Field(name, type_) for name, type_ in RECORD_FIELDS.items()}
     names = dict(fields or {TEXT: Field(TEXT, STRING)}) | names
     time = _parse_time(table, names)
+    joins = parse_joins(table, names)
     let = _parse_let(table, names)
     require = _parse_condition("require", table, names, let)
     each = _parse_each(table, names)
@@ -87,26 +85,11 @@ def parse_derivation(table: Any) -> Derivation:
         window=_parse_window(table),
         session=session,
         identity=_parse_identity(table, names),
+        joins=joins,
     )
+    check_places(derivation)
     _check_identity(derivation)
     return derivation
-
-
-def _parse_fields(table: Mapping[str, Any]) -> dict[str, Field]:
-    """Empty if the value is text."""
-    if "fields" not in table:
-        return {}
-    path = ("fields",)
-    given = read_table(table["fields"], path, MAX_FIELDS, 'fields = { name = "string" }')
-    fields = {}
-    for name, text in given.items():
-        check_new(name, RECORD_FIELDS, (*path, name))
-        text = read_text(text, (*path, name), 'a type such as "string" or "int?"')
-        try:
-            fields[name] = Field(name, parse_field_type(text))
-        except ValueError as e:
-            raise TableError((*path, name), str(e)) from None
-    return fields
 
 
 def _parse_time(table: Mapping[str, Any], names: Names) -> EventTime | None:
@@ -264,7 +247,7 @@ def _parse_identity(table: Mapping[str, Any], names: Names) -> tuple[str, ...]:
             raise TableError(path, f"{name!r} is not the name of a field")
         check_name(name, path)
         if not isinstance(names.get(name), Field):
-            raise TableError(path, f"{name} is not a field")
+            raise TableError(path, f"{name} is not a field of the record")
     return tuple(given)
 
 
@@ -285,7 +268,8 @@ def _check_identity(derivation: Derivation) -> None:
     expressions = [*derivation.key, *(each.of for each in derivation.aggregates if each.of)]
     expressions += [of for _, of in derivation.select.values] if derivation.select else []
     expressions += [derivation.filter] if derivation.filter else []
-    used = set().union(*map(fields_of, expressions))
+    used = set().union(*map(fields_of, expressions)) - derivation.joined_fields.keys()
+    used.update(*(fields_of(join.on) for join in derivation.joins))
     if derivation.each is not None:
         name, of = derivation.each
         used = used - {name} | fields_of(of)

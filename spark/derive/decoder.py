@@ -14,7 +14,7 @@ from model.derive.derivation import RECORD_FIELDS, TEXT, Derivation
 from model.derive.expressions import Expression, fields_of
 from model.derive.types import Kind
 from spark.derive.columns import Columns, column, condition, key_column, key_parts
-from spark.derive.json_values import FIELDS, REASON, JsonValues
+from spark.derive.json_values import FIELDS, REASON, JsonValues, spark_type
 from spark.event_time.bounds import EventTimeBounds
 
 MAX_KEY_BYTES = 10_000
@@ -103,6 +103,10 @@ class DerivedDecoder:
     def _violation(self, names: Columns) -> Column | None:
         """The reason why a decoded record is rejected; null if it is not. None: none can be."""
         derivation = self.derivation
+        # Only the plan joins. The fields of tables are short enough, as ``TableDecoder`` says.
+        joined = derivation.joined_fields
+        unknown = {name: F.lit(None).cast(spark_type(of)) for name, of in joined.items()}
+        names = {**names, **unknown}
         checks: list[tuple[Column, str]] = []
         if derivation.require is not None:
             checks.append((~condition(derivation.require, names), "require: not true"))
@@ -124,6 +128,7 @@ def expressions(derivation: Derivation) -> Iterator[Expression]:
         yield from (of for _, of in derivation.select.values)
     if derivation.each is not None:
         yield derivation.each[1]
+    yield from (join.on for join in derivation.joins)
     for each in (derivation.require, derivation.filter):
         if each is not None:
             yield each
@@ -134,7 +139,8 @@ def _of_rows(derivation: Derivation, check: _Check, names: Columns) -> Column:
 
     def of_row(names: Columns) -> Column:
         wrong = check(names)
-        if derivation.filter is not None:
+        joined = derivation.joined_fields.keys()
+        if derivation.filter is not None and not fields_of(derivation.filter) & joined:
             wrong = condition(derivation.filter, names) & wrong
         return F.coalesce(wrong, F.lit(False))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from model.derive.derivation import Derivation
 from model.derive.expressions import Field
 from spark.derive.aggregates import grouped, json_object, results
 from spark.derive.columns import column, key_column
+from spark.derive.joins import with_row
 from spark.derive.sessions import END, LIVE, START, sessions
 from spark.event_time.watermarks import NEVER
 from spark.formats.keys import int64, session_key, window_key
@@ -25,7 +26,8 @@ _WINDOW = "#window"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A function of decoded rows: ``key``, ``value``, and ``bare_key`` with windows or sessions.
+    """A function of decoded rows, and of the tables that they are joined with. It returns ``key``,
+    ``value``, and ``bare_key`` with windows or sessions.
 
     ``key`` and ``value``: the formats of the view's entry in views.toml.
     """
@@ -34,9 +36,9 @@ class Plan:
     key: str
     value: str
 
-    def __call__(self, rows: DataFrame) -> DataFrame:
+    def __call__(self, rows: DataFrame, *tables: DataFrame) -> DataFrame:
         derivation = self.derivation
-        prepared = _prepared(rows, derivation)
+        prepared = _prepared(rows, tables, derivation)
         key, name = key_column(derivation), _key_name(derivation)
         bare = self._bare_key(name)
         if derivation.session is not None:
@@ -79,26 +81,31 @@ class Plan:
 
 
 def _key_name(derivation: Derivation) -> str:
-    """The name of the column with the key: that of the field, if it is one."""
+    """The name of the column with the key: that of the field, if it is one of the record."""
     first, *more = derivation.key
-    return first.name if isinstance(first, Field) and not more else _KEY
+    if more or not isinstance(first, Field) or first.name in derivation.joined_fields:
+        return _KEY
+    return first.name
 
 
-def _prepared(rows: DataFrame, derivation: Derivation) -> DataFrame:
+def _prepared(rows: DataFrame, tables: Sequence[DataFrame], derivation: Derivation) -> DataFrame:
     """The rows that count, each once."""
     time = derivation.time
     if time is not None:
         rows = rows.withWatermark(time.field, NEVER)
     # The same rows in both orders, but this one keeps fewer in the state.
-    if derivation.filter is not None and derivation.each is None:
+    filters_records = derivation.each is None and not derivation.joins
+    if derivation.filter is not None and filters_records:
         rows = rows.where(column(derivation.filter))
     if derivation.identity:
         rows = rows.dropDuplicates([*derivation.identity])
+    for join, table in zip(derivation.joins, tables, strict=True):
+        rows = with_row(rows, join, table)
     if derivation.each is not None:
         name, of = derivation.each
         rows = rows.withColumn(name, F.explode(column(of)))
-        if derivation.filter is not None:
-            rows = rows.where(column(derivation.filter))
+    if derivation.filter is not None and not filters_records:
+        rows = rows.where(column(derivation.filter))
     return rows
 
 

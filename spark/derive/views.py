@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import model.views as entries
 from spark.derive.decoder import DerivedDecoder
+from spark.derive.joins import TableDecoder
 from spark.derive.plan import Plan
-from spark.view import View
+from spark.view import Source, View
 
 
 def derived_view(entry: entries.View) -> View | None:
@@ -16,8 +17,10 @@ def derived_view(entry: entries.View) -> View | None:
     return View(
         name=entry.name,
         description=f"derived from {derivation.source} by views.toml",
-        source=derivation.source,
+        sources=(
+            Source(derivation.source, DerivedDecoder(derivation)),
+            *(Source(each.source, TableDecoder(each.fields), True) for each in derivation.joins),
+        ),
         topic=entry.topic,
-        decoder=DerivedDecoder(derivation),
         derive=Plan(derivation, entry.key, entry.value),
     )

@@ -183,6 +183,44 @@ def test_a_mistake_has_its_line_and_the_reason(text: str, message: str) -> None:
     assert message in error(text)
 
 
+JOIN = """
+[views.hosts.derive.join.city]
+from = "cities"
+on = "client"
+fields = { name = "string", size = "int" }
+"""
+
+
+def test_a_join_adds_fields_that_may_be_null() -> None:
+    lines = 'count = "city.size > 5"\nmax = "size_of"\nlet = { size_of = "city.size" }'
+    found = derivation(f'key = "client"\n{lines}{JOIN}')
+    [join] = found.joins
+    assert (join.name, join.source) == ("city", "cities")
+    assert found.aggregates[1].type.optional
+    key = 'filter = "city.name is not null"\nkey = "city.name"\ncount = true'
+    assert not derivation(key + JOIN).key[0].type.optional
+
+
+@pytest.mark.parametrize(
+    ("text", "join", "message"),
+    [
+        ('key = "city.name"', JOIN, 'key: "city.name" may be null'),
+        ('key = "city.mayor"', JOIN, "key: unknown field city.mayor; known: id, client,"),
+        ('key = ["id", "coalesce(city.name, id)"]', JOIN, "key: a key of several parts cannot h"),
+        ('key = "id"\nrequire = "city.size = 1"', JOIN, "require: require cannot have city"),
+        ('key = "id"', JOIN.replace("cities", "weblog"), "line 9, [views.hosts.derive], join.city"),
+        ('key = "id"', JOIN.replace("city", "id"), "join.id: is already the name of a field"),
+        ('key = "id"', JOIN.replace('"client"', '"status"'), 'join.city.on: "status" is a whole n'),
+        ('key = "id"', JOIN.replace("on", "om"), "line 10, [views.hosts.derive], join.city.om: u"),
+        ('key = "id"', JOIN.replace('on = "client"', ""), "join.city: on is missing"),
+        ('key = "id"', "\njoin = 5", "join: must be a table"),
+        ('key = "id"\nidentity = ["id"]', JOIN, "identity: must have client, which the"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_a_join(text: str, join: str, message: str) -> None:
+    assert message in error(f"{text}\ncount = true{join}")
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [

@@ -58,7 +58,11 @@ def as_bytes(value: Any) -> bytes:
 
 
 def streamed(
-    session: SparkSession, view: View, batches: Sequence[Sequence[Raw]], folder: Path
+    session: SparkSession,
+    view: View,
+    batches: Sequence[Sequence[Raw]],
+    folder: Path,
+    *tables: DataFrame,
 ) -> dict[bytes, bytes]:
     """The table after a stream over these micro-batches. The job is stopped and started again
     before each of them."""
@@ -75,7 +79,7 @@ def streamed(
         first += len(batch)
         records = session.readStream.schema(RAW_RECORD).parquet(f"{folder}/raw")
         query = (
-            view.result(records)
+            view.result(records, *tables)
             .writeStream.outputMode("update")
             .foreachBatch(write)
             .option("checkpointLocation", f"{folder}/checkpoint")
