@@ -33,7 +33,7 @@ class DerivedView(NamedTuple):
 
 
 def derived_views(settings: StackSettings) -> dict[str, DerivedView]:
-    """The views that the settings name; by default those with a ``spark_view`` in views.toml. In
+    """The views that the settings name; by default those that views.toml derives with Spark. In
     the user's own Kafka, this does not include the demo's. They are in the order of their start.
     ``LocalError`` if one is unknown."""
     if settings.spark_views:
@@ -44,9 +44,9 @@ def derived_views(settings: StackSettings) -> dict[str, DerivedView]:
 
 
 def declared_views(views: Path) -> dict[str, DerivedView]:
-    """The views with a ``spark_view`` in a views.toml, in its order. Raises ``LocalError``."""
+    """The views that a views.toml derives with Spark, in its order. Raises ``LocalError``."""
     deployment = deployment_of(views)
-    if not any(entry.spark_view for entry in deployment.views):
+    if not any(entry.uses_spark for entry in deployment.views):
         return {}
     from spark import discovery
     from spark.errors import JobError

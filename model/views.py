@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from model.derive.derivation import Derivation
 from model.formats.codec import Codec
 from model.formats.registry import format_of
 from model.formats.schemas import SchemaSource
@@ -60,6 +61,7 @@ class View:
     spark_view: str | None = dataclasses.field(default=None, compare=False)  # its Python file
     partitions: int | None = dataclasses.field(default=None, compare=False)  # of a new topic
     quota: Quota | None = dataclasses.field(default=None, compare=False)
+    derivation: Derivation | None = dataclasses.field(default=None, compare=False, repr=False)
     schemas: SchemaSource | None = dataclasses.field(default=None, compare=False, repr=False)
 
     @cached_property
@@ -67,6 +69,11 @@ class View:
         """16 hexadecimal digits. They change if a change of the definition changes the data or the
         answers."""
         return hashlib.sha256(orjson.dumps(self._definition())).hexdigest()[:16]
+
+    @property
+    def uses_spark(self) -> bool:
+        """Whether the entry says how Spark derives the topic."""
+        return self.spark_view is not None or self.derivation is not None
 
     @cached_property
     def key_codec(self) -> Codec:

@@ -14,6 +14,8 @@ from typing import Any
 
 from model.classes import is_class_path, is_view_reference
 from model.config_providers import check_references
+from model.derive.entry import contradictions, with_defaults
+from model.derive.reading import TableError
 from model.formats.format import FieldError, Read
 from model.formats.registry import FORMATS, SCHEMA_FORMATS, format_of
 from model.kinds.registry import KINDS
@@ -21,6 +23,7 @@ from model.partitioner import PARTITIONERS
 from model.problems import ConfigurationError
 from model.quotas import Quota, parse_quota
 from model.times import parse_duration
+from model.toml_lines import TomlErrors as _Reader
 from model.views import ANY_PARTITION, NEWEST, PARTIAL, SPARK_GROUP_PREFIX, Deployment, View
 
 # The first segments of this product's own paths.
@@ -33,7 +36,6 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}", re.ASCII)
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)  # Kafka's rule
 _PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+", re.ASCII)
 _MAX_GROUP_LENGTH = 249
-_TABLE = re.compile(r"^\s*\[\s*(?P<table>[^]]+?)\s*]")
 
 
 @dataclass(frozen=True)
@@ -123,31 +125,6 @@ def parse_views(text: str, source: str = "views.toml", read: Read = _no_files) -
     return Deployment(parsed, kafka, schemas.get("registry"), schemas.get("folder"))
 
 
-class _Reader:
-    """Makes errors with the line of a field, which tomllib does not report."""
-
-    def __init__(self, text: str, source: str) -> None:
-        self._lines = text.splitlines()
-        self._source = source
-
-    def error(self, table: tuple[str, ...], field: str | None, what: str) -> ConfigurationError:
-        where = f"{self._source}, line {self._line_of(table, field)}, [{'.'.join(table)}]"
-        return ConfigurationError(f"{where}{f', {field}' if field else ''}: {what}")
-
-    def _line_of(self, table: tuple[str, ...], field: str | None) -> int:
-        found = 1
-        inside = False
-        for number, line in enumerate(self._lines, 1):
-            if header := _TABLE.match(line):
-                name = ".".join(part.strip(" \"'") for part in header["table"].split("."))
-                inside = name == ".".join(table)
-                below = found == 1 and name.startswith(".".join(table) + ".")
-                found = number if inside or below else found
-            elif inside and field and re.match(rf"\s*[\"']?{re.escape(field)}[\"']?\s*[.=]", line):
-                return number
-        return found
-
-
 def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool) -> View:
     """`by_id`: whether the deployment has a source of schemas by id."""
     table = ("views", name)
@@ -157,9 +134,14 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
         raise reader.error(
             table, None, "a view's name may only have letters, digits, '.', '_' and '-'"
         )
+    try:
+        derivation, fields = with_defaults(name, fields)
+    except TableError as e:
+        raise reader.error_at((*table, "derive"), e.path, str(e)) from None
     for field in fields:
         if field not in _FIELDS:
-            raise reader.error(table, field, f"unknown field; known fields: {', '.join(_FIELDS)}")
+            known = ", ".join((*_FIELDS, "derive"))
+            raise reader.error(table, field, f"unknown field; known fields: {known}")
     values: dict[str, str] = {}
     for field, spec in _FIELDS.items():
         value = fields.get(field, spec.default)
@@ -181,7 +163,7 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
     for field, stores in _ONLY_FOR.items():
         if field in fields and values["store"] not in stores:
             raise reader.error(table, field, f"only for store = {_join_quoted(stores)}")
-    return View(
+    view = View(
         name=name,
         topic=values["topic"],
         path=_parse_path(values["path"], table, reader),
@@ -197,12 +179,17 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
         same_key=values["same_key"] or None,
         quota=_parse_quota(values["quota"], table, reader),
         pipeline=_parse_pipeline(values["pipeline"], table, reader)
-        or (SPARK_GROUP_PREFIX + name if values["spark_view"] else None),
+        or (SPARK_GROUP_PREFIX + name if values["spark_view"] or derivation else None),
         spark_view=_parse_spark_view(values["spark_view"], table, reader),
-        partitions=_parse_partitions(values, table, reader),
+        partitions=_parse_partitions(values, table, reader, derivation is not None),
         key_schema=_parse_schema("key", values, table, reader, read, by_id),
         value_schema=_parse_schema("value", values, table, reader, read, by_id),
+        derivation=derivation,
     )
+    if derivation is not None:
+        for field, what in contradictions(view, derivation):
+            raise reader.error(table, field, what)
+    return view
 
 
 def _parse_schema(
@@ -330,13 +317,15 @@ def _parse_spark_view(text: str, table: tuple[str, ...], reader: _Reader) -> str
 
 
 def _parse_partitions(
-    values: dict[str, str], table: tuple[str, ...], reader: _Reader
+    values: dict[str, str], table: tuple[str, ...], reader: _Reader, is_derived: bool
 ) -> int | None:
     text = values["partitions"]
     if not text:
         return None
-    if not values["spark_view"]:
-        raise reader.error(table, "partitions", "only with spark_view, whose job creates the topic")
+    if not values["spark_view"] and not is_derived:
+        raise reader.error(
+            table, "partitions", "only with spark_view or derive, whose job creates the topic"
+        )
     if not re.fullmatch("[1-9][0-9]{0,4}", text):
         raise reader.error(table, "partitions", f"{text} is not a number from 1 to 99999")
     return int(text)

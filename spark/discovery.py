@@ -21,6 +21,7 @@ from pyspark.cloudpickle import register_pickle_by_value
 
 import model.views as entries
 from model.classes import file_reference, is_class_path
+from spark.derive.views import derived_view
 from spark.errors import JobError
 from spark.view import View
 
@@ -59,9 +60,9 @@ def find_view(reference: str, folder: Path = Path()) -> View:
 
 
 def declared_views(deployment: entries.Deployment, folder: Path) -> dict[str, View]:
-    """The views with a ``spark_view`` in views.toml, in the order of the entries. ``folder``: where
-    views.toml is. Raises ``JobError``."""
-    named = (entry for entry in deployment.views if entry.spark_view)
+    """The views with a ``spark_view`` or a table ``derive`` in views.toml, in its order.
+    ``folder``: where views.toml is. Raises ``JobError``."""
+    named = (entry for entry in deployment.views if entry.uses_spark)
     return {entry.name: _declared(entry, folder) for entry in named}
 
 
@@ -77,7 +78,7 @@ def select_views(
     chosen: list[View] = []
     for each in dict.fromkeys(given):
         entry = declared.get(each)
-        if entry is not None and entry.spark_view:
+        if entry is not None and entry.uses_spark:
             chosen.append(_declared(entry, folder))
         elif each in packaged:
             chosen.append(_with_entry(packaged[each], deployment))
@@ -86,7 +87,7 @@ def select_views(
         elif "/" in each:
             chosen += (_with_entry(view, deployment) for view in views_at(Path(each)).values())
         else:
-            known = [name for name, one in declared.items() if one.spark_view] or packaged
+            known = [name for name, one in declared.items() if one.uses_spark] or packaged
             raise JobError(
                 f"no view {each}; known views: {', '.join(known)}. A view of your own is named by "
                 "its file, folder or module, such as ./my_view.py or my_views.orders:VIEW"
@@ -100,6 +101,9 @@ def is_path(text: str) -> bool:
 
 
 def _declared(entry: entries.View, folder: Path) -> View:
+    derived = derived_view(entry)
+    if derived is not None:
+        return _completed(derived, entry)
     assert entry.spark_view is not None
     try:
         view = find_view(entry.spark_view, folder)

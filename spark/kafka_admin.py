@@ -168,6 +168,10 @@ class KafkaAdmin:
 
     def cleanup_policy(self, topic: str) -> str | None:
         """The topic's ``cleanup.policy``; None if the job may not read it."""
+        return self.config(topic, "cleanup.policy")
+
+    def config(self, topic: str, name: str) -> str | None:
+        """A setting of the topic; None if the job may not read it."""
         resource_class = self._jvm.org.apache.kafka.common.config.ConfigResource
         kind = resource_class.Type.valueOf("TOPIC")
         try:
@@ -176,7 +180,7 @@ class KafkaAdmin:
             )
         except Py4JJavaError:
             return None
-        return str(config.get("cleanup.policy").value())
+        return str(config.get(name).value())
 
     def end_offsets(self, topics: Mapping[str, int]) -> dict[str, dict[int, int]]:
         """Topic ► partition ► end offset. ``topics``: their numbers of partitions. Raises OSError,

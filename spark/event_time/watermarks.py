@@ -30,6 +30,10 @@ DISORDER = 24 * 3600
 seconds after which a partition that was read to its end, and has no new records, no longer holds
 back the watermark."""
 
+# Spark's own watermark is the greatest time read, less this delay. It would drop records of
+# partitions that are read more slowly than others, so it must never move: ``Watermarks`` moves it.
+NEVER = "1000000 days"
+
 _METRICS = "read "  # and the topic
 _STEP = 3_600_000
 

@@ -52,6 +52,11 @@ class Decoder(Protocol):
         """The other records, as MALFORMED rows."""
 
 
+def is_table(decoder: Decoder) -> bool:
+    """Whether its topic is a table."""
+    return bool(getattr(decoder, "is_table", False))
+
+
 @dataclass(frozen=True, slots=True)
 class FormatDecoder:
     """Each value is a record of a format, such as ``AvroFormat`` or ``ProtobufFormat``.

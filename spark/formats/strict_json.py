@@ -12,7 +12,9 @@ from typing import Any, ClassVar
 import orjson
 from pyspark.sql import SparkSession
 from pyspark.sql.types import (
+    BooleanType,
     DataType,
+    DoubleType,
     IntegerType,
     LongType,
     StringType,
@@ -102,6 +104,18 @@ def _int64(name: str, found: object) -> int:
     return found
 
 
+def _boolean(name: str, found: object) -> bool:
+    if type(found) is not bool:
+        raise ValueError(f"{name}: not true or false")
+    return found
+
+
+def _double(name: str, found: object) -> float:
+    if type(found) is not float and type(found) is not int:
+        raise ValueError(f"{name}: not a number")
+    return float(found) + 0.0  # -0.0 and 0.0 are equal, so one of them would be chosen by chance
+
+
 def _time(name: str, found: object) -> int:
     microseconds = _microseconds(_string(name, found))
     if microseconds is None:
@@ -122,6 +136,8 @@ def _microseconds(text: str) -> int | None:
 
 _READERS: dict[type[DataType], Callable[[str, Any], Any]] = {
     StringType: _string,
+    BooleanType: _boolean,
+    DoubleType: _double,
     IntegerType: _int32,
     LongType: _int64,
     TimestampType: _time,

@@ -28,6 +28,7 @@ from spark.supervision.progress import ProgressListener
 from spark.supervision.scheduler import QueryScheduler
 from spark.supervision.signals import StopSignal
 from spark.supervision.static_sources import StaticSources
+from spark.supervision.tombstones import TombstoneGuard
 from spark.supervision.topics import check_unchanged, prepare_topics
 
 _TOPIC_CHECK_INTERVAL = 10.0  # s
@@ -39,6 +40,7 @@ def supervise(session: SparkSession, settings: Settings, stop: StopSignal) -> No
     job failed."""
     with KafkaAdmin(session, settings.kafka) as admin:
         topics = prepare_topics(session, admin, settings, log)
+        tombstones = TombstoneGuard(session, admin, settings)
         try:
             progress = ProgressListener(
                 session, settings.progress, [view.name for view in settings.views], stop.events
@@ -59,10 +61,11 @@ def supervise(session: SparkSession, settings: Settings, stop: StopSignal) -> No
         )
         with heartbeats:
             try:
-                _watch(admin, settings, scheduler, stop, topics, progress)
+                _watch(admin, settings, scheduler, stop, topics, progress, tombstones)
             finally:
                 heartbeats.ending(sys.exception())
                 with suppress(Py4JError, PySparkException, OSError):
+                    tombstones.keep(progress.statuses(), is_last=True)
                     scheduler.stop()
                     session.streams.removeListener(watermarks)
                     session.streams.removeListener(progress)
@@ -75,6 +78,7 @@ def _watch(
     stop: StopSignal,
     topics: dict[str, Topic],
     progress: ProgressListener,
+    tombstones: TombstoneGuard,
 ) -> None:
     """Returns when all queries have ended or a signal arrives.
 
@@ -90,6 +94,7 @@ def _watch(
         except queue.Empty:
             if time.monotonic() >= next_check:
                 check_unchanged(admin, settings, topics)
+                tombstones.keep(progress.statuses())
                 for view, why in scheduler.stop_changed():
                     progress.failed(view, why)
                     log(f"error: {why}")

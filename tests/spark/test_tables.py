@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
-from local.kafka.broker import Broker
+from local.kafka.broker import Broker, quiet_admin
 from local.waiting import wait_until
+from spark.errors import JobError
 from spark.formats.decoders import JsonDecoder
 from spark.formats.records import RAW_RECORD
 from spark.settings import Settings
@@ -87,6 +89,13 @@ CITIES = {
 }
 
 
+def set_config(servers: str, topic: str, name: str, value: str) -> None:
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    [future] = quiet_admin(servers).incremental_alter_configs([resource]).values()
+    future.result(10)
+
+
 def rows_of(session: SparkSession, records: Sequence[Record]) -> DataFrame:
     at = datetime(2026, 1, 1, tzinfo=UTC)
     rows = [("raw", 0, n, at, key, value, None) for n, (key, value) in enumerate(records)]
@@ -123,7 +132,7 @@ def test_a_stream_ends_with_the_table_of_a_batch(
     servers = broker.bootstrap_servers
     source = make_topic(
         cleanup_policy="compact", segment_ms=100, min_cleanable_dirty_ratio=0.001,
-        delete_retention_ms=0, max_compaction_lag_ms=100,
+        delete_retention_ms=60_000, max_compaction_lag_ms=100,
     )  # fmt: skip
 
     def view(name: str, derive: Callable[[DataFrame], DataFrame]) -> View:
@@ -151,6 +160,10 @@ def test_a_stream_ends_with_the_table_of_a_batch(
     live = tables(views)
     assert {key: value["city"] for key, value in live[0].items()} == names
     assert live[1] == wanted_cities
+
+    set_config(servers, source, "delete.retention.ms", "0")
+    with pytest.raises(JobError, match=r"customers: .* keeps tombstones for 0 s .*To rebuild"):
+        run("live", views)
 
     def compacted() -> bool:
         writer.send(source, [(b"z", None)])  # closes a segment
