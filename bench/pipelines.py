@@ -18,11 +18,11 @@ from bench.stack import Server, Stack
 from local.demo.datasets import FLIGHTS, TEXTS, Dataset, Record, demo_topics, texts
 from local.demo.load import load
 from local.kafka.broker import quiet_admin
-from local.kafka.connection import deployment_of
 from local.kafka.jars import spark_jars, streams_class_path
 from local.kafka.java import find_java
 from local.kafka.topics import create_topics
 from local.settings import REPOSITORY
+from local.spark_views import declared_views
 
 VIEWS_TOML = REPOSITORY / "views.toml"
 _STREAMS = Path(__file__).parent / "references" / "streams" / "DemoViews.java"
@@ -42,7 +42,7 @@ class Job:
 def fill(stack: Stack, text_count: int) -> dict[str, int]:
     """Creates the demo's topics, and writes all flights and `text_count` texts. Returns the number
     of records by topic."""
-    create_topics(quiet_admin(stack.servers), demo_topics(deployment_of(VIEWS_TOML)))
+    create_topics(quiet_admin(stack.servers), demo_topics(declared_views(VIEWS_TOML).values()))
     load(stack.servers, FLIGHTS)
     load(stack.servers, Dataset(TEXTS.topic, lambda: text_count, lambda: _texts(text_count)))
     return {"flights": FLIGHTS.count(), "texts": text_count}

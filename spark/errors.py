@@ -50,7 +50,7 @@ def missed_tombstones(
     return JobError(
         f"{view}: the view has not read all of topic {topic} for {behind:.0f} s, but the topic "
         f"keeps tombstones for {retention:.0f} s (delete.retention.ms), so rows that were deleted "
-        f"could stay in the view. {_rebuild(checkpoint)}"
+        f"could stay in the view. {rebuild(checkpoint)}"
     )
 
 
