@@ -24,6 +24,7 @@ from backend.http.fast_path import READS, FastPath
 from backend.http.kiqr.routes import PATHS as KIQR_PATHS
 from backend.http.kiqr.routes import PREFIX as KIQR
 from backend.http.limits.bodies import BodyBudget, read_body
+from backend.http.limits.clients import Clients
 from backend.http.limits.gates import Gate
 from backend.http.limits.view_quotas import ViewQuotas
 from backend.http.paths import Paths, of_absolute_form
@@ -53,6 +54,7 @@ from backend.queries.whole_view.registry import VIEW_QUERIES
 from backend.security.audit import AuditLog
 from backend.security.authorization import AUTHORIZATION
 from backend.security.browser_rules import BrowserRules, preflight
+from backend.security.client_claims import CLIENT
 from backend.security.cluster import signature_in
 from backend.security.mutual_tls import has_cluster_certificate, is_passed_on
 from backend.security.signatures import Purpose
@@ -103,6 +105,7 @@ class Router:
         self._views = ViewRoutes(context)
         self._append = AppendRoute(context, self._reads)
         self._cluster = context.cluster
+        self._clients = Clients.of(context.settings, context.cluster)
         self._quotas = ViewQuotas(context)
         self._fast_path = FastPath(
             context, self._paths, self._responses, access, self._refused_reads
@@ -334,20 +337,28 @@ class Router:
 
     async def _call(self, request: Request, route: Route) -> Answer | None:
         """Reads the body, if the route has one, and calls the handler."""
-        is_peer = route.is_internal or request.is_from_cluster
-        set_sender(self._turns, INSTANCES if is_peer else request.client or "unknown")
+        self._set_sender(request, route)
         if not route.body:
-            await _room(route)
-            with route.gate:
+            async with route.gate:
                 return await route.handler(request)
         # before the gate, so that a client that sends slowly keeps none of its places
         with self._budget(route).counted(request.receive) as counted:
             request.body = await read_body(counted, route.body)
             if request.sender is not None:
                 request.sender.check_body(request.body)
-            await _room(route)
-            with route.gate:
+            async with route.gate:
                 return await route.handler(request)
+
+    def _set_sender(self, request: Request, route: Route) -> None:
+        """Whose share of this instance the request uses, here and on other instances."""
+        if request.is_from_cluster:
+            client, is_peer = INSTANCES, True
+        elif route.is_internal:
+            client, is_peer = self._clients.origin_of(request), True
+        else:
+            client, is_peer = self._clients.client_of(request), False
+        set_sender(self._turns, client, is_peer)
+        CLIENT.set(client)
 
     def _budget(self, route: Route) -> BodyBudget:
         if route.body <= _SIGNED_BYTES:
@@ -381,8 +392,3 @@ class Router:
         )
         body = b"" if method == "HEAD" else answer.body
         await send({"type": "http.response.body", "body": body})
-
-
-async def _room(route: Route) -> None:
-    if isinstance(route.gate, Gate):
-        await route.gate.room()

@@ -34,6 +34,7 @@ class Keys(NamedTuple):
     peer: bytes
     proxy: bytes
     answer: bytes
+    client: bytes
 
 
 def keys_of(secret: bytes, application_id: str) -> Keys:
@@ -41,7 +42,10 @@ def keys_of(secret: bytes, application_id: str) -> Keys:
     know the application."""
     of = b" " + application_id.encode()
     return Keys(
-        _derived(secret, b"peer" + of), _derived(secret, b"proxy"), _derived(secret, b"answer" + of)
+        _derived(secret, b"peer" + of),
+        _derived(secret, b"proxy"),
+        _derived(secret, b"answer" + of),
+        _derived(secret, b"client"),
     )
 
 

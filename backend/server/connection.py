@@ -270,7 +270,8 @@ class Connection(asyncio.Protocol):
             if is_passed_on(headers):
                 # The certificate is the proxy's. No later request of this connection counts as the
                 # proxy's own, either.
-                self._tls = {**self._tls, "client_cert_name": None}
+                name = self._tls["client_cert_name"] or self._tls.get("proxy_cert_name")
+                self._tls = {**self._tls, "client_cert_name": None, "proxy_cert_name": name}
             scope["extensions"] = {"tls": self._tls}
         exchange.begin(request, scope)
         self._task = self._server.loop.create_task(exchange.run(self._application))
