@@ -26,6 +26,7 @@ from backend.http.kiqr.routes import PREFIX as KIQR
 from backend.http.limits.bodies import BodyBudget, read_body
 from backend.http.limits.clients import Clients
 from backend.http.limits.gates import Gate
+from backend.http.limits.processors import most_reductions, processors
 from backend.http.limits.view_quotas import ViewQuotas
 from backend.http.paths import Paths, of_absolute_form
 from backend.http.request import Request
@@ -74,7 +75,8 @@ _READ, _GET, _POST = ("GET", "HEAD"), ("GET",), ("POST",)
 _PAGE = ("GET", "HEAD", "OPTIONS")
 
 MAX_BODY = 1 << 20
-_PATIENCE = 2.0  # s that queries of whole views and batches wait for others to end
+_PATIENCE = 2.0  # s that pages and batches wait for others to end
+_PATIENCE_OF_REDUCTIONS = 10.0  # s; few run at once, and each takes longer
 _MAX_BATCH_OF_PEER = 9 << 20  # bytes; older instances take 8 MiB of keys
 _SIGNED_BYTES = 4096  # of a heartbeat, or a request for a copy: so small that no budget is needed
 
@@ -132,7 +134,10 @@ class Router:
         # A scan holds a page of every owner, a reduction groups or rows of every owner, a batch its
         # body, and a peer's scan a page of our own.
         scans, batches = Gate("scans", 64, _PATIENCE), Gate("batches", 128, _PATIENCE)
-        reductions, of_peers = Gate("reductions", 8, _PATIENCE), Gate("scans", 256)
+        reductions, of_peers = (
+            Gate("reductions", most_reductions(processors()), _PATIENCE_OF_REDUCTIONS),
+            Gate("scans", 256),
+        )
         own_bound = nullcontext()  # the handler bounds how many there are at once
         key = "{path}/{key}"  # of the view's own path, and of /views/{view}/keys
         read, append, any_scope = Access.READ, Access.APPEND, Access.ANY_SCOPE

@@ -1,16 +1,26 @@
 """Expensive queries take turns, so that reads of keys and other clients wait for one step at most.
 
 An event loop runs everything that is ready before it looks at its sockets again. Without turns, a
-read would wait for a step of each of some hundred queries. A step is a millisecond or two.
+read would wait for a step of each of some hundred queries. A step takes STEP_S of this thread's
+processor time, or a little more.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextvars import ContextVar
-from typing import NamedTuple
+from itertools import islice
+from time import thread_time
+from typing import NamedTuple, TypeVar
+
+STEP_S = 0.001
+"""s. An operating system interrupts a process after a few milliseconds if others wait, so shorter
+steps would not help readers."""
+_PIECE = 50  # items between two looks at the clock
+
+_T = TypeVar("_T")
 
 INSTANCES = ""
 """The client of what an instance or a proxy asks for itself."""
@@ -76,12 +86,13 @@ def _next_of(waiting: deque[asyncio.Future[None]]) -> asyncio.Future[None] | Non
 
 
 class Turns:
-    """Lets one query of a client, and one that another instance asks for, go on in each round of
-    the event loop. Used in the event loop."""
+    """Lets one query go on in each round of the event loop: in turns one of a client, and one that
+    another instance asks for. Used in the event loop."""
 
     def __init__(self) -> None:
         self._of_clients = FairQueue()
         self._of_instances = FairQueue()
+        self._is_of_instance = False  # the last turn
         self._is_running = False
 
     async def next(self, client: str, is_peer: bool) -> None:
@@ -94,8 +105,13 @@ class Turns:
         await turn
 
     def _advance(self) -> None:
-        self._of_clients.wake_next()
-        self._of_instances.wake_next()
+        first, second = self._of_instances, self._of_clients
+        if self._is_of_instance:
+            first, second = second, first
+        woken = first if first.wake_next() is not None else second
+        if woken is second:
+            second.wake_next()
+        self._is_of_instance = woken is self._of_instances
         self._is_running = bool(self._of_clients or self._of_instances)
         if self._is_running:
             asyncio.get_running_loop().call_soon(self._advance)
@@ -129,3 +145,13 @@ async def next_turn() -> None:
         await asyncio.sleep(0)
     else:
         await given.turns.next(given.client, given.is_peer)
+
+
+async def in_steps(items: Iterable[_T]) -> AsyncIterator[list[_T]]:
+    """The items, some at a time, with a turn after each step of work on them."""
+    rest, began = iter(items), thread_time()
+    while some := list(islice(rest, _PIECE)):
+        yield some
+        if thread_time() - began >= STEP_S:
+            await next_turn()
+            began = thread_time()

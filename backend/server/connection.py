@@ -26,7 +26,8 @@ _SLICE_BYTES = 16 * 1024  # bytes per call of the parser
 # and scans them again with each `feed`.
 _MAX_UNPARSED = 64 * 1024
 _MAX_PENDING = 64 * 1024  # bytes of pipelined requests; with more, reading is paused
-_DISCONNECT_GRACE = 3.0  # s for the application to return after its client has disconnected
+# s for the application to return after its client has disconnected; none for reads
+_DISCONNECT_GRACE = 3.0
 
 
 class Connection(asyncio.Protocol):
@@ -88,7 +89,10 @@ class Connection(asyncio.Protocol):
         if self._exchange is not None:
             self._exchange.disconnect()
         if self._task is not None:
-            self._server.loop.call_later(_DISCONNECT_GRACE, self._task.cancel)
+            assert self._exchange is not None
+            # nobody waits for the answer to a read, and its work delays others
+            grace = 0.0 if self._exchange.is_read else _DISCONNECT_GRACE
+            self._server.loop.call_later(grace, self._task.cancel)
 
     def data_received(self, data: bytes) -> None:
         if (

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from backend.queries import turns
 from backend.queries.scans import partition_run, scan_budget
 from backend.queries.whole_view import aggregate
 from backend.queries.whole_view.aggregate import Numbers
@@ -207,7 +208,8 @@ def test_slices_give_the_same(orders: World, monkeypatch: pytest.MonkeyPatch) ->
     whole = orders.ask("aggregate?by=g&value=n").body
     monkeypatch.setattr(scan_budget, "MAX_ENTRIES", 20)
     monkeypatch.setattr(partition_run, "CHUNK_BYTES", 200)
-    monkeypatch.setattr(aggregate, "_MERGED_AT_ONCE", 2)
+    monkeypatch.setattr(turns, "_PIECE", 2)
+    monkeypatch.setattr(turns, "STEP_S", 0.0)
     assert orders.ask("aggregate?by=g&value=n", "b2").body == whole
 
 
@@ -238,8 +240,8 @@ def test_groups_of_one_partition_are_bounded_before_they_are_sent(
     sizes: list[int] = []
     fill = aggregate._Aggregator.fill
 
-    def noted(reducer: Any, response: Any) -> None:
-        fill(reducer, response)
+    async def noted(reducer: Any, response: Any) -> None:
+        await fill(reducer, response)
         sizes.append(len(response.rows))
 
     monkeypatch.setattr(aggregate, "MAX_GROUPS", 5)
