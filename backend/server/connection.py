@@ -16,6 +16,8 @@ from backend.server.exchange import Exchange
 from backend.server.response import error_response, response
 from backend.server.server import Server
 from backend.server.slow_readers import SlowReaderGuard
+from backend.server.staged_close import SECONDS as CLOSE_SECONDS
+from backend.server.staged_close import StagedClose
 from backend.server.tls_extension import tls_extension
 from backend.wire.answer import Answer
 from backend.wire.plain_requests import host_of_get, plain_get, plain_reads
@@ -58,6 +60,7 @@ class Connection(asyncio.Protocol):
         self._reader_guard: Any = None
         self._deadline = Deadline(server.loop, self._expired)
         self.is_open = False
+        self._closing: StagedClose | None = None
 
     # -- asyncio.Protocol ------------------------------------------------------------------------
 
@@ -140,6 +143,21 @@ class Connection(asyncio.Protocol):
             if self._transport.get_write_buffer_size():
                 self._reader_guard.start()
             self._transport.close()
+        elif self._closing is not None:
+            self._transport.close()
+
+    def _close_in_stages(self) -> None:
+        """Close when the client has stopped sending, or soon: it may not have read the answer."""
+        if not self.is_open:
+            return
+        if not self._server.keeps_connections:
+            self.close()
+            return
+        self.is_open = False
+        self._is_between_requests = False
+        self._pending.clear()
+        self._deadline.set(CLOSE_SECONDS)
+        self._closing = StagedClose(self._transport)
 
     def abort(self) -> None:
         """Close at once, even if the client has not read the responses."""
@@ -159,6 +177,9 @@ class Connection(asyncio.Protocol):
         return None
 
     def _read(self, data: bytes) -> None:
+        if self._closing is not None:
+            self._closing.discard(len(data))
+            return
         # Slices, because the parser copies the bytes after the end of each request.
         for at in range(0, len(data), _SLICE_BYTES):
             self._pending.append(data[at : at + _SLICE_BYTES])
@@ -304,11 +325,13 @@ class Connection(asyncio.Protocol):
             self.write([error_response(status, message)])
         if self._exchange is not None:
             self._exchange.disconnect()
-        self.close()
+        self._close_in_stages()
 
     def _expired(self) -> None:
-        """The request is incomplete after the timeout, or the connection is idle."""
-        if self._task is not None:
+        """The request is incomplete after the timeout, or the connection is idle or closing."""
+        if self._closing is not None:
+            self._transport.abort()
+        elif self._task is not None:
             assert self._exchange is not None
             self._exchange.disconnect()  # the application responds, and the connection closes
         elif self._is_between_requests:
@@ -349,9 +372,14 @@ class Connection(asyncio.Protocol):
 
     def exchange_ended(self, keep_open: bool) -> None:
         """Close the connection, or go on with the next request."""
+        assert self._exchange is not None
+        may_send = not self._exchange.is_received or bool(self._pending)
         self._exchange = self._task = None
         if not keep_open or not self._server.keeps_connections:
-            self.close()
+            if may_send:
+                self._close_in_stages()
+            else:
+                self.close()
             return
         unread: bytes = self._parser.remaining()
         self._parser.reset()

@@ -169,7 +169,7 @@ def test_a_connection_that_sends_no_request_is_closed() -> None:
             assert (await exchange(port, b"GET / HT")).startswith(
                 b"HTTP/1.1 408 Request Timeout\r\n"
             )
-            assert server.connections == set()
+            await until(lambda: not server.connections, "the end of the connections")
 
     run(main())
 
