@@ -29,6 +29,7 @@ from backend.queries.scans.partials import (
 )
 from backend.queries.scans.partition_scan import PartitionScans, worst
 from backend.queries.served_by import ServedBy
+from backend.queries.turns import next_turn
 from backend.wire.answer import code_of
 from backend.wire.scan import NEVER, Query, Row, ScanResponse
 from backend.wire.scan_codec import (
@@ -225,6 +226,7 @@ class ScatterGather:
     ) -> ScanResponse:
         owner, others_left = turn
         if owner is None:
+            await next_turn()  # many may begin at once
             response = await self._scans.answer(request, partitions, after)
             response.instance = self._context.settings.instance_id
             return response
@@ -272,6 +274,7 @@ class ScatterGather:
                 *(self.ask(request, group.partitions, group.reached) for group in behind)
             )
             responses = [each for answers in answered for each in answers]
+            await next_turn()  # merging many rows is a step of its own
             groups = [group for group in groups if group not in behind]
             for partitions, response in responses:
                 freshness.note(response)
