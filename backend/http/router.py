@@ -37,6 +37,7 @@ from backend.http.routes.internal import InternalRoutes
 from backend.http.routes.keys import KeyRoutes
 from backend.http.routes.views import ViewRoutes
 from backend.http.sending import (
+    answer_to,
     complete,
     internal_error,
     with_final_status,
@@ -338,7 +339,7 @@ class Router:
                 return sign_in(request, e) or problem_answer(e)
             if route.counts_reads:
                 count_refusal(self._context.counts[request.of.name], e)
-            return problem_answer(e)
+            return answer_to(e, request.headers)
 
     async def _call(self, request: Request, route: Route) -> Answer | None:
         """Reads the body, if the route has one, and calls the handler."""
