@@ -26,7 +26,7 @@ from backend.http.kiqr.routes import PREFIX as KIQR
 from backend.http.limits.bodies import BodyBudget, read_body
 from backend.http.limits.clients import Clients
 from backend.http.limits.gates import Gate
-from backend.http.limits.processors import most_reductions, processors
+from backend.http.limits.processors import most_reductions
 from backend.http.limits.view_quotas import ViewQuotas
 from backend.http.paths import Paths, of_absolute_form
 from backend.http.request import Request
@@ -45,6 +45,7 @@ from backend.http.sending import (
 )
 from backend.instance_context import InstanceContext
 from backend.queries.batch import BATCH_PATH, Batches
+from backend.queries.pace import Pace
 from backend.queries.point import count_refusal
 from backend.queries.point_by_kind import reads_of
 from backend.queries.retry import Asker
@@ -121,7 +122,7 @@ class Router:
         self._requests, self._coalesced_reads = Gate("requests", most), Gate("reads", most)
         # Flask's threads are few, so other requests wait
         self._documents, self._state = Gate("documents", 256), Gate("requests", 256)
-        self._turns = Turns()
+        self._turns = Turns(Pace(context.reads_served))
         self.routes = self._all_routes()
         self._table = RouteTable(self.routes, self._paths, context.views.values())
         self._peer_client: PeerClient | None = None
@@ -135,10 +136,8 @@ class Router:
         # A scan holds a page of every owner, a reduction groups or rows of every owner, a batch its
         # body, and a peer's scan a page of our own.
         scans, batches = Gate("scans", 64, _PATIENCE), Gate("batches", 128, _PATIENCE)
-        reductions, of_peers = (
-            Gate("reductions", most_reductions(processors()), _PATIENCE_OF_REDUCTIONS),
-            Gate("scans", 256),
-        )
+        reductions = Gate("reductions", most_reductions(), _PATIENCE_OF_REDUCTIONS)
+        of_peers = Gate("scans", 256)
         own_bound = nullcontext()  # the handler bounds how many there are at once
         key = "{path}/{key}"  # of the view's own path, and of /views/{view}/keys
         read, append, any_scope = Access.READ, Access.APPEND, Access.ANY_SCOPE

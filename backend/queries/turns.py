@@ -15,6 +15,8 @@ from itertools import islice
 from time import thread_time
 from typing import NamedTuple, TypeVar
 
+from backend.queries.pace import Pace
+
 STEP_S = 0.001
 """s. An operating system interrupts a process after a few milliseconds if others wait, so shorter
 steps would not help readers."""
@@ -89,7 +91,8 @@ class Turns:
     """Lets one query go on in each round of the event loop: in turns one of a client, and one that
     another instance asks for. Used in the event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, pace: Pace | None = None) -> None:
+        self._pace = pace or Pace()
         self._of_clients = FairQueue()
         self._of_instances = FairQueue()
         self._is_of_instance = False  # the last turn
@@ -104,7 +107,14 @@ class Turns:
             asyncio.get_running_loop().call_soon(self._advance)
         await turn
 
+    def _step_ended(self) -> None:
+        if pause := self._pace.pause():
+            asyncio.get_running_loop().call_later(pause, self._advance)
+        else:
+            self._advance()
+
     def _advance(self) -> None:
+        self._pace.begin()
         first, second = self._of_instances, self._of_clients
         if self._is_of_instance:
             first, second = second, first
@@ -114,7 +124,7 @@ class Turns:
         self._is_of_instance = woken is self._of_instances
         self._is_running = bool(self._of_clients or self._of_instances)
         if self._is_running:
-            asyncio.get_running_loop().call_soon(self._advance)
+            asyncio.get_running_loop().call_soon(self._step_ended)
 
 
 class _Sender(NamedTuple):

@@ -24,7 +24,9 @@ def processors(quota: Path = _CGROUP) -> int:
         return found
 
 
-def most_reductions(count: int) -> int:
+def most_reductions(count: int | None = None) -> int:
     """How many counts, rankings and aggregates run at once: two on each processor but one, which is
-    for reads of keys. At least two, so that one client does not keep out another."""
+    for reads of keys. At least two, so that one client does not keep out another. `count`: of
+    processors; None: those that there are."""
+    count = processors() if count is None else count
     return max(2, min(2 * (count - 1), _MOST_REDUCTIONS))
