@@ -52,12 +52,11 @@ from backend.queries.retry import Asker
 from backend.queries.scans.any_partition import AnyPartitionReads
 from backend.queries.scans.partition_scan import PartitionScans
 from backend.queries.scans.scatter_gather import SCAN_PATH, ScatterGather
-from backend.queries.turns import INSTANCES, Turns, set_sender
+from backend.queries.turns import Turns, set_sender
 from backend.queries.whole_view.registry import VIEW_QUERIES
 from backend.security.audit import AuditLog
 from backend.security.authorization import AUTHORIZATION
 from backend.security.browser_rules import BrowserRules, preflight
-from backend.security.client_claims import CLIENT
 from backend.security.cluster import signature_in
 from backend.security.mutual_tls import has_cluster_certificate, is_passed_on
 from backend.security.signatures import Purpose
@@ -342,7 +341,8 @@ class Router:
 
     async def _call(self, request: Request, route: Route) -> Answer | None:
         """Reads the body, if the route has one, and calls the handler."""
-        self._set_sender(request, route)
+        # whose share of this instance the request uses, here and on other instances
+        set_sender(self._turns, *self._clients.assign(request, route.is_internal))
         if not route.body:
             async with route.gate:
                 return await route.handler(request)
@@ -353,17 +353,6 @@ class Router:
                 request.sender.check_body(request.body)
             async with route.gate:
                 return await route.handler(request)
-
-    def _set_sender(self, request: Request, route: Route) -> None:
-        """Whose share of this instance the request uses, here and on other instances."""
-        if request.is_from_cluster:
-            client, is_peer = INSTANCES, True
-        elif route.is_internal:
-            client, is_peer = self._clients.origin_of(request), True
-        else:
-            client, is_peer = self._clients.client_of(request), False
-        set_sender(self._turns, client, is_peer)
-        CLIENT.set(client)
 
     def _budget(self, route: Route) -> BodyBudget:
         if route.body <= _SIGNED_BYTES:

@@ -10,7 +10,8 @@ from typing import Any
 from gunicorn.asgi.parser import CallbackRequest
 from gunicorn_h1c import H1CProtocol, LimitRequestHeaders, LimitRequestLine
 
-from backend.security.mutual_tls import is_of_cluster, is_passed_on
+from backend.http.asgi import CLIENT_EXTENSION
+from backend.security.mutual_tls import is_of_cluster, is_passed_on, tls_of_proxy
 from backend.server.deadline import Deadline
 from backend.server.exchange import Exchange
 from backend.server.response import error_response, response
@@ -45,7 +46,8 @@ class Connection(asyncio.Protocol):
         self._server = server
         self._application = server.application
         self._transport: Any = None
-        self.address = ""  # of the client, without the port; "" if it is unknown
+        self.address = ""  # of the socket, without the port; "" if it is unknown
+        self.client = ""  # whose request this is, as the application says; default: the address
         self._parser: Any = None
         self._exchange: Exchange | None = None
         self._task: asyncio.Task[None] | None = None
@@ -70,7 +72,7 @@ class Connection(asyncio.Protocol):
             self._server.loop, transport, self._application.send_timeout
         )
         peer = transport.get_extra_info("peername")
-        self.address = peer[0] if isinstance(peer, tuple) else ""
+        self.address = self.client = peer[0] if isinstance(peer, tuple) else ""
         self._server.connections.add(self)
         self._server.open.add(self)
         self.is_open = True
@@ -290,14 +292,14 @@ class Connection(asyncio.Protocol):
             "headers": headers,
             "server": self._server_address,
             "client": self._client_address,
+            "extensions": {CLIENT_EXTENSION: self._set_client},
         }
         if self._tls is not None:
             if is_passed_on(headers):
                 # The certificate is the proxy's. No later request of this connection counts as the
                 # proxy's own, either.
-                name = self._tls["client_cert_name"] or self._tls.get("proxy_cert_name")
-                self._tls = {**self._tls, "client_cert_name": None, "proxy_cert_name": name}
-            scope["extensions"] = {"tls": self._tls}
+                self._tls = tls_of_proxy(self._tls)
+            scope["extensions"]["tls"] = self._tls
         exchange.begin(request, scope)
         self._task = self._server.loop.create_task(exchange.run(self._application))
 
@@ -306,6 +308,9 @@ class Connection(asyncio.Protocol):
         """The extension of ASGI; None without TLS."""
         ssl_object = self._transport.get_extra_info("ssl_object")
         return None if ssl_object is None else tls_extension(ssl_object)
+
+    def _set_client(self, client: str) -> None:
+        self.client = client or self.address
 
     def _address(self, name: str) -> tuple[str, int] | None:
         address = self._transport.get_extra_info(name)

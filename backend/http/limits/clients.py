@@ -15,8 +15,11 @@ from __future__ import annotations
 
 from ipaddress import ip_network
 
+from backend.http.asgi import CLIENT_EXTENSION
 from backend.http.request import Request
+from backend.queries.turns import INSTANCES
 from backend.security.client_claims import (
+    CLIENT,
     LOOPBACK,
     Network,
     client_of,
@@ -46,6 +49,20 @@ class Clients:
         if not trusted and not cluster.is_configured:
             trusted = tuple(map(ip_network, LOOPBACK))
         return cls(cluster, trusted)
+
+    def assign(self, request: Request, is_internal: bool) -> tuple[str, bool]:
+        """The client whose share the request uses, and whether another instance or a proxy asks.
+        Requests to other instances, and the server, know the client from then on."""
+        is_peer = is_internal or request.is_from_cluster
+        if request.is_from_cluster:
+            client = INSTANCES
+        else:
+            client = self.origin_of(request) if is_internal else self.client_of(request)
+        CLIENT.set(client)
+        tell_server = request.scope.get("extensions", {}).get(CLIENT_EXTENSION)
+        if tell_server is not None:
+            tell_server(client)
+        return client, is_peer
 
     def client_of(self, request: Request) -> str:
         """The client of a request of a route for clients."""

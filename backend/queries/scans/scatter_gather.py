@@ -225,8 +225,8 @@ class ScatterGather:
         self, turn: Turn[Holder], request: ScanRequest, partitions: list[int], after: bytes | None
     ) -> ScanResponse:
         owner, others_left = turn
+        await next_turn()  # many may begin at once
         if owner is None:
-            await next_turn()  # many may begin at once
             response = await self._scans.answer(request, partitions, after)
             response.instance = self._context.settings.instance_id
             return response
