@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import struct
 from collections.abc import Iterator
@@ -232,6 +233,23 @@ def test_too_many_groups_are_refused(
             store_partition.metadata = replace(store_partition.metadata, mispartitioned=1)
     assert len(items(orders, "?by=g")) == 20
     limited(orders, "n")
+
+
+def test_a_refused_aggregate_leaves_nothing_in_memory(
+    orders: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: its exception referred to itself, and kept all groups until the garbage collector
+    ran, which is rare in an instance. A flood of such requests took 1 GB."""
+    monkeypatch.setattr(aggregate, "MAX_GROUPS", 200)
+    orders.put_all({b"%d" % n: b'{"n":%d}' % n for n in range(400)})
+    limited(orders, "n")
+    gc.collect()
+    gc.disable()
+    try:
+        limited(orders, "n")
+        assert not any(type(each) is Numbers for each in gc.get_objects())
+    finally:
+        gc.enable()
 
 
 def test_groups_of_one_partition_are_bounded_before_they_are_sent(
