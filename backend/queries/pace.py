@@ -15,6 +15,9 @@ _CONTENDED = 1.5  # times the processor time
 _SMOOTHING = 0.1  # weight of the last step
 _READERS_S = 0.1  # s for which a read counts as one of now
 _MOST_S = 0.004  # s of a pause
+_MOST_OF_ROUND_S = (
+    0.02  # s of the pauses until it is a client's turn again: others wait for answers
+)
 
 
 class Pace:
@@ -38,9 +41,10 @@ class Pace:
         """A step begins."""
         self._began, self._began_cpu = self._clock(), self._processor_clock()
 
-    def pause(self) -> float:
+    def pause(self, clients: int) -> float:
         """The step has ended: how long to wait before the next one (s). 0 if there are processors
-        enough, or nobody reads keys. At most as long as the steps take."""
+        enough, or nobody reads keys. At most as long as the steps take. `clients`: how many wait
+        for their turns."""
         now = self._clock()
         took = now - self._began
         self._took += _SMOOTHING * (took - self._took)
@@ -51,4 +55,4 @@ class Pace:
             self._read, self._read_at = reads, now
         if now - self._read_at > _READERS_S or self._took < _CONTENDED * self._took_cpu:
             return 0.0
-        return min(self._took, _MOST_S)
+        return min(self._took, _MOST_S, _MOST_OF_ROUND_S / max(1, clients))

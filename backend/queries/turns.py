@@ -39,8 +39,9 @@ class FairQueue:
     def __init__(self) -> None:
         self._of_clients: dict[str, deque[asyncio.Future[None]]] = {}  # the next client first
 
-    def __bool__(self) -> bool:
-        return bool(self._of_clients)
+    def __len__(self) -> int:
+        """How many clients wait."""
+        return len(self._of_clients)
 
     def has(self, client: str) -> bool:
         """Whether a request of this client waits."""
@@ -108,7 +109,8 @@ class Turns:
         await turn
 
     def _step_ended(self) -> None:
-        if pause := self._pace.pause():
+        clients = len(self._of_clients) + len(self._of_instances)
+        if pause := self._pace.pause(clients):
             asyncio.get_running_loop().call_later(pause, self._advance)
         else:
             self._advance()

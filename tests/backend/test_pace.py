@@ -18,13 +18,13 @@ class Machine:
         self.reads = 0
         self.pace = Pace(lambda: self.reads, lambda: self.now, lambda: self.cpu)
 
-    def step(self, took: float, cpu: float, reads: int = 0) -> float:
+    def step(self, took: float, cpu: float, reads: int = 0, clients: int = 1) -> float:
         """The pause after a step."""
         self.pace.begin()
         self.now += took
         self.cpu += cpu
         self.reads += reads
-        return self.pace.pause()
+        return self.pace.pause(clients)
 
 
 def test_without_others_there_is_no_pause() -> None:
@@ -42,7 +42,8 @@ def test_pauses_are_as_long_as_steps_and_end_with_the_readers() -> None:
     pauses = [machine.step(0.003, 0.001, reads=1) for _ in range(100)]
     assert pauses[-1] == pytest.approx(0.003, rel=0.01)
     assert max(machine.step(0.1, 0.001, reads=1) for _ in range(100)) <= 0.004
-    assert machine.step(0.003, 0.001) > 0
+    assert machine.step(0.003, 0.001, clients=5) > 0.003
+    assert machine.step(0.003, 0.001, clients=100) <= 0.0002
     machine.now += 0.1
     assert not any(machine.step(0.003, 0.001) for _ in range(100))
 
@@ -58,9 +59,10 @@ def test_queries_end_with_pauses() -> None:
     turns = Turns(pace := Pace())
     pauses = 0
 
-    def pause() -> float:
+    def pause(clients: int) -> float:
         nonlocal pauses
         pauses += 1
+        assert clients <= 2
         return 0.001
 
     pace.pause = pause  # type: ignore[method-assign]
