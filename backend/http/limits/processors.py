@@ -25,8 +25,8 @@ def processors(quota: Path = _CGROUP) -> int:
 
 
 def most_reductions(count: int | None = None) -> int:
-    """How many counts, rankings and aggregates run at once: two on each processor but one, which is
-    for reads of keys. At least two, so that one client does not keep out another. `count`: of
-    processors; None: those that there are."""
+    """How many counts, rankings and aggregates run at once: two for each processor but one, which
+    is for reads of keys. At least three, of which one client has two. `count`: of processors; None:
+    those that there are."""
     count = processors() if count is None else count
-    return max(2, min(2 * (count - 1), _MOST_REDUCTIONS))
+    return max(3, min(2 * (count - 1), _MOST_REDUCTIONS))

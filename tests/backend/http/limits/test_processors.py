@@ -33,4 +33,4 @@ def test_a_container_has_as_many_as_its_quota(
 
 
 def test_one_processor_is_left_for_reads_of_keys() -> None:
-    assert [most_reductions(count) for count in (1, 2, 3, 4, 5, 64)] == [2, 2, 4, 6, 8, 8]
+    assert [most_reductions(count) for count in (1, 2, 3, 4, 5, 64)] == [3, 3, 4, 6, 8, 8]
