@@ -92,6 +92,12 @@ def _mac(key: bytes, client: bytes, at: int) -> bytes:
     return hmac.digest(key, b"client\n%b\n%d" % (client, at), "sha256").hex().encode()
 
 
+@lru_cache(maxsize=4096)
+def _is_mac(key: bytes, client: bytes, at: int, mac: bytes) -> bool:
+    """A proxy sends a claim for some seconds with each request."""
+    return hmac.compare_digest(_mac(key, client, at), mac)
+
+
 def claim_in(headers: Iterable[Header], keys: Iterable[Keys], now: int) -> ClientClaim | None:
     """The claim of a request; None if it has none, several, or a malformed one. `now`: ms."""
     given = [value for name, value in headers if name == HEADER]
@@ -103,7 +109,7 @@ def claim_in(headers: Iterable[Header], keys: Iterable[Keys], now: int) -> Clien
     if mac is not None:
         at = int(time)
         is_signed = abs(at - now) <= VALID_MS and any(
-            hmac.compare_digest(_mac(of.client, client, at), mac) for of in keys
+            _is_mac(of.client, client, at, mac) for of in keys
         )
     return ClientClaim(client_of(client.decode()), is_signed)
 
@@ -122,7 +128,8 @@ def parse_networks(text: str) -> tuple[Network, ...]:
     return tuple(networks)
 
 
-def is_in(address: str, networks: Iterable[Network]) -> bool:
+@lru_cache(maxsize=4096)
+def is_in(address: str, networks: tuple[Network, ...]) -> bool:
     """Whether the address of a socket is in one of the networks."""
     try:
         found = ip_address(address.partition("%")[0])
