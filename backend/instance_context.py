@@ -132,6 +132,10 @@ class InstanceContext:
         instances = len(self.topology.members)
         return 1 + kind.standbys(self.settings.standby_replicas, instances)
 
+    def reads_served(self) -> int:
+        """How many reads of keys of all views were answered here."""
+        return sum(counts.served for counts in self.counts.values())
+
     def pipeline_headers(self, view: View) -> tuple[Header, ...]:
         """The headers of every answer of the view; none if it has no pipeline."""
         pipeline = self.pipelines.get(view.name)

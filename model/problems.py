@@ -171,6 +171,11 @@ class Unavailable(Problem):
     retry_after = 1
 
 
+class RetryLater(Unavailable):
+    """A later retry may help, but no other instance can answer at once. A proxy passes it on: its
+    budget for retries is for failures of instances, and clients could use it up."""
+
+
 class NonRetryable(Unavailable):
     """A retry does not help, here or on another instance. Sends `Retry-Elsewhere: no`."""
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
@@ -48,7 +48,7 @@ class Route:
     pattern: str
     access: Access
     handler: Handler
-    gate: AbstractContextManager[None]  # limits concurrent requests
+    gate: AbstractAsyncContextManager[None]  # limits concurrent requests
     body: int = 0  # max. bytes; 0: the body is not read
     counts_reads: bool = False  # whether refusals count as point reads of the view
     is_page: bool = False  # whether the Flask application answers it

@@ -24,7 +24,9 @@ from backend.http.fast_path import READS, FastPath
 from backend.http.kiqr.routes import PATHS as KIQR_PATHS
 from backend.http.kiqr.routes import PREFIX as KIQR
 from backend.http.limits.bodies import BodyBudget, read_body
+from backend.http.limits.clients import Clients
 from backend.http.limits.gates import Gate
+from backend.http.limits.processors import most_reductions
 from backend.http.limits.view_quotas import ViewQuotas
 from backend.http.paths import Paths, of_absolute_form
 from backend.http.request import Request
@@ -35,6 +37,7 @@ from backend.http.routes.internal import InternalRoutes
 from backend.http.routes.keys import KeyRoutes
 from backend.http.routes.views import ViewRoutes
 from backend.http.sending import (
+    answer_to,
     complete,
     internal_error,
     with_final_status,
@@ -42,13 +45,14 @@ from backend.http.sending import (
 )
 from backend.instance_context import InstanceContext
 from backend.queries.batch import BATCH_PATH, Batches
+from backend.queries.pace import Pace
 from backend.queries.point import count_refusal
 from backend.queries.point_by_kind import reads_of
 from backend.queries.retry import Asker
 from backend.queries.scans.any_partition import AnyPartitionReads
 from backend.queries.scans.partition_scan import PartitionScans
 from backend.queries.scans.scatter_gather import SCAN_PATH, ScatterGather
-from backend.queries.turns import INSTANCES, Turns, set_sender
+from backend.queries.turns import Turns, set_sender
 from backend.queries.whole_view.registry import VIEW_QUERIES
 from backend.security.audit import AuditLog
 from backend.security.authorization import AUTHORIZATION
@@ -72,7 +76,8 @@ _READ, _GET, _POST = ("GET", "HEAD"), ("GET",), ("POST",)
 _PAGE = ("GET", "HEAD", "OPTIONS")
 
 MAX_BODY = 1 << 20
-_PATIENCE = 2.0  # s that queries of whole views and batches wait for others to end
+_PATIENCE = 2.0  # s that pages and batches wait for others to end
+_PATIENCE_OF_REDUCTIONS = 10.0  # s; few run at once, and each takes longer
 _MAX_BATCH_OF_PEER = 9 << 20  # bytes; older instances take 8 MiB of keys
 _SIGNED_BYTES = 4096  # of a heartbeat, or a request for a copy: so small that no budget is needed
 
@@ -103,6 +108,7 @@ class Router:
         self._views = ViewRoutes(context)
         self._append = AppendRoute(context, self._reads)
         self._cluster = context.cluster
+        self._clients = Clients.of(context.settings, context.cluster)
         self._quotas = ViewQuotas(context)
         self._fast_path = FastPath(
             context, self._paths, self._responses, access, self._refused_reads
@@ -115,7 +121,7 @@ class Router:
         self._requests, self._coalesced_reads = Gate("requests", most), Gate("reads", most)
         # Flask's threads are few, so other requests wait
         self._documents, self._state = Gate("documents", 256), Gate("requests", 256)
-        self._turns = Turns()
+        self._turns = Turns(Pace(context.reads_served))
         self.routes = self._all_routes()
         self._table = RouteTable(self.routes, self._paths, context.views.values())
         self._peer_client: PeerClient | None = None
@@ -129,7 +135,8 @@ class Router:
         # A scan holds a page of every owner, a reduction groups or rows of every owner, a batch its
         # body, and a peer's scan a page of our own.
         scans, batches = Gate("scans", 64, _PATIENCE), Gate("batches", 128, _PATIENCE)
-        reductions, of_peers = Gate("reductions", 8, _PATIENCE), Gate("scans", 256)
+        reductions = Gate("reductions", most_reductions(), _PATIENCE_OF_REDUCTIONS)
+        of_peers = Gate("scans", 256)
         own_bound = nullcontext()  # the handler bounds how many there are at once
         key = "{path}/{key}"  # of the view's own path, and of /views/{view}/keys
         read, append, any_scope = Access.READ, Access.APPEND, Access.ANY_SCOPE
@@ -330,23 +337,21 @@ class Router:
                 return sign_in(request, e) or problem_answer(e)
             if route.counts_reads:
                 count_refusal(self._context.counts[request.of.name], e)
-            return problem_answer(e)
+            return answer_to(e, request.headers)
 
     async def _call(self, request: Request, route: Route) -> Answer | None:
         """Reads the body, if the route has one, and calls the handler."""
-        is_peer = route.is_internal or request.is_from_cluster
-        set_sender(self._turns, INSTANCES if is_peer else request.client or "unknown")
+        # whose share of this instance the request uses, here and on other instances
+        set_sender(self._turns, *self._clients.assign(request, route.is_internal))
         if not route.body:
-            await _room(route)
-            with route.gate:
+            async with route.gate:
                 return await route.handler(request)
         # before the gate, so that a client that sends slowly keeps none of its places
         with self._budget(route).counted(request.receive) as counted:
             request.body = await read_body(counted, route.body)
             if request.sender is not None:
                 request.sender.check_body(request.body)
-            await _room(route)
-            with route.gate:
+            async with route.gate:
                 return await route.handler(request)
 
     def _budget(self, route: Route) -> BodyBudget:
@@ -381,8 +386,3 @@ class Router:
         )
         body = b"" if method == "HEAD" else answer.body
         await send({"type": "http.response.body", "body": body})
-
-
-async def _room(route: Route) -> None:
-    if isinstance(route.gate, Gate):
-        await route.gate.room()

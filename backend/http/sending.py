@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from backend.http.asgi import Message, Send
-from backend.wire.answer import Answer, Header
-from model.problems import RETRY_ELSEWHERE_NO, Problem
+from backend.wire.answer import FINAL_STATUS, Answer, Header, problem_answer
+from model.problems import RETRY_ELSEWHERE_NO, Problem, RetryLater
 
 _NON_RETRYABLE = 530
 
@@ -28,6 +28,14 @@ def with_final_status(send: Send) -> Send:
         await send(message)
 
     return sending
+
+
+def answer_to(problem: Problem, headers: list[Header]) -> Answer:
+    """The answer to a request with these headers: a proxy does not retry RetryLater."""
+    answer = problem_answer(problem)
+    if isinstance(problem, RetryLater) and any(name == FINAL_STATUS for name, _ in headers):
+        answer.status = _NON_RETRYABLE
+    return answer
 
 
 def with_headers(send: Send, added: list[Header]) -> Send:
