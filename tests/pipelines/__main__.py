@@ -22,6 +22,7 @@ from local.stack.ownership import claim
 from spark.views import VIEWS
 from tests.pipelines import result as results_file
 from tests.pipelines.job import LOCAL, LOCAL_CLUSTER
+from tests.pipelines.raw_records import GENERATORS
 from tests.pipelines.result import Result
 from tests.pipelines.runner import Options, run_on
 
@@ -59,9 +60,10 @@ def main(
         bool, typer.Option("--keep", help="Keep logs and data if all is well.")
     ] = False,
 ) -> None:
-    names = list(dict.fromkeys(views or VIEWS))
-    if unknown := set(names) - set(VIEWS):
-        raise LocalError(f"unknown views: {', '.join(sorted(unknown))}. Known: {', '.join(VIEWS)}.")
+    known = [view.name for view in VIEWS.values() if view.source in GENERATORS]
+    names = list(dict.fromkeys(views or known))
+    if unknown := set(names) - set(known):
+        raise LocalError(f"unknown views: {', '.join(sorted(unknown))}. Known: {', '.join(known)}.")
     clusters = list(dict.fromkeys(cluster or CLUSTERS))
     if unknown := set(clusters) - set(CLUSTERS):
         raise LocalError(f"unknown clusters: {', '.join(unknown)}. Known: {', '.join(CLUSTERS)}.")

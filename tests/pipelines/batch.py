@@ -38,6 +38,7 @@ def main(servers: str, *names: str) -> None:
 
 def _records(session: SparkSession, topic: str, kafka: Kafka) -> DataFrame:
     read = session.read.format("kafka").options(**kafka.spark(isolation_level="read_committed"))
+    read = read.option("includeHeaders", "true")
     return read.option("subscribe", topic).load().select(*RAW_RECORD.names)
 
 

@@ -8,24 +8,19 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import OffsetSpec
 
 from local.errors import LocalError, tail
 from local.kafka.broker import Broker, quiet_admin
 from local.kafka.topics import Topic, create_topics
 from local.waiting import stretch
 from spark.formats.decoders import TextDecoder
-from spark.settings import GROUP_PREFIX
-from spark.view import View
 from spark.views import VIEWS
 from tests.pipelines.checking import Check
 from tests.pipelines.feeder import Feeder
 from tests.pipelines.job import LOCAL, LOCAL_CLUSTER, Job
-from tests.pipelines.kills import Done, Kind, Planner, perform
+from tests.pipelines.kills import Kind, Planner, perform
 from tests.pipelines.phases import Phase, finished, phase
+from tests.pipelines.positions import all_run, unread
 from tests.pipelines.raw_records import PARTITIONS
 from tests.pipelines.result import Result
 
@@ -35,6 +30,8 @@ KINDS = {
     LOCAL: (Kind.DRIVER, Kind.JVM, Kind.WORKER, Kind.DAEMON, Kind.ALL),
     LOCAL_CLUSTER: tuple(Kind),
 }
+# killed without ending the job
+_REPLACED = {LOCAL: (Kind.WORKER, Kind.DAEMON), LOCAL_CLUSTER: (Kind.WORKER, Kind.EXECUTOR)}
 _FIRST = 500  # records of each raw topic before the first start
 _AIM_TIMEOUT = 20.0  # s after which a process is killed in any phase
 _PROGRESS_TIMEOUT = 150.0  # s in which each view must finish a micro-batch
@@ -141,13 +138,10 @@ class _Run:
             self._wait(lambda: False, plan.moment * self._options.pause)
         else:
             self._wait(lambda: self._phase(plan.view) is plan.aim, _AIM_TIMEOUT)
-        phases = {view.name: self._phase(view.name) for view in self._views}
-        if not perform(plan.kind, self.job, self._random):
+        if not self._kill(plan.kind, plan.view):
             # there is no such process yet
             self._settle()
             return
-        done = self._planner.record(plan.kind, phases)
-        self._say(done, plan.view)
         if plan.kind in (Kind.DRIVER, Kind.JVM):
             self._wait_end(plan.kind)
 
@@ -163,27 +157,37 @@ class _Run:
         if (waited := time.monotonic() - began) > _LONG_END:
             self._report(f"its other processes ended after {waited:.0f} s")
 
-    def _say(self, done: Done, view: str) -> None:
-        counts = sorted(self._planner.kills(view.name) for view in self._views)
-        within = sum(phase.in_batch for phase in done.phases.values())
+    def _kill(self, kind: Kind, view: str, remark: str = "") -> bool:
+        """Kills a process, and reports it; whether there was one."""
+        phases = {each.name: self._phase(each.name) for each in self._views}
+        if not perform(kind, self.job, self._random):
+            return False
+        self._planner.record(kind, phases)
+        fewest = min(self._planner.kills(each.name) for each in self._views)
+        within = sum(phase.in_batch for phase in phases.values())
+        about = remark or f"{view}: {phases[view]}"
         self._report(
-            f"{counts[0]} of {self._options.kills} kills for each view: {done.kind}, "
-            f"{view}: {done.phases[view]}, {within} of {len(self._views)} views in a micro-batch"
+            f"{fewest} of {self._options.kills} kills for each view: {kind}, {about}, "
+            f"{within} of {len(self._views)} views in a micro-batch"
         )
+        return True
 
     def _without_broker(self) -> None:
-        """The broker is killed or, on a cluster, stops to answer. The job must not end."""
+        """The broker is killed, or stops to answer. Meanwhile, one of the job's processes that it
+        can replace is killed. The job itself must not end."""
         self._settle()
-        seconds = self._options.away
-        starts = self.job.starts
-        pauses = self._master != LOCAL
+        seconds, starts = self._options.away, self.job.starts
+        pauses = self._random.random() < 0.5
         self._report(f"the broker {'does not answer' if pauses else 'is down'} for {seconds:g} s")
         began = time.monotonic()
         if pauses:
             self._broker.pause()
         else:
             self._broker.kill()
-        self._wait(lambda: False, seconds)
+        moment = self._random.random()
+        self._wait(lambda: False, moment * seconds)
+        self._kill(self._random.choice(_REPLACED[self._master]), "", "while the broker is away")
+        self._wait(lambda: False, (1 - moment) * seconds)
         if pauses:
             self._broker.resume()
         else:
@@ -216,41 +220,16 @@ class _Run:
             raise self._stuck(f"no micro-batch of {', '.join(behind())} has finished")
 
     def _all_run(self) -> bool:
-        progress = self.job.progress()
-        return bool(progress) and all(each["source_offsets"] for each in progress.values())
+        return all_run(self.job.progress())
 
     def _catch_up(self) -> None:
         if not self._wait(lambda: not self._unread(), _CATCH_UP_TIMEOUT, 0.5):
             raise self._stuck(f"the job has not read all records of {', '.join(self._unread())}")
 
     def _unread(self) -> list[str]:
-        """The views whose groups, or whose dead letters, are not at the ends of the raw topics."""
-        progress = self.job.progress()
-        return [
-            view.name
-            for view in self._views
-            if self._committed(view) != self._ends(view.source)
-            or not self._has_dead_letters(view, progress)
-        ]
+        return unread(self._admin, self._views, self.job.progress())
 
-    def _has_dead_letters(self, view: View, progress: dict[str, Any]) -> bool:
-        """Only the first view of each raw topic writes its dead letters."""
-        if view is not next(each for each in self._views if each.source == view.source):
-            return True
-        offsets = progress.get(view.name, {}).get("dead_letter_offsets", {}).get(view.source, {})
-        return {int(number): at for number, at in offsets.items()} == self._ends(view.source)
-
-    def _committed(self, view: View) -> dict[int, int]:
-        group = ConsumerGroupTopicPartitions(GROUP_PREFIX + view.name)
-        [future] = self._admin.list_consumer_group_offsets([group]).values()
-        return {each.partition: each.offset for each in future.result(20).topic_partitions}
-
-    def _ends(self, topic: str) -> dict[int, int]:
-        wanted = {TopicPartition(topic, n): OffsetSpec.latest() for n in range(PARTITIONS)}
-        found = self._admin.list_offsets(wanted, request_timeout=20.0)
-        return {each.partition: future.result(20).offset for each, future in found.items()}
-
-    def _wait(self, condition: Callable[[], bool], timeout: float, interval: float = 0.002) -> bool:
+    def _wait(self, condition: Callable[[], bool], timeout: float, interval: float = 0.004) -> bool:
         """Whether the condition is met in time. Meanwhile, the job is kept running."""
         began = time.monotonic()
         while not condition():
