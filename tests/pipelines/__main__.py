@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -89,7 +90,8 @@ def main(
 
 
 def _run(clusters: Sequence[str], options: Options, folder: Path, run_dir: Path) -> list[Result]:
-    """Writes pipelines.json after each kind of cluster, so that an interrupted run has results."""
+    """Writes pipelines.json before and after each kind of cluster: a run that is interrupted, or
+    hangs, has results that say so."""
     results: list[Result] = []
     for number, cluster in enumerate(clusters):
         began = time.monotonic()
@@ -97,14 +99,19 @@ def _run(clusters: Sequence[str], options: Options, folder: Path, run_dir: Path)
         def report(text: str, cluster: str = cluster, began: float = began) -> None:
             _say(f"{cluster} {time.monotonic() - began:5.0f} s  {text}")
 
+        def failed(error: str, cluster: str = cluster) -> list[Result]:
+            return [
+                Result(view, cluster, seed=options.seed, errors=[error]) for view in options.views
+            ]
+
+        results_file.write([*results, *failed("not finished")], run_dir / "pipelines.json")
         try:
             results += run_on(cluster, options, folder / str(number), report)
-        except LocalError as error:
+        except Exception as error:  # the other cluster must run in any case
+            if not isinstance(error, LocalError):
+                traceback.print_exc()
             _say(f"{cluster}: error: {error}")
-            failed = [Result(view, cluster, seed=options.seed) for view in options.views]
-            for each in failed:
-                each.errors.append(str(error).splitlines()[0])
-            results += failed
+            results += failed(f"{error!r:.300}")
         results_file.write(results, run_dir / "pipelines.json")
     return results
 
