@@ -21,6 +21,8 @@ from model.partitioner import PARTITIONERS
 from model.problems import ConfigurationError
 from model.quotas import Quota, parse_quota
 from model.times import parse_duration
+from model.versions import stored_name
+from model.view_conflicts import conflicts
 from model.views import ANY_PARTITION, NEWEST, PARTIAL, Deployment, View
 
 # The first segments of this product's own paths.
@@ -29,7 +31,7 @@ RESERVED_SEGMENTS = frozenset(
     | {"openapi.json", "processors", "proxy", "topics", "views"}
 )
 
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}", re.ASCII)
+_NAME = re.compile(r"(?P<base>[A-Za-z0-9._-]{1,200})(@(?P<version>[1-9][0-9]{0,5}))?", re.ASCII)
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)  # Kafka's rule
 _PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+", re.ASCII)
 _MAX_GROUP_LENGTH = 249
@@ -114,7 +116,8 @@ def parse_views(text: str, source: str = "views.toml", read: Read = _no_files) -
         _parse_view(name, fields, reader, read, "schemas" in document)
         for name, fields in views.items()
     )
-    _reject_overlapping_paths(parsed, reader)
+    for conflict in conflicts(parsed, tuple(views)):
+        raise reader.error(("views", conflict.entry), conflict.field, conflict.what)
     kafka = _parse_kafka(document.get("kafka", {}), reader)
     return Deployment(parsed, kafka, schemas.get("registry"), schemas.get("folder"))
 
@@ -149,9 +152,13 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
     table = ("views", name)
     if not isinstance(fields, dict):
         raise reader.error(("views",), name, f"a view must be a table: write [views.{name}]")
-    if not _NAME.fullmatch(name) or name in (".", ".."):
+    named = _NAME.fullmatch(name)
+    if named is None or named["base"] in (".", ".."):
         raise reader.error(
-            table, None, "a view's name may only have letters, digits, '.', '_' and '-'"
+            table,
+            None,
+            "a view's name may only have letters, digits, '.', '_' and '-', and a version such as "
+            '"orders@2"',
         )
     for field in fields:
         if field not in _FIELDS:
@@ -176,7 +183,7 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
         if field in fields and values["store"] not in stores:
             raise reader.error(table, field, f"only for store = {_join_quoted(stores)}")
     return View(
-        name=name,
+        name=stored_name(named["base"], int(named["version"] or 1)),
         topic=values["topic"],
         path=_parse_path(values["path"], table, reader),
         key=values["key"],
@@ -321,21 +328,6 @@ def _parse_path(path: str, table: tuple[str, ...], reader: _Reader) -> str | Non
     if first in RESERVED_SEGMENTS:
         raise reader.error(table, "path", f'"{path}" is not allowed: /{first} is reserved')
     return path
-
-
-def _reject_overlapping_paths(views: tuple[View, ...], reader: _Reader) -> None:
-    paths: dict[str, str] = {}
-    for view in views:
-        if view.path is None:
-            continue
-        for path, other in paths.items():
-            if f"{view.path}/".startswith(f"{path}/") or f"{path}/".startswith(f"{view.path}/"):
-                raise reader.error(
-                    ("views", view.name),
-                    "path",
-                    f'"{view.path}" overlaps with "{path}" of [views.{other}]',
-                )
-        paths[view.path] = view.name
 
 
 def _parse_kafka(table: Any, reader: _Reader) -> dict[str, str]:
