@@ -194,7 +194,7 @@ class InstanceContext:
 
     def version_headers(self, view: View | None) -> tuple[Header, ...]:
         """The header of every answer of a view with versions."""
-        if view is None or view.base not in self.versions.versioned:
+        if view is None or view.base not in self.versions.with_versions:
             return ()
         return ((VIEW_VERSION, b"%d" % view.version),)
 

@@ -57,7 +57,7 @@ class VersionFollower:
         self._drop(versions.dropped)
         if versions.dropped != before.dropped:
             self._rejoin()
-        for base in sorted(versions.versioned):
+        for base in sorted(versions.with_versions):
             state = versions.state(base)
             if state is not None and state != before.state(base):
                 log.info(

@@ -142,7 +142,7 @@ class Versions:
     """Names that mean a version which this instance does not know, or not yet."""
     dropped: frozenset[str] = field(init=False)
     """Stored names of dropped versions."""
-    versioned: frozenset[str] = field(init=False)
+    with_versions: frozenset[str] = field(init=False)
     """Names of the views whose answers say which version they are of."""
 
     def __post_init__(self) -> None:
@@ -171,7 +171,7 @@ class Versions:
         dropped = {stored_name(b, v) for b, state in states.items() for v in state.dropped}
         put(self, "dropped", frozenset(dropped))
         many = {base for base, of in declared.items() if _is_versioned(of) or base in states}
-        put(self, "versioned", frozenset(many))
+        put(self, "with_versions", frozenset(many))
 
     def _current(
         self, base: str, declared: Mapping[int, View], left: Mapping[int, View]

@@ -17,7 +17,7 @@ from model.versions import Versions, public_name, split_name
 
 def processors_for_clients(document: dict[str, Any], versions: Versions) -> dict[str, Any]:
     """The document of /processors, from that of the topology."""
-    if not versions.versioned:
+    if not versions.with_versions:
         return document
     views = {
         name: {**document["views"][stored], **_named(name, versions, stored)}
@@ -44,7 +44,7 @@ def by_request_name(values: Mapping[str, Any], versions: Versions) -> dict[str, 
 def described(description: Mapping[str, Any], name: str, versions: Versions) -> dict[str, Any]:
     """The description of a view under a name of requests."""
     base, _ = split_name(name)
-    if base not in versions.versioned:
+    if base not in versions.with_versions:
         return dict(description)
     found = {**description, **_named(name, versions, str(description["name"]))}
     if "@" not in name:
@@ -55,7 +55,7 @@ def described(description: Mapping[str, Any], name: str, versions: Versions) -> 
 def _named(name: str, versions: Versions, stored: str) -> dict[str, Any]:
     """The fields of a description that depend on the name."""
     base, version = split_name(stored)
-    if base not in versions.versioned:
+    if base not in versions.with_versions:
         return {}
     path = versions.paths.get(base) if name == base else None
     return {"name": name, "path": path, "version": version}
@@ -65,11 +65,11 @@ def _names(by_stored_name: Mapping[str, Any], versions: Versions) -> Iterator[tu
     """The names of requests, each with the name inside instances."""
     for stored in by_stored_name:
         base, version = split_name(stored)
-        if base not in versions.versioned:
+        if base not in versions.with_versions:
             yield stored, stored
         elif stored not in versions.dropped:
             yield public_name(base, version), stored
-    for base in sorted(versions.versioned):
+    for base in sorted(versions.with_versions):
         current = versions.named.get(base)
         if current is not None and current.name in by_stored_name:
             yield base, current.name

@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 def pin(request: Request, versions: Versions) -> None:
     """Sets the view to the version that another instance asks for; Unavailable."""
     view = request.view
-    if view is None or view.base not in versions.versioned:
+    if view is None or view.base not in versions.with_versions:
         return
     if request.header(MARK) is None or (given := request.header(VIEW_VERSION)) is None:
         return
@@ -41,7 +41,7 @@ def pin(request: Request, versions: Versions) -> None:
 
 def pinned_headers(headers: list[Header], view: View, versions: Versions) -> list[Header]:
     """The headers of a request that is forwarded: they name the version."""
-    if view.base not in versions.versioned:
+    if view.base not in versions.with_versions:
         return headers
     others = [header for header in headers if header[0] != VIEW_VERSION]
     return [*others, (VIEW_VERSION, b"%d" % view.version)]

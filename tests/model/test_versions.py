@@ -91,7 +91,7 @@ def test_the_lowest_version_is_current_until_the_first_switch() -> None:
     assert current(versions) == 1
     assert [current(versions, f"orders@{n}") for n in (1, 2, 3)] == [1, 2, None]
     assert current(versions, "other@1") == 1
-    assert versions.versioned == {"orders"}
+    assert versions.with_versions == {"orders"}
 
 
 def test_a_view_with_versions_is_undecided_until_the_states_are_known() -> None:

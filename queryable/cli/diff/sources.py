@@ -21,7 +21,7 @@ _RANGES = 100
 
 
 class DiffSource:
-    """A view of one deployment. All methods raise QueryableError; its text begins with the label."""
+    """A view of a deployment. All methods raise QueryableError; its text begins with the label."""
 
     def __init__(self, url: str, client: Client, view: str, by_name: bool = False) -> None:
         """`by_name`: the label is the name of the view, not the URL of the deployment."""

@@ -66,7 +66,7 @@ class ClientContext:
         self.clock = clock
         self.budget = RetryBudget()
         self._views: dict[str, View] = {}
-        self._epoch = ""  # of the latest response
+        self._epoch = ""  # the newest one in a response
         self._topology = TopologyTracker(settings.base_url)
         self._session: ContextVar[SessionOffsets | None] = ContextVar(
             "queryable_session", default=None
@@ -233,10 +233,9 @@ class ClientContext:
         return view
 
     def _note_epoch(self, headers: Mapping[str, str]) -> None:
-        epoch = headers.get("topology-epoch", self._epoch)
-        if epoch != self._epoch:
-            if parse_epoch(epoch) > parse_epoch(self._epoch):
-                self.forget_versions()
+        epoch = headers.get("topology-epoch", "")
+        if epoch != self._epoch and parse_epoch(epoch) > parse_epoch(self._epoch):
+            self.forget_versions()
             self._epoch = epoch
 
     def forget_versions(self) -> None:
