@@ -18,7 +18,8 @@ _TIMEOUT = 10.0  # s
 
 
 class VersionFollower:
-    """Follows the version topic, if a view is declared with a version."""
+    """Follows the version topic, if a view is declared with a version or the topic exists: then
+    this instance may have a views.toml without the current version."""
 
     def __init__(
         self,
@@ -44,7 +45,7 @@ class VersionFollower:
         """Read which versions are current. Waits for some seconds only: until they are known,
         requests for the current version get a 503."""
         self._context = context
-        if self.initial.are_used:
+        if self.initial.are_used or self.log.exists():
             self.log.start()
             if not self.log.wait_until_known(_TIMEOUT):
                 log.warning("it is not known yet which versions of views are current")

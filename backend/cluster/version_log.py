@@ -75,6 +75,15 @@ class VersionLog:
         if self._thread.is_alive():
             self._thread.join(self._timeout + 1)
 
+    def exists(self) -> bool:
+        """Whether the topic exists, as far as the broker says."""
+        try:
+            admin = AdminClient({**self._client_settings, "log_level": 0})
+            found = admin.list_topics(self.topic, timeout=self._timeout).topics.get(self.topic)
+        except KafkaException:
+            return False
+        return found is not None and found.error is None
+
     def wait_until_known(self, timeout: float) -> bool:
         """Whether the topic has been read to its end within `timeout` s."""
         return self._known.wait(timeout)
@@ -125,7 +134,6 @@ class VersionLog:
                     {
                         **self._client_settings,
                         "acks": "all",
-                        "enable.idempotence": True,
                         "linger.ms": 0,
                         "delivery.timeout.ms": round(self._timeout * 1000),
                         "log_level": 0,
@@ -191,8 +199,8 @@ class VersionLog:
         [future] = admin.describe_configs([ConfigResource(ResourceType.TOPIC, self.topic)]).values()
         try:
             config = future.result(self._timeout + 1)
-        except KafkaException:
-            return  # not allowed
+        except (KafkaException, TimeoutError):
+            return  # perhaps it is not allowed
         wrong = [
             f"{name}={value}" for name, value in _CONFIG.items() if config[name].value != value
         ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from backend.http.asgi import Message, Send
 from backend.wire.answer import Answer, Header
@@ -21,8 +21,10 @@ def complete(answer: Answer, method: str, epoch: bytes) -> None:
     headers.append((b"topology-epoch", epoch))
 
 
-def add_missing(headers: list[Header], more: Iterable[Header]) -> None:
+def add_missing(headers: list[Header], more: Sequence[Header]) -> None:
     """Adds the headers whose names are not there yet."""
+    if not more:
+        return
     names = {name for name, _ in headers}
     headers += [header for header in more if header[0] not in names]
 
