@@ -276,6 +276,7 @@ class Instance:
         }
         self._ingest_loop.assign(mine, shared, taken_over)
         self.context.apply_topology(topology)
+        self._versions.note_topology(topology)
         log.info(
             "epoch %s: %d partitions here: %s", topology.epoch, len(mine), _format_partitions(mine)
         )

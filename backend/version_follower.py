@@ -9,6 +9,7 @@ from typing import Any
 from backend.cluster.version_log import VersionLog
 from backend.instance_context import InstanceContext
 from backend.settings import Settings
+from model.topology import Topology
 from model.versions import States, Versions
 from model.views import View
 
@@ -40,15 +41,23 @@ class VersionFollower:
         self._drop = drop
         self._rejoin = rejoin
         self._context: InstanceContext | None = None
+        self._is_following = False
 
     def start(self, context: InstanceContext) -> None:
         """Read which versions are current. Waits for some seconds only: until they are known,
         requests for the current version get a 503."""
         self._context = context
         if self.initial.are_used or self.log.exists():
+            self._is_following = True
             self.log.start()
             if not self.log.wait_until_known(_TIMEOUT):
                 log.warning("it is not known yet which versions of views are current")
+
+    def note_topology(self, topology: Topology) -> None:
+        """Begin to follow if other instances declare versions, which this one may lack."""
+        if not self._is_following and any("@" in name for name in topology.views):
+            self._is_following = True
+            self.log.start()
 
     def _apply(self, states: States) -> None:
         assert self._context is not None

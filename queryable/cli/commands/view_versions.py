@@ -174,38 +174,45 @@ def print_versions(client: Client, view: str, as_json: bool) -> None:
     if not is_for_terminal(as_json):
         write_line(document)
         return
-    print_table([_row(document, each) for each in document["versions"]])
+    columns = {each["name"]: _cells(document, each) for each in document["versions"]}
+    fields = list(dict.fromkeys(field for cells in columns.values() for field in cells))
+    print_table(
+        [
+            {"": field, **{name: cells.get(field, "") for name, cells in columns.items()}}
+            for field in fields
+        ]
+    )
     for each in document["versions"]:
         for waiting in each["waiting"]:
-            lag = "unknown" if waiting["lag"] is None else f"{waiting['lag']:,}"
             print(
                 f"{each['name']}: partition {waiting['partition']} on "
-                f"{waiting['instance'] or 'no instance'}: {waiting['state']}, lag {lag}"
+                f"{waiting['instance'] or 'no instance'}: {waiting['state']}, "
+                f"lag {_number(waiting['lag'])}"
             )
     for instance in document["instances"]:
         if instance["current"] != document["current"]:
             current = instance["current"]
-            said = f"version {current} is current" if current else f"is {instance['state']}"
+            said = f"version {current} is current" if current else f"unknown ({instance['state']})"
             print(f"instance {instance['id']}: {said}")
 
 
-def _row(document: dict[str, Any], version: dict[str, Any]) -> dict[str, object]:
-    number = version["version"]
-    role = {document["previous"]: "previous", document["current"]: "current"}.get(number, "")
-    seconds, pipeline = version["seconds_left"], version["pipeline"]
+def _cells(document: dict[str, Any], version: dict[str, Any]) -> dict[str, object]:
+    number, seconds, pipeline = version["version"], version["seconds_left"], version["pipeline"]
     cells = {
-        "version": version["name"],
-        "": role,
+        "role": {document["previous"]: "previous", document["current"]: "current"}.get(number, ""),
         "topic": version["topic"],
         "answerable": f"{version['answerable']} of {version['replicas']}",
-        "lag": "unknown" if version["lag"] is None else f"{version['lag']:,}",
+        "lag": _number(version["lag"]),
         "seconds left": "unknown" if seconds is None else f"{seconds:,.0f}",
         "entries": f"about {version['entries']:,}",
     }
     if pipeline is not None:
-        behind = "unknown" if pipeline["lag"] is None else f"{pipeline['lag']:,}"
-        cells["pipeline"] = f"{pipeline['state']}, lag {behind}"
+        cells["pipeline"] = f"{pipeline['state']}, lag {_number(pipeline['lag'])}"
     return cells
+
+
+def _number(number: int | None) -> str:
+    return "unknown" if number is None else f"{number:,}"
 
 
 def _parse(text: str) -> tuple[str, int]:
@@ -217,10 +224,14 @@ def _parse(text: str) -> tuple[str, int]:
 
 
 def _confirmed(version: str, delete_topic: bool) -> bool:
-    if not sys.stdin.isatty():
+    if not _is_interactive():
         raise BadUse("Give --yes: there is no terminal on which to ask.")
     topic = " and its topic" if delete_topic else ""
     return typer.confirm(f"Delete the stores of {version}{topic} in the whole deployment?")
+
+
+def _is_interactive() -> bool:
+    return sys.stdin.isatty()
 
 
 def _report(client: Client, done: dict[str, Any], as_json: bool) -> None:
