@@ -133,6 +133,13 @@ def _challenge(more: Mapping[str, str]) -> tuple[bytes, bytes]:
     return b"www-authenticate", f"Bearer {text}".encode()
 
 
+class Conflict(Problem):
+    """The state of the deployment does not allow it now."""
+
+    status = 409
+    title = "Conflict"
+
+
 class Gone(Problem):
     status = 410
     title = "Gone"

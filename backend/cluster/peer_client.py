@@ -38,7 +38,9 @@ _INTERNAL = b"/internal/"
 log = RateLimitedLog(logging.getLogger(__name__))
 
 # request headers that affect the answer; `Authorization` is passed on with every request
-_FORWARDED_HEADERS = frozenset((b"accept", b"content-type", b"if-none-match", b"last-event-id"))
+_FORWARDED_HEADERS = frozenset(
+    (b"accept", b"content-type", b"if-none-match", b"last-event-id", b"view-version")
+)
 # response headers that belong to the connection, or that this instance sets itself
 _OMITTED_HEADERS = frozenset(
     b"connection content-length date keep-alive server topology-epoch transfer-encoding "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from backend.http.asgi import Message, Send
 from backend.wire.answer import FINAL_STATUS, Answer, Header, problem_answer
 from model.problems import RETRY_ELSEWHERE_NO, Problem, RetryLater
@@ -17,6 +19,14 @@ def complete(answer: Answer, method: str, epoch: bytes) -> None:
     elif method != "HEAD" or all(name != b"content-length" for name, _ in headers):
         headers.append((b"content-length", b"%d" % len(answer.body)))
     headers.append((b"topology-epoch", epoch))
+
+
+def add_missing(headers: list[Header], more: Sequence[Header]) -> None:
+    """Adds the headers whose names are not there yet."""
+    if not more:
+        return
+    names = {name for name, _ in headers}
+    headers += [header for header in more if header[0] not in names]
 
 
 def with_final_status(send: Send) -> Send:
