@@ -294,3 +294,13 @@ def test_an_entry_that_contradicts_what_is_derived(entry: str, text: str, messag
 def test_derive_must_be_a_table() -> None:
     with pytest.raises(ConfigurationError, match=r"line 2, \[views.x.derive\]: must be a table"):
         parse_views("[views.x]\nderive = 5")
+
+
+def test_a_later_version_has_a_topic_of_its_own() -> None:
+    derive = '{ from = "words", key = "text", count = true }'
+    views = parse_views(f'[views.words]\nderive = {derive}\n[views."words@2"]\nderive = {derive}\n')
+    assert [view.topic for view in views.views] == ["words", "words-v2"]
+    assert [view.pipeline for view in views.views] == [
+        "queryable-spark-words",
+        "queryable-spark-words@2",
+    ]
