@@ -297,7 +297,7 @@ def test_derive_must_be_a_table() -> None:
 
 
 def test_a_later_version_has_a_topic_of_its_own() -> None:
-    derive = '{ from = "words", key = "text", count = true }'
+    derive = '{ from = "texts", key = "text", count = true }'
     views = parse_views(f'[views.words]\nderive = {derive}\n[views."words@2"]\nderive = {derive}\n')
     assert [view.topic for view in views.views] == ["words", "words-v2"]
     assert [view.pipeline for view in views.views] == [
