@@ -58,9 +58,14 @@ class FastPath:
         """
         return self._answer(raw_path, token, is_counted=False)
 
-    def reads_now(self, reads: PlainReads, client: str, has_certificate: bool = False) -> Answer:
-        """The complete answer to point reads that the proxy sends together. `client`: the address
-        of its socket. `has_certificate`: see `mutual_tls.is_of_cluster`."""
+    def reads_now(
+        self, reads: PlainReads, client: str, has_certificate: bool = False
+    ) -> Answer | None:
+        """The complete answer to point reads that the proxy sends together; None leaves those that
+        take long to the router. `client`: the address of its socket. `has_certificate`: see
+        `mutual_tls.is_of_cluster`."""
+        if self.coalesced.takes_long(reads.body):
+            return None
         try:
             sender = self._context.cluster.admit(
                 Purpose.PROXY, "POST", READS.encode(), reads.signature, client, has_certificate

@@ -32,8 +32,9 @@ class Application(Protocol):
         """The answer to a plain GET; None if it must wait, so that `__call__` is needed. `token`:
         that of its Authorization header, not verified; None if it has none."""
 
-    def reads_now(self, reads: PlainReads, client: str, has_certificate: bool) -> Answer:
-        """The answer to coalesced point reads of the proxy. `client`: the address of its socket."""
+    def reads_now(self, reads: PlainReads, client: str, has_certificate: bool) -> Answer | None:
+        """The answer to coalesced point reads of the proxy; None if `__call__` is needed. `client`:
+        the address of its socket."""
 
     def drain(self) -> float:
         """Called before the server stops. Returns the seconds for which it must continue to

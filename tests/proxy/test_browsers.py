@@ -132,6 +132,27 @@ def test_clients_above_their_limits_get_429(
     assert [answer.status for answer in answers][-3:] == [429] * 3
 
 
+def test_an_ipv6_network_has_the_limits_of_one_client(
+    cluster: Cluster, start_nginx: StartNginx
+) -> None:
+    nginx = start_nginx(cluster.addresses(), QUERYABLE_PROXY_REFRESH="0.1")
+    limits = nginx.prefix / "limits.conf"
+    text = limits.read_text()
+    limits.unlink()  # a link to the repository's
+    limits.write_text(
+        text.replace("rate=2000r/s", "rate=1r/m").replace("burst=2000", "burst=2")
+        + "set_real_ip_from 127.0.0.1;\nreal_ip_header X-Real-IP;\n"
+    )
+    nginx.reload()
+
+    def statuses(*addresses: str) -> list[int]:
+        return [get(nginx, KEY, f"X-Real-IP: {address}").status for address in addresses]
+
+    assert statuses(*(f"2001:db8:a0a:a::{n}" for n in range(1, 6))) == [200] * 3 + [429] * 2
+    for another in ("2001:db8:a0a:b::1", "192.0.2.1", "::ffff:192.0.2.2", "::ffff:192.0.2.3"):
+        assert statuses(*[another] * 4) == [200] * 3 + [429]
+
+
 def quota_statuses(nginx: Nginx, paths: list[str]) -> list[int]:
     with ThreadPoolExecutor(16) as pool:
         return list(pool.map(lambda path: get(nginx, path).status, paths))

@@ -9,9 +9,10 @@ looked up once for its reads of a view.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
+from time import thread_time
 from typing import NamedTuple
 
 from backend.http.access import AccessControl
@@ -20,6 +21,7 @@ from backend.http.request import Request
 from backend.http.responses import KeyResponses
 from backend.instance_context import InstanceContext
 from backend.queries.point import Resolved, Unresolved
+from backend.queries.turns import STEP_S, next_turn
 from backend.wire.answer import Answer, Header, problem_answer
 from backend.wire.plain_requests import MAX_BYTES, are_plain, is_plain, is_token
 from backend.wire.point_batch import (
@@ -40,6 +42,8 @@ MAX_VERIFICATIONS = 8
 """The maximum number of tokens that are verified for one request. Verifying one takes up to 0.2 ms,
 and all reads of the request wait. Reads with further unknown tokens are sent separately."""
 
+_MANY = 128  # reads, one by one: 4 ms
+_PIECE = 16  # of these, between two looks at the clock
 _LARGE = 65_536  # bytes of an answer that is sent separately
 
 
@@ -77,11 +81,34 @@ class PointBatchRoute:
         self._by_prefix = {prefix: of_view[view.name] for prefix, view in paths.prefixes.items()}
 
     async def reads(self, request: Request) -> Answer:
-        """For requests that the worker has not recognised on arrival."""
-        return self.answer(request.body)
+        """In steps, for requests that were not answered on arrival."""
+        steps, began = self._answering(request.body), thread_time()
+        while True:
+            try:
+                next(steps)
+            except StopIteration as ended:
+                answer: Answer = ended.value
+                return answer
+            if thread_time() - began >= STEP_S:
+                await next_turn()
+                began = thread_time()
+
+    def takes_long(self, body: bytes) -> bool:
+        """Whether others should not wait for all of the reads: many must be read one by one."""
+        return len(body) > _MANY and body.count(b"%") > _MANY and body.count(b"\n") > _MANY
 
     def answer(self, body: bytes) -> Answer:
         """The framed answers to framed reads; 400 if there are too many."""
+        steps = self._answering(body)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as ended:
+                answer: Answer = ended.value
+                return answer
+
+    def _answering(self, body: bytes) -> Generator[None, None, Answer]:
+        """Returns the answer. Yields after some of the reads that are answered one by one."""
         try:
             groups = decode_reads(body)
         except ValueError:
@@ -109,7 +136,9 @@ class PointBatchRoute:
             for found in responses.reads.resolve(keys):
                 if not isinstance(found, Unresolved):
                     _write(responses, found, numbers, keys, heads, items)
-        for number in one_by_one:
+        for count, number in enumerate(one_by_one, 1):
+            if count % _PIECE == 0:
+                yield
             answer = self._answer_now(paths[number], tokens[number])
             if answer is not None and len(answer.body) < _LARGE:
                 items[number] = _item(answer, heads)

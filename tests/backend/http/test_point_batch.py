@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backend.http.router import READS, Router
+from backend.http.routes import point_batch
 from backend.storage.data_directory import DataDirectory
 from backend.wire.answer import Answer
 from backend.wire.plain_requests import PlainReads
@@ -224,3 +226,42 @@ def test_the_route_gives_the_same_answer(tmp_path: Path) -> None:
         _, heads, items = decode_answers(sent[1]["body"])  # type: ignore[arg-type]
         assert [heads[head][0] for head, _, _ in items] == [200, 404]
         assert asked(shell, READS)[0] == 405
+
+
+def test_many_reads_that_take_long_are_answered_in_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: others waited for up to 30 ms until all keys with percent signs were read."""
+    monkeypatch.setattr(point_batch, "STEP_S", 0.0)
+    turns: list[None] = []
+
+    async def turn() -> None:
+        turns.append(None)
+
+    monkeypatch.setattr(point_batch, "next_turn", turn)
+    keys = [f"order {number}" for number in range(1000)]
+    paths = [f"/orders/{quote(key)}".encode() for key in keys]
+    entries = {key.encode(): b'{"n":%d}' % number for number, key in enumerate(keys)}
+    with holding(tmp_path, ORDERS, entries) as instance:
+        shell = Router(instance.context, None)  # type: ignore[arg-type]
+        body = encode_paths(paths)
+        assert shell.reads_now(PlainReads(None, body), LOOPBACK) is None
+        sent: list[Any] = []
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {"type": "http", "method": "POST", "raw_path": READS.encode(), "headers": [],
+                 "query_string": b"", "client": (LOOPBACK, 1)}  # fmt: skip
+        asyncio.run(shell(scope, receive, send))
+        assert sent[0]["status"] == 200
+        _, heads, items = decode_answers(sent[1]["body"])
+        for path, item in zip(paths, items, strict=True):
+            assert item != ASK_ALONE
+            alone = shell.answer_now(path)
+            assert alone is not None
+            assert ageless(_whole(heads[item[0]], item)) == ageless(alone)
+    assert len(turns) > 30
