@@ -8,8 +8,8 @@ that of the Spark job, 1 GB.
 from __future__ import annotations
 
 import json
+import os
 import tempfile
-import threading
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,24 +24,24 @@ from spark.session import start_session
 _MIB = 2**20
 
 
-class ResidentMemory:
-    """The largest resident memory of a process, in MiB, sampled each second."""
+class Process:
+    """The memory and CPU time of a process and of the children that it has waited for."""
 
     def __init__(self, pid: int) -> None:
-        self._status = Path(f"/proc/{pid}/status")
-        self.largest = 0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+        self._folder = Path(f"/proc/{pid}")
 
-    def stop(self) -> None:
-        self._stop.set()
-        self._thread.join()
+    def memory(self) -> str:
+        """The resident memory, now and at most since the start."""
+        status = (self._folder / "status").read_text()
+        now, most = (
+            int(status.split(f"{name}:")[1].split()[0]) // 1024 for name in ("VmRSS", "VmHWM")
+        )
+        return f"resident: {now} MiB, at most {most} MiB"
 
-    def _run(self) -> None:
-        while not self._stop.wait(1):
-            resident = self._status.read_text().split("VmRSS:")[1].split()[0]
-            self.largest = max(self.largest, int(resident) // 1024)
+    def cpu(self) -> float:
+        """Seconds since its start."""
+        fields = (self._folder / "stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def count(
@@ -74,21 +74,21 @@ def filled(query: StreamingQuery, rows: int) -> None:
             raise SystemExit("the query has ended")
 
 
-def durations(query: StreamingQuery, seconds: float) -> tuple[list[int], Any]:
-    """The durations (ms) of the micro-batches of some seconds, sorted, and the last one's progress.
-    The first micro-batch restores the state, and is not among them."""
+def durations(query: StreamingQuery, seconds: float, process: Process) -> tuple[list[int], float]:
+    """The durations (ms) of the micro-batches of some seconds, sorted, and their CPU time (s). The
+    first micro-batch restores the state, and is not among them."""
     while (restored := query.lastProgress) is None:
         if query.awaitTermination(1):
             raise SystemExit("the query has ended")
     print(f"the state is restored after {restored.durationMs['triggerExecution']} ms", flush=True)
-    found: dict[int, Any] = {}
+    found: dict[int, int] = {}
+    before = process.cpu()
     end = time.monotonic() + seconds
     while time.monotonic() < end and not query.awaitTermination(5):
-        found |= {progress.batchId: progress for progress in query.recentProgress}
-    found = {batch: each for batch, each in found.items() if batch > restored.batchId}
-    return sorted(
-        each.durationMs["triggerExecution"] for each in found.values()
-    ), query.lastProgress
+        for progress in query.recentProgress:
+            found[progress.batchId] = progress.durationMs["triggerExecution"]
+    del found[restored.batchId]
+    return sorted(found.values()), process.cpu() - before
 
 
 def main(
@@ -96,37 +96,37 @@ def main(
     load: Annotated[int, typer.Option(help="Rows of a micro-batch while filling.")] = 500_000,
     updates: Annotated[int, typer.Option(help="Updated rows of a micro-batch.")] = 5_000,
     seconds: Annotated[float, typer.Option(help="Time of the updates.")] = 150,
+    keep: Annotated[
+        Path | None, typer.Option(help="A folder for the state; if it exists, it is used again.")
+    ] = None,
     conf: Annotated[str, typer.Option(help="Other settings of Spark, as JSON.")] = "{}",
 ) -> None:
     """Print the durations of micro-batches, and the memory of Spark's Java process."""
     session = start_session(json.loads(conf), [])
     jvm: Any = session._jvm
-    with tempfile.TemporaryDirectory() as checkpoint:
-        filling = ResidentMemory(jvm.java.lang.ProcessHandle.current().pid())
-        started = time.monotonic()
-        query = count(session, checkpoint, F.col("value"), load, "0 seconds")
-        filled(query, rows)
-        query.stop()
-        filling.stop()
-        took_seconds = time.monotonic() - started
-        print(
-            f"{rows} rows after {took_seconds:.0f} s; resident: {filling.largest} MiB", flush=True
-        )
-        memory = ResidentMemory(jvm.java.lang.ProcessHandle.current().pid())
+    process = Process(jvm.java.lang.ProcessHandle.current().pid())
+    with tempfile.TemporaryDirectory() as temporary:
+        checkpoint = temporary if keep is None else str(keep)
+        if keep is None or not keep.exists():
+            started = time.monotonic()
+            query = count(session, checkpoint, F.col("value"), load, "0 seconds")
+            filled(query, rows)
+            query.stop()
+            print(
+                f"filled after {time.monotonic() - started:.0f} s; {process.memory()}", flush=True
+            )
         random_key = F.pmod(F.xxhash64("value"), F.lit(rows))
         query = count(session, checkpoint, random_key, updates, "1 second")
-        took, last = durations(query, seconds)
+        took, cpu = durations(query, seconds, process)
+        total = query.lastProgress.stateOperators[0].numRowsTotal if query.lastProgress else 0
         query.stop()
-        memory.stop()
-        runtime = jvm.java.lang.Runtime.getRuntime()
-        state = last.stateOperators[0]
-        print(f"{len(took)} micro-batches of {updates} rows, {state.numRowsTotal} rows of state")
         shown = ((p, took[min(len(took) * p // 100, len(took) - 1)]) for p in (50, 90, 99, 100))
+        print(f"{len(took)} micro-batches of {updates} rows, with {total} rows of state")
         print("ms: " + ", ".join(f"p{p} {value}" for p, value in shown))
-        print(
-            f"resident: {memory.largest} MiB, of it heap: "
-            f"{(runtime.totalMemory() - runtime.freeMemory()) // _MIB} MiB used"
-        )
+        print(f"CPU ms per micro-batch: {1000 * cpu / len(took):.0f}")
+        runtime = jvm.java.lang.Runtime.getRuntime()
+        heap = (runtime.totalMemory() - runtime.freeMemory()) // _MIB
+        print(f"{process.memory()}; heap: {heap} MiB used")
         session.stop()
 
 

@@ -29,8 +29,14 @@ _DEFAULTS = {
     # A restarted query without new records reports its offsets after this time.
     "spark.sql.streaming.noDataProgressEventInterval": "1s",
     "spark.sql.streaming.stopTimeout": "20s",
-    # Memory of all RocksDB instances of a process. Spark's default is 500 MB.
-    "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "256",
+    # A RocksDB instance has at most two write buffers of 16 MB and a cache of 8 MB, and some two
+    # bytes per row for its filters and indexes. With one memory for all instances
+    # (boundedMemoryUsage), filters compete with data for a place in the cache: with ten million
+    # rows a read takes 100 times as long (docs/spark-state.md).
+    "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "false",
+    "spark.sql.streaming.stateStore.rocksdb.writeBufferSizeMB": "16",
+    "spark.sql.streaming.stateStore.rocksdb.maxWriteBufferNumber": "2",
+    "spark.sql.streaming.stateStore.rocksdb.blockCacheSizeMB": "8",
     # The files of most instances are small.
     "spark.sql.streaming.stateStore.rocksdb.allowFAllocate": "false",
 }
