@@ -47,7 +47,7 @@ _LOCAL_DEFAULTS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.extraJavaOptions": ON_FEW_CORES,
     # Without checksum files: for each file, also those, Hadoop starts a process that runs chmod.
-    # Spark has checksums of its own for the files of state.
+    # The files of state have checksums of their own.
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
 
