@@ -43,8 +43,6 @@ SPARK = {
     f"{_STORE}.rocksdb.formatVersion": Required("5", _STATE),
     f"{_STORE}.encodingFormat": Required("unsaferow", _STATE),
     f"{_STORE}.stateSchemaCheck": Required("true", _STATE),
-    # Without it, each of some fifty instances has its own memory.
-    f"{_STORE}.rocksdb.boundedMemoryUsage": Required("true", "the memory of the job depends on it"),
     "spark.speculation": Required("false", _ORDER),
     # One attempt per task: a query whose task fails restarts after all its tasks have ended.
     "spark.task.maxFailures": Required("1", _ORDER),

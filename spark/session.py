@@ -29,8 +29,14 @@ _DEFAULTS = {
     # A restarted query without new records reports its offsets after this time.
     "spark.sql.streaming.noDataProgressEventInterval": "1s",
     "spark.sql.streaming.stopTimeout": "20s",
-    # Memory of all RocksDB instances of a process. Spark's default is 500 MB.
-    "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "256",
+    # A RocksDB instance has at most two write buffers of 16 MB and a cache of 8 MB, and some two
+    # bytes per row for its filters and indexes. With one memory for all instances
+    # (boundedMemoryUsage), filters compete with data for a place in the cache: with ten million
+    # rows a read takes 100 times as long (docs/spark-state.md).
+    "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "false",
+    "spark.sql.streaming.stateStore.rocksdb.writeBufferSizeMB": "16",
+    "spark.sql.streaming.stateStore.rocksdb.maxWriteBufferNumber": "2",
+    "spark.sql.streaming.stateStore.rocksdb.blockCacheSizeMB": "8",
     # The files of most instances are small.
     "spark.sql.streaming.stateStore.rocksdb.allowFAllocate": "false",
 }
@@ -41,7 +47,7 @@ _LOCAL_DEFAULTS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.extraJavaOptions": ON_FEW_CORES,
     # Without checksum files: for each file, also those, Hadoop starts a process that runs chmod.
-    # Spark has checksums of its own for the files of state.
+    # The files of state have checksums of their own.
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
+# A micro-batch has a few jobs, and begins after those of the last one have ended.
+_LAST_JOBS = 20
+
 
 def running_tasks(session: SparkSession, run: str) -> int:
     """How many tasks of a query's run (its id) have not ended.
@@ -13,7 +16,7 @@ def running_tasks(session: SparkSession, run: str) -> int:
     """
     tracker = session.sparkContext.statusTracker()
     count = 0
-    for job in tracker.getJobIdsForGroup(run):
+    for job in sorted(tracker.getJobIdsForGroup(run))[-_LAST_JOBS:]:
         information = tracker.getJobInfo(job)
         for stage in information.stageIds if information is not None else ():
             found = tracker.getStageInfo(stage)

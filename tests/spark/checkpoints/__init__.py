@@ -1,1 +1,1 @@
-"""Checkpoints that belong to a view, its rule and its state version."""
+"""Checkpoints, and the required settings that they and the order of records depend on."""
