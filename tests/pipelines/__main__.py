@@ -61,7 +61,7 @@ def main(
         bool, typer.Option("--keep", help="Keep logs and data if all is well.")
     ] = False,
 ) -> None:
-    known = [view.name for view in VIEWS.values() if view.source in GENERATORS]
+    known = [each.name for each in VIEWS.values() if set(each.source_topics) <= set(GENERATORS)]
     names = list(dict.fromkeys(views or known))
     if unknown := set(names) - set(known):
         raise LocalError(f"unknown views: {', '.join(sorted(unknown))}. Known: {', '.join(known)}.")

@@ -71,6 +71,11 @@ def run_on(master: str, options: Options, folder: Path, report: Report) -> list[
         return run.results()
 
 
+def uses_python(view: str) -> bool:
+    """Whether Spark starts Python processes for a view."""
+    return any(not isinstance(each.decoder, TextDecoder) for each in VIEWS[view].inputs)
+
+
 class _Run:
     def __init__(
         self, master: str, options: Options, broker: Broker, folder: Path, report: Report
@@ -90,10 +95,10 @@ class _Run:
             options.views,
             options.kills,
             options.kinds or KINDS[master],
-            uses_python=lambda name: not isinstance(VIEWS[name].decoder, TextDecoder),
+            uses_python=uses_python,
             stateless=lambda name: not (self._checkpoint(name) / "state").exists(),
         )
-        sources = dict.fromkeys(view.source for view in self._views)
+        sources = dict.fromkeys(topic for view in self._views for topic in view.source_topics)
         self._feeder = Feeder(self._servers, sources, options.seed, options.rate, options.limit)
         self._errors: list[str] = []
         self._seconds_away = 0.0
@@ -111,7 +116,7 @@ class _Run:
         return self._check()
 
     def _create_topics(self) -> None:
-        raw = {view.source for view in self._views}
+        raw = {topic for view in self._views for topic in view.source_topics}
         create_topics(self._admin, [Topic(name, PARTITIONS, _RAW) for name in sorted(raw)])
         create_topics(self._admin, [Topic(v.topic, v.partitions, _VIEW) for v in self._views])
 
