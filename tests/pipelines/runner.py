@@ -51,7 +51,7 @@ _VIEW = {
 class Options:
     """`kills` for each view. `away`: seconds without a broker, once. `rate` and `limit`: records
     of each raw topic, a second and in all. `pause`: longest time in seconds before a kill that does
-    not wait for a phase."""
+    not wait for a phase. `seconds`: after this time, no process is killed any more."""
 
     views: Sequence[str]
     kills: int = 20
@@ -61,6 +61,7 @@ class Options:
     limit: int = 60_000
     kinds: Sequence[Kind] | None = None
     pause: float = 12.0
+    seconds: float = float("inf")
 
 
 def run_on(master: str, options: Options, folder: Path, report: Report) -> list[Result]:
@@ -125,7 +126,8 @@ class _Run:
         self.job.keep_running()
         away_at = self._options.kills // 2
         was_away = not self._options.away
-        while not self._planner.is_done:
+        deadline = time.monotonic() + self._options.seconds
+        while not self._planner.is_done and time.monotonic() < deadline:
             fewest = min(self._planner.kills(view.name) for view in self._views)
             if not was_away and fewest >= away_at:
                 was_away = True
@@ -277,6 +279,8 @@ class _Run:
                 broker_away_s=round(self._seconds_away, 1),
                 errors=list(errors),
             )
+            if result.kills < self._options.kills:
+                result.errors.append(f"{result.kills} of {self._options.kills} kills in the time")
             check.fill(result, view)
             results.append(result)
         return results
