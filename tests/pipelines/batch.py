@@ -25,14 +25,15 @@ BATCH_SUFFIX = ".batch"
 def main(servers: str, *names: str) -> None:
     kafka = Kafka(servers)
     session = start_session({}, spark_jars())
-    sources = set()
+    read = {}
     for view in (VIEWS[name] for name in names):
-        records = _records(session, view.source, kafka)
-        _write(_placed(view.result(records), view), view.topic, kafka)
-        if view.source not in sources:
-            sources.add(view.source)
-            letters = dead_letters(view.rejected(records), by="batch")
-            _write(letters, view.source + DEAD_LETTER_SUFFIX, kafka)
+        for source in view.inputs:
+            if source.topic not in read:
+                read[source.topic] = _records(session, source.topic, kafka)
+                letters = dead_letters(source.decoder.malformed(read[source.topic]), by="batch")
+                _write(letters.drop("topic"), source.topic + DEAD_LETTER_SUFFIX, kafka)
+        rows = view.result(*(read[topic] for topic in view.source_topics))
+        _write(_placed(rows, view), view.topic, kafka)
     session.stop()
 
 

@@ -24,7 +24,6 @@ from tests.pipelines.result import Result
 from tests.support.topics import Log, history
 
 _BATCH_TIMEOUT = 600.0  # s
-_DEAD_LETTERS_OF = "dead letters of "
 
 
 class Check:
@@ -39,7 +38,7 @@ class Check:
     def run_batch(self) -> None:
         """Writes the topics of the batch job; LocalError if it fails."""
         topics = [Topic(v.topic + BATCH_SUFFIX, v.partitions) for v in self._views]
-        for source in {view.source for view in self._views}:
+        for source in sorted({topic for view in self._views for topic in view.source_topics}):
             topics.append(Topic(source + DEAD_LETTER_SUFFIX + BATCH_SUFFIX, 1))
         create_topics(quiet_admin(self._servers), topics)
         names = [view.name for view in self._views]
@@ -57,9 +56,9 @@ class Check:
 
     def fill(self, result: Result, view: View) -> None:
         """Compares everything that belongs to a view."""
-        raw = self._records(view.source)
-        result.records = len(raw)
-        result.tombstones = sum(each.value is None for each in raw)
+        raw = {topic: self._records(topic) for topic in view.source_topics}
+        result.records = sum(map(len, raw.values()))
+        result.tombstones = sum(each.value is None for of in raw.values() for each in of)
         written = self._read(view.topic, view.partitions)
         found = compacted(written)
         result.rows = len(found)
@@ -75,7 +74,8 @@ class Check:
         if view.name in reference.RANKS:
             back = went_back(written, reference.RANKS[view.name])
             result.errors += [f"{len(back)} values went back: {back[0]}"] if back else []
-        self._fill_dead_letters(result, view.source, raw)
+        for topic, records in raw.items():
+            self._fill_dead_letters(result, topic, records)
 
     def _fill_dead_letters(
         self, result: Result, source: str, raw: Sequence[reference.Record]
@@ -84,7 +84,7 @@ class Check:
         found = _letters(self._read(topic, 1))
         batch = _letters(self._read(topic + BATCH_SUFFIX, 1))
         expected = reference.rejected(source, raw)
-        result.malformed = len(expected)
+        result.malformed += len(expected)
         if source == "weblog":
             result.late_rows = sum(map(reference.is_too_late, raw))
         for what, wanted in (("the batch job's", batch), ("plain Python's", expected)):

@@ -16,8 +16,8 @@ _FLUSH_TIMEOUT = 60.0  # s
 
 
 class Feeder(Background):
-    """Sends `rate` records a second to each topic, up to `limit`, in a thread. It tries for as
-    long as the broker is away."""
+    """Sends `rate` records a second to each topic, or a share of it, up to `limit`, in a thread. It
+    tries for as long as the broker is away."""
 
     _patience = 2 * _FLUSH_TIMEOUT
 
@@ -28,6 +28,7 @@ class Feeder(Background):
         self._generators = {topic: GENERATORS[topic](f"{seed}-{topic}") for topic in topics}
         self._portion = max(1, round(rate * _PAUSE))
         self._limit = limit
+        self._due = dict.fromkeys(self._generators, 0.0)
         self._failed: list[KafkaError] = []
         self.paused = threading.Event()
         self._producer = Producer(
@@ -48,7 +49,7 @@ class Feeder(Background):
     def burst(self, count: int) -> None:
         """Sends `count` records to each topic; for use before the thread starts."""
         for topic, generator in self._generators.items():
-            self._send(topic, generator.take(count))
+            self._send(topic, generator.take(max(1, round(generator.share * count))))
         self._flush()
 
     def __exit__(
@@ -66,7 +67,10 @@ class Feeder(Background):
             for topic, generator in self._generators.items():
                 waiting = len(self._producer) > 20 * self._portion  # the broker is away
                 if not self.paused.is_set() and not waiting and generator.count < self._limit:
-                    self._send(topic, generator.take(self._portion))
+                    self._due[topic] += generator.share * self._portion
+                    whole = int(self._due[topic])
+                    self._due[topic] -= whole
+                    self._send(topic, generator.take(whole))
             self._producer.poll(0)
         self._flush()
 

@@ -12,6 +12,9 @@ from spark.settings import GROUP_PREFIX
 from spark.view import View
 from tests.pipelines.raw_records import PARTITIONS
 
+Offsets = dict[tuple[str, int], int]
+"""By topic and partition."""
+
 _TIMEOUT = 20.0  # s for an answer of the broker
 
 
@@ -21,32 +24,34 @@ def all_run(progress: dict[str, Any]) -> bool:
 
 
 def unread(admin: AdminClient, views: Sequence[View], progress: dict[str, Any]) -> list[str]:
-    """The views whose groups, or whose dead letters, are not at the ends of their raw topics."""
-    return [
-        view.name
-        for view in views
-        if _committed(admin, view) != _ends(admin, view.source)
-        or not _has_dead_letters(admin, views, view, progress)
+    """The views whose groups are not at the ends of their raw topics, and the raw topics whose
+    dead letters are not all written."""
+    topics = sorted({topic for view in views for topic in view.source_topics})
+    ends = _ends(admin, topics)
+    behind = [view.name for view in views if _committed(admin, view) != _of(view, ends)]
+    return behind + [
+        f"the dead letters of {topic}"
+        for topic in topics
+        if not any(
+            offsets.get(topic) == {str(number): ends[topic, number] for number in range(PARTITIONS)}
+            for offsets in (each["dead_letter_offsets"] for each in progress.values())
+        )
     ]
 
 
-def _has_dead_letters(
-    admin: AdminClient, views: Sequence[View], view: View, progress: dict[str, Any]
-) -> bool:
-    """Only the first view of each raw topic writes its dead letters."""
-    if view is not next(each for each in views if each.source == view.source):
-        return True
-    offsets = progress.get(view.name, {}).get("dead_letter_offsets", {}).get(view.source, {})
-    return {int(number): at for number, at in offsets.items()} == _ends(admin, view.source)
+def _of(view: View, ends: Offsets) -> Offsets:
+    return {place: offset for place, offset in ends.items() if place[0] in view.source_topics}
 
 
-def _committed(admin: AdminClient, view: View) -> dict[int, int]:
+def _committed(admin: AdminClient, view: View) -> Offsets:
     group = ConsumerGroupTopicPartitions(GROUP_PREFIX + view.name)
     [future] = admin.list_consumer_group_offsets([group]).values()
-    return {each.partition: each.offset for each in future.result(_TIMEOUT).topic_partitions}
+    found = future.result(_TIMEOUT).topic_partitions
+    return {(each.topic, each.partition): each.offset for each in found}
 
 
-def _ends(admin: AdminClient, topic: str) -> dict[int, int]:
-    wanted = {TopicPartition(topic, n): OffsetSpec.latest() for n in range(PARTITIONS)}
+def _ends(admin: AdminClient, topics: Sequence[str]) -> Offsets:
+    places = [TopicPartition(topic, n) for topic in topics for n in range(PARTITIONS)]
+    wanted = {place: OffsetSpec.latest() for place in places}
     found = admin.list_offsets(wanted, request_timeout=_TIMEOUT)
-    return {each.partition: future.result(_TIMEOUT).offset for each, future in found.items()}
+    return {(p.topic, p.partition): future.result(_TIMEOUT).offset for p, future in found.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from model.partitioner import partition_of
@@ -18,6 +18,8 @@ RawRecord = tuple[bytes | None, bytes | None, int, int]
 """Key, value, timestamp in ms, and partition."""
 
 _DESTINATIONS = ["IAH", "ORD", "BOS", "ATL", "MIA", "SFO", "LAX", "DEN", "SEA", "JFK", "PHX"]
+_CARRIERS = ["UA", "AA", "DL", "B6"]
+_AIRCRAFT = [f"N{number}" for number in range(80)]
 _WORDS = [
     "lambda",
     "yield",
@@ -47,6 +49,9 @@ _MAX_DISORDER = 12 * _HOUR  # of the timestamps in a partition
 
 class Generator:
     """Endless records of one raw topic; the same for the same seed."""
+
+    share = 1.0
+    """Of the usual number of records."""
 
     def __init__(self, seed: int | str) -> None:
         self.random = random.Random(seed)
@@ -102,8 +107,9 @@ class Flights(Generator):
         day = min(int(chosen.expovariate(1 / 3)), 27)
         changes: dict[str, Any] = {
             "flight": number,
+            "carrier": chosen.choice(_CARRIERS),
             "dest": chosen.choice(_DESTINATIONS),
-            "tailnum": f"N{chosen.randrange(80)}",
+            "tailnum": chosen.choice(_AIRCRAFT),
             "dep_delay": chosen.randrange(-5, 600),
             "minute": number,
             "time_hour": f"2013-01-{day + 1:02}T{chosen.randrange(24):02}:00:00Z",
@@ -207,9 +213,56 @@ class Requests(Generator):
         return super()._broken(value) + [json.dumps({**fields, **each}).encode() for each in wrong]
 
 
+class Table(Generator):
+    """Rows of a table that change now and then. The key decides the partition."""
+
+    share = 0.05
+    keys: Sequence[str]
+    key_name: str
+    fields: Sequence[str] = ("name",)
+
+    def _record(self) -> RawRecord:
+        key = self.random.choice(self.keys)
+        row: dict[str, Any] = {self.key_name: key, "unused": self.count}
+        for name in self.fields:
+            row[name] = f"{name} {self.random.randrange(99)} Ⅷ"
+        return self._placed(key, row)
+
+    def _placed(self, key: str, row: dict[str, Any]) -> RawRecord:
+        at = 1000 * (TEN + self.count)
+        return key.encode(), json.dumps(row).encode(), at, _MURMUR2(key.encode(), PARTITIONS)
+
+    def _broken(self, value: bytes) -> list[bytes]:
+        wrong = [{**json.loads(value), self.key_name: other} for other in (None, 5, [])]
+        return super()._broken(value) + [json.dumps(each).encode() for each in wrong]
+
+
+class Airlines(Table):
+    keys = _CARRIERS[1:]  # the first one stays unknown
+    key_name = "carrier"
+
+
+class Airports(Table):
+    keys = _DESTINATIONS[1:]
+    key_name = "faa"
+
+
+class Planes(Table):
+    keys = _AIRCRAFT[5:]
+    key_name = "tailnum"
+    fields = ("manufacturer", "model")
+
+    def _placed(self, key: str, row: dict[str, Any]) -> RawRecord:
+        more = {"year": self.random.choice([None, 1999, 2004]), "seats": self.random.randrange(300)}
+        return super()._placed(key, {**row, **more})
+
+
 GENERATORS: dict[str, Callable[[int | str], Generator]] = {
     "flights": Flights,
     "texts": Texts,
     "weblog": Requests,
+    "planes": Planes,
+    "airlines": Airlines,
+    "us-airports": Airports,
 }
 """By raw topic."""

@@ -7,7 +7,7 @@ import json
 import re
 import struct
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -22,6 +22,8 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|[+-]\d\d:\d\d)")
 
 Rows = Iterable[tuple[bytes, bytes, bytes]]
 """Key, value, and the bytes that decide the partition."""
+
+Fields = dict[str, Any]
 
 
 class Record(NamedTuple):
@@ -42,19 +44,23 @@ def records_of(logs: Sequence[Log]) -> list[Record]:
     ]
 
 
-def table(view: str, records: Iterable[Record], partitions: int) -> Table:
+Raw = Mapping[str, Sequence[Record]]
+"""The records of each raw topic."""
+
+
+def table(view: str, raw: Raw, partitions: int) -> Table:
     """The view's compacted topic. A key that occurs several times has its last value."""
     found: Table = {}
-    for key, value, bare_key in REFERENCES[view](records):
+    for key, value, bare_key in REFERENCES[view](raw):
         found[_MURMUR2(bare_key, partitions), key] = value
     return found
 
 
-def rejected(source: str, records: Iterable[Record]) -> dict[bytes, bytes | None]:
-    """The dead letters of a raw topic: key and value."""
+def rejected(source: str, records: Iterable[Record]) -> dict[bytes, bytes]:
+    """The dead letters of a raw topic: key and value. That of a tombstone is empty."""
     check = _CHECKS[source]
     return {
-        f"{source}:{each.partition}:{each.offset}".encode(): each.value
+        f"{source}:{each.partition}:{each.offset}".encode(): each.value or b""
         for each in records
         if check(each) is None
     }
@@ -66,7 +72,7 @@ def is_too_late(record: Record) -> bool:
     return line is not None and record.timestamp / 1000 - line["at"] > _HOUR
 
 
-def _object(value: bytes | None) -> dict[str, Any] | None:
+def _object(value: bytes | None) -> Fields | None:
     try:
         found = json.loads((value or b"").decode())
     except ValueError:
@@ -80,7 +86,7 @@ def _seconds(text: object) -> float | None:
     return datetime.fromisoformat(text).timestamp()
 
 
-def _flight(record: Record) -> dict[str, Any] | None:
+def _flight(record: Record) -> Fields | None:
     row = _object(record.value)
     if row is None:
         return None
@@ -109,7 +115,7 @@ def _text(record: Record) -> str | None:
     return None if re.search(r"[A-Za-z0-9_']{1001}", text) else text
 
 
-def _request(record: Record, bounded: bool = True) -> dict[str, Any] | None:
+def _request(record: Record, bounded: bool = True) -> Fields | None:
     line = _object(record.value)
     if line is None:
         return None
@@ -124,14 +130,36 @@ def _request(record: Record, bounded: bool = True) -> dict[str, Any] | None:
     return {**line, "at": at}
 
 
+def _row(required: Sequence[str], optional: Mapping[str, type]) -> Callable[[Record], Any]:
+    """Rows of a table; the required fields are texts."""
+
+    def check(record: Record) -> Fields | None:
+        row = _object(record.value)
+        if row is None or any(type(row.get(name)) is not str for name in required):
+            return None
+        types = optional.items()
+        if any(row.get(name) is not None and type(row[name]) is not of for name, of in types):
+            return None
+        return row
+
+    return check
+
+
+_plane = _row(["tailnum"], {"year": int, "manufacturer": str, "model": str, "seats": int})
+_airline = _row(["carrier", "name"], {})
+_us_airport = _row(["faa", "name"], {})
+
 _CHECKS: dict[str, Callable[[Record], object]] = {
     "flights": _flight,
     "texts": _text,
     "weblog": _request,
+    "planes": _plane,
+    "airlines": _airline,
+    "us-airports": _us_airport,
 }
 
 
-def _departures(records: Iterable[Record]) -> Iterator[tuple[dict[str, Any], int]]:
+def _departures(records: Iterable[Record]) -> Iterator[tuple[Fields, int]]:
     """Flights that left, and when, in seconds since 1970."""
     for record in records:
         row = _flight(record)
@@ -139,7 +167,7 @@ def _departures(records: Iterable[Record]) -> Iterator[tuple[dict[str, Any], int
             yield row, row["scheduled"] + 60 * row["dep_delay"]
 
 
-def _name(row: dict[str, Any]) -> str:
+def _name(row: Fields) -> str:
     return f"{row['carrier']}{row['flight']}"
 
 
@@ -147,20 +175,51 @@ def _json(**fields: object) -> bytes:
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def _latest_departure(records: Iterable[Record]) -> Rows:
-    latest: dict[str, tuple[int, str, str, str, int]] = {}
-    for row, left in _departures(records):
-        departure = (left, _name(row), row["origin"], row["dest"], row["dep_delay"])
-        tail = row["tailnum"]
-        latest[tail] = max(latest.get(tail, departure), departure)
-    for tail, (left, name, origin, dest, delay) in latest.items():
-        time = datetime.fromtimestamp(left, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        value = _json(flight=name, origin=origin, dest=dest, time=time, delay=delay)
+def _latest_departure(raw: Raw) -> Rows:
+    for tail, (left, name, origin, dest, delay, _) in _latest(raw).items():
+        value = _json(flight=name, origin=origin, dest=dest, time=_iso(left), delay=delay)
         yield tail.encode(), value, tail.encode()
 
 
-def _all_departures(records: Iterable[Record]) -> Rows:
-    for row, left in _departures(records):
+def _latest(raw: Raw) -> dict[str, tuple[int, str, str, str, int, str]]:
+    """Time, flight, origin, dest, delay and carrier of the latest departure of each aircraft."""
+    latest: dict[str, tuple[int, str, str, str, int, str]] = {}
+    for row, left in _departures(raw["flights"]):
+        names = (_name(row), row["origin"], row["dest"])
+        departure = (left, *names, row["dep_delay"], row["carrier"])
+        latest[row["tailnum"]] = max(latest.get(row["tailnum"], departure), departure)
+    return latest
+
+
+def _iso(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _aircraft(raw: Raw) -> Rows:
+    planes = _newest(raw["planes"], _plane, "tailnum")
+    airlines = _newest(raw["airlines"], _airline, "carrier")
+    airports = _newest(raw["us-airports"], _us_airport, "faa")
+    for tail, (left, name, origin, dest, delay, carrier) in _latest(raw).items():
+        plane = planes.get(tail, {})
+        fields = {each: plane.get(each) for each in ("manufacturer", "model", "year", "seats")}
+        fields |= {"flight": name, "airline": airlines.get(carrier, {}).get("name")}
+        fields |= {"origin": origin, "dest": dest}
+        fields |= {"destination": airports.get(dest, {}).get("name")}
+        fields |= {"time": _iso(left), "delay": delay}
+        known = {each: value for each, value in fields.items() if value is not None}
+        yield tail.encode(), _json(**known), tail.encode()
+
+
+def _newest(
+    records: Iterable[Record], check: Callable[[Record], Any], key: str
+) -> dict[str, Fields]:
+    """The last row of each key. All records of a key are in one partition."""
+    rows = filter(None, map(check, records))
+    return {row[key]: row for row in rows}
+
+
+def _all_departures(raw: Raw) -> Rows:
+    for row, left in _departures(raw["flights"]):
         tail = row["tailnum"].encode()
         value = _json(
             flight=_name(row), origin=row["origin"], dest=row["dest"], delay=row["dep_delay"]
@@ -168,9 +227,9 @@ def _all_departures(records: Iterable[Record]) -> Rows:
         yield tail + struct.pack(">qi", 1000 * left, 0), value, tail
 
 
-def _airports(records: Iterable[Record]) -> Rows:
+def _airports(raw: Raw) -> Rows:
     newest: dict[tuple[str, str, int], tuple[Record, str]] = {}
-    for row, _ in _departures(records):
+    for row, _ in _departures(raw["flights"]):
         flight = (_name(row), row["origin"], row["scheduled"])
         found = (row["record"], row["dest"])
         newest[flight] = max(newest.get(flight, found), found, key=lambda each: each[0][:3])
@@ -178,9 +237,9 @@ def _airports(records: Iterable[Record]) -> Rows:
         yield dest.encode(), _json(count=count), dest.encode()
 
 
-def _word_count(records: Iterable[Record]) -> Rows:
+def _word_count(raw: Raw) -> Rows:
     counts: Counter[str] = Counter()
-    for record in records:
+    for record in raw["texts"]:
         if (text := _text(record)) is not None:
             counts.update(re.findall(r"[a-z0-9_']+", text.lower()))
     return _numbers(counts)
@@ -197,27 +256,36 @@ def _distinct(records: Iterable[Record]) -> set[tuple[str, float, str, int]]:
     return {(line["client"], line["at"], line["request_id"], line["bytes"]) for line in lines}
 
 
-def _requests_per_host(records: Iterable[Record]) -> Rows:
-    return _numbers(Counter(client for client, *_ in _distinct(records)))
+def _requests_per_host(raw: Raw) -> Rows:
+    return _numbers(Counter(client for client, *_ in _distinct(raw["weblog"])))
 
 
-def _bytes_per_host(records: Iterable[Record]) -> Rows:
+def _bytes_per_host(raw: Raw) -> Rows:
     total: Counter[str] = Counter()
-    for client, _, _, size in _distinct(records):
+    for client, _, _, size in _distinct(raw["weblog"]):
         total[client] += size
     return _numbers(total)
 
 
-def _requests_per_minute(records: Iterable[Record]) -> Rows:
-    counts = Counter((client, int(at) // 60) for client, at, *_ in _distinct(records))
+def _requests_per_minute(raw: Raw) -> Rows:
+    counts = Counter((client, int(at) // 60) for client, at, *_ in _distinct(raw["weblog"]))
     for (client, minute), count in counts.items():
         key = client.encode() + struct.pack(">qi", 60_000 * minute, 0)
         yield key, struct.pack(">q", count), client.encode()
 
 
-def _visits(records: Iterable[Record]) -> Rows:
+def _bytes_per_minute(raw: Raw) -> Rows:
+    total: Counter[tuple[str, int]] = Counter()
+    for client, at, _, size in _distinct(raw["weblog"]):
+        total[client, int(at) // 60] += size
+    for (client, minute), size in total.items():
+        key = client.encode() + struct.pack(">qi", 60_000 * minute, 0)
+        yield key, struct.pack(">q", size), client.encode()
+
+
+def _visits(raw: Raw) -> Rows:
     requests: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    for client, at, _, size in _distinct(records):
+    for client, at, _, size in _distinct(raw["weblog"]):
         requests[client].append((int(1000 * at), size))
     for client, of_client in requests.items():
         visits: list[list[tuple[int, int]]] = []
@@ -231,7 +299,7 @@ def _visits(records: Iterable[Record]) -> Rows:
             yield key, value, client.encode()
 
 
-REFERENCES: dict[str, Callable[[Iterable[Record]], Rows]] = {
+REFERENCES: dict[str, Callable[[Raw], Rows]] = {
     "latest-departure": _latest_departure,
     "departures": _all_departures,
     "airports": _airports,
@@ -240,6 +308,8 @@ REFERENCES: dict[str, Callable[[Iterable[Record]], Rows]] = {
     "bytes-per-host": _bytes_per_host,
     "requests-per-minute": _requests_per_minute,
     "visits": _visits,
+    "aircraft": _aircraft,
+    "bytes-per-minute": _bytes_per_minute,
 }
 
 
@@ -253,5 +323,6 @@ RANKS: dict[str, Callable[[bytes], object]] = {
     "requests-per-host": _int64,
     "bytes-per-host": _int64,
     "requests-per-minute": _int64,
+    "bytes-per-minute": _int64,
 }
 """Views whose values only grow, and what grows."""

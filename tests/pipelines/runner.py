@@ -51,7 +51,7 @@ _VIEW = {
 class Options:
     """`kills` for each view. `away`: seconds without a broker, once. `rate` and `limit`: records
     of each raw topic, a second and in all. `pause`: longest time in seconds before a kill that does
-    not wait for a phase."""
+    not wait for a phase. `seconds`: after this time, no process is killed any more."""
 
     views: Sequence[str]
     kills: int = 20
@@ -61,6 +61,7 @@ class Options:
     limit: int = 60_000
     kinds: Sequence[Kind] | None = None
     pause: float = 12.0
+    seconds: float = float("inf")
 
 
 def run_on(master: str, options: Options, folder: Path, report: Report) -> list[Result]:
@@ -69,6 +70,11 @@ def run_on(master: str, options: Options, folder: Path, report: Report) -> list[
         run = _Run(master, options, broker, folder, report)
         stack.callback(run.job.close)
         return run.results()
+
+
+def uses_python(view: str) -> bool:
+    """Whether Spark starts Python processes for a view."""
+    return any(not isinstance(each.decoder, TextDecoder) for each in VIEWS[view].inputs)
 
 
 class _Run:
@@ -90,10 +96,10 @@ class _Run:
             options.views,
             options.kills,
             options.kinds or KINDS[master],
-            uses_python=lambda name: not isinstance(VIEWS[name].decoder, TextDecoder),
+            uses_python=uses_python,
             stateless=lambda name: not (self._checkpoint(name) / "state").exists(),
         )
-        sources = dict.fromkeys(view.source for view in self._views)
+        sources = dict.fromkeys(topic for view in self._views for topic in view.source_topics)
         self._feeder = Feeder(self._servers, sources, options.seed, options.rate, options.limit)
         self._errors: list[str] = []
         self._seconds_away = 0.0
@@ -111,7 +117,7 @@ class _Run:
         return self._check()
 
     def _create_topics(self) -> None:
-        raw = {view.source for view in self._views}
+        raw = {topic for view in self._views for topic in view.source_topics}
         create_topics(self._admin, [Topic(name, PARTITIONS, _RAW) for name in sorted(raw)])
         create_topics(self._admin, [Topic(v.topic, v.partitions, _VIEW) for v in self._views])
 
@@ -120,7 +126,8 @@ class _Run:
         self.job.keep_running()
         away_at = self._options.kills // 2
         was_away = not self._options.away
-        while not self._planner.is_done:
+        deadline = time.monotonic() + self._options.seconds
+        while not self._planner.is_done and time.monotonic() < deadline:
             fewest = min(self._planner.kills(view.name) for view in self._views)
             if not was_away and fewest >= away_at:
                 was_away = True
@@ -272,6 +279,8 @@ class _Run:
                 broker_away_s=round(self._seconds_away, 1),
                 errors=list(errors),
             )
+            if result.kills < self._options.kills:
+                result.errors.append(f"{result.kills} of {self._options.kills} kills in the time")
             check.fill(result, view)
             results.append(result)
         return results
