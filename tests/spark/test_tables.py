@@ -92,7 +92,8 @@ CITIES = {
 def set_config(servers: str, topic: str, name: str, value: str) -> None:
     entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    [future] = quiet_admin(servers).incremental_alter_configs([resource]).values()
+    admin = quiet_admin(servers)
+    [future] = admin.incremental_alter_configs([resource]).values()
     future.result(10)
 
 

@@ -86,8 +86,10 @@ def run(session: SparkSession, broker: Broker, make_topic: MakeTopic, tmp_path: 
 
         def derive(orders: DataFrame) -> DataFrame:
             fields = F.struct(*FIELDS)
-            value = F.to_json(fields) if write is None else encoded(fields, write, **options)
-            return mapped(orders, value)
+            if write is None:
+                return mapped(orders, F.to_json(fields))
+            rows = mapped(orders, fields)
+            return rows.withColumn("value", encoded(F.col("value"), write, **options))
 
         view = View(
             name="orders", description="orders by key", source=source, topic=topic,
