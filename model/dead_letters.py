@@ -11,7 +11,7 @@ are these, in this order (numbers are decimal text):
 | source-timestamp | the record's timestamp, ms since 1970 |
 | source-key | the record's key; missing if it has none |
 | source-key-bytes, source-value-bytes | the size, if the key or value is truncated |
-| source-headers-bytes | the size of the headers, if they were too long and are left out |
+| source-headers-bytes | the size of the headers, if they are left out; or ``unknown`` |
 | source-value | ``null``, if the record has a null value: the letter has an empty one |
 | by | who rejected it |
 | source-header-NAME | the record's own header NAME; all of them, in their order |
@@ -49,7 +49,7 @@ class Rejected(NamedTuple):
     timestamp: int
     key: bytes | None
     value: bytes | None
-    headers: Sequence[Header]
+    headers: Sequence[Header] | None  # None: not readable
 
 
 def headers_bytes(headers: Iterable[Header]) -> int:
@@ -61,8 +61,7 @@ def dead_letter(record: Rejected, reason: str, by: str) -> tuple[bytes, bytes, l
     """Key, value and headers of the dead letter of a record."""
     value, value_bytes = _bounded(record.value or b"", MAX_VALUE_BYTES)
     key, key_bytes = _bounded(record.key, MAX_KEY_BYTES)
-    size = headers_bytes(record.headers)
-    is_long = size > MAX_HEADERS_BYTES
+    own, own_bytes = _own_headers(record.headers)
     of_letter = {
         "reason": reason.encode(),
         "source-topic": record.topic.encode(),
@@ -72,15 +71,22 @@ def dead_letter(record: Rejected, reason: str, by: str) -> tuple[bytes, bytes, l
         "source-key": key,
         "source-key-bytes": key_bytes,
         "source-value-bytes": value_bytes,
-        "source-headers-bytes": b"%d" % size if is_long else None,
+        "source-headers-bytes": own_bytes,
         "source-value": b"null" if record.value is None else None,
         "by": by.encode(),
     }
     headers: list[Header] = [(name, text) for name, text in of_letter.items() if text is not None]
-    if not is_long:
-        headers += [(OWN_HEADER + name, text) for name, text in record.headers]
+    headers += [(OWN_HEADER + name, text) for name, text in own]
     name = f"{record.topic}:{record.partition}:{record.offset}"
     return name.encode(), value or b"", headers
+
+
+def _own_headers(headers: Sequence[Header] | None) -> tuple[Sequence[Header], bytes | None]:
+    """The record's headers; none, and why, if they are too long or not readable."""
+    if headers is None:
+        return (), b"unknown"
+    size = headers_bytes(headers)
+    return (headers, None) if size <= MAX_HEADERS_BYTES else ((), b"%d" % size)
 
 
 def _bounded(content: bytes | None, most: int) -> tuple[bytes | None, bytes | None]:

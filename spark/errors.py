@@ -6,6 +6,7 @@ import re
 
 _FRAME = re.compile(r"\s+(at |\.\.\. \d+ more)")
 _MAX_CHARACTERS = 400
+_PYTHON = "Traceback (most recent call last):\n"
 
 JVM_ENDED = "Spark's Java process has ended. Start again; --log-level error shows Spark's own log."
 
@@ -70,8 +71,13 @@ def rebuild(checkpoint: str) -> str:
 
 
 def summary(error: str) -> str:
-    """The innermost cause in a Java stack trace as ``Class: message``, on one line."""
+    """The innermost cause in a Java stack trace as ``Class: message``, on one line. If it has a
+    Python stack trace: the cause in that one."""
     cause = re.split(r"^Caused by: ", error, flags=re.MULTILINE)[-1]
+    _, _, in_python = cause.rpartition(_PYTHON)
+    if in_python and _PYTHON in cause:
+        # lines with places in files and with code are indented
+        cause = "\n".join(line for line in in_python.splitlines() if not line[:1].isspace())
     lines = [line.strip() for line in cause.splitlines() if not _FRAME.match(line)]
     text = " ".join(line for line in lines if line)
     text = re.sub(r"^(?:[a-z][\w$]*\.)+(?=[A-Z])", "", text)

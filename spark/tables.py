@@ -36,6 +36,8 @@ def mapped(rows: DataFrame, value: Column) -> DataFrame:
     """``key`` and ``value``, null for a deleted row: the view has the topic's keys.
 
     The order of a partition is kept, so the view topic ends with the newest row of each key.
+    Encode the value afterwards (``spark.formats.encoders``): Spark calls Python functions of all
+    rows, also of deleted ones.
     """
     return rows.select("key", F.when(~F.col("deleted"), value).alias("value"))
 

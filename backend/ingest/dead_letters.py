@@ -149,9 +149,12 @@ class DeadLetters:
                 raise
 
 
-def _headers(record: Record) -> list[Header]:
-    """The record's own headers, with their bytes."""
+def _headers(record: Record) -> list[Header] | None:
+    """The record's own headers, with their bytes; None if a name is not UTF-8."""
+    try:
+        headers = record.headers()
+    except (SystemError, UnicodeDecodeError):  # confluent-kafka raises SystemError
+        return None
     return [
-        (name, value.encode() if isinstance(value, str) else value)
-        for name, value in record.headers() or ()
+        (name, value.encode() if isinstance(value, str) else value) for name, value in headers or ()
     ]

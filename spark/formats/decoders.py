@@ -16,7 +16,7 @@ from typing import Protocol
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructField, StructType, TimestampType
 
 from spark.errors import JobError
 from spark.event_time.bounds import EventTimeBounds
@@ -88,6 +88,12 @@ class FormatDecoder:
         session = records.sparkSession
         key = None if self.key_format is None else self.key_format.bound(session)
         value = self.value.bound(session)
+        time = None if self.event_time is None else self.event_time.field
+        if time is not None and (
+            time not in value.columns.names
+            or not isinstance(value.columns[time].dataType, TimestampType)
+        ):
+            raise JobError(f"event_time: the rows have no column {time} of the type timestamp")
         return Rules(value, key, self.validate, self.event_time, self.is_table, self.max_bytes)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -18,12 +19,14 @@ from local.kafka.broker import Broker
 from model.formats.registry import FORMATS
 from model.formats.schemas import CONFLUENT
 from spark.errors import JobError
+from spark.event_time.bounds import EventTimeBounds
 from spark.formats import registry as settings_of_registry
 from spark.formats.avro import AvroFormat
 from spark.formats.batches import Format
 from spark.formats.decoders import FormatDecoder
 from spark.formats.encoders import Encodable, encoded
 from spark.formats.protobuf import ProtobufFormat
+from spark.formats.records import RAW_RECORD
 from spark.settings import Settings
 from spark.sources import Kafka
 from spark.supervision.signals import StopSignal
@@ -86,8 +89,10 @@ def run(session: SparkSession, broker: Broker, make_topic: MakeTopic, tmp_path: 
 
         def derive(orders: DataFrame) -> DataFrame:
             fields = F.struct(*FIELDS)
-            value = F.to_json(fields) if write is None else encoded(fields, write, **options)
-            return mapped(orders, value)
+            if write is None:
+                return mapped(orders, F.to_json(fields))
+            rows = mapped(orders, fields)
+            return rows.withColumn("value", encoded(F.col("value"), write, **options))
 
         view = View(
             name="orders", description="orders by key", source=source, topic=topic,
@@ -212,3 +217,12 @@ def test_a_value_that_does_not_fit_its_schema_fails(session: SparkSession) -> No
             rows.select(encoded(F.struct(*names), of)).collect()
     [row] = rows.select(encoded(F.struct("b", "a"), of).alias("v")).collect()
     assert bytes(row["v"]) == b"\2\2x"
+
+
+def test_the_time_of_an_event_needs_a_column(session: SparkSession) -> None:
+    of = AvroFormat(json.dumps(ORDER), column="order")
+    decoder = FormatDecoder(of, event_time=EventTimeBounds("at", 60, 60))
+    rows = session.createDataFrame([], RAW_RECORD)
+    with pytest.raises(JobError, match="no column at of the type timestamp"):
+        decoder.well_formed(rows)
+    assert "at" in replace(decoder, value=AvroFormat(of.schema)).well_formed(rows).columns

@@ -6,6 +6,7 @@ import json
 
 import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
+from kafka import KafkaProducer
 from prometheus_client.parser import text_string_to_metric_families
 
 from backend.ingest.batch import DeadLetter
@@ -118,3 +119,27 @@ def test_headers_and_timestamps_are_kept(broker: Broker, make_topic: MakeTopic) 
         for each in records
     ]
     assert [letter.value() for letter in found][-1] == b"", "not a tombstone"
+
+
+class NotUtf8(str):
+    """A header's name that kafka-python sends as this byte."""
+
+    def encode(self, *_: str) -> bytes:
+        return b"\xff"
+
+
+def test_a_headers_name_that_is_not_utf8_does_not_stop_ingest(
+    broker: Broker, make_topic: MakeTopic
+) -> None:
+    servers, topic = broker.bootstrap_servers, make_topic()
+    producer = KafkaProducer(bootstrap_servers=servers)
+    producer.send(topic, b"{", b"k", headers=[(NotUtf8("a"), b"1")]).get(30)
+    producer.close()
+    letters = DeadLetters({"bootstrap.servers": servers, "log_level": 0}, 10)
+    records = records_of(servers, topic)
+    letters.send(view("v", topic=topic), 0, [DeadLetter(record, "odd") for record in records])
+    letters.close()
+    assert letters.failed == 0
+    [letter] = records_of(servers, f"{topic}.dead-letter")
+    assert letter.value() == b"{"
+    assert dict(letter.headers())["source-headers-bytes"] == b"unknown"
