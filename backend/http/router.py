@@ -46,7 +46,7 @@ from backend.http.sending import (
     with_final_status,
     with_headers,
 )
-from backend.http.view_versions import pin
+from backend.http.view_versions import is_outdated, pin
 from backend.instance_context import InstanceContext
 from backend.queries.batch import BATCH_PATH, Batches
 from backend.queries.pace import Pace
@@ -194,11 +194,7 @@ class Router:
         for responses in self._responses.values():
             responses.use_versions()
         self._fast_path.use(self._paths)
-        self._keys.end_streams(self._is_of_other_version)
-
-    def _is_of_other_version(self, request: Request) -> bool:
-        """Whether the path of an open stream means another version now."""
-        return not request.is_pinned and self._table.match(request.raw_path).view != request.view
+        self._keys.end_streams(partial(is_outdated, self._table))
 
     def _page(self, methods: tuple[str, ...], pattern: str, access: Access) -> Route:
         gate = self._state if is_state(pattern) else self._documents

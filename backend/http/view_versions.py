@@ -14,9 +14,10 @@ from urllib.parse import unquote_to_bytes
 
 from backend.cluster.peer_client import MARK
 from backend.http.request import Request
+from backend.http.route_table import RouteTable
 from backend.instance_context import VIEW_VERSION
 from backend.wire.answer import Header
-from model.problems import BadRequest, Unavailable
+from model.problems import BadRequest, Problem, Unavailable
 from model.versions import Versions
 from model.views import View
 
@@ -52,6 +53,15 @@ def follows_current(request: Request) -> bool:
     parts = request.raw_path.split(b"/", 3)
     names_view = len(parts) > 2 and unquote_to_bytes(parts[1]) == b"views"
     return not request.is_pinned and not (names_view and b"@" in unquote_to_bytes(parts[2]))
+
+
+def is_outdated(table: RouteTable, request: Request) -> bool:
+    """Whether the path of an open stream means another version by now, or one that is not known."""
+    try:
+        means = table.match(request.raw_path).view
+    except Problem:
+        means = None
+    return not request.is_pinned and means != request.view
 
 
 def in_version_of_cursor(

@@ -41,7 +41,7 @@ _REQUEST_HEADERS = b"Authorization, Content-Type, If-None-Match, Last-Event-ID"
 _READABLE_HEADERS = (
     b"ETag, Lag, Link, Location, Offset, Partition, Pipeline-Lag, Pipeline-Staleness, "
     b"Pipeline-State, Retry-After, Retry-Elsewhere, Schema-Fingerprint, Schema-Id, Served-By, "
-    b"Staleness, Topology-Epoch, WWW-Authenticate"
+    b"Staleness, Topology-Epoch, View-Version, WWW-Authenticate"
 )
 _PREFLIGHT_SECONDS = b"600"
 

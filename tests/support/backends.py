@@ -247,9 +247,12 @@ class Backend:
         [mine] = [p for p in self.processors()["processors"] if p["id"] == self.id] or [{}]
         fields = {"active": "topicPartitions", "standby": "standbyPartitions"}
         wanted = {
-            (view, partition, role)
+            # inside an instance, version 1 of a view has the view's name
+            (view.removesuffix("@1"), partition, role)
             for role, field in fields.items()
             for view, partitions in mine.get(field, {}).items()
+            # the name of a view with versions means one of them
+            if not any(other.startswith(f"{view}@") for other in mine[field])
             for partition in partitions
         }
         held = self.instance()["partitions"]

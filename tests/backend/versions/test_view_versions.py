@@ -230,6 +230,18 @@ def test_a_stream_of_changes_ends_with_a_switch(made: Deployment) -> None:
     assert b'"v":1' in again.body
 
 
+def test_a_stream_ends_if_the_current_version_is_unknown_here(made: Deployment) -> None:
+    key = key_of(made, "b1")
+    unknown = VersionState(3, 2, (), 1)
+    before = stream(
+        made,
+        f"/o/{key}/changes",
+        then=lambda: made.contexts["b1"].apply_versions({"orders": unknown}),
+    )
+    assert before.version == 1
+    assert made.ask(f"/o/{key}/changes").json["code"] == "version-unknown"
+
+
 def test_a_stream_of_a_named_version_does_not_end(made: Deployment) -> None:
     key = key_of(made, "b1")
 
