@@ -34,6 +34,8 @@ from backend.ingest.lifecycle.snapshot_fetcher import SnapshotFetcher
 from backend.ingest.loop import IngestLoop
 from backend.ingest.metadata_poller import MetadataPoller
 from backend.ingest.protocols import StoreDirectory
+from backend.ingest.pushes.candidates import PushCandidates
+from backend.ingest.pushes.push_fetcher import PushFetcher
 from backend.ingest.schema_registry import SchemaCache, SchemaFolder, SchemaRegistry
 from backend.ingest.store_partitions import PartitionRegistry
 from backend.ingest.writer import PartitionWriter
@@ -104,11 +106,17 @@ class Instance:
             settings.copy_threshold,
             connect=lambda member, timeout: self.context.certificates.connection(member, timeout),
         )
+        self._push_fetcher = PushFetcher.of(
+            self._views, settings.views, self._directory, settings.push_interval
+        )
         dead_letters = DeadLetters(librdkafka, settings.broker_timeout)
         assignments = SourceAssignments(self._registry)
         writer = PartitionWriter(self._on_state_change)
         policy = RecoveryPolicy(
             settings.acceptable_recovery_lag, settings.cleanup_delay, settings.clock_tolerance
+        )
+        pushes = PushCandidates(
+            self._push_fetcher, self._directory, self._registry, assignments, policy.clock_tolerance
         )
         lifecycle = PartitionLifecycle(
             self._views,
@@ -120,6 +128,7 @@ class Instance:
             assignments,
             writer,
             policy,
+            pushes,
         )
         applier = RecordApplier(
             self._registry,
@@ -162,6 +171,7 @@ class Instance:
             appender=self._appender,
             pipelines=self._pipelines.by_view,
             cluster=cluster,
+            pushes=self._push_fetcher,
         )
         self._membership_reporter = MembershipReporter(
             self.context,
@@ -182,6 +192,7 @@ class Instance:
         self._metadata_poller.start()
         self._pipelines.start()
         self._snapshot_fetcher.start()
+        self._push_fetcher.start()
         self._ingest_loop.start()
         self._member.start()
         if any(view.append for view in self._views):
@@ -207,6 +218,7 @@ class Instance:
         if self._member.alive:
             self._member.stop(_STOP_TIMEOUT)
         self._snapshot_fetcher.stop(_STOP_TIMEOUT)
+        self._push_fetcher.stop(_STOP_TIMEOUT)
         if self._ingest_loop.alive:
             self._ingest_loop.stop(_STOP_TIMEOUT)
         if self._metadata_poller.alive:

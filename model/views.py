@@ -54,6 +54,7 @@ class View:
     append: bool = dataclasses.field(default=False, compare=False)  # whether POST is allowed
     pipeline: str | None = dataclasses.field(default=None, compare=False)  # consumer group
     quota: Quota | None = dataclasses.field(default=None, compare=False)
+    push: str | None = dataclasses.field(default=None, compare=False)  # folder of its pushes
     schemas: SchemaSource | None = dataclasses.field(default=None, compare=False, repr=False)
 
     @cached_property

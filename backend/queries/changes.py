@@ -1,10 +1,11 @@
 """The changes of one key as server-sent events: its value now, then each change that is applied.
 
 Source: the HTML standard, "Server-sent events". An event is `value` (`{"key", "value"}`) or
-`deleted` (`{"key"}`). Its id is `partition:offset` of its record; if the key is missing, of the
-last record that was applied. A stream ends when its partition moves, or when too many changes wait
-for its client or for all clients. A client that reconnects with Last-Event-ID gets the value if it
-is newer, then the changes.
+`deleted` (`{"key"}`). Its id is `partition:offset` of its record; if the key is missing or
+its value is from a push, of the last record that was applied. A stream ends when its partition
+moves or gets a new push, or when too many changes wait for its client or for all clients. A client
+that reconnects with Last-Event-ID gets the value if it is newer, then the changes. In a view with a
+push, it always gets the value.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from backend.queries.change_backlog import Backlog, BacklogBudget
 from backend.queries.point import State, ViewReads
 from model.kinds.kind import DOCUMENT
 from model.problems import BadRequest, StoreClosedError, StoreError, Unavailable
-from model.records import decode_entry
+from model.records import decode_entry, is_pushed
 
 _EVENT_ID = re.compile(rb"([0-9]{1,9}):(-?[0-9]{1,18})")
 _KEEP_ALIVE = 10.0  # s; shorter than what proxies wait for a silent server
@@ -103,7 +104,10 @@ class Changes:
             offset, value = position - 1, None
         else:
             _, offset, value = decode_entry(stored)
-        if offset <= self._seen:
+            if is_pushed(offset):
+                offset = position - 1
+        # a push may have changed the value without a record
+        if offset <= self._seen and not self._store_partition.metadata.push:
             return b": nothing new\n\n"
         self._seen = offset
         return self._event(offset, value)

@@ -8,7 +8,7 @@ import os
 import re
 import struct
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +30,7 @@ from backend.storage.ownership import (
 from backend.storage.recognition import is_store
 from backend.storage.rocksdb_store import CHECKPOINT, RocksDBStore
 from model.problems import ConfigurationError
+from model.records import StoreMetadata
 
 log = logging.getLogger(__name__)
 
@@ -208,11 +209,50 @@ class DataDirectory:
             )
         finally:
             store.close()
-        for file in snapshot.iterdir():
-            sync(file)
-        sync(snapshot)
+        _sync_all(snapshot)
         snapshot.rename(self.path(view, partition))
         sync(snapshot.parent)
+
+    def build(
+        self,
+        snapshot: Path,
+        files: list[Path],
+        position: int,
+        metadata: StoreMetadata,
+        check: Callable[[RocksDBStore], None],
+    ) -> None:
+        """Make a store of files in RocksDB's table format, in a folder of `new_snapshot`.
+
+        `check(store)` raises if it does not have what it should. Raises StoreError.
+        """
+        store = RocksDBStore(snapshot, self._options(), self._mark)
+        try:
+            store.ingest(files)
+            check(store)
+            store.initialise(position, metadata)
+        finally:
+            store.close()
+        _sync_all(snapshot)
+
+    def open_snapshot(self, snapshot: Path) -> RocksDBStore:
+        """Open a store where it is, for `replace`. Raises the errors of opening it."""
+        return self._open(snapshot)
+
+    def replace(self, snapshot: Path, view: str, partition: int) -> Path | None:
+        """Make a (closed) snapshot the store of a partition, instead of its (closed) store.
+
+        Returns the folder of the replaced store, for `discard`; None if there was none. After a
+        crash, there is the old store, the new one, or none.
+        """
+        path = self.path(view, partition)
+        sync(snapshot)
+        replaced: Path | None = None
+        if self._mark.is_on(path):
+            replaced = path.with_name(f"{path.name}{_DELETED}{time.time_ns()}")
+            path.rename(replaced)
+        snapshot.rename(path)
+        sync(path.parent)
+        return replaced
 
     def discard(self, snapshot: Path) -> None:
         """Delete the folder of an incomplete snapshot."""
@@ -227,6 +267,13 @@ class DataDirectory:
 
     def close(self) -> None:
         os.close(self._lock)
+
+
+def _sync_all(folder: Path) -> None:
+    """Flush the files of a folder and its entries to disk."""
+    for file in folder.iterdir():
+        sync(file)
+    sync(folder)
 
 
 def _acquire_lock(root: Path) -> int:
