@@ -1,22 +1,25 @@
-"""The Spark data source `queryable`: `df.write.format("queryable")` pushes a view."""
+"""The Spark data source `queryable`: writing pushes a view, reading reads it back."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceWriter
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
 from pyspark.sql.types import StructType
 
 from model.formats.schemas import CONFLUENT
 from model.pushes.manifest import ManifestError, Pinned, push_url
 from model.views import View
+from queryable.client.settings import client_settings
 from spark.batch.encoder import KEY, VALUE
 from spark.batch.folder import PushFolder, new_id
+from spark.batch.reader import Source, ViewReader, schema_of
 from spark.batch.views import read_deployment
-from spark.batch.writer import PushWriter
+from spark.batch.writer import RUN_BYTES, PushWriter
 from spark.errors import JobError
 
 _KEEP = 3  # pushes
@@ -35,11 +38,34 @@ class Queryable(DataSource):
     offsets      `pin(…).encode()`: the end offsets before the read
     path         the folder of the pushes, instead of `push` in views.toml
     keep         how many pushes stay in the folder (default: 3)
+    runBytes     bytes of keys and values that a task sorts at once (default: 64 MiB)
+
+
+    Options for reading:
+
+    url          of the proxy or a backend (default: QUERYABLE_URL, else http://127.0.0.1:8080)
+    view         the name of the view
+    tokenFile    a file with the token, on all machines
+    stale        allow, or never
     """
 
     @classmethod
     def name(cls) -> str:
         return "queryable"
+
+    def schema(self) -> StructType:
+        """Of reading. Raises JobError."""
+        return schema_of(self._source().describe())
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return ViewReader(self._source(), schema)
+
+    def _source(self) -> Source:
+        name = self.options.get("view")
+        if not name:
+            raise JobError('the option "view" is missing')
+        url = client_settings(self.options.get("url"), 5, False, None, None).base_url
+        return Source(url, name, self.options.get("tokenFile"), self.options.get("stale"))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Raises JobError for wrong options."""
@@ -60,7 +86,8 @@ class Queryable(DataSource):
             pinned,
             PushFolder(push_url(url, Path(views)), new_id()),
             job=self.options.get("job", ""),
-            keep=self._keep(),
+            keep=self._number("keep", _KEEP, 1000),
+            run_bytes=self._number("runBytes", RUN_BYTES, 1 << 40),
         )
 
     def _view(self, views: str) -> View:
@@ -93,10 +120,10 @@ class Queryable(DataSource):
             raise JobError(f"the offsets were pinned for view {pinned.view}, not for {view.name}")
         return pinned
 
-    def _keep(self) -> int:
-        text = self.options.get("keep", str(_KEEP))
-        if not text.isdecimal() or not 1 <= int(text) <= 1000:
-            raise JobError(f'the option "keep" is {text!r}: it must be a number from 1 to 1000')
+    def _number(self, option: str, default: int, most: int) -> int:
+        text = self.options.get(option, str(default))
+        if not re.fullmatch(r"[0-9]{1,15}", text, re.ASCII) or not 1 <= int(text) <= most:
+            raise JobError(f'the option "{option}" is {text!r}: it must be from 1 to {most}')
         return int(text)
 
 

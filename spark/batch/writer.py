@@ -27,7 +27,7 @@ from spark.batch.folder import PushFolder
 from spark.batch.sst_files import duplicate_key, has_duplicates, key_hashes, write_file
 from spark.errors import JobError
 
-_RUN_BYTES = 64 << 20  # of keys and values that a task sorts at once
+RUN_BYTES = 64 << 20
 _ROW_BYTES = 100  # that a row takes in addition
 
 
@@ -41,13 +41,23 @@ class Written(WriterCommitMessage):
 class PushWriter(DataSourceArrowWriter):
     """Writes one push. It is pickled: the driver makes it, tasks write, and the driver commits."""
 
-    def __init__(self, view: View, pinned: Pinned, folder: PushFolder, job: str, keep: int) -> None:
-        """`keep`: the number of pushes that stay in the folder."""
+    def __init__(
+        self,
+        view: View,
+        pinned: Pinned,
+        folder: PushFolder,
+        job: str,
+        keep: int,
+        run_bytes: int = RUN_BYTES,
+    ) -> None:
+        """`keep`: the number of pushes that stay in the folder. `run_bytes`: of keys and values
+        that a task sorts at once."""
         self._view = view
         self._pinned = pinned
         self._folder = folder
         self._job = job
         self._keep = keep
+        self._run_bytes = run_bytes
 
     # in the tasks
 
@@ -58,7 +68,7 @@ class PushWriter(DataSourceArrowWriter):
         encoder = Encoder(self._view, self._pinned.partitions, self._folder.push, self._pinned.at)
         written = Written()
         with tempfile.TemporaryDirectory(prefix="queryable-push-") as name:
-            for entries_by_partition in _runs(encoder, iterator):
+            for entries_by_partition in _runs(encoder, iterator, self._run_bytes):
                 for partition, entries in sorted(entries_by_partition.items()):
                     file = Path(name) / f"{partition}-{task}-{secrets.token_hex(8)}.sst"
                     written.files.append(write_file(file, partition, entries))
@@ -108,8 +118,10 @@ class PushWriter(DataSourceArrowWriter):
             self._folder.delete()
 
 
-def _runs(encoder: Encoder, batches: Iterable[pa.RecordBatch]) -> Iterator[dict[int, Entries]]:
-    """The entries of the batches, by partition, in runs that fit into memory."""
+def _runs(
+    encoder: Encoder, batches: Iterable[pa.RecordBatch], most: int
+) -> Iterator[dict[int, Entries]]:
+    """The entries of the batches, by partition, in runs of about `most` bytes."""
     run: dict[int, Entries] = {}
     size = 0
     for batch in batches:
@@ -119,7 +131,7 @@ def _runs(encoder: Encoder, batches: Iterable[pa.RecordBatch]) -> Iterator[dict[
             target.values += entries.values
             target.index += entries.index
         size += batch.nbytes + _ROW_BYTES * batch.num_rows
-        if size >= _RUN_BYTES:
+        if size >= most:
             yield run
             run, size = {}, 0
     if run:

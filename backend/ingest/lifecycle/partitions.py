@@ -218,6 +218,13 @@ class PartitionLifecycle:
         self._assignments.update(store_partition.view.topic, store_partition.partition)
         store_partition.close(time.time_ns() // 1_000_000)
 
+    def close_all(self) -> None:
+        """Close all store partitions."""
+        for store_partition in (*self._registry.candidates(), *self._registry.all()):
+            self.close(store_partition)
+        if self._pushes is not None:
+            self._pushes.close_retired()
+
     def rebuild(
         self, store_partition: StorePartition, reason: str, keep_aside: bool = False
     ) -> None:

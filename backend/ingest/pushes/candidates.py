@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -26,13 +26,21 @@ from model.views import View
 
 log = logging.getLogger(__name__)
 
+_RETIRED_FOR = 5.0  # s that a replaced store stays open for the reads that have begun
 _NEVER = (1 << 63) - 1  # an offset that no log reaches
+
+
+@dataclass
+class _Retired:
+    """A replaced store partition, its folder, and the time (s, monotonic) until it stays open."""
+
+    store_partition: StorePartition
+    path: Path | None
+    until: float
 
 
 class CandidateDirectory(Protocol):
     """The data directory."""
-
-    def open(self, view: str, partition: int, memory: bool = False) -> tuple[Any, str | None]: ...
 
     def open_snapshot(self, snapshot: Path) -> Any: ...
 
@@ -59,10 +67,12 @@ class PushCandidates:
         self._assignments = assignments
         self._tolerance = clock_tolerance
         self._paths: dict[StorePartitionId, Path] = {}
+        self._retired: list[_Retired] = []
 
     def keep(self, assigned: Set[StorePartitionId]) -> None:
         """Discard what other store partitions have."""
         self._fetcher.keep(assigned)
+        self.close_retired(time.monotonic())
         for candidate in self._registry.candidates():
             current = self._registry.get(candidate.view.name, candidate.partition)
             if (candidate.view.name, candidate.partition) not in assigned or current is None:
@@ -115,40 +125,48 @@ class PushCandidates:
         )  # fmt: skip
 
     def _install(self, current: StorePartition, candidate: StorePartition) -> None:
-        """Replace the current store partition. In between, reads get 503 for some milliseconds."""
+        """Replace the current store partition, between two reads."""
         view, partition = current.view, current.partition
-        now_ms = time.time_ns() // 1_000_000
+        now = time.monotonic()
         progress, position = current.progress, candidate.progress.position
         progress.applied(position)
-        metadata = replace(candidate.metadata, answerable=progress.answerable, alive_at=now_ms)
+        metadata = replace(
+            candidate.metadata,
+            answerable=progress.answerable,
+            alive_at=time.time_ns() // 1_000_000,
+        )
         candidate.store.write(candidate.store.new_batch(), position, metadata)
-        candidate.store.close()
-        self._registry.remove_candidate(candidate)
-        self._registry.remove(current)
-        current.close(now_ms)
         path = self._paths.pop((view.name, partition))
         replaced = self._directory.replace(path, view.name, partition)
-        store, _ = self._directory.open(view.name, partition)
-        self._registry.add(
-            StorePartition(
-                view,
-                partition,
-                store,
-                progress,
-                metadata,
-                current.opened_at,
-                role=current.role,
-                applied_records=current.applied_records,
-                unsent=current.unsent,
-            )
+        installed = StorePartition(
+            view,
+            partition,
+            candidate.store,
+            progress,
+            metadata,
+            current.opened_at,
+            role=current.role,
+            applied_records=current.applied_records,
+            earliest_future_time=candidate.earliest_future_time,
+            waiting_for=candidate.waiting_for,
+            unsent=current.unsent,
         )
-        self._assignments.update(view.topic, partition)
-        if replaced is not None:
-            self._directory.discard(replaced)
+        self._registry.remove_candidate(candidate)
+        self._registry.add(installed)
+        self._retired.append(_Retired(current, replaced, now + _RETIRED_FOR))
+        current.listeners.close()
         log.info(
             "view %s, partition %d: push %s is installed, at offset %d", view.name, partition,
             metadata.push, position,
         )  # fmt: skip
+
+    def close_retired(self, now: float = float("inf")) -> None:
+        """Close and delete the replaced stores that no read uses any more; by default, all."""
+        for retired in [each for each in self._retired if each.until <= now]:
+            self._retired.remove(retired)
+            retired.store_partition.store.close()
+            if retired.path is not None:
+                self._directory.discard(retired.path)
 
     def is_candidate(self, store_partition: StorePartition) -> bool:
         return (

@@ -72,9 +72,5 @@ class Node:
         self.ingest.loop.run_once(lambda: self.fetcher.fetch(most))
 
     def stop(self) -> None:
-        for store_partition in (
-            *self.store_partitions.candidates(),
-            *self.store_partitions.all(),
-        ):
-            self.ingest.lifecycle.close(store_partition)
+        self.ingest.lifecycle.close_all()
         self.folder.close()

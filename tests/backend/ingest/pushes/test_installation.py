@@ -155,6 +155,10 @@ def test_only_one_store_of_a_partition_stays_on_disk(
         push(folder, cluster.view, ends(cluster), {"k1": f'{{"n": {n}}}'})
         settle(cluster)
     assert values(cluster, "b1", "k1") == {"k1": {"n": 2}}
+    cluster.stop("b1")
+    cluster.start("b1")
+    settle(cluster)
+    assert values(cluster, "b1", "k1") == {"k1": {"n": 2}}
     assert sorted(path.name for path in (tmp_path / "b1" / "orders").iterdir()) == ["0", "1"]
 
 
