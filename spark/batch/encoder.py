@@ -8,7 +8,7 @@ column `value`, all columns but `key` and `timestamp` become one JSON document.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any
@@ -19,13 +19,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from model.formats.codec import Codec
+from model.formats.format import PythonForm
 from model.formats.registry import format_of
 from model.kinds.expiry import index_key
 from model.partitioner_numpy import partitions_of_batch
 from model.records import ENTRY, entry_head, pushed_offset, tombstone_entry
 from model.views import View
 
-ToText = Callable[[Any], bytes]
+_TEXT = PythonForm(types=(str,), to_text=str.encode)  # of a column of strings
 
 KEY, VALUE, TIMESTAMP = "key", "value", "timestamp"
 
@@ -99,8 +100,8 @@ class Encoder:
             column = column.cast(pa.large_binary())
         if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
             return column.to_pylist()  # type: ignore[no-any-return]
-        to_text: ToText = str.encode if is_text else format_of(format_name).python.to_text
-        return _encoded(name, column.to_pylist(), codec, to_text)
+        form = _TEXT if is_text else format_of(format_name).python
+        return _encoded(name, column.to_pylist(), codec, form)
 
     def _values(self, batch: pa.RecordBatch) -> list[bytes | None]:
         view = self._view
@@ -108,7 +109,7 @@ class Encoder:
             return self._column(batch, VALUE, view.value, view.value_codec)
         fields = [name for name in batch.schema.names if name not in (KEY, TIMESTAMP)]
         rows = batch.select(fields).to_pylist()
-        return _encoded(VALUE, rows, view.value_codec, format_of(view.value).python.to_text)
+        return _encoded(VALUE, rows, view.value_codec, format_of(view.value).python)
 
     def _times(self, batch: pa.RecordBatch) -> list[int] | None:
         """The timestamps in ms; None if all are the default."""
@@ -198,9 +199,12 @@ class Encoder:
         return found
 
 
-def _encoded(name: str, values: list[Any], codec: Codec, to_text: ToText) -> list[bytes | None]:
+def _encoded(name: str, values: list[Any], codec: Codec, form: PythonForm) -> list[bytes | None]:
     """Python values as record bytes."""
     try:
-        return [None if value is None else codec.from_text(to_text(value)) for value in values]
+        for value in values:
+            if form.types and value is not None and not isinstance(value, form.types):
+                raise ValueError(f"{value!r:.100} is of type {type(value).__name__}")
+        return [None if value is None else codec.from_text(form.to_text(value)) for value in values]
     except (ValueError, TypeError) as e:
         raise RowError(f"the column {name} does not fit the format {codec.name}: {e}") from None
