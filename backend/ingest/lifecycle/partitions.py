@@ -211,7 +211,7 @@ class PartitionLifecycle:
             self.close(store_partition)
 
     def close(self, store_partition: StorePartition) -> None:
-        if self._discard_candidate(store_partition):
+        if self._discard_candidate(store_partition, None):
             return
         self._registry.remove(store_partition)
         self._opened = {}
@@ -229,7 +229,7 @@ class PartitionLifecycle:
         self, store_partition: StorePartition, reason: str, keep_aside: bool = False
     ) -> None:
         """Delete the store or set it aside, and open an empty one after the next metadata poll."""
-        if self._discard_candidate(store_partition):
+        if self._discard_candidate(store_partition, reason):
             return
         self.close(store_partition)
         name, partition = store_partition.view.name, store_partition.partition
@@ -245,7 +245,7 @@ class PartitionLifecycle:
     def fail(self, store_partition: StorePartition, error: StoreError) -> None:
         """Rebuild a damaged store. Reopen it after any other error, such as a full disk, because
         entries and position are consistent."""
-        if self._discard_candidate(store_partition):
+        if self._discard_candidate(store_partition, str(error)):
             return
         if error.damaged:
             self.rebuild(store_partition, str(error), keep_aside=True)
@@ -258,11 +258,11 @@ class PartitionLifecycle:
             time.monotonic() + _RETRY_AFTER
         )
 
-    def _discard_candidate(self, store_partition: StorePartition) -> bool:
+    def _discard_candidate(self, store_partition: StorePartition, error: str | None) -> bool:
         """Discard it if it is a store with a newer push; otherwise do nothing and return False."""
         if self._pushes is None or not self._pushes.is_candidate(store_partition):
             return False
-        self._pushes.discard(store_partition)
+        self._pushes.discard(store_partition, error)
         return True
 
     def _count_rebuild(self, view: str, partition: int, reason: str) -> None:

@@ -104,6 +104,7 @@ class PushCandidates:
         except Exception as e:  # rocksdict raises plain exceptions
             log.error("view %s, partition %d: cannot open the push: %s", view.name, partition, e)
             self._directory.discard(path)
+            self._fetcher.put_back(view, partition, f"{type(e).__name__}: {e}")
             return
         candidate = StorePartition(
             view,
@@ -174,9 +175,11 @@ class PushCandidates:
             is store_partition
         )
 
-    def discard(self, candidate: StorePartition) -> None:
-        """Delete a candidate, for example because its log is gone. The push is fetched again."""
+    def discard(self, candidate: StorePartition, error: str | None = None) -> None:
+        """Delete a candidate. `error`: why it cannot be used; the push is fetched again later."""
         self._registry.remove_candidate(candidate)
         self._assignments.update(candidate.view.topic, candidate.partition)
         candidate.store.close()
         self._directory.discard(self._paths.pop((candidate.view.name, candidate.partition)))
+        if error is not None:
+            self._fetcher.put_back(candidate.view, candidate.partition, error)

@@ -166,6 +166,18 @@ class PushFetcher:
         del self.transfers[view.name, partition]
         return transfer.store
 
+    def put_back(self, view: View, partition: int, error: str) -> None:
+        """Fetch the newest push again, later: the store that was made of it could not be used."""
+        manifest = self.states[view.name].manifest
+        if manifest is not None:
+            self.transfers[view.name, partition] = PushTransfer(
+                manifest,
+                installs=False,
+                error=error,
+                failures=1,
+                retry_at=time.monotonic() + _RETRY_AFTER,
+            )
+
     def _request(
         self,
         view: View,

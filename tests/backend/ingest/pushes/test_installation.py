@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -208,3 +209,68 @@ def test_a_stream_of_changes_ends_and_the_next_one_has_the_pushed_value(
             await events.aclose()
 
     assert b'"value":{"n": 1}' in asyncio.run(first_event())
+
+
+def test_a_store_that_cannot_be_opened_is_made_again_later(
+    cluster: Cluster, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(cluster, "k1", '{"live": 1}')
+    settle(cluster)
+
+    def fail(*_: object) -> None:
+        raise OSError("too many open files")
+
+    node = cluster.nodes["b1"]
+    monkeypatch.setattr(node.folder, "open_snapshot", fail)
+    id_ = push(folder, cluster.view, ends(cluster), PUSHED)
+    settle(cluster)
+    assert values(cluster, "b1", "k1") == {"k1": {"live": 1}}
+    [document] = node.pushes.documents(["orders"])
+    assert {each["error"] for each in document["transfers"]} == {"OSError: too many open files"}
+    assert all(each.retry_at > time.monotonic() for each in node.pushes.transfers.values())
+    monkeypatch.undo()
+    for transfer in node.pushes.transfers.values():
+        transfer.retry_at = 0
+    settle(cluster)
+    assert pushes(cluster, "b1") == {id_}
+    assert values(cluster, "b1", "k1") == {"k1": {"n": 1}}
+
+
+def test_a_store_that_is_catching_up_is_deleted_if_the_partition_moves_away(
+    cluster: Cluster, folder: Path, tmp_path: Path
+) -> None:
+    before = ends(cluster)
+    for n in range(20):
+        write(cluster, "k1", f'{{"live": {n}}}')
+    settle(cluster)
+    push(folder, cluster.view, before, PUSHED)
+    partition = cluster.home(b"k1")
+    node = cluster.nodes["b1"]
+    while node.store_partitions.candidate("orders", partition) is None:
+        cluster.turn("b1", most=1)
+    cluster.place([B2, B2])
+    cluster.turn("b1")
+    assert node.store_partitions.candidates() == []
+    stored = {path.name for path in (tmp_path / "b1" / "orders").iterdir()}
+    assert not any("copy" in name for name in stored if name.startswith(str(partition)))
+
+
+def test_an_instance_that_is_killed_after_the_installation_has_one_of_the_stores(
+    cluster: Cluster, folder: Path, tmp_path: Path
+) -> None:
+    push(folder, cluster.view, ends(cluster), PUSHED)
+    settle(cluster)
+    id_ = push(folder, cluster.view, ends(cluster), {"k1": '{"n": 100}'})
+    settle(cluster)
+    # both stores are on the disk, for reads that had begun
+    assert len(list((tmp_path / "b1" / "orders").iterdir())) > 2
+    pushes_of_b1 = cluster.nodes["b1"].ingest.lifecycle._pushes
+    assert pushes_of_b1 is not None
+    for retired in pushes_of_b1._retired:
+        retired.store_partition.store.close()  # the end of a process closes them
+    cluster.crash("b1")
+    cluster.start("b1")
+    assert {path.name for path in (tmp_path / "b1" / "orders").iterdir()} == {"0", "1"}
+    settle(cluster)
+    assert pushes(cluster, "b1") == {id_}
+    assert values(cluster, "b1", "k1", "k2") == {"k1": {"n": 100}, "k2": 404}
