@@ -1,6 +1,8 @@
-"""A job with its own Spark, whose tasks fail or hang: see test_failing_jobs.py.
+"""A job with its own Spark, which pushes three times while its tasks fail or hang: see
+test_failing_jobs.py.
 
-Arguments: what happens (`fails-once`, `fails`, `hangs`), and a folder with views.toml.
+Argument: a folder. Each push has a folder in it with views.toml: `fails`, `fails-once`, `hangs`.
+The error of the first one is in `fails/error.txt`.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.sql import SparkSession
 
 from model.pushes.manifest import Pinned
 from spark.batch.data_source import register
@@ -43,16 +46,7 @@ def with_failures(
         yield batch
 
 
-def main(what: str, name: str) -> None:
-    folder = Path(name)
-    session = start_session(
-        {
-            "spark.master": "local[2,2]",  # two threads, and two attempts of a task
-            "spark.sql.execution.arrow.maxRecordsPerBatch": "100",
-        },
-        [],
-    )
-    register(session)
+def push(session: SparkSession, what: str, folder: Path) -> None:
     pinned = Pinned("orders", "orders", "topic-1", 1_700_000_000_000, {"orders": {0: 0, 1: 0}})
     rows = session.range(0, ROWS, 1, 3).selectExpr("concat('k', id) as key", _PADDING)
     failing = rows.mapInArrow(partial(with_failures, what=what, folder=folder), rows.schema)
@@ -65,7 +59,24 @@ def main(what: str, name: str) -> None:
         .mode("overwrite")
         .save()
     )
-    session.stop()
+
+
+def main(name: str) -> None:
+    folder = Path(name)
+    session = start_session(
+        {
+            "spark.master": "local[2,2]",  # two threads, and two attempts of a task
+            "spark.sql.execution.arrow.maxRecordsPerBatch": "100",
+        },
+        [],
+    )
+    register(session)
+    try:
+        push(session, "fails", folder / "fails")
+    except Exception as e:
+        (folder / "fails" / "error.txt").write_text(str(e))
+    push(session, "fails-once", folder / "fails-once")
+    push(session, "hangs", folder / "hangs")
 
 
 if __name__ == "__main__":
