@@ -34,7 +34,9 @@ from backend.ingest.lifecycle.snapshot_fetcher import SnapshotFetcher
 from backend.ingest.loop import IngestLoop
 from backend.ingest.metadata_poller import MetadataPoller
 from backend.ingest.protocols import StoreDirectory
-from backend.ingest.schema_registry import SchemaCache, SchemaFolder, SchemaRegistry
+from backend.ingest.pushes.candidates import PushCandidates
+from backend.ingest.pushes.push_fetcher import PushFetcher
+from backend.ingest.schema_registry import schema_cache
 from backend.ingest.store_partitions import PartitionRegistry
 from backend.ingest.writer import PartitionWriter
 from backend.instance_context import DRAINING, InstanceContext
@@ -47,7 +49,6 @@ from backend.settings import Settings
 from backend.storage.custom import load_store
 from backend.storage.data_directory import DataDirectory
 from backend.version_follower import VersionFollower
-from model.config_providers import resolve_value
 from model.problems import ConfigurationError
 from model.topology import ROLES, Epoch, MemberMetadata, Topology
 from model.views import Deployment
@@ -59,25 +60,13 @@ EXIT_CANNOT_START = 3
 _STOP_TIMEOUT = 10.0  # s
 
 
-def _schemas(settings: Settings, deployment: Deployment) -> SchemaCache | None:
-    """The cache of schemas by id; None if the deployment has no source of them."""
-    if deployment.registry is not None:
-        auth = resolve_value(
-            "QUERYABLE_SCHEMA_REGISTRY_AUTH", settings.schema_registry_auth, open, os.environ
-        )
-        return SchemaCache(SchemaRegistry(deployment.registry, auth))
-    if deployment.schema_folder is not None:
-        return SchemaCache(SchemaFolder(settings.views.parent / deployment.schema_folder))
-    return None
-
-
 class Instance:
     """All parts of one backend process. They start after the fork and stop before the exit."""
 
     def __init__(self, settings: Settings, deployment: Deployment, kafka: KafkaClients) -> None:
         self.settings = settings
         self._kafka = kafka
-        self._schemas = _schemas(settings, deployment)
+        self._schemas = schema_cache(settings, deployment)
         self._views = tuple(replace(view, schemas=self._schemas) for view in deployment.views)
         self._highest_epoch = Epoch(0, 0)
         cluster = cluster_access(settings)
@@ -105,11 +94,17 @@ class Instance:
             settings.copy_threshold,
             connect=lambda member, timeout: self.context.certificates.connection(member, timeout),
         )
+        self._push_fetcher = PushFetcher.of(
+            self._views, settings.views, self._directory, settings.push_interval
+        )
         dead_letters = DeadLetters(librdkafka, settings.broker_timeout)
         assignments = SourceAssignments(self._registry)
         writer = PartitionWriter(self._on_state_change)
         policy = RecoveryPolicy(
             settings.acceptable_recovery_lag, settings.cleanup_delay, settings.clock_tolerance
+        )
+        pushes = PushCandidates(
+            self._push_fetcher, self._directory, self._registry, assignments, policy.clock_tolerance
         )
         lifecycle = PartitionLifecycle(
             self._views,
@@ -121,6 +116,7 @@ class Instance:
             assignments,
             writer,
             policy,
+            pushes,
         )
         applier = RecordApplier(
             self._registry,
@@ -168,6 +164,7 @@ class Instance:
             cluster=cluster,
             versions=self._versions.initial,
             version_log=self._versions.log,
+            pushes=self._push_fetcher,
         )
         self._membership_reporter = MembershipReporter(
             self.context,
@@ -192,6 +189,7 @@ class Instance:
         self._metadata_poller.start()
         self._pipelines.start()
         self._snapshot_fetcher.start()
+        self._push_fetcher.start()
         self._ingest_loop.start()
         self._member.start()
         if any(view.append for view in self._views):
@@ -217,6 +215,7 @@ class Instance:
         if self._member.alive:
             self._member.stop(_STOP_TIMEOUT)
         self._snapshot_fetcher.stop(_STOP_TIMEOUT)
+        self._push_fetcher.stop(_STOP_TIMEOUT)
         if self._ingest_loop.alive:
             self._ingest_loop.stop(_STOP_TIMEOUT)
         if self._metadata_poller.alive:

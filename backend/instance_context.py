@@ -16,6 +16,7 @@ from backend.ingest.appender import Appender
 from backend.ingest.lifecycle.snapshot_fetcher import SnapshotFetcher
 from backend.ingest.loop import IngestLoop
 from backend.ingest.metadata_poller import MetadataPoller
+from backend.ingest.pushes.push_fetcher import PushFetcher
 from backend.ingest.store_partitions import PartitionRegistry
 from backend.security.certificates import Certificates
 from backend.security.cluster import ClusterAccess
@@ -91,6 +92,7 @@ class InstanceContext:
     snapshot_fetcher: SnapshotFetcher
     member: GroupMember
     appender: Appender
+    pushes: PushFetcher | None = None
     pipelines: Mapping[str, Pipeline] = field(default_factory=dict)  # by view, if it has one
     peers: Peers = field(default_factory=Peers)
     lost: LostInstances = field(default_factory=LostInstances)

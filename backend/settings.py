@@ -88,6 +88,9 @@ class Settings(BaseSettings):
     copy_bandwidth: float = Field(
         100e6, gt=0, description="maximum bytes per second for sending snapshots to a peer"
     )
+    push_interval: float = Field(
+        0.5, gt=0, description="seconds between two looks into the folder of a view's pushes"
+    )
     clock_tolerance: float = Field(
         60.0,
         ge=0,

@@ -8,6 +8,9 @@ A tombstone is stored as an entry in two cases: in a versioned store, and if the
 another partition, whose entry may be older. Its offset is stored as the bitwise complement, which
 is negative, and its value is empty.
 
+An entry from a push (`model.pushes`) has no record. Its offset is `pushed_offset` of the push. No
+record has such an offset, and it differs from push to push.
+
 The position is in the same keyspace as the entries. So one WriteBatch contains both or neither, and
 so does the write-ahead log after a crash.
 """
@@ -15,6 +18,7 @@ so does the write-ahead log after a crash.
 from __future__ import annotations
 
 import struct
+import zlib
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -29,6 +33,8 @@ METADATA_KEY = b"\x00identity"
 _HEAD = struct.Struct(">qq")
 _SIGN = 1 << 63
 _NUMBER = struct.Struct(">q")
+
+_PUSHED = 1 << 62
 
 ENTRY_HEAD_SIZE = _HEAD.size
 entry_head = _HEAD.pack
@@ -66,6 +72,17 @@ def entry_offset(stored: bytes) -> int:
     return int.from_bytes(stored[8:16], "big")
 
 
+def pushed_offset(push: str) -> int:
+    """The offset of all entries of a push; `push`: its id. It makes the ETag of an entry differ
+    from the one that the same key has in another push."""
+    return _PUSHED | zlib.crc32(push.encode())
+
+
+def is_pushed(offset: int) -> bool:
+    """Whether this is the offset of an entry from a push."""
+    return offset >= _PUSHED
+
+
 def ordered_time(ms: int) -> bytes:
     """A time (ms) as 8 B that sort as the numbers do, negative ones first."""
     return (ms + _SIGN).to_bytes(8, "big")
@@ -99,10 +116,13 @@ class StoreMetadata:
     mispartitioned: int  # number of mispartitioned records
     dead_letters: int  # number of records that could not be decoded
     alive_at: int  # wall clock, ms: when it was last open
+    push: str = ""  # id of the push that it was made from; empty: from records alone
 
     def encode(self) -> bytes:
         fields = asdict(self)
         fields["mis_partitioned"] = fields.pop("mispartitioned")  # the stored name
+        if not self.push:
+            del fields["push"]  # older versions do not know it
         return orjson.dumps(fields)
 
     @staticmethod

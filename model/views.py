@@ -62,6 +62,7 @@ class View:
     partitions: int | None = dataclasses.field(default=None, compare=False)  # of a new topic
     quota: Quota | None = dataclasses.field(default=None, compare=False)
     derivation: Derivation | None = dataclasses.field(default=None, compare=False, repr=False)
+    push: str | None = dataclasses.field(default=None, compare=False)  # folder of its pushes
     schemas: SchemaSource | None = dataclasses.field(default=None, compare=False, repr=False)
 
     @cached_property

@@ -83,6 +83,7 @@ _FIELDS = {
         "", None, 'the Python view that derives the topic: "my_view.py" or "package.module:VIEW"'
     ),
     "partitions": _Field("", None, "the number of partitions, if Spark's job creates the topic"),
+    "push": _Field("", None, "the folder or URL of the pushes of batch jobs"),
     "retention": _Field("", None, 'how long entries are kept, by their time, such as "7d"'),
     **_format_fields(),
 }
@@ -186,6 +187,7 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
         append=values["append"] == "on",
         same_key=values["same_key"] or None,
         quota=_parse_quota(values["quota"], table, reader),
+        push=_parse_push(values, table, reader),
         pipeline=_parse_pipeline(values["pipeline"], table, reader)
         or (SPARK_GROUP_PREFIX + stored if values["spark_view"] or derivation else None),
         spark_view=_parse_spark_view(values["spark_view"], table, reader),
@@ -301,6 +303,24 @@ def _parse_quota(text: str, table: tuple[str, ...], reader: _Reader) -> Quota | 
         return parse_quota(text)
     except ValueError as e:
         raise reader.error(table, "quota", str(e)) from None
+
+
+def _parse_push(values: dict[str, str], table: tuple[str, ...], reader: _Reader) -> str | None:
+    push = values["push"]
+    if not push:
+        return None
+    user = push.partition("://")[2].partition("/")[0].rpartition("@")[0]
+    if not push.isprintable() or ":" in user:
+        raise reader.error(table, "push", "it must be a folder or a URL without a password")
+    for field, value, why in (
+        ("persistence", "memory", "files cannot be moved into memory"),
+        ("partitioner", ANY_PARTITION, "the partition of a key must be known"),
+    ):
+        if values[field] == value:
+            raise reader.error(table, "push", f'not with {field} = "{value}": {why}')
+    if is_class_path(values["store"]):
+        raise reader.error(table, "push", "not with a custom store, which has no entries")
+    return push
 
 
 def _parse_pipeline(group: str, table: tuple[str, ...], reader: _Reader) -> str | None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from urllib.parse import parse_qsl
 
 from backend.queries.history import Span
-from backend.queries.page import Page
+from backend.queries.page import Page, question
 from backend.queries.parameters import Parameters, whole_number, within_64_bits
 from backend.queries.routing import ReadOptions
 from backend.queries.stores import KEYS, SESSIONS, WINDOWS, refuse_store
@@ -28,7 +28,7 @@ from model.views import View
 _BOUNDS = ("stale", "min_offset", "max_lag", "max_staleness")
 _COMMON = ("encoding", "route", *_BOUNDS)
 _SPAN = ("from", "to", "order", "limit", "cursor")
-_PAGE = ("order", "limit", "cursor", "stale")
+_PAGE = ("order", "limit", "cursor", "stale", "partition")
 PARAMETERS = {
     KEYS: ("from", "to", "prefix", *_PAGE),
     WINDOWS: ("from", "to", "key_from", "key_to", *_PAGE),
@@ -162,10 +162,11 @@ def page_parameters(view: View, resource: str, query: bytes, stream: bool = Fals
         least, end = view.layout.prefix_range(_prefix(view, prefix))
         low, high = max(low, least), min(high, end)
     asked = Query(low, high, backwards, first, last, parameters.stale())
+    partition = parameters.parsed("partition", whole_number)
     after = None
     if (cursor := parameters.parsed("cursor", str)) is not None:
-        after = decode_cursor(asked.question(view, resource), cursor)
-    return Page(resource, asked, limit, after)
+        after = decode_cursor(question(asked, resource, partition, view), cursor)
+    return Page(resource, asked, limit, after, partition)
 
 
 def batch_parameters(query: bytes) -> ReadOptions:

@@ -106,8 +106,7 @@ class IngestLoop:
                 self.run_once(lambda: self._fetch(consumer))
                 self.progress_at = time.monotonic()
         finally:
-            for store_partition in self._registry.all():
-                self._lifecycle.close(store_partition)
+            self._lifecycle.close_all()
             consumer.close()
 
     def run_once(self, fetch: Callable[[], Fetched]) -> None:

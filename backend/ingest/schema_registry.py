@@ -7,15 +7,19 @@ If a schema is not cached, they get SchemaNotYet, and one thread fetches the sch
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 import urllib.request
 from pathlib import Path
 from typing import Any, Protocol
 
+from backend.settings import Settings
+from model.config_providers import resolve_value
 from model.formats.registry import SCHEMA_FORMATS
 from model.formats.schema_registry import RegistryClient, SchemaSourceUnavailable
 from model.formats.schemas import Schema, SchemaNotYet
+from model.views import Deployment
 
 log = logging.getLogger(__name__)
 
@@ -143,3 +147,15 @@ class SchemaFolder:
             raise SchemaSourceUnavailable(f"the folder {self._folder} does not exist")
         names = " or ".join(f"{schema_id}{each.file_suffix}" for each in SCHEMA_FORMATS)
         raise ValueError(f"the file {self._folder / names} does not exist")
+
+
+def schema_cache(settings: Settings, deployment: Deployment) -> SchemaCache | None:
+    """The cache of schemas by id; None if the deployment has no source of them."""
+    if deployment.registry is not None:
+        auth = resolve_value(
+            "QUERYABLE_SCHEMA_REGISTRY_AUTH", settings.schema_registry_auth, open, os.environ
+        )
+        return SchemaCache(SchemaRegistry(deployment.registry, auth))
+    if deployment.schema_folder is not None:
+        return SchemaCache(SchemaFolder(settings.views.parent / deployment.schema_folder))
+    return None

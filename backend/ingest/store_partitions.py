@@ -105,6 +105,7 @@ class PartitionRegistry:
 
     def __init__(self, views: tuple[View, ...]) -> None:
         self._by_view: dict[str, dict[int, StorePartition]] = {view.name: {} for view in views}
+        self._candidates: dict[StorePartitionId, StorePartition] = {}
         # views that the topology marks as mispartitioned; replaced, never modified
         self.topology_mispartitioned: frozenset[str] = frozenset()
 
@@ -123,14 +124,16 @@ class PartitionRegistry:
         return self._by_view[view].get(partition)
 
     def of_source(self, topic: str, partition: int) -> list[StorePartition]:
-        """The open store partitions that are made from a topic partition, without those that wait
-        for a schema."""
-        return [
+        """The open store partitions and candidates that are made from a topic partition, without
+        those that wait for a schema."""
+        found = [
             store_partition
             for of_view in self._by_view.values()
             if (store_partition := of_view.get(partition)) is not None
-            if store_partition.view.topic == topic and store_partition.waiting_for is None
         ]
+        if self._candidates:
+            found += [each for each in self.candidates() if each.partition == partition]
+        return [each for each in found if each.view.topic == topic and each.waiting_for is None]
 
     def add(self, store_partition: StorePartition) -> None:
         self._by_view[store_partition.view.name][store_partition.partition] = store_partition
@@ -138,11 +141,24 @@ class PartitionRegistry:
     def remove(self, store_partition: StorePartition) -> None:
         self._by_view[store_partition.view.name].pop(store_partition.partition, None)
 
+    def candidates(self) -> list[StorePartition]:
+        """Stores with a newer push that catch up and do not answer yet: `pushes.candidates`."""
+        return list(self._candidates.values())
+
+    def candidate(self, view: str, partition: int) -> StorePartition | None:
+        return self._candidates.get((view, partition))
+
+    def add_candidate(self, candidate: StorePartition) -> None:
+        self._candidates[candidate.view.name, candidate.partition] = candidate
+
+    def remove_candidate(self, candidate: StorePartition) -> None:
+        self._candidates.pop((candidate.view.name, candidate.partition), None)
+
     def resume(self) -> list[StorePartition]:
         """End the wait of store partitions whose schema is available, and return them."""
         resumed = [
             store_partition
-            for store_partition in self.all()
+            for store_partition in (*self.all(), *self.candidates())
             if store_partition.waiting_for is not None and store_partition.waiting_for.over
         ]
         for store_partition in resumed:

@@ -1,12 +1,14 @@
 """The changes of one key as server-sent events: its value now, then each change that is applied.
 
 Source: the HTML standard, "Server-sent events". An event is `value` (`{"key", "value"}`) or
-`deleted` (`{"key"}`). Its id is `partition:offset` of its record; if the key is missing, of the
-last record that was applied. In version 2 of a view, it is `2/partition:offset`.
+`deleted` (`{"key"}`). Its id is `partition:offset` of its record; if the key is missing or its
+value is from a push, of the last record that was applied. In version 2 of a view, it is
+`2/partition:offset`.
 
-A stream ends when its partition moves, when another version of the view becomes current, or when
-too many changes wait for its client or for all clients. A client that reconnects with Last-Event-ID
-gets the value if it is newer or of another version, then the changes.
+A stream ends when its partition moves or gets a new push, when another version of the view becomes
+current, or when too many changes wait for its client or for all clients. A client that reconnects
+with Last-Event-ID gets the value if it is newer or of another version, then the changes. In a view
+with a push, it always gets the value.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from backend.queries.change_backlog import Backlog, BacklogBudget
 from backend.queries.point import State, ViewReads
 from model.kinds.kind import DOCUMENT
 from model.problems import BadRequest, StoreClosedError, StoreError, Unavailable
-from model.records import decode_entry
+from model.records import decode_entry, is_pushed
 
 _EVENT_ID = re.compile(rb"(?:([0-9]{1,6})/)?([0-9]{1,9}):(-?[0-9]{1,18})")
 _KEEP_ALIVE = 10.0  # s; shorter than what proxies wait for a silent server
@@ -107,7 +109,10 @@ class Changes:
             offset, value = position - 1, None
         else:
             _, offset, value = decode_entry(stored)
-        if offset <= self._seen:
+            if is_pushed(offset):
+                offset = position - 1
+        # a push may have changed the value without a record
+        if offset <= self._seen and not self._store_partition.metadata.push:
             return b": nothing new\n\n"
         self._seen = offset
         return self._event(offset, value)

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from backend.queries.history import MAX_PAGE_BYTES
 from backend.queries.scans.scatter_gather import Freshness, ScatterGather
-from backend.wire.cursor import encode_cursor
+from backend.wire.cursor import Question, encode_cursor
 from backend.wire.scan import Query, Row
 from backend.wire.scan_codec import ROWS
-from model.views import View
+from model.problems import BadRequest, NonRetryable
+from model.views import ANY_PARTITION, View
 
 PAGE_BUDGET = 1.0  # s, after which a page ends with the rows it has
 STREAM_ROWS = 2_000  # asked of each owner at a time
@@ -22,13 +23,21 @@ STREAM_ROWS = 2_000  # asked of each owner at a time
 class Page:
     """A query with where it begins and how many rows it may have (None: all).
 
-    `resource` is KEYS, WINDOWS or SESSIONS; `after` is a stored key.
+    `resource` is KEYS, WINDOWS or SESSIONS; `after` is a stored key; `partition`: the only one to
+    read (None: all).
     """
 
     resource: str
     query: Query
     limit: int | None
     after: bytes | None
+    partition: int | None = None
+
+
+def question(query: Query, resource: str, partition: int | None, view: View) -> Question:
+    """What a cursor belongs to."""
+    asked = query.question(view, resource)
+    return asked if partition is None else (*asked, partition)
 
 
 @dataclass
@@ -43,13 +52,17 @@ class PageResult:
 async def read_page(scatter_gather: ScatterGather, view: View, page: Page) -> PageResult:
     """One page; Unavailable."""
     assert page.limit is not None
+    check_partition(scatter_gather, view, page)
     freshness = Freshness()
     rows, reached = await first_rows(
-        scatter_gather, view, page.query, page.limit, freshness, page.after
-    )
+        scatter_gather, view, page.query, page.limit, freshness, page.after,
+        partition=page.partition,
+    )  # fmt: skip
+    if page.partition is not None and freshness.mispartitioned:
+        raise _several(view)
     cursor = None
     if reached is not None:
-        cursor = encode_cursor(page.query.question(view, page.resource), reached)
+        cursor = encode_cursor(question(page.query, page.resource, page.partition, view), reached)
     return PageResult([item for _, _, item in rows], cursor, freshness)
 
 
@@ -60,11 +73,16 @@ async def stream_page(
 
     Unavailable at any step. The first step yields only after all partitions were asked.
     """
+    check_partition(scatter_gather, view, page)
     size = min(page.limit or STREAM_ROWS, STREAM_ROWS)
     left = page.limit
-    steps = scatter_gather.rows(view, page.query, size, page.after, freshness)
+    steps = scatter_gather.rows(
+        view, page.query, size, page.after, freshness, partition=page.partition
+    )
     async with aclosing(steps):
         async for rows, reached in steps:
+            if page.partition is not None and freshness.mispartitioned:
+                raise _several(view)
             if left is not None:
                 rows = rows[:left]
                 left -= len(rows)
@@ -72,6 +90,28 @@ async def stream_page(
             yield [item for _, _, item in rows], last
             if last:
                 return
+
+
+def check_partition(scatter_gather: ScatterGather, view: View, page: Page) -> None:
+    """Whether the page can be of one partition: BadRequest if the view has no such partition,
+    NonRetryable if a key may be in several."""
+    if page.partition is None:
+        return
+    total = scatter_gather.total(view)
+    if page.partition >= total:
+        raise BadRequest(
+            "bad-parameter", f"partition: view {view.name} has the partitions 0 to {total - 1}."
+        )
+    if view.partitioner == ANY_PARTITION or scatter_gather.is_mispartitioned(view):
+        raise _several(view)
+
+
+def _several(view: View) -> NonRetryable:
+    return NonRetryable(
+        "mis-partitioned",
+        f"View {view.name} has records in other partitions than those of their keys, so one "
+        f"partition has no complete entries. Read the whole view, without partition.",
+    )
 
 
 async def first_rows(
@@ -82,6 +122,7 @@ async def first_rows(
     freshness: Freshness,
     after: bytes | None = None,
     what: str = ROWS,
+    partition: int | None = None,
 ) -> tuple[list[Row], bytes | None]:
     """Up to `limit` rows, and the stored key behind which the next page begins (None: the end).
 
@@ -91,7 +132,7 @@ async def first_rows(
     found: list[Row] = []
     reached: bytes | None = None
     size = 0
-    steps = scatter_gather.rows(view, query, limit, after, freshness, what)
+    steps = scatter_gather.rows(view, query, limit, after, freshness, what, partition)
     async with aclosing(steps):
         async for rows, reached in steps:
             for number, row in enumerate(rows, 1):

@@ -8,7 +8,7 @@ import os
 import re
 import struct
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -30,12 +30,14 @@ from backend.storage.ownership import (
 from backend.storage.recognition import is_store
 from backend.storage.rocksdb_store import CHECKPOINT, RocksDBStore
 from model.problems import ConfigurationError
+from model.records import StoreMetadata
 
 log = logging.getLogger(__name__)
 
 _ASIDE = ".aside-"
 _DELETED = ".deleted-"
 _SNAPSHOT = ".copy-"
+_INSTALLED = "~installed"  # a file in a snapshot that has replaced the store of its partition
 _PARTITION = re.compile(r"\d+", re.ASCII)
 # suffixes of directories that a crash may leave behind
 _CRASH_SUFFIXES = "|".join(map(re.escape, (_DELETED, _SNAPSHOT, CHECKPOINT)))
@@ -64,6 +66,8 @@ class DataDirectory:
         self._memory = SharedMemory(tuning)
         self._mark = Mark(application)
         self._custom: dict[str, type[CustomStore]] = {}
+        # stores that are open in the folder of a snapshot: see `replace`
+        self._moved: dict[tuple[str, int], Path] = {}
         lock: int | None = None
         try:
             root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -90,8 +94,12 @@ class DataDirectory:
                 os.close(lock)
             raise
         self._lock = lock
-        for leftover in self._marked(_LEFTOVER):
-            self._mark.delete(leftover)
+        for leftover in sorted(self._marked(_LEFTOVER)):
+            if (leftover / _INSTALLED).exists():
+                name, _, _ = leftover.name.partition(".")
+                self._finish(leftover, leftover.with_name(name))
+            else:
+                self._mark.delete(leftover)
 
     def _mark_all(self, stores: Iterable[Path]) -> None:
         """Mark the stores, then the root. After a crash in between, the next start repeats it."""
@@ -117,6 +125,10 @@ class DataDirectory:
         self._custom[view] = store
 
     def path(self, view: str, partition: int) -> Path:
+        """The folder of a store, which may not exist."""
+        return self._moved.get((view, partition)) or self._usual_path(view, partition)
+
+    def _usual_path(self, view: str, partition: int) -> Path:
         return self.root / view / str(partition)
 
     def open(
@@ -129,6 +141,8 @@ class DataDirectory:
         """
         if view in self._custom:
             return CustomPartition(f"{view}/{partition}", self._custom[view]()), None
+        if (moved := self._moved.pop((view, partition), None)) is not None:
+            self._finish(moved, self._usual_path(view, partition))
         path = self.path(view, partition)
         if memory:
             self._mark.delete(path)  # a store from before the view had this setting
@@ -168,18 +182,20 @@ class DataDirectory:
         path = self.path(view, partition)
         if not self._mark.is_on(path):
             return path  # an in-memory store
-        for older in path.parent.glob(f"{path.name}{_ASIDE}*"):
+        for older in path.parent.glob(f"{partition}{_ASIDE}*"):
             self._mark.delete(older)
-        aside = path.with_name(f"{path.name}{_ASIDE}{time.time_ns() // 1_000_000}")
+        aside = path.with_name(f"{partition}{_ASIDE}{time.time_ns() // 1_000_000}")
         path.rename(aside)
+        self._moved.pop((view, partition), None)
         return aside
 
     def delete(self, view: str, partition: int) -> None:
         """Delete a (closed) store. It is renamed first, so that it is not opened after a crash."""
         path = self.path(view, partition)
         if self._mark.is_on(path):
-            deleted = path.with_name(f"{path.name}{_DELETED}{time.time_ns()}")
+            deleted = path.with_name(f"{partition}{_DELETED}{time.time_ns()}")
             path.rename(deleted)
+            self._moved.pop((view, partition), None)
             self._mark.delete(deleted)
 
     def exists(self, view: str, partition: int) -> bool:
@@ -187,7 +203,7 @@ class DataDirectory:
 
     def new_snapshot(self, view: str, partition: int) -> Path:
         """A new folder for the files of a snapshot, for `install` or `discard`."""
-        path = self.path(view, partition)
+        path = self._usual_path(view, partition)
         snapshot = path.with_name(f"{path.name}{_SNAPSHOT}{time.time_ns()}")
         self._make(snapshot)
         return snapshot
@@ -208,11 +224,57 @@ class DataDirectory:
             )
         finally:
             store.close()
-        for file in snapshot.iterdir():
-            sync(file)
-        sync(snapshot)
-        snapshot.rename(self.path(view, partition))
+        _sync_all(snapshot)
+        snapshot.rename(self._usual_path(view, partition))
         sync(snapshot.parent)
+
+    def build(
+        self,
+        snapshot: Path,
+        files: list[Path],
+        position: int,
+        metadata: StoreMetadata,
+        check: Callable[[RocksDBStore], None],
+    ) -> None:
+        """Make a store of files in RocksDB's table format, in a folder of `new_snapshot`.
+
+        `check(store)` raises if it does not have what it should. Raises StoreError.
+        """
+        store = RocksDBStore(snapshot, self._options(), self._mark)
+        try:
+            store.ingest(files)
+            check(store)
+            store.initialise(position, metadata)
+        finally:
+            store.close()
+        _sync_all(snapshot)
+
+    def open_snapshot(self, snapshot: Path) -> RocksDBStore:
+        """Open a store where it is, for `replace`. Raises the errors of opening it."""
+        return self._open(snapshot)
+
+    def replace(self, snapshot: Path, view: str, partition: int) -> Path | None:
+        """Make a snapshot, whose store is open, the store of a partition.
+
+        Returns the folder of the replaced store, for `discard` after it is closed. The new store
+        stays where it is, because an open store cannot be renamed; it gets the usual name when it
+        is opened again. After a crash, there is one of the two stores.
+        """
+        replaced = self.path(view, partition)
+        (snapshot / _INSTALLED).touch()
+        sync(snapshot)
+        self._moved[view, partition] = snapshot
+        return replaced if self._mark.is_on(replaced) else None
+
+    def _finish(self, snapshot: Path, path: Path) -> None:
+        """Give a (closed) snapshot that has replaced a store the name of the store."""
+        if self._mark.is_on(path):
+            deleted = path.with_name(f"{path.name}{_DELETED}{time.time_ns()}")
+            path.rename(deleted)
+            self._mark.delete(deleted)
+        (snapshot / _INSTALLED).unlink()
+        snapshot.rename(path)
+        sync(path.parent)
 
     def discard(self, snapshot: Path) -> None:
         """Delete the folder of an incomplete snapshot."""
@@ -223,10 +285,20 @@ class DataDirectory:
         partitions: dict[str, list[int]] = {}
         for path in self._marked(_PARTITION):
             partitions.setdefault(path.parent.name, []).append(int(path.name))
+        for view, partition in self._moved:
+            if partition not in partitions.setdefault(view, []):
+                partitions[view].append(partition)
         return partitions
 
     def close(self) -> None:
         os.close(self._lock)
+
+
+def _sync_all(folder: Path) -> None:
+    """Flush the files of a folder and its entries to disk."""
+    for file in folder.iterdir():
+        sync(file)
+    sync(folder)
 
 
 def _acquire_lock(root: Path) -> int:

@@ -9,15 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rocksdict import (
-    BlockBasedOptions,
-    Cache,
-    DataBlockIndexType,
-    DBCompressionType,
-    MemtableFactory,
-    Options,
-    WriteBufferManager,
-)
+from rocksdict import Cache, MemtableFactory, Options, WriteBufferManager
+
+from model.pushes.tables import BLOCK_SIZE, BLOOM_BITS_PER_KEY, table_options
 
 
 @dataclass(frozen=True)
@@ -27,8 +21,8 @@ class Tuning:
     cache: int = 96 << 20  # blocks, and memtables in up to half of it
     write_buffers: int = 48 << 20
     write_buffer: int = 8 << 20
-    block_size: int = 4096
-    bloom_bits_per_key: int = 10
+    block_size: int = BLOCK_SIZE
+    bloom_bits_per_key: int = BLOOM_BITS_PER_KEY
     max_open_files: int = 128
     max_wal: int = 64 << 20
     background_jobs: int = 2
@@ -53,23 +47,13 @@ class SharedMemory:
         quarter of the time, but each read copies and sorts the vector. The file format is the same.
         """
         tuning = self.tuning
-        table = BlockBasedOptions()
-        table.set_block_cache(self.cache)
-        table.set_block_size(tuning.block_size)
-        table.set_bloom_filter(tuning.bloom_bits_per_key, False)
-        table.set_cache_index_and_filter_blocks(True)
-        table.set_pin_l0_filter_and_index_blocks_in_cache(True)
-        table.set_data_block_index_type(DataBlockIndexType.binary_and_hash())
-        table.set_format_version(5)
-        options = Options(raw_mode=True)
+        options = table_options(self.cache, tuning.block_size, tuning.bloom_bits_per_key)
         options.create_if_missing(True)
-        options.set_block_based_table_factory(table)
         options.set_write_buffer_manager(self.write_buffers)
         options.set_write_buffer_size(tuning.write_buffer)
         options.set_max_total_wal_size(tuning.max_wal)
         options.set_max_open_files(tuning.max_open_files)
         options.set_max_background_jobs(tuning.background_jobs)
-        options.set_compression_type(DBCompressionType.lz4())
         options.set_keep_log_file_num(2)
         options.set_max_log_file_size(1 << 20)
         options.set_stats_dump_period_sec(0)

@@ -13,6 +13,7 @@ from typing import Any, cast
 from rocksdict import (
     Checkpoint,
     DbClosedError,
+    IngestExternalFileOptions,
     Options,
     Rdict,
     ReadOptions,
@@ -244,6 +245,16 @@ class RocksDBStore:
     def initialise(self, position: int, metadata: StoreMetadata) -> None:
         """Write the first position and metadata of an empty store."""
         self.write(self.new_batch(), position, metadata)
+
+    def ingest(self, files: list[Path]) -> None:
+        """Move files in RocksDB's table format into an empty store. Raises StoreError."""
+        options = IngestExternalFileOptions()
+        options.set_move_files(True)
+        try:
+            if files:
+                self._db.ingest_external_file([str(file) for file in files], options)
+        except Exception as e:
+            raise _store_error(f"moving files into {self.path}", e) from e
 
     def touch(self, alive_at: int) -> None:
         """Store the time at which the store was last open (wall clock, ms)."""

@@ -37,6 +37,7 @@ def instance_document(context: InstanceContext) -> dict[str, Any]:
             for (view, partition), role in context.ingest_loop.opening().items()
         ],
         "rebuilds": context.ingest_loop.rebuilds,
+        "pushes": [] if context.pushes is None else context.pushes.documents(context.views),
         "lost": [each.document() for each in context.lost.all()],
         "views": versions_document(context.versions),
     }
@@ -112,6 +113,7 @@ def partition_document(
         else ["size_bytes", "entries"],  # by RocksDB
         "dead_letters": store_partition.metadata.dead_letters,
         "mis_partitioned": store_partition.metadata.mispartitioned,
+        "push": store_partition.metadata.push or None,
     }
 
 

@@ -41,6 +41,7 @@ class _Instance(Collector):
         yield from self._scans()
         yield from self._partitions()
         yield from self._pipelines()
+        yield from self._pushes()
         yield from self._redundancy()
         yield CounterMetricFamily(
             "queryable_rebuilds",
@@ -142,6 +143,28 @@ class _Instance(Collector):
             if status.state != UNKNOWN:
                 running.add_metric(at, float(status.state in (STARTING, RUNNING)))
         yield from (lag, staleness, running)
+
+    def _pushes(self) -> Iterator[Metric]:
+        pending = GaugeMetricFamily(
+            "queryable_push_pending",
+            "Partitions of this instance that do not have the newest push of their view yet.",
+            labels=["view"],
+        )
+        failed = GaugeMetricFamily(
+            "queryable_push_failed",
+            "1 while the newest push cannot be read, verified or installed.",
+            labels=["view"],
+        )
+        context = self._context
+        documents = [] if context.pushes is None else context.pushes.documents(context.views)
+        for document in documents:
+            view, push = document["view"], document["push"]
+            held = list(context.store_partitions.of_view(view).values())
+            behind = 0 if push is None else sum(each.metadata.push != push for each in held)
+            errors = [document["error"], *(each["error"] for each in document["transfers"])]
+            pending.add_metric([view], behind)
+            failed.add_metric([view], float(any(errors)))
+        yield from (pending, failed)
 
     def _partitions(self) -> Iterator[Metric]:
         labels = ["view", "partition"]

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from backend.ingest.consumer import SourceAssignments
 from backend.ingest.dead_letters import DeadLetters
 from backend.ingest.lifecycle.orphan_cleanup import OrphanCleanup
-from backend.ingest.lifecycle.recovery import open_partition
+from backend.ingest.lifecycle.recovery import PushNeeded, open_partition
 from backend.ingest.lifecycle.snapshot_fetcher import SnapshotFetcher
 from backend.ingest.metadata_poller import MetadataPoller
 from backend.ingest.protocols import StoreDirectory
+from backend.ingest.pushes.candidates import PushCandidates
 from backend.ingest.store_partitions import PartitionRegistry, StorePartition, StorePartitionId
 from backend.ingest.stream_time import TOLERANCE
 from backend.ingest.topic_metadata import TopicMetadata, open_store_rebuild_reason
@@ -51,6 +52,7 @@ class PartitionLifecycle:
         assignments: SourceAssignments,
         writer: PartitionWriter,
         policy: RecoveryPolicy,
+        pushes: PushCandidates | None = None,
     ) -> None:
         self._views = {view.name: view for view in views}
         self._directory = directory
@@ -61,6 +63,7 @@ class PartitionLifecycle:
         self._assignments = assignments
         self._writer = writer
         self._policy = policy
+        self._pushes = pushes
         self._orphans = OrphanCleanup(directory, policy.cleanup_delay)
         self._assigned: Mapping[StorePartitionId, str] = {}
         self._opened: Mapping[StorePartitionId, str] = {}
@@ -128,8 +131,12 @@ class PartitionLifecycle:
                 self._release(store_partition)
             elif store_partition.damaged is not None:
                 self.rebuild(store_partition, store_partition.damaged, keep_aside=True)
+            else:
+                self._update_push(store_partition)
         if self._has_dropped:
             self._delete_dropped(assigned)
+        if self._pushes is not None:
+            self._pushes.keep(assigned.keys())
         if assigned.keys() == self._opened.keys():
             return
         self._snapshots.keep(
@@ -141,6 +148,19 @@ class PartitionLifecycle:
                 all_open = self._open(*partition_id) and all_open
         if all_open:
             self._opened = assigned
+
+    def _update_push(self, store_partition: StorePartition) -> None:
+        """Replace the store by one with a newer push, if there is one."""
+        if self._pushes is None or store_partition.view.push is None:
+            return
+        topic_metadata = self._metadata_poller.get(store_partition.view.topic)
+        try:
+            if self._pushes.update(store_partition, topic_metadata):
+                self._writer.on_state_change()
+        except Exception as e:  # of the disk, or of RocksDB
+            name, partition = store_partition.view.name, store_partition.partition
+            log.error("view %s, partition %d: installing a push: %s", name, partition, e)
+            self._opened = {}  # open what is on disk
 
     def _open(self, view_name: str, partition: int) -> bool:
         """Open a store partition; False if it must be retried."""
@@ -154,6 +174,8 @@ class PartitionLifecycle:
             return False
         if not self._snapshots.has_ended(view, partition, topic_metadata):
             return False
+        if self._pushes is not None and not self._pushes.has_ended(view, partition, topic_metadata):
+            return False
         policy = self._policy
         try:
             store_partition, reason = open_partition(
@@ -165,6 +187,9 @@ class PartitionLifecycle:
                 partition_id in self._shared,
                 policy.clock_tolerance,
             )
+        except PushNeeded as e:
+            self._count_rebuild(view_name, partition, str(e))
+            return False
         except Exception as e:
             log.error("view %s, partition %d: cannot open the store: %s", view_name, partition, e)
             self._open_after[partition_id] = time.monotonic() + _RETRY_AFTER
@@ -201,15 +226,26 @@ class PartitionLifecycle:
             self.close(store_partition)
 
     def close(self, store_partition: StorePartition) -> None:
+        if self._discard_candidate(store_partition, None):
+            return
         self._registry.remove(store_partition)
         self._opened = {}
         self._assignments.update(store_partition.view.topic, store_partition.partition)
         store_partition.close(time.time_ns() // 1_000_000)
 
+    def close_all(self) -> None:
+        """Close all store partitions."""
+        for store_partition in (*self._registry.candidates(), *self._registry.all()):
+            self.close(store_partition)
+        if self._pushes is not None:
+            self._pushes.close_retired()
+
     def rebuild(
         self, store_partition: StorePartition, reason: str, keep_aside: bool = False
     ) -> None:
         """Delete the store or set it aside, and open an empty one after the next metadata poll."""
+        if self._discard_candidate(store_partition, reason):
+            return
         self.close(store_partition)
         name, partition = store_partition.view.name, store_partition.partition
         if keep_aside:
@@ -224,6 +260,8 @@ class PartitionLifecycle:
     def fail(self, store_partition: StorePartition, error: StoreError) -> None:
         """Rebuild a damaged store. Reopen it after any other error, such as a full disk, because
         entries and position are consistent."""
+        if self._discard_candidate(store_partition, str(error)):
+            return
         if error.damaged:
             self.rebuild(store_partition, str(error), keep_aside=True)
             return
@@ -234,6 +272,13 @@ class PartitionLifecycle:
         self._open_after[store_partition.view.name, store_partition.partition] = (
             time.monotonic() + _RETRY_AFTER
         )
+
+    def _discard_candidate(self, store_partition: StorePartition, error: str | None) -> bool:
+        """Discard it if it is a store with a newer push; otherwise do nothing and return False."""
+        if self._pushes is None or not self._pushes.is_candidate(store_partition):
+            return False
+        self._pushes.discard(store_partition, error)
+        return True
 
     def _count_rebuild(self, view: str, partition: int, reason: str) -> None:
         self.rebuilds += 1

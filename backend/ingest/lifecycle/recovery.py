@@ -17,6 +17,10 @@ from model.views import View
 _BULK_LOAD_LAG = 15_000
 
 
+class PushNeeded(Exception):
+    """The store had to be deleted, and a push must be installed before the partition is opened."""
+
+
 def open_partition(
     directory: StoreDirectory,
     view: View,
@@ -30,7 +34,7 @@ def open_partition(
 
     It answers at once if it was answerable before, if its lag is at most `acceptable_recovery_lag`
     records, and if no other instance answers or has answered in the meantime (`shared`). Raises
-    the errors of `directory.open`.
+    PushNeeded and the errors of `directory.open`.
     """
     store, reason = _usable_store(directory, view, partition, topic_metadata, clock_tolerance)
     metadata = store.metadata
@@ -70,6 +74,8 @@ def _usable_store(
     """A store from whose position ingest can continue, or an empty one; and the reason for it."""
     store, reason = directory.open(view.name, partition, view.persistence == "memory")
     if store.metadata is None and store.position is None:
+        if reason is not None:
+            _refuse_without_push(directory, view, partition, store, reason)
         return store, reason
     now_ms = time.time_ns() // 1_000_000
     reason = rebuild_reason(view, partition, store.position, store.metadata, topic_metadata, now_ms)
@@ -78,7 +84,19 @@ def _usable_store(
     )
     if reason is None:
         return store, None
+    _refuse_without_push(directory, view, partition, store, reason)
     store.close()
     directory.delete(view.name, partition)
     store, _ = directory.open(view.name, partition, view.persistence == "memory")
     return store, reason
+
+
+def _refuse_without_push(
+    directory: StoreDirectory, view: View, partition: int, store: Store, reason: str
+) -> None:
+    """If the view has pushes, delete the store and raise PushNeeded: the topic does not have the
+    pushed entries, so it must not be read into an empty store."""
+    if view.push is not None:
+        store.close()
+        directory.delete(view.name, partition)
+        raise PushNeeded(reason)

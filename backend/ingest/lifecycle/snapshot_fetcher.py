@@ -102,7 +102,8 @@ class SnapshotFetcher:
             return transfer.done
         records = topic_metadata.ends[partition] - topic_metadata.starts[partition]
         if (
-            records < self._threshold
+            # a view with pushes cannot be made from its topic alone
+            (records < self._threshold and view.push is None)
             or view.is_custom
             or view.persistence == "memory"
             or self._directory.exists(*partition_id)

@@ -256,16 +256,17 @@ class ScatterGather:
         after: bytes | None,
         freshness: Freshness,
         what: str = ROWS,
+        partition: int | None = None,
     ) -> AsyncGenerator[tuple[list[Row], bytes | None], None]:
         """All rows after `after` in order, in steps. Each step has the key up to which all rows
         have been given (None: to the end). Asks every owner for up to `size` rows at a time.
 
         The first step comes only after all partitions have responded. Unavailable at any step.
-        `what`: one of ROW_KINDS.
+        `what`: one of ROW_KINDS. `partition`: the only one to read.
         """
         total = self.total(view)
         request = ScanRequest(view.name, view.hash, total, what, query, size)
-        groups = [_Group(list(range(total)), after)]
+        groups = [_Group(list(range(total)) if partition is None else [partition], after)]
         pending: list[Row] = []
         frontier = after
         while True:

@@ -10,6 +10,8 @@ from backend.ingest.applier import RecordApplier
 from backend.ingest.consumer import SourceAssignments
 from backend.ingest.lifecycle.partitions import PartitionLifecycle, RecoveryPolicy
 from backend.ingest.loop import IngestLoop
+from backend.ingest.pushes.candidates import PushCandidates
+from backend.ingest.pushes.push_fetcher import PushFetcher
 from backend.ingest.store_partitions import PartitionRegistry
 from backend.ingest.writer import PartitionWriter
 from model.views import View
@@ -36,12 +38,16 @@ def ingest_of(
     snapshots: Any = None,
     acceptable_recovery_lag: int = 0,
     cleanup_delay: float = 0.0,
+    fetcher: PushFetcher | None = None,
 ) -> Ingest:
     """`consumer` and the others may be fakes."""
     assignments = SourceAssignments(registry)
     assignments.consumer = consumer
     writer = PartitionWriter(lambda: None)
     policy = RecoveryPolicy(acceptable_recovery_lag, cleanup_delay)
+    pushes = None
+    if fetcher is not None:
+        pushes = PushCandidates(fetcher, folder, registry, assignments, policy.clock_tolerance)
     lifecycle = PartitionLifecycle(
         views,
         folder,
@@ -52,6 +58,7 @@ def ingest_of(
         assignments,
         writer,
         policy,
+        pushes,
     )
     applier = RecordApplier(
         registry,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from backend.http.router import Router
+from backend.ingest.pushes.push_fetcher import PushFetcher
 from backend.ingest.store_partitions import PartitionRegistry
 from backend.instance_context import InstanceContext
 from backend.settings import Settings
@@ -35,6 +36,7 @@ class Node:
         self.store_partitions = PartitionRegistry((view,))
         self.metadata_poller = LogMetadata(cluster.logs, view)
         self.fetcher = LogFetcher(cluster.logs, view)
+        self.pushes = PushFetcher.of((view,), Path(), self.folder, interval=1)
         self.ingest = ingest_of(
             [view],
             self.folder,
@@ -45,6 +47,7 @@ class Node:
             snapshots=NoSnapshots(),
             acceptable_recovery_lag=5,
             cleanup_delay=600,
+            fetcher=self.pushes,
         )
         self.context = InstanceContext(
             settings=_settings(member),
@@ -55,6 +58,7 @@ class Node:
             snapshot_fetcher=cast(Any, NoSnapshots()),
             member=cast(Any, FakeMember()),
             appender=cast(Any, None),
+            pushes=self.pushes,
         )
         self.shell = Router(self.context, cast(Any, None))
         self.shell.start(cast(Any, cluster))
@@ -62,9 +66,11 @@ class Node:
     def turn(self, most: int) -> None:
         """One round of the ingest thread, with up to `most` records per partition."""
         self.metadata_poller.refresh()
+        for name in self.pushes.states:
+            self.pushes.look(name)
+        self.pushes.fetch_requested()
         self.ingest.loop.run_once(lambda: self.fetcher.fetch(most))
 
     def stop(self) -> None:
-        for store_partition in self.store_partitions.all():
-            self.ingest.lifecycle.close(store_partition)
+        self.ingest.lifecycle.close_all()
         self.folder.close()

@@ -32,6 +32,7 @@ def scan(
     limit: int | None = None,
     page: int = PAGE_SIZE,
     stream: bool = False,
+    partition: int | None = None,
     stale: Stale | None = None,
     timeout: float | None = None,
 ) -> Call[Pager[Entry]]:
@@ -39,7 +40,8 @@ def scan(
 
     `limit`: the total number of entries. `page`: entries per request. `stream` uses one stream
     instead of pages, which costs the instances less; it has no effect unless keys are strings,
-    bytes or integers. `timeout` is for each page, or for each read of a stream.
+    bytes or integers. `partition`: the only one to read. `timeout` is for each page, or for each
+    read of a stream.
     """
     view_info = yield from context.view(view, context.deadline(timeout))
     check_page_size(page, limit)
@@ -52,6 +54,7 @@ def scan(
             .add_key("to", view_info, last)
             .add_prefix(view_info, prefix)
             .add("order", order)
+            .add("partition", partition)
             .add("stale", stale)
         )
 

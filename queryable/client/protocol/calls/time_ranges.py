@@ -53,17 +53,19 @@ def windows(
     limit: int | None = None,
     page: int = PAGE_SIZE,
     stream: bool = False,
+    partition: int | None = None,
     stale: Stale | None = None,
     max_lag: int | None = None,
     max_staleness: Span | None = None,
     timeout: float | None = None,
 ) -> Call[Pager[Window]]:
     """The windows that start from `from_` to `to`, of a key or of all keys from `key_from` to
-    `key_to`; ordered by key, start, sequence. All bounds are included."""
+    `key_to`; ordered by key, start, sequence. All bounds are included. `partition`: of
+    all keys, the only one to read."""
     view_info = yield from context.view(view, context.deadline(timeout))
     query = _Query(context, view_info, _WINDOWS, (from_, to), order, limit, page, timeout)
     pager: Pager[Window] = query.pager(
-        key, (key_from, key_to), stream, stale, max_lag, max_staleness
+        key, (key_from, key_to), stream, stale, max_lag, max_staleness, partition
     )
     return pager
 
@@ -81,17 +83,19 @@ def sessions(
     limit: int | None = None,
     page: int = PAGE_SIZE,
     stream: bool = False,
+    partition: int | None = None,
     stale: Stale | None = None,
     max_lag: int | None = None,
     max_staleness: Span | None = None,
     timeout: float | None = None,
 ) -> Call[Pager[Session]]:
     """The sessions that overlap the time from `from_` to `to`, of a key or of all keys from
-    `key_from` to `key_to`; ordered by key, end, start. All bounds are included."""
+    `key_from` to `key_to`; ordered by key, end, start. All bounds are included. `partition`:
+    of all keys, the only one to read."""
     view_info = yield from context.view(view, context.deadline(timeout))
     query = _Query(context, view_info, _SESSIONS, (from_, to), order, limit, page, timeout)
     pager: Pager[Session] = query.pager(
-        key, (key_from, key_to), stream, stale, max_lag, max_staleness
+        key, (key_from, key_to), stream, stale, max_lag, max_staleness, partition
     )
     return pager
 
@@ -153,13 +157,16 @@ class _Query:
         stale: Stale | None,
         max_lag: int | None,
         max_staleness: Span | None,
+        partition: int | None = None,
     ) -> Any:
         """The rows of one key or of all keys. Raises BadUse."""
         check_page_size(self.page, self.limit)
         if key is ALL_KEYS:
             if max_lag is not None or max_staleness is not None:
                 raise BadUse("max_lag and max_staleness require a key.")
-            return self._of_all_keys(keys, stream, stale)
+            return self._of_all_keys(keys, stream, stale, partition)
+        if partition is not None:
+            raise BadUse("partition is for all keys.")
         if keys != (None, None):
             raise BadUse("key_from and key_to cannot be combined with a key.")
         return self._of_key(key, stale, max_lag, max_staleness)
@@ -189,7 +196,9 @@ class _Query:
             on_page=partial(context.note_read, view),
         )
 
-    def _of_all_keys(self, keys: tuple[Any, Any], stream: bool, stale: Stale | None) -> Any:
+    def _of_all_keys(
+        self, keys: tuple[Any, Any], stream: bool, stale: Stale | None, partition: int | None
+    ) -> Any:
         view = self.view
 
         def query(received: Any = None) -> Parameters:
@@ -199,6 +208,7 @@ class _Query:
                 .add_key("key_from", view, first)
                 .add_key("key_to", view, last)
                 .add("order", self.order)
+                .add("partition", partition)
                 .add("stale", stale)
             )
 

@@ -1,0 +1,1 @@
+"""Pushes (`model.pushes`): the files of a batch job are fetched, verified and installed."""

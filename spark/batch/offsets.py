@@ -1,0 +1,96 @@
+"""End offsets of topics, read before a batch job reads its data.
+
+Records from these offsets on are applied on top of the push. A record that the job has read as well
+is applied twice, which changes nothing. A record that it has not read is applied once. If the
+offsets were read after the data, records in between would be lost.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+
+import orjson
+from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from model.config_providers import resolve
+from model.kafka_config import for_librdkafka, hide
+from model.problems import ConfigurationError
+from model.pushes.manifest import Pinned
+from spark.batch.views import read_deployment
+from spark.errors import JobError
+
+_TIMEOUT = 10.0  # s, for one request
+
+
+def pin(
+    view: str,
+    bootstrap_servers: str,
+    views: str = "views.toml",
+    topics: Iterable[str] = (),
+) -> Pinned:
+    """The end offsets of the view's topic and of `topics` (those that the job reads), now.
+
+    Call it before the job reads anything. `views`: the path of views.toml. Raises JobError.
+    """
+    deployment, by_name = read_deployment(views)
+    if view not in by_name:
+        raise JobError(f"{views} has no view {view}; it has {', '.join(by_name)}")
+    topic = by_name[view].topic
+    at = time.time_ns() // 1_000_000
+    table = deployment.kafka
+    try:
+        resolved = resolve(table, open, os.environ)
+    except ConfigurationError as e:
+        raise JobError(f"{views}: {e}") from None
+    settings = {**for_librdkafka(resolved), "bootstrap.servers": bootstrap_servers, "log_level": 0}
+    names = list(dict.fromkeys([topic, *topics]))
+    try:
+        admin = AdminClient(settings)
+        counts, ids = _described(admin, names)
+        offsets = _end_offsets(admin, counts)
+    except (KafkaException, TimeoutError) as e:
+        why = hide(str(e) or "no answer", table, resolved)
+        raise JobError(
+            f"the end offsets of {', '.join(names)} cannot be read at {bootstrap_servers}: {why}"
+        ) from None
+    return Pinned(view, topic, ids[topic], at, offsets)
+
+
+def ending_offsets(pinned: Pinned, topic: str) -> str:
+    """The pinned offsets of a topic as `endingOffsets` of a batch read, or `startingOffsets` of a
+    stream, of Spark's Kafka source."""
+    offsets = {str(partition): offset for partition, offset in pinned.offsets[topic].items()}
+    return orjson.dumps({topic: offsets}).decode()
+
+
+def _described(admin: AdminClient, topics: list[str]) -> tuple[dict[str, int], dict[str, str]]:
+    """The partition counts and the ids of topics."""
+    counts, ids = {}, {}
+    described = admin.describe_topics(TopicCollection(topics), request_timeout=_TIMEOUT)
+    for topic, future in described.items():
+        description = future.result(_TIMEOUT + 1)
+        counts[topic] = len(description.partitions)
+        ids[topic] = str(description.topic_id)
+    return counts, ids
+
+
+def _end_offsets(admin: AdminClient, counts: dict[str, int]) -> dict[str, dict[int, int]]:
+    """The last stable offsets: records of open transactions come after them."""
+    requests = {
+        TopicPartition(topic, partition): OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        for topic, count in counts.items()
+        for partition in range(count)
+    }
+    offsets: dict[str, dict[int, int]] = {topic: {} for topic in counts}
+    futures = admin.list_offsets(
+        requests, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_TIMEOUT
+    )
+    for partition, future in futures.items():
+        offset = future.result(_TIMEOUT + 1).offset
+        if offset < 0:
+            raise TimeoutError(f"no end offset of {partition.topic}-{partition.partition}")
+        offsets[partition.topic][partition.partition] = offset
+    return offsets

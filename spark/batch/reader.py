@@ -1,0 +1,154 @@
+"""Reads a view back as a DataFrame: one task and one stream for each partition.
+
+Each row is as of the time at which it was read, as in any stream of a view. If a stream breaks, the
+client resumes it, and a task that fails is repeated by Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, cast
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    DoubleType,
+    LongType,
+    StringType,
+    StructType,
+)
+
+from model.formats.format import PythonForm, document
+from model.formats.registry import format_of
+from model.kinds.registry import kind_of
+from queryable.client.protocol.errors import QueryableError
+from queryable.client.protocol.views import View
+from queryable.client.sync_client import Client
+from spark.batch.encoder import KEY, VALUE
+from spark.errors import JobError
+
+_BATCH = 2_000  # rows
+_TIMES = {"keys": (), "windows": ("start", "end", "sequence"), "sessions": ("start", "end")}
+_TYPES: dict[type, DataType] = {
+    int: LongType(), float: DoubleType(), str: StringType(), bytes: BinaryType()
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where to read: the URL of the proxy or of a backend, and the file with the token."""
+
+    url: str
+    view: str
+    token_file: str | None = None
+    stale: str | None = None
+
+    def client(self) -> Client:
+        return Client(self.url, token_file=self.token_file)
+
+    def describe(self) -> View:
+        """The view, as the deployment describes it. Raises JobError."""
+        try:
+            with self.client() as client:
+                view = client.view(self.view)
+        except QueryableError as e:
+            raise JobError(f"view {self.view} cannot be read at {self.url}: {e}") from None
+        if kind_of(view.store).resource not in _TIMES:
+            raise JobError(f"view {self.view} has a custom store, which answers reads by key only")
+        return view
+
+
+def schema_of(view: View) -> StructType:
+    """`key`, the times of windows and sessions, and `value`. JSON documents are text."""
+    schema = StructType().add(KEY, _type_of(format_of(view.key.name).python))
+    for name in _TIMES[kind_of(view.store).resource or ""]:
+        schema = schema.add(name, LongType())
+    return schema.add(VALUE, _type_of(format_of(view.value.name).python))
+
+
+def _type_of(form: PythonForm) -> DataType:
+    return next((_TYPES[each] for each in form.types if each in _TYPES), StringType())
+
+
+@dataclass
+class ViewPartition(InputPartition):
+    """A partition of the view; None: all, if a key may be in several."""
+
+    number: int | None
+
+
+class ViewReader(DataSourceReader):
+    """Reads the partitions of one view."""
+
+    def __init__(self, source: Source, schema: StructType) -> None:
+        self._source = source
+        self._schema = schema
+
+    def partitions(self) -> list[ViewPartition]:
+        view = self._source.describe()
+        with self._source.client() as client:
+            try:
+                for _ in _rows(client, self._source, view, 0, limit=1):
+                    break
+            except QueryableError as e:
+                if e.code == "mis-partitioned":
+                    return [ViewPartition(None)]
+                raise JobError(f"view {view.name} cannot be read: {e}") from None
+        if view.partitions is None:
+            raise JobError(f"the partitions of topic {view.topic} are not known yet: try again")
+        return [ViewPartition(number) for number in range(view.partitions)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        number = cast(ViewPartition, partition).number
+        view = self._source.describe()
+        schema = to_arrow_schema(self._schema)
+        with self._source.client() as client:
+            rows = iter(_rows(client, self._source, view, number))
+            while batch := list(islice(rows, _BATCH)):
+                yield self._batch(view, batch, schema)
+
+    def _batch(self, view: View, rows: list[Any], schema: pa.Schema) -> pa.RecordBatch:
+        own = (KEY, VALUE, *_TIMES[kind_of(view.store).resource or ""])
+        columns = []
+        for field in schema:
+            if field.name in own:
+                values = [getattr(row, field.name) for row in rows]
+            else:  # a field of a JSON value
+                values = [_field(row.value, field.name) for row in rows]
+            if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
+                values = [_text(value) for value in values]
+            try:
+                columns.append(pa.array(values, field.type))
+            except (pa.ArrowInvalid, pa.ArrowTypeError) as e:
+                raise JobError(
+                    f"the column {field.name} of view {view.name} is not {field.type}: {e}"
+                ) from None
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _rows(
+    client: Client, source: Source, view: View, partition: int | None, limit: int | None = None
+) -> Iterable[Any]:
+    options: Any = {
+        "partition": partition, "stream": True, "limit": limit, "stale": source.stale
+    }  # fmt: skip
+    resource = kind_of(view.store).resource
+    if resource == "windows":
+        return client.windows(view.name, **options)
+    if resource == "sessions":
+        return client.sessions(view.name, **options)
+    return client.scan(view.name, **options)
+
+
+def _field(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, dict) else None
+
+
+def _text(value: Any) -> str | None:
+    """The value of a column of strings: text, or a JSON document."""
+    return value if value is None or isinstance(value, str) else document(value).decode()
