@@ -81,10 +81,10 @@ def curl(settings: StackSettings, path: str) -> str:
 def show_more(stack: Stack) -> None:
     """Shows the other views. Those derived from the access log need a request in it."""
     others = [view for view in stack.spark_views.values() if view.name not in FIRST_VIEWS]
-    stack.wait_for_spark(view.name for view in others if view.source != ACCESS_LOG)
+    stack.wait_for_spark(view.name for view in others if ACCESS_LOG not in view.sources)
     servers = stack.settings.kafka
     stack.wait_until(lambda: any(end_offsets(servers, ACCESS_LOG).values()), 20, "the access log")
-    stack.wait_for_spark(view.name for view in others if view.source == ACCESS_LOG)
+    stack.wait_for_spark(view.name for view in others if ACCESS_LOG in view.sources)
     entries = {entry.topic: entry for entry in deployment_of(stack.settings.views).views}
     found = [entries[view.topic] for view in others if view.topic in entries]
     show(

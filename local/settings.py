@@ -40,8 +40,13 @@ class StackSettings(BaseSettings):
 
     spark_views: str = Field(
         "",
-        description="the views that Spark derives: names, files or folders, separated by commas; "
-        "empty: all views in the file of views, but none in your own Kafka without the demo's data",
+        description="the views that Spark derives: names, files, folders or modules, separated by "
+        "commas; empty: the entries of the file of views with a spark_view (the demo's own file "
+        "needs the demo's data)",
+    )
+
+    create_topics: bool = Field(
+        True, description="no: Spark's job creates no topics, so those of its views must exist"
     )
 
     # these three are the backends'
@@ -70,6 +75,11 @@ class StackSettings(BaseSettings):
     def servers(self) -> str:
         """The address of Kafka, embedded or the user's."""
         return self.bootstrap_servers or f"127.0.0.1:{self.broker_port}"
+
+    @property
+    def has_demo_views(self) -> bool:
+        """Whether the file of views is the demo's."""
+        return self.views.absolute() == (REPOSITORY / "views.toml")
 
     @property
     def has_demo(self) -> bool:

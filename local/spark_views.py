@@ -7,72 +7,88 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from local.errors import LocalError
 from local.kafka.connection import deployment_of
 from local.settings import StackSettings
-from model.views import Deployment
+
+if TYPE_CHECKING:
+    from spark.view import View
 
 RESTARTS = 3
 """Number of restarts after which a failed view is an error."""
 
 
 class DerivedView(NamedTuple):
-    """``argument``: the view's name or path for ``spark.run``; ``partitions``: of its topic."""
+    """``argument``: the view's name or path for ``spark.run``; ``partitions`` and ``config``: of a
+    topic that is created for it."""
 
     name: str
-    source: str
+    sources: tuple[str, ...]
     topic: str
     partitions: int
+    config: Mapping[str, str]
     argument: str
 
 
 def derived_views(settings: StackSettings) -> dict[str, DerivedView]:
-    """The views that the settings name; by default all declared views, if the stack has the demo's
-    data. They are in the order of their start. ``LocalError`` if one is unknown."""
+    """The views that the settings name; by default those that views.toml derives with Spark. In
+    the user's own Kafka, this does not include the demo's. They are in the order of their start.
+    ``LocalError`` if one is unknown."""
     if settings.spark_views:
-        return select(settings.spark_views.split(","))
-    return declared_views(deployment_of(settings.views)) if settings.has_demo else {}
+        return select(settings.spark_views.split(","), settings.views)
+    if settings.has_demo or not settings.has_demo_views:
+        return declared_views(settings.views)
+    return {}
 
 
-def declared_views(deployment: Deployment) -> dict[str, DerivedView]:
-    """The views in ``spark.views`` whose topics have an entry in views.toml, in its order."""
-    from spark.views import VIEWS
+def declared_views(views: Path) -> dict[str, DerivedView]:
+    """The views that a views.toml derives with Spark, in its order. Raises ``LocalError``."""
+    deployment = deployment_of(views)
+    if not any(entry.uses_spark for entry in deployment.views):
+        return {}
+    from spark import discovery
+    from spark.errors import JobError
 
-    by_topic = {view.topic: view for view in select(VIEWS).values()}
-    topics = dict.fromkeys(entry.topic for entry in deployment.views)
-    found = (by_topic[topic] for topic in topics if topic in by_topic)
-    return {view.name: view for view in found}
+    try:
+        found = discovery.declared_views(deployment, views.parent)
+    except JobError as error:
+        raise LocalError(f"{views}: {error}") from None
+    return {name: _derived(view, name) for name, view in found.items()}
 
 
-def select(names: Iterable[str]) -> dict[str, DerivedView]:
-    """Views by name, or by the path of a file or folder; ``LocalError`` if one is unknown."""
+def select(names: Iterable[str], views: Path) -> dict[str, DerivedView]:
+    """Views by the names of their entries in the file ``views``, by the names of the demo's views,
+    or by their files, folders or modules; ``LocalError`` if one is unknown."""
     from spark.discovery import is_path, select_views
     from spark.errors import JobError
     from spark.views import VIEWS
 
+    deployment = deployment_of(views)
     found: dict[str, DerivedView] = {}
     for each in (text.strip() for text in names):
         # absolute, because Spark runs in another folder
         argument = str(Path(each).absolute()) if is_path(each) else each
         try:
-            chosen = select_views([argument], VIEWS)
+            chosen = select_views([argument], VIEWS, deployment, views.parent)
         except JobError as error:
             raise LocalError(f"QUERYABLE_SPARK_VIEWS: {error}") from None
-        for view in chosen.values():
-            found[view.name] = DerivedView(
-                view.name, view.source, view.topic, view.partitions, argument
-            )
+        found |= {name: _derived(view, argument) for name, view in chosen.items()}
     return found
 
 
-def source_offsets(progress: Mapping[str, Any]) -> dict[str, dict[int, int]]:
-    """From Spark's progress file: view ► partition of its raw topic ► next offset."""
+def _derived(view: View, argument: str) -> DerivedView:
+    config = {"cleanup.policy": "compact", **view.topic_config}
+    return DerivedView(view.name, view.source_topics, view.topic, view.partitions, config, argument)
+
+
+def source_offsets(progress: Mapping[str, Any]) -> dict[str, dict[tuple[str, int], int]]:
+    """From Spark's progress file: view ► topic and partition of a source ► next offset."""
     return {
         view: {
-            int(partition): int(offset)
-            for of_topic in status["source_offsets"].values()
+            (topic, int(partition)): int(offset)
+            for topic, of_topic in status["source_offsets"].items()
             for partition, offset in of_topic.items()
         }
         for view, status in progress.items()

@@ -1,4 +1,4 @@
-"""Classes that views.toml names as "package.module:Class": custom stores and custom formats."""
+"""What views.toml names as "package.module:Name": custom stores and formats, and Spark's views."""
 
 from __future__ import annotations
 
@@ -9,11 +9,23 @@ from typing import Any
 from model.problems import ConfigurationError
 
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
+_FILE = re.compile(r"(?P<file>.+\.py)(:(?P<name>[A-Za-z_]\w*))?", re.ASCII | re.DOTALL)
 
 
 def is_class_path(text: str) -> bool:
     """Whether the text has the form `package.module:Class`."""
     return _CLASS.fullmatch(text) is not None
+
+
+def is_view_reference(text: str) -> bool:
+    """Whether the text has the form `package.module:VIEW`, `file.py` or `file.py:VIEW`."""
+    return is_class_path(text) or _FILE.fullmatch(text) is not None
+
+
+def file_reference(text: str) -> tuple[str, str] | None:
+    """The file and the name in it (VIEW if none is given); None if the text names no file."""
+    match = _FILE.fullmatch(text)
+    return None if match is None else (match["file"], match["name"] or "VIEW")
 
 
 def import_class(path: str, setting: str) -> Any:

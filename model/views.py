@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from model.derive.derivation import Derivation
 from model.formats.codec import Codec
 from model.formats.registry import format_of
 from model.formats.schemas import SchemaSource
@@ -24,6 +25,10 @@ ANY_PARTITION = "none"
 NEWEST, PARTIAL = "newest", "partial"
 """The values of `same_key`, the meaning of a key in several partitions. NEWEST: the key has moved,
 and its newest record is its value. PARTIAL: each partition has a partial result."""
+
+SPARK_GROUP_PREFIX = "queryable-spark-"
+"""The Spark job commits the offsets of a view to the consumer group with this prefix and the view's
+name."""
 
 CHANGELOG = "-changelog"
 """The suffix of Kafka Streams' changelog topics."""
@@ -53,7 +58,10 @@ class View:
     same_key: str | None = None  # NEWEST, PARTIAL; None if not set
     append: bool = dataclasses.field(default=False, compare=False)  # whether POST is allowed
     pipeline: str | None = dataclasses.field(default=None, compare=False)  # consumer group
+    spark_view: str | None = dataclasses.field(default=None, compare=False)  # its Python file
+    partitions: int | None = dataclasses.field(default=None, compare=False)  # of a new topic
     quota: Quota | None = dataclasses.field(default=None, compare=False)
+    derivation: Derivation | None = dataclasses.field(default=None, compare=False, repr=False)
     schemas: SchemaSource | None = dataclasses.field(default=None, compare=False, repr=False)
 
     @cached_property
@@ -61,6 +69,25 @@ class View:
         """16 hexadecimal digits. They change if a change of the definition changes the data or the
         answers."""
         return hashlib.sha256(orjson.dumps(self._definition())).hexdigest()[:16]
+
+    @property
+    def uses_spark(self) -> bool:
+        """Whether the entry says how Spark derives the topic."""
+        return self.spark_view is not None or self.derivation is not None
+
+    @cached_property
+    def base(self) -> str:
+        """The name without a version: "orders" of "orders@2" (`model.versions`)."""
+        return self.name.partition("@")[0]
+
+    @cached_property
+    def version(self) -> int:
+        """2 of "orders@2"; 1 if the name has no version."""
+        return int(self.name.partition("@")[2] or 1)
+
+    @property
+    def is_later_version(self) -> bool:
+        return self.version > 1
 
     @cached_property
     def key_codec(self) -> Codec:

@@ -12,8 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from model.classes import is_class_path
+from model.classes import is_class_path, is_view_reference
 from model.config_providers import check_references
+from model.derive.entry import contradictions, with_defaults
+from model.derive.reading import TableError
 from model.formats.format import FieldError, Read
 from model.formats.registry import FORMATS, SCHEMA_FORMATS, format_of
 from model.kinds.registry import KINDS
@@ -21,7 +23,10 @@ from model.partitioner import PARTITIONERS
 from model.problems import ConfigurationError
 from model.quotas import Quota, parse_quota
 from model.times import parse_duration
-from model.views import ANY_PARTITION, NEWEST, PARTIAL, Deployment, View
+from model.toml_lines import TomlErrors as _Reader
+from model.versions import stored_name
+from model.view_conflicts import conflicts
+from model.views import ANY_PARTITION, NEWEST, PARTIAL, SPARK_GROUP_PREFIX, Deployment, View
 
 # The first segments of this product's own paths.
 RESERVED_SEGMENTS = frozenset(
@@ -29,11 +34,10 @@ RESERVED_SEGMENTS = frozenset(
     | {"openapi.json", "processors", "proxy", "topics", "views"}
 )
 
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}", re.ASCII)
+_NAME = re.compile(r"(?P<base>[A-Za-z0-9._-]{1,200})(@(?P<version>[1-9][0-9]{0,5}))?", re.ASCII)
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)  # Kafka's rule
 _PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+", re.ASCII)
 _MAX_GROUP_LENGTH = 249
-_TABLE = re.compile(r"^\s*\[\s*(?P<table>[^]]+?)\s*]")
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,10 @@ _FIELDS = {
     "append": _Field("off", ("off", "on"), "whether clients may append records over HTTP"),
     "quota": _Field("", None, 'the requests that are answered in a time, such as "5000/s"'),
     "pipeline": _Field("", None, "the consumer group of the job that derives the topic"),
+    "spark_view": _Field(
+        "", None, 'the Python view that derives the topic: "my_view.py" or "package.module:VIEW"'
+    ),
+    "partitions": _Field("", None, "the number of partitions, if Spark's job creates the topic"),
     "retention": _Field("", None, 'how long entries are kept, by their time, such as "7d"'),
     **_format_fields(),
 }
@@ -114,34 +122,10 @@ def parse_views(text: str, source: str = "views.toml", read: Read = _no_files) -
         _parse_view(name, fields, reader, read, "schemas" in document)
         for name, fields in views.items()
     )
-    _reject_overlapping_paths(parsed, reader)
+    for conflict in conflicts(parsed, tuple(views)):
+        raise reader.error(("views", conflict.entry), conflict.field, conflict.what)
     kafka = _parse_kafka(document.get("kafka", {}), reader)
     return Deployment(parsed, kafka, schemas.get("registry"), schemas.get("folder"))
-
-
-class _Reader:
-    """Makes errors with the line of a field, which tomllib does not report."""
-
-    def __init__(self, text: str, source: str) -> None:
-        self._lines = text.splitlines()
-        self._source = source
-
-    def error(self, table: tuple[str, ...], field: str | None, what: str) -> ConfigurationError:
-        where = f"{self._source}, line {self._line_of(table, field)}, [{'.'.join(table)}]"
-        return ConfigurationError(f"{where}{f', {field}' if field else ''}: {what}")
-
-    def _line_of(self, table: tuple[str, ...], field: str | None) -> int:
-        found = 1
-        inside = False
-        for number, line in enumerate(self._lines, 1):
-            if header := _TABLE.match(line):
-                name = ".".join(part.strip(" \"'") for part in header["table"].split("."))
-                inside = name == ".".join(table)
-                below = found == 1 and name.startswith(".".join(table) + ".")
-                found = number if inside or below else found
-            elif inside and field and re.match(rf"\s*[\"']?{re.escape(field)}[\"']?\s*[.=]", line):
-                return number
-        return found
 
 
 def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool) -> View:
@@ -149,18 +133,30 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
     table = ("views", name)
     if not isinstance(fields, dict):
         raise reader.error(("views",), name, f"a view must be a table: write [views.{name}]")
-    if not _NAME.fullmatch(name) or name in (".", ".."):
+    named = _NAME.fullmatch(name)
+    if named is None or named["base"] in (".", ".."):
         raise reader.error(
-            table, None, "a view's name may only have letters, digits, '.', '_' and '-'"
+            table,
+            None,
+            "a view's name may only have letters, digits, '.', '_' and '-', and a version such as "
+            '"orders@2"',
         )
+    stored = stored_name(named["base"], int(named["version"] or 1))
+    try:
+        derivation, fields = with_defaults(stored, fields)
+    except TableError as e:
+        raise reader.error_at((*table, "derive"), e.path, str(e)) from None
     for field in fields:
         if field not in _FIELDS:
-            raise reader.error(table, field, f"unknown field; known fields: {', '.join(_FIELDS)}")
+            known = ", ".join((*_FIELDS, "derive"))
+            raise reader.error(table, field, f"unknown field; known fields: {known}")
     values: dict[str, str] = {}
     for field, spec in _FIELDS.items():
         value = fields.get(field, spec.default)
         if value is None:
             raise reader.error(table, None, f'{field} is missing: {field} = "…", {spec.meaning}')
+        if field == "partitions" and type(value) is int:
+            value = str(value)
         if not isinstance(value, str):
             raise reader.error(table, field, f"{value!r} is not a string: {spec.meaning}")
         if spec.allowed is not None and value not in spec.allowed:
@@ -175,8 +171,8 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
     for field, stores in _ONLY_FOR.items():
         if field in fields and values["store"] not in stores:
             raise reader.error(table, field, f"only for store = {_join_quoted(stores)}")
-    return View(
-        name=name,
+    view = View(
+        name=stored,
         topic=values["topic"],
         path=_parse_path(values["path"], table, reader),
         key=values["key"],
@@ -190,10 +186,18 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
         append=values["append"] == "on",
         same_key=values["same_key"] or None,
         quota=_parse_quota(values["quota"], table, reader),
-        pipeline=_parse_pipeline(values["pipeline"], table, reader),
+        pipeline=_parse_pipeline(values["pipeline"], table, reader)
+        or (SPARK_GROUP_PREFIX + stored if values["spark_view"] or derivation else None),
+        spark_view=_parse_spark_view(values["spark_view"], table, reader),
+        partitions=_parse_partitions(values, table, reader, derivation is not None),
         key_schema=_parse_schema("key", values, table, reader, read, by_id),
         value_schema=_parse_schema("value", values, table, reader, read, by_id),
+        derivation=derivation,
     )
+    if derivation is not None:
+        for field, what in contradictions(view, derivation):
+            raise reader.error(table, field, what)
+    return view
 
 
 def _parse_schema(
@@ -310,6 +314,31 @@ def _parse_pipeline(group: str, table: tuple[str, ...], reader: _Reader) -> str 
     return group or None
 
 
+def _parse_spark_view(text: str, table: tuple[str, ...], reader: _Reader) -> str | None:
+    if text and not is_view_reference(text):
+        raise reader.error(
+            table,
+            "spark_view",
+            f'"{text}" is neither a Python file, such as "my_view.py", nor "package.module:VIEW"',
+        )
+    return text or None
+
+
+def _parse_partitions(
+    values: dict[str, str], table: tuple[str, ...], reader: _Reader, is_derived: bool
+) -> int | None:
+    text = values["partitions"]
+    if not text:
+        return None
+    if not values["spark_view"] and not is_derived:
+        raise reader.error(
+            table, "partitions", "only with spark_view or derive, whose job creates the topic"
+        )
+    if not re.fullmatch("[1-9][0-9]{0,4}", text):
+        raise reader.error(table, "partitions", f"{text} is not a number from 1 to 99999")
+    return int(text)
+
+
 def _parse_path(path: str, table: tuple[str, ...], reader: _Reader) -> str | None:
     if not path:
         return None
@@ -321,21 +350,6 @@ def _parse_path(path: str, table: tuple[str, ...], reader: _Reader) -> str | Non
     if first in RESERVED_SEGMENTS:
         raise reader.error(table, "path", f'"{path}" is not allowed: /{first} is reserved')
     return path
-
-
-def _reject_overlapping_paths(views: tuple[View, ...], reader: _Reader) -> None:
-    paths: dict[str, str] = {}
-    for view in views:
-        if view.path is None:
-            continue
-        for path, other in paths.items():
-            if f"{view.path}/".startswith(f"{path}/") or f"{path}/".startswith(f"{view.path}/"):
-                raise reader.error(
-                    ("views", view.name),
-                    "path",
-                    f'"{view.path}" overlaps with "{path}" of [views.{other}]',
-                )
-        paths[view.path] = view.name
 
 
 def _parse_kafka(table: Any, reader: _Reader) -> dict[str, str]:

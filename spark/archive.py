@@ -29,7 +29,7 @@ def main() -> None:
     session = start_session({"spark.driver.extraJavaOptions": options}, [])
     with tempfile.TemporaryDirectory() as folder:
         at = datetime(2013, 1, 1, tzinfo=UTC)
-        rows = [("raw", 0, 0, at, b"k", b"word"), ("raw", 0, 1, at, b"k", None)]
+        rows = [("raw", 0, 0, at, b"k", b"word", None), ("raw", 0, 1, at, b"k", None, None)]
         session.createDataFrame(rows, RAW_RECORD).write.parquet(f"{folder}/records")
         records = session.readStream.schema(RAW_RECORD).parquet(f"{folder}/records")
         # Two views are enough: the others load few more classes, and take four times as long.

@@ -1,6 +1,8 @@
-"""Finds views: in the package ``spark.views``, and in the user's own Python files and folders.
+"""Finds views: by their entries in views.toml, as Python files and modules anywhere, and in the
+package ``spark.views``.
 
-A view's module has a ``VIEW``. Modules whose name starts with ``_`` are not views.
+A view is a ``View`` in a Python file, by default under the name ``VIEW``. In a folder, files whose
+name starts with ``_`` are not views.
 """
 
 from __future__ import annotations
@@ -9,14 +11,21 @@ import importlib
 import importlib.util
 import pkgutil
 import sys
+import zlib
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 from pyspark.cloudpickle import register_pickle_by_value
 
+import model.views as entries
+from model.classes import file_reference, is_class_path
+from spark.derive.views import derived_view
 from spark.errors import JobError
 from spark.view import View
+
+_DAY = 24 * 3600 * 1000
 
 
 def views_of_package(name: str, path: Iterable[str]) -> dict[str, View]:
@@ -27,40 +36,103 @@ def views_of_package(name: str, path: Iterable[str]) -> dict[str, View]:
 
 
 def views_at(path: Path) -> dict[str, View]:
-    """The views of a Python file or of a folder's files; ``JobError`` if it has no view."""
-    if path.is_dir():
-        files = sorted(file for file in path.glob("*.py") if file.name[0] != "_")
-    else:
-        files = [path]
+    """The views of a folder's files; ``JobError`` if it has none."""
+    files = sorted(file for file in path.glob("*.py") if file.name[0] != "_")
     if not files:
         raise JobError(f"{path}: the folder has no view. A view is a Python file with a VIEW.")
     return _by_name(_view_of(_load(file)) for file in files)
 
 
-def select_views(given: Iterable[str], known: Mapping[str, View]) -> dict[str, View]:
-    """Views by name, in the order of ``given``: names of known views, or paths of files and folders
-    (see ``is_path``). Raises ``JobError``."""
+def find_view(reference: str, folder: Path = Path()) -> View:
+    """The view that ``my_view.py``, ``my_view.py:NAME`` or ``package.module:NAME`` names. Files are
+    relative to ``folder``. Raises ``JobError``."""
+    if (file := file_reference(reference)) is not None:
+        path, attribute = file
+        return _view_of(_load(folder / path), attribute)
+    name, _, attribute = reference.partition(":")
+    try:
+        module = importlib.import_module(name)
+    except Exception as error:
+        raise JobError(f"{reference}: {type(error).__name__}: {error}") from error
+    if name.partition(".")[0] != __package__:
+        register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    return _view_of(module, attribute)
+
+
+def declared_views(deployment: entries.Deployment, folder: Path) -> dict[str, View]:
+    """The views with a ``spark_view`` or a table ``derive`` in views.toml, in its order.
+    ``folder``: where views.toml is. Raises ``JobError``."""
+    named = (entry for entry in deployment.views if entry.uses_spark)
+    return {entry.name: _declared(entry, folder) for entry in named}
+
+
+def select_views(
+    given: Iterable[str],
+    packaged: Mapping[str, View],
+    deployment: entries.Deployment | None = None,
+    folder: Path = Path(),
+) -> dict[str, View]:
+    """Views in the order of ``given``. Each is the name of an entry of views.toml or of a packaged
+    view, or the reference of a view (``find_view``), or a folder. Raises ``JobError``."""
+    declared = {} if deployment is None else {each.name: each for each in deployment.views}
     chosen: list[View] = []
     for each in dict.fromkeys(given):
-        if is_path(each):
-            chosen += views_at(Path(each)).values()
-        elif each in known:
-            chosen.append(known[each])
+        entry = declared.get(each)
+        if entry is not None and entry.uses_spark:
+            chosen.append(_declared(entry, folder))
+        elif each in packaged:
+            chosen.append(_with_entry(packaged[each], deployment))
+        elif is_class_path(each) or file_reference(each) is not None:
+            chosen.append(_with_entry(find_view(each), deployment))
+        elif "/" in each:
+            chosen += (_with_entry(view, deployment) for view in views_at(Path(each)).values())
         else:
+            known = [name for name, one in declared.items() if one.uses_spark] or packaged
             raise JobError(
                 f"no view {each}; known views: {', '.join(known)}. A view of your own is named by "
-                "its file or folder, such as ./my_view.py"
+                "its file, folder or module, such as ./my_view.py or my_views.orders:VIEW"
             )
     return _by_name(chosen)
 
 
 def is_path(text: str) -> bool:
-    """Whether the text is the path of a file or folder, not the name of a view."""
-    return "/" in text or text.endswith(".py")
+    """Whether the text names a file or folder."""
+    return file_reference(text) is not None or ("/" in text and not is_class_path(text))
+
+
+def _declared(entry: entries.View, folder: Path) -> View:
+    derived = derived_view(entry)
+    if derived is not None:
+        return _completed(derived, entry)
+    assert entry.spark_view is not None
+    try:
+        view = find_view(entry.spark_view, folder)
+    except JobError as error:
+        raise JobError(f"[views.{entry.name}] spark_view: {error}") from error
+    return _completed(replace(view, name=entry.name, topic=entry.topic), entry)
+
+
+def _with_entry(view: View, deployment: entries.Deployment | None) -> View:
+    """The view with what the entry of its topic says, if there is one."""
+    found = (entry for entry in deployment.views if entry.topic == view.topic) if deployment else ()
+    return next((_completed(view, entry) for entry in found), view)
+
+
+def _completed(view: View, entry: entries.View) -> View:
+    config = dict(view.topic_config)
+    if entry.retention is not None:
+        # The topic keeps records for a day longer than the view keeps entries.
+        retention = {
+            "cleanup.policy": "compact,delete",
+            "retention.ms": f"{entry.retention + _DAY}",
+        }
+        config = {**retention, **config}
+    return replace(view, partitions=entry.partitions or view.partitions, topic_config=config)
 
 
 def _load(file: Path) -> ModuleType:
-    name = f"_views_{file.stem}"
+    # Two files may have the same name.
+    name = f"_views_{file.stem}_{zlib.crc32(str(file.absolute()).encode()):08x}"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise JobError(f"{file}: not a Python file")
@@ -75,11 +147,13 @@ def _load(file: Path) -> ModuleType:
     return module
 
 
-def _view_of(module: ModuleType) -> View:
-    view = getattr(module, "VIEW", None)
+def _view_of(module: ModuleType, attribute: str = "VIEW") -> View:
+    view = getattr(module, attribute, None)
+    file = Path(module.__file__ or module.__name__)
     if not isinstance(view, View):
-        raise JobError(f"{module.__file__}: no VIEW. Add VIEW = View(...) from spark.view.")
-    return view
+        raise JobError(f"{file}: no {attribute}. Add {attribute} = View(...) from spark.view.")
+    name = view.name or file.stem.replace("_", "-")
+    return replace(view, name=name, topic=view.topic or name)
 
 
 def _by_name(views: Iterable[View]) -> dict[str, View]:

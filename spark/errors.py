@@ -43,6 +43,17 @@ def query_failed(query: str, *, source: str, target: str, checkpoint: str, error
     )
 
 
+def missed_tombstones(
+    view: str, topic: str, behind: float, retention: float, checkpoint: str
+) -> JobError:
+    """A view of a table was behind for longer than the topic keeps tombstones; times in s."""
+    return JobError(
+        f"{view}: the view has not read all of topic {topic} for {behind:.0f} s, but the topic "
+        f"keeps tombstones for {retention:.0f} s (delete.retention.ms), so rows that were deleted "
+        f"could stay in the view. {rebuild(checkpoint)}"
+    )
+
+
 def rows_dropped(view: str, rows: int) -> str:
     """A warning: Spark dropped rows of a view that were not late."""
     return (

@@ -140,8 +140,7 @@ class KafkaAdmin:
             if time.monotonic() >= deadline:
                 raise error or JobError(
                     f"no topic {missing} at {self._servers} after {seconds:g} s. Create it (a view "
-                    "topic with cleanup.policy=compact and as many partitions as the view needs), "
-                    "then start again."
+                    "topic or a dead-letter topic with cleanup.policy=compact), then start again."
                 )
             time.sleep(0.5)
 
@@ -151,19 +150,54 @@ class KafkaAdmin:
         Its max.message.bytes is twice Kafka's default: a dead letter is larger than its record.
         """
         config = {"cleanup.policy": "compact", "max.message.bytes": str(2 * 1024 * 1024)}
-        why = self._create(topic, {**config, **NOT_FROM_THE_FUTURE})
-        if why.startswith("InvalidConfiguration"):
-            why = self._create(topic, config)
+        why = self.create_topic(topic, 1, config)
         if why and not why.startswith("TopicExists"):
             raise JobError(
                 f"cannot create topic {topic}: {why}. Create it with one partition and "
                 "cleanup.policy=compact."
             )
 
-    def _create(self, topic: str, config: dict[str, str]) -> str:
-        """Creates a topic with one partition; returns the error, or an empty string."""
+    def create_topic(self, topic: str, partitions: int, config: Mapping[str, str]) -> str:
+        """Creates a topic with the broker's default replication; returns the error as ``Class:
+        message``, or an empty string."""
+        why = self._create(topic, partitions, {**NOT_FROM_THE_FUTURE, **config})
+        # The broker may be too old for this setting.
+        if why.startswith("InvalidConfiguration"):
+            why = self._create(topic, partitions, dict(config))
+        return why
+
+    def cleanup_policy(self, topic: str) -> str | None:
+        """The topic's ``cleanup.policy``; None if the job may not read it."""
+        return self.config(topic, "cleanup.policy")
+
+    def config(self, topic: str, name: str) -> str | None:
+        """A setting of the topic; None if the job may not read it."""
+        resource_class = self._jvm.org.apache.kafka.common.config.ConfigResource
+        kind = resource_class.Type.valueOf("TOPIC")
+        try:
+            [config] = (
+                self._admin.describeConfigs([resource_class(kind, topic)]).all().get().values()
+            )
+        except Py4JJavaError:
+            return None
+        return str(config.get(name).value())
+
+    def end_offsets(self, topics: Mapping[str, int]) -> dict[str, dict[int, int]]:
+        """Topic ► partition ► end offset. ``topics``: their numbers of partitions. Raises OSError,
+        Py4JError."""
+        latest = self._clients.admin.OffsetSpec.latest()
+        wanted = self._map_class()
+        for topic, count in topics.items():
+            for partition in range(count):
+                wanted.put(self._partition_class(topic, partition), latest)
+        ends: dict[str, dict[int, int]] = {topic: {} for topic in topics}
+        for partition, found in self._wait(self._admin.listOffsets(wanted).all()).items():
+            ends[partition.topic()][partition.partition()] = found.offset()
+        return ends
+
+    def _create(self, topic: str, partitions: int, config: dict[str, str]) -> str:
         optional = self._jvm.java.util.Optional
-        wanted = self._clients.admin.NewTopic(topic, optional.of(1), optional.empty())
+        wanted = self._clients.admin.NewTopic(topic, optional.of(partitions), optional.empty())
         try:
             self._admin.createTopics([wanted.configs(config)]).all().get()
         except Py4JJavaError as error:

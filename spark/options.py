@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
-from model.config_providers import resolve
+from model.config_providers import resolve, resolve_value
 from model.kafka_config import check_java_values, for_java, is_secret
 from model.problems import ConfigurationError
 from model.views import Deployment
 from model.views_file import parse_views
-from spark.discovery import select_views
+from spark.discovery import declared_views, select_views
 from spark.errors import JobError
+from spark.formats import registry
 from spark.required import check_kafka, check_spark
 from spark.session import jars_in, submitted
 from spark.settings import GROUP_PREFIX, Settings
 from spark.sources import Kafka
-from spark.view import View
 from spark.views import VIEWS
 
 EXAMPLES = """\
@@ -32,8 +31,8 @@ examples:
   # the views in views.toml, with the connection settings of its [kafka] table
   python -m spark.run --checkpoint-dir .run/checkpoints --views-toml views.toml
 
-  # views of your own, in the files of a folder
-  python -m spark.run my_views/ --checkpoint-dir .run/checkpoints
+  # views of your own: a module, and the files of a folder
+  python -m spark.run --view shop.orders:VIEW my_views/ --checkpoint-dir .run/checkpoints
 
   # another setting of the Java client; secrets belong in [kafka] of views.toml
   python -m spark.run --bootstrap-servers broker:9093 --checkpoint-dir .run/checkpoints \\
@@ -51,18 +50,18 @@ def parse(arguments: list[str] | None = None) -> Settings:
     given = parser.parse_args(arguments)
     deployment = _deployment(parser, given.views_toml)
     try:
-        views = (
-            list(select_views(given.views, VIEWS).values())
-            if given.views
-            else list(VIEWS.values())
-            if deployment is None
-            else declared(VIEWS.values(), deployment)
-        )
+        named = [*given.views, *given.view]
+        folder = Path() if given.views_toml is None else given.views_toml.parent
+        if named:
+            chosen = select_views(named, VIEWS, deployment, folder)
+        else:
+            chosen = VIEWS if deployment is None else declared_views(deployment, folder)
     except JobError as error:
         parser.error(str(error))
-    if not views:
+    if not chosen:
         parser.error(
-            f"{given.views_toml} has no entry for the topic of a view. Add an entry, or name views"
+            f'{given.views_toml} has no entry with a view: add spark_view = "my_view.py" to an '
+            "entry, or name views"
         )
     folder = _jar_folder() if given.jars is None else Path(given.jars).expanduser().absolute()
     jars = jars_in(folder)
@@ -75,6 +74,7 @@ def parse(arguments: list[str] | None = None) -> Settings:
         )
     try:
         table = {} if deployment is None else _java_client(deployment)
+        schemas = {} if deployment is None else _schema_registry(deployment)
     except ConfigurationError as error:
         parser.error(f"--views-toml: {given.views_toml}: {error}")
     conf = dict(given.conf) | ({"spark.master": given.master} if given.master else {})
@@ -87,7 +87,7 @@ def parse(arguments: list[str] | None = None) -> Settings:
         except JobError as error:
             parser.error(f"{option}: {error}")
     return Settings(
-        views=views,
+        views=list(chosen.values()),
         kafka=Kafka(given.bootstrap_servers, {**table, **dict(given.kafka_option)}),
         checkpoint_dir=given.checkpoint_dir,
         progress=given.progress,
@@ -96,24 +96,18 @@ def parse(arguments: list[str] | None = None) -> Settings:
         trigger=given.trigger,
         max_offsets_per_trigger=given.max_offsets_per_trigger,
         topics_deadline=given.topics_deadline,
+        create_topics=given.create_topics,
         jars=jars,
-        conf=conf,
+        conf=schemas | conf,
         log_level=given.log_level,
         group_prefix=given.group_prefix,
         same_rules=dict(given.same_rule),
     )
 
 
-def declared(views: Iterable[View], deployment: Deployment) -> list[View]:
-    """The views whose topics have an entry in views.toml, in the order of the entries."""
-    by_topic = {view.topic: view for view in views}
-    topics = dict.fromkeys(entry.topic for entry in deployment.views)
-    return [by_topic[topic] for topic in topics if topic in by_topic]
-
-
 def _parser() -> argparse.ArgumentParser:
     views = "".join(
-        f"  {view.name:<20}{view.source} > {view.topic}: {view.description}\n"
+        f"  {view.name:<20}{', '.join(view.source_topics)} > {view.topic}: {view.description}\n"
         for view in VIEWS.values()
     )
     parser = argparse.ArgumentParser(
@@ -129,9 +123,16 @@ def _parser() -> argparse.ArgumentParser:
         "views",
         nargs="*",
         metavar="VIEW",
-        help="the name of a view below, or a Python file or folder of your own views (my_view.py, "
-        "my_views/). Views start in this order. Default: the views in --views-toml, in its order; "
-        "without --views-toml, all views",
+        help="the name of an entry in --views-toml or of a view below, a Python file or folder "
+        "(my_view.py, my_views/), or module:VIEW. Views start in this order. Default: the entries "
+        "of --views-toml with a spark_view, in its order; without --views-toml, all views below",
+    )
+    add(
+        "--view",
+        action="append",
+        default=[],
+        metavar="MODULE:VIEW",
+        help="one more view, named as VIEW above; can be repeated",
     )
     add(
         "--bootstrap-servers",
@@ -197,6 +198,12 @@ def _parser() -> argparse.ArgumentParser:
         help="how long to wait for a missing topic (default: %(default)s)",
     )
     add(
+        "--no-create-topics",
+        dest="create_topics",
+        action="store_false",
+        help="create no topics: wait for missing view topics and dead-letter topics, too",
+    )
+    add(
         "--views-toml",
         type=Path,
         metavar="FILE",
@@ -253,6 +260,15 @@ def _java_client(deployment: Deployment) -> dict[str, str]:
     Raises ConfigurationError if one is missing here."""
     check_java_values(deployment.kafka, resolve(deployment.kafka, open, os.environ))
     return for_java(deployment.kafka)
+
+
+def _schema_registry(deployment: Deployment) -> dict[str, str]:
+    """The registry of [schemas] as settings of the session. Raises ConfigurationError."""
+    if deployment.registry is None:
+        return {}
+    name = "QUERYABLE_SCHEMA_REGISTRY_AUTH"
+    auth = resolve_value(name, os.environ.get(name, ""), open, os.environ)
+    return {registry.URL: deployment.registry, registry.AUTH: auth}
 
 
 def _read_beside(file: Path, name: str) -> bytes:

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from model.views import SPARK_GROUP_PREFIX
 from spark.sources import Kafka
 from spark.view import View
 
-GROUP_PREFIX = "queryable-spark-"
+GROUP_PREFIX = SPARK_GROUP_PREFIX
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class Settings:
     trigger: str = "1 second"
     max_offsets_per_trigger: int = 1_000_000
     topics_deadline: float = 60
+    create_topics: bool = True
     jars: list[Path] = field(default_factory=list)
     conf: Mapping[str, str] = field(default_factory=dict)
     log_level: str = "off"

@@ -15,69 +15,79 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from model.dead_letters import (
+    HEADER_BYTES,
+    MAX_HEADERS_BYTES,
+    MAX_KEY_BYTES,
+    MAX_VALUE_BYTES,
+    OWN_HEADER,
+    SUFFIX,
+)
 from model.partitioner_numpy import partitions_of_batch
+from spark.formats.records import HEADERS
 from spark.sources import Kafka
 
-DEAD_LETTER_SUFFIX = ".dead-letter"
-# Longer values and keys are truncated: a topic may accept records that its dead-letter topic
-# rejects, and a dead letter that cannot be written would fail the query after each restart.
-MAX_LETTER_BYTES = 1024 * 1024
-MAX_LETTER_KEY_BYTES = 256 * 1024
+DEAD_LETTER_SUFFIX = SUFFIX
 # Headers make a dead letter larger than its record. The topic sets the limit.
 _MAX_REQUEST_BYTES = str(8 * 1024 * 1024)
 
 
 def dead_letters(rejected: DataFrame, by: str) -> DataFrame:
-    """MALFORMED rows ► ``key``, ``value``, ``headers``.
-
-    The key is ``topic:partition:offset`` of the record, so a dead letter that is written twice is
-    stored once. The value is the record's value. Headers: reason, source-topic, source-partition,
-    source-offset, source-key (bytes, if the record has a key) and by; numbers are decimal text. A
-    value or key that is too long is truncated; source-value-bytes or source-key-bytes has its
-    length.
-    """
-    value, value_bytes = _bounded("value", MAX_LETTER_BYTES)
-    key, key_bytes = _bounded("key", MAX_LETTER_KEY_BYTES)
+    """MALFORMED rows ► ``topic``, and ``key``, ``value``, ``headers`` as ``model.dead_letters`` has
+    them."""
+    value, value_bytes = _bounded("value", MAX_VALUE_BYTES)
+    key, key_bytes = _bounded("key", MAX_KEY_BYTES)
+    own, own_bytes = _own_headers()
     headers = F.array(
         _header("reason", F.col("reason")),
         _header("source-topic", F.col("topic")),
         _header("source-partition", F.col("partition").cast("string")),
         _header("source-offset", F.col("offset").cast("string")),
+        _header("source-timestamp", F.unix_millis("timestamp").cast("string")),
         _header("source-key", key),
         _header("source-key-bytes", key_bytes),
         _header("source-value-bytes", value_bytes),
+        _header("source-headers-bytes", own_bytes),
+        _header("source-value", F.when(F.col("value").isNull(), "null")),
         _header("by", F.lit(by)),
     )
     return rejected.select(
+        F.concat("topic", F.lit(DEAD_LETTER_SUFFIX)).alias("topic"),
         F.concat_ws(":", "topic", "partition", "offset").alias("key"),
-        value.alias("value"),
-        F.filter(headers, lambda header: header["value"].isNotNull()).alias("headers"),
+        F.coalesce(value, F.lit(b"")).alias("value"),
+        F.concat(F.filter(headers, lambda header: header["value"].isNotNull()), own).alias(
+            "headers"
+        ),
     )
 
 
 def topic_writer(
     rows: DataFrame,
-    topic: str,
+    topic: str | None,
     kafka: Kafka,
     *,
     partitions: int,
     query: str,
     checkpoint: str,
+    output_mode: str = "update",
     on_written: Callable[[], None] | None = None,
 ) -> DataStreamWriter:
-    """An unstarted query that writes rows to a topic whenever they change.
+    """An unstarted query that writes rows to a topic whenever they change. ``topic``: None if the
+    rows have a column ``topic``.
 
     ``rows`` has ``key`` and ``value``, and may have ``headers`` or ``bare_key``. ``partitions`` is
     the topic's number of partitions. Delivery is at least once, per micro-batch; ``View`` explains
     why that is enough. The query's thread calls ``on_written`` after it has written a micro-batch.
     """
-    options = kafka.spark(max_request_size=_MAX_REQUEST_BYTES, linger_ms="5") | {"topic": topic}
+    options = kafka.spark(max_request_size=_MAX_REQUEST_BYTES, linger_ms="5")
+    if topic is not None:
+        options["topic"] = topic
     writer = _partitioned(rows, partitions).writeStream
     if on_written is None:
         writer = writer.format("kafka").options(**options)
     else:
         writer = writer.foreachBatch(partial(_write, options=options, on_written=on_written))
-    return writer.option("checkpointLocation", checkpoint).outputMode("update").queryName(query)
+    return writer.option("checkpointLocation", checkpoint).outputMode(output_mode).queryName(query)
 
 
 def _write(
@@ -110,6 +120,32 @@ def _bounded(name: str, most: int) -> tuple[Column, Column]:
     """The first ``most`` bytes, and the length if it is greater (otherwise null)."""
     length = F.octet_length(name)
     return F.substring(name, 1, most), F.when(length > most, length.cast("string"))
+
+
+def _own_headers() -> tuple[Column, Column]:
+    """The record's own headers with their prefix; their size if they are too long, and left out."""
+    own = F.coalesce("headers", F.array().cast(HEADERS))
+    size = F.aggregate(
+        own,
+        F.lit(0),
+        lambda total, header: (
+            total
+            + HEADER_BYTES
+            + F.octet_length(header["key"])
+            + F.coalesce(F.octet_length(header["value"]), F.lit(0))
+        ),
+    )
+    prefixed = F.transform(
+        own,
+        lambda header: F.struct(
+            F.concat(F.lit(OWN_HEADER), header["key"]).alias("key"),
+            header["value"].alias("value"),
+        ),
+    )
+    is_long = size > MAX_HEADERS_BYTES
+    return F.when(is_long, F.array().cast(HEADERS)).otherwise(prefixed), F.when(
+        is_long, size.cast("string")
+    )
 
 
 def _header(name: str, value: Column) -> Column:

@@ -41,12 +41,34 @@ def raw_records(
     """
     return (
         session.readStream.format("kafka")
-        # With fewer than 2,000 records per poll, the consumer's overhead is noticeable.
-        .options(**kafka.spark(max_poll_records="5000"))
-        .option("subscribe", topic)
-        .option("startingOffsets", "earliest")
-        .option("failOnDataLoss", "true")
+        .options(**_options(topic, kafka))
         .option("maxOffsetsPerTrigger", max_offsets_per_trigger)
         .load()
         .select(*RAW_RECORD.names)
     )
+
+
+def static_records(session: SparkSession, topic: str, kafka: Kafka, ends: str) -> DataFrame:
+    """The records of a topic before the offsets ``ends`` as RAW_RECORD rows, not as a stream.
+
+    ``ends``: JSON as of Spark's ``endingOffsets``.
+    """
+    return (
+        session.read.format("kafka")
+        .options(**_options(topic, kafka))
+        .option("endingOffsets", ends)
+        .load()
+        .select(*RAW_RECORD.names)
+    )
+
+
+def _options(topic: str, kafka: Kafka) -> dict[str, str]:
+    # With fewer than 2,000 records per poll, the consumer's overhead is noticeable.
+    client = kafka.spark(max_poll_records="5000")
+    return {
+        **client,
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+        "failOnDataLoss": "true",
+        "includeHeaders": "true",
+    }

@@ -2,39 +2,96 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
 
 from pyspark.sql import DataFrame
 
 from spark.formats.decoders import Decoder
 
+OUTPUT_MODES = ("update", "append")
+
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """A view topic derived from a raw topic.
+class Source:
+    """A topic that a view reads, and the decoder of its records.
 
-    ``decoder`` reads the records of ``source``. ``derive`` gets the well-formed ones and returns
-    ``key`` and ``value`` (string or binary; a null value deletes the key), and ``bare_key`` if a
-    part of the key determines the partition. Values are absolute, never increments, so writing a
-    micro-batch twice gives the same view. ``partitions``: the number of partitions of the view
-    topic if the local stack creates it. ``state_version``: raise it if the state of earlier
-    checkpoints must not be used. Such a checkpoint is refused, as with an edited rule.
+    A topic is read as a stream. With ``static``, ``derive`` gets a table that does not change: all
+    records that the topic had when the view was started for the first time. If the topic gets
+    another record, the view fails: its results would depend on when they were computed. To follow
+    the changes of a topic with reference data, use ``spark.joins``.
     """
 
-    name: str
-    description: str
-    source: str
     topic: str
     decoder: Decoder
-    derive: Callable[[DataFrame], DataFrame]
+    static: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """A view topic derived from raw topics, or from other views' topics.
+
+    ``source`` and ``decoder`` name its topic; a view of several topics has ``sources`` instead.
+    ``derive`` gets the well-formed records of each source, in the order of the sources. It returns
+    ``key`` and ``value`` (string or binary; a null value deletes the key), and ``bare_key`` if a
+    part of the key determines the partition. Values are absolute, never increments, so writing a
+    micro-batch twice gives the same view.
+
+    ``name`` and ``topic``: those of the view's entry in views.toml, if it has one. Otherwise the
+    name of the file, and the name of the view. ``partitions`` and ``topic_config`` are for a topic
+    that does not exist yet. ``output_mode``: Spark's; ``append`` is for joins of two streams.
+    ``state_version``: raise it if the state of earlier checkpoints must not be used. Such a
+    checkpoint is refused, as with an edited rule.
+    """
+
+    name: str = ""
+    description: str = ""
+    source: str = ""
+    decoder: Decoder | None = None
+    sources: tuple[Source, ...] = ()
+    topic: str = ""
+    derive: Callable[..., DataFrame]
     partitions: int = 3
+    topic_config: Mapping[str, str] = field(default_factory=dict)
+    output_mode: str = "update"
     state_version: int = 1
 
-    def result(self, records: DataFrame) -> DataFrame:
-        """RAW_RECORD rows ► the rows of the view topic."""
-        return self.derive(self.decoder.well_formed(records))
+    def __post_init__(self) -> None:
+        if bool(self.sources) == bool(self.source and self.decoder):
+            raise ValueError("a view needs either source and decoder, or sources")
+        if self.output_mode not in OUTPUT_MODES:
+            raise ValueError(f"output_mode {self.output_mode!r}: use {' or '.join(OUTPUT_MODES)}")
+        topics = [source.topic for source in self.inputs]
+        if len({*topics}) < len(topics):
+            raise ValueError("two sources have the same topic; derive may use one source twice")
+        if all(source.static for source in self.inputs):
+            raise ValueError("all sources are static; at least one must be a stream")
 
-    def rejected(self, records: DataFrame) -> DataFrame:
-        """RAW_RECORD rows ► the malformed ones, with their ``reason``."""
-        return self.decoder.malformed(records)
+    @property
+    def inputs(self) -> tuple[Source, ...]:
+        """All sources, also a single one."""
+        if self.sources or self.decoder is None:
+            return self.sources
+        return (Source(self.source, self.decoder),)
+
+    @property
+    def streams(self) -> tuple[Source, ...]:
+        """The sources that are streams."""
+        return tuple(source for source in self.inputs if not source.static)
+
+    @property
+    def source_topics(self) -> tuple[str, ...]:
+        """The topics of all sources."""
+        return tuple(source.topic for source in self.inputs)
+
+    def result(self, *records: DataFrame) -> DataFrame:
+        """RAW_RECORD rows of each source ► the rows of the view topic."""
+        pairs = zip(self.inputs, records, strict=True)
+        return self.derive(*(source.decoder.well_formed(rows) for source, rows in pairs))
+
+    def rejected(self, *records: DataFrame) -> DataFrame:
+        """RAW_RECORD rows of each source ► the malformed ones, with their ``reason``."""
+        pairs = zip(self.inputs, records, strict=True)
+        malformed = [source.decoder.malformed(rows) for source, rows in pairs]
+        return reduce(DataFrame.unionByName, malformed)

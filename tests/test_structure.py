@@ -57,6 +57,7 @@ def test_only_the_kinds_of_store_use_their_names() -> None:
         if name(path).startswith(("backend/", "model/"))
         if not name(path).startswith(("model/kinds/",))
         if name(path) not in default
+        if name(path) != "model/derive/table.py"  # a table with keys of the same names
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Constant) and node.value in KINDS
     }

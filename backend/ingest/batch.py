@@ -36,6 +36,8 @@ class Record(Protocol):
 
     def leader_epoch(self) -> int | None: ...
 
+    def headers(self) -> Sequence[tuple[str, bytes | str | None]] | None: ...
+
 
 @dataclass(frozen=True)
 class DeadLetter:

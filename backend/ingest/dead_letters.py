@@ -1,7 +1,7 @@
 """Writes records that cannot be decoded to `<topic>.dead-letter`.
 
-The key is `topic:partition:offset`. A replay writes the same key again, and compaction keeps one
-record per key.
+`model.dead_letters` defines their key, value and headers. A replay writes the same key again, and
+compaction keeps one record per key.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from backend.ingest.batch import DeadLetter
+from backend.ingest.batch import DeadLetter, Record
 from backend.ingest.store_partitions import StorePartition
+from model.dead_letters import SUFFIX, Header, Rejected, dead_letter
 from model.kafka_config import NOT_FROM_THE_FUTURE
 from model.topology import ACTIVE
 from model.views import View
 
 log = logging.getLogger(__name__)
 
-_SUFFIX = ".dead-letter"
 _MAX_UNSENT = 100  # per partition, on a standby
 
 _MAX_BYTES = 2 << 20  # more than the default, because the headers make a record larger
@@ -70,25 +70,24 @@ class DeadLetters:
         A failure, such as a missing permission to create the topic, does not stop the view. The
         dead letters that could not be written are counted and logged.
         """
-        topic = view.topic + _SUFFIX
+        topic = view.topic + SUFFIX
         failed_before = self._failed
         try:
             producer = self._producer_for(topic)
             for letter in dead_letters:
                 record = letter.record
+                rejected = Rejected(
+                    view.topic,
+                    partition,
+                    record.offset(),
+                    record.timestamp()[1],
+                    record.key(),
+                    record.value(),
+                    _headers(record),
+                )
+                key, value, headers = dead_letter(rejected, letter.reason, f"backend/{view.name}")
                 producer.produce(
-                    topic,
-                    key=f"{view.topic}:{partition}:{record.offset()}".encode(),
-                    value=record.value(),
-                    headers=[
-                        ("reason", letter.reason.encode()),
-                        ("source-topic", view.topic.encode()),
-                        ("source-partition", str(partition).encode()),
-                        ("source-offset", str(record.offset()).encode()),
-                        ("source-key", record.key()),
-                        ("by", f"backend/{view.name}".encode()),
-                    ],
-                    on_delivery=self._delivered,
+                    topic, key=key, value=value, headers=[*headers], on_delivery=self._delivered
                 )
                 producer.poll(0)
             unsent = producer.flush(self._timeout)
@@ -148,3 +147,11 @@ class DeadLetters:
         except KafkaException as e:
             if e.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
+
+
+def _headers(record: Record) -> list[Header]:
+    """The record's own headers, with their bytes."""
+    return [
+        (name, value.encode() if isinstance(value, str) else value)
+        for name, value in record.headers() or ()
+    ]

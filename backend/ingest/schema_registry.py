@@ -6,21 +6,15 @@ If a schema is not cached, they get SchemaNotYet, and one thread fetches the sch
 
 from __future__ import annotations
 
-import base64
-import http.client
 import logging
 import threading
 import time
-import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import quote
 
-import orjson
-
-from model.formats.format import SchemaFormat
 from model.formats.registry import SCHEMA_FORMATS
+from model.formats.schema_registry import RegistryClient, SchemaSourceUnavailable
 from model.formats.schemas import Schema, SchemaNotYet
 
 log = logging.getLogger(__name__)
@@ -28,16 +22,6 @@ log = logging.getLogger(__name__)
 _MAX_CACHED = 1000  # schemas; also the maximum of queued ids
 _ERROR_TTL = 60.0  # s after which an unknown id is fetched again
 _RETRY_AFTER = 0.5  # s
-_TIMEOUT = 5.0  # s
-_MAX_BYTES = 8 << 20
-_MAX_REFERENCES = 100
-_DEFAULT_TYPE = "AVRO"  # of a registry whose answer has no `schemaType`
-_BY_TYPE: dict[str, SchemaFormat] = {each.registry_type: each for each in SCHEMA_FORMATS}
-_NOT_FOUND = 40403  # the registry's error code; a bare 404 may mean a wrong URL
-
-
-class SchemaSourceUnavailable(Exception):
-    """The source cannot be read now; the message gives the reason."""
 
 
 class SchemaFetcher(Protocol):
@@ -131,88 +115,12 @@ class SchemaCache:
         cache[schema_id] = value
 
 
-class SchemaRegistry:
-    """A schema registry with Confluent's REST API: Confluent's, Karapace, Apicurio, Redpanda."""
+class SchemaRegistry(RegistryClient):
+    """A schema registry over HTTP."""
 
     def __init__(self, url: str, auth: str = "") -> None:
         """`auth`: user:password, or empty."""
-        self.name = url
-        self._headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
-        self._authorization = f"Basic {base64.b64encode(auth.encode()).decode()}" if auth else ""
-
-    def fetch(self, schema_id: int) -> Schema:
-        path = f"/schemas/ids/{schema_id}"
-        document = self._get(path)
-        schema_type = document.get("schemaType", _DEFAULT_TYPE)
-        schema_format = _BY_TYPE.get(schema_type)
-        if schema_format is None:
-            supported = ", ".join(_BY_TYPE)
-            raise ValueError(
-                f"schemas of type {schema_type} are not supported; supported: {supported}"
-            )
-        query = ""
-        if schema_format.registry_form:
-            query = f"?format={schema_format.registry_form}"
-            text = document["schema"]
-            document = self._get(path + query)
-            if document["schema"] == text:
-                raise SchemaSourceUnavailable(
-                    f"{self.name} does not support {query[1:]} of {schema_type} schemas"
-                )
-        references: dict[tuple[str, int], tuple[str, str]] = {}
-        self._add_references(document, references, query)
-        return schema_format.parse_registered(str(document["schema"]), tuple(references.values()))
-
-    def _add_references(
-        self, document: dict[str, Any], schemas: dict[tuple[str, int], tuple[str, str]], query: str
-    ) -> None:
-        """Add the name and text of the schemas that a schema references, in dependency order."""
-        for reference in document.get("references") or ():
-            subject, version = str(reference["subject"]), int(reference["version"])
-            if (subject, version) in schemas:
-                continue
-            if len(schemas) >= _MAX_REFERENCES:
-                raise ValueError(f"the schema references more than {_MAX_REFERENCES} others")
-            path = f"/subjects/{quote(subject, safe='')}/versions/{version}{query}"
-            referenced = self._get(path)
-            self._add_references(referenced, schemas, query)
-            schemas[(subject, version)] = str(reference.get("name", "")), str(referenced["schema"])
-
-    def _get(self, path: str) -> dict[str, Any]:
-        """The response document, whose `schema` is a string. Raises SchemaSourceUnavailable,
-        ValueError."""
-        request = urllib.request.Request(self.name + path, headers=self._headers)
-        if self._authorization:  # not for the server to which a redirect leads
-            request.add_unredirected_header("Authorization", self._authorization)
-        try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:
-                body = response.read(_MAX_BYTES + 1)
-        except urllib.error.HTTPError as e:
-            with e:
-                self._raise_for_status(e, path)
-        except (OSError, http.client.HTTPException) as e:
-            raise SchemaSourceUnavailable(f"{self.name} does not answer: {e}") from None
-        if len(body) > _MAX_BYTES:
-            raise ValueError(f"the schema has more than {_MAX_BYTES} bytes")
-        try:
-            document = orjson.loads(body)
-        except orjson.JSONDecodeError:
-            document = None
-        if not isinstance(document, dict) or not isinstance(document.get("schema"), str):
-            raise SchemaSourceUnavailable(
-                f"{self.name}{path} does not answer like a schema registry"
-            )
-        return document
-
-    def _raise_for_status(self, error: urllib.error.HTTPError, path: str) -> None:
-        try:
-            document = orjson.loads(error.read(_MAX_BYTES))
-            code = document["error_code"]
-        except Exception:
-            code = None
-        if error.code == 404 and code == _NOT_FOUND:
-            raise ValueError("the registry has no schema with this id")
-        raise SchemaSourceUnavailable(f"{self.name}{path} answers {error.code} {error.reason}")
+        super().__init__(url, auth, urllib.request.urlopen)
 
 
 class SchemaFolder:

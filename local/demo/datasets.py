@@ -23,8 +23,7 @@ import orjson
 
 from local.errors import LocalError
 from local.kafka.topics import Topic
-from local.spark_views import DerivedView, declared_views
-from model.views import Deployment
+from local.spark_views import DerivedView
 
 _TEXT_COLUMNS = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})
 
@@ -37,7 +36,6 @@ _KEEP_ALL = {
     "segment.ms": "3153600000000",
 }
 _COMPACT = {"cleanup.policy": "compact"}
-_DAY = 24 * 3600 * 1000
 
 
 class Record(NamedTuple):
@@ -117,22 +115,13 @@ DATASETS = (FLIGHTS, TEXTS)
 WEBLOG = Topic("weblog", 3, {"cleanup.policy": "delete"})
 
 
-def demo_topics(deployment: Deployment, more: Iterable[DerivedView] = ()) -> list[Topic]:
-    """The raw topics, the topics of all declared views and of ``more``, and dead-letter topics."""
-    retention = {entry.topic: entry.retention for entry in deployment.views}
-    own = {topic.name: topic for topic in (FLIGHTS.topic, TEXTS.topic, WEBLOG)}
-    for view in (*declared_views(deployment).values(), *more):
-        config = _view_config(retention.get(view.topic))
-        own.setdefault(view.topic, Topic(view.topic, view.partitions, config))
+def demo_topics(derived: Iterable[DerivedView]) -> list[Topic]:
+    """The raw topics, the topics of derived views, and dead-letter topics."""
+    own = {topic.name: topic for topic in (*(each.topic for each in DATASETS), WEBLOG)}
+    for view in derived:
+        own.setdefault(view.topic, Topic(view.topic, view.partitions, view.config))
     letters = {**_COMPACT, "max.message.bytes": str(2 << 20)}
     return [*own.values(), *(Topic(f"{name}.dead-letter", 1, letters) for name in own)]
-
-
-def _view_config(retention: int | None) -> dict[str, str]:
-    """The topic keeps records for a day longer than the view keeps entries."""
-    if retention is None:
-        return _COMPACT
-    return {"cleanup.policy": "compact,delete", "retention.ms": str(retention + _DAY)}
 
 
 @cache

@@ -21,13 +21,13 @@ from local.kafka.connection import (
     Kafka,
     ViewsToml,
     admin_of,
-    deployment_of,
     kafka_of,
     settings_of,
 )
 from local.kafka.topics import create_topics
 from local.progress import bar
 from local.settings import REPOSITORY
+from local.spark_views import declared_views
 from model.partitioner import partition_of
 
 _ANY = -1
@@ -151,8 +151,8 @@ def main(
 ) -> None:
     """Create the demo's topics and load the raw topics."""
     kafka = kafka_of(bootstrap_servers, views_toml)
-    deployment = deployment_of(views_toml or REPOSITORY / "views.toml")
-    create_topics(admin_of(kafka), demo_topics(deployment))
+    derived = declared_views(views_toml or REPOSITORY / "views.toml")
+    create_topics(admin_of(kafka), demo_topics(derived.values()))
     for dataset in DATASETS:
         produced = load(kafka, dataset)
         print(f"{dataset.topic.name}: {produced:,} records produced")

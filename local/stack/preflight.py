@@ -57,24 +57,27 @@ def check_machine(settings: StackSettings, views: Mapping[str, DerivedView]) -> 
 def check_own_kafka(
     settings: StackSettings, views: Mapping[str, DerivedView], report: Callable[[str], None]
 ) -> None:
-    """Reports that no topics are created in the user's own Kafka, and which topics of views.toml
-    are missing there; ``LocalError`` if a topic of Spark's views is missing."""
+    """Reports which topics are created in the user's own Kafka, and which topics of views.toml are
+    missing there; ``LocalError`` if a topic that Spark needs is missing."""
+    made = {view.topic for view in views.values()} if settings.create_topics else set()
+    those = f"the topics of Spark's views ({', '.join(sorted(made))}) and " if made else ""
     report(
         f"serving the views of {settings.views} from {settings.bootstrap_servers}: no topic is "
-        "created there (except <topic>.dead-letter, for records that a view cannot read), and no "
-        "record loaded. QUERYABLE_DEMO_DATA=yes creates the demo's topics there and loads 336,776 "
-        "flights."
+        f"created there (except {those}<topic>.dead-letter, for records that a view cannot read), "
+        "and no record loaded. QUERYABLE_DEMO_DATA=yes creates the demo's topics there and loads "
+        "336,776 flights."
     )
     existing = admin_of(settings.kafka).list_topics(timeout=10).topics
     entries = deployment_of(settings.views).views
-    if missing := sorted({entry.topic for entry in entries} - existing.keys()):
+    if missing := sorted({entry.topic for entry in entries} - existing.keys() - made):
         report(
             f"missing topics: {', '.join(missing)}. Their views answer 503 topic-missing "
             "until you create them. QUERYABLE_VIEWS names another file of views."
         )
-    needed = {topic for view in views.values() for topic in (view.source, view.topic)}
+    needed = {topic for view in views.values() for topic in (*view.sources, view.topic)} - made
     if missing := sorted(needed - existing.keys()):
         raise LocalError(
-            f"QUERYABLE_SPARK_VIEWS: missing topics: {', '.join(missing)}. Spark reads or writes "
-            "them for these views. Create them, or remove QUERYABLE_SPARK_VIEWS."
+            f"missing topics: {', '.join(missing)}. Spark reads or writes them for the views "
+            f"{', '.join(views)}. Create them, or remove these views from {settings.views} and "
+            "QUERYABLE_SPARK_VIEWS."
         )

@@ -71,6 +71,7 @@ def spark_command(
         *("--progress", str(progress)),
         *("--jars", str(spark_jars()[0].parent)),
         *("--topics-deadline", "120"),
+        *([] if settings.create_topics else ["--no-create-topics"]),
         *("--views-toml", str(settings.views.absolute())),
     ]
 

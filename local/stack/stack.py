@@ -16,11 +16,17 @@ from local.demo.datasets import DATASETS, demo_topics
 from local.demo.load import end_offsets, load
 from local.errors import LocalError
 from local.kafka.broker import Broker
-from local.kafka.connection import admin_of, deployment_of
+from local.kafka.connection import admin_of
 from local.kafka.topics import create_topics
 from local.progress import bar
 from local.settings import REPOSITORY, StackSettings
-from local.spark_views import derived_views, select, source_offsets, spark_failure
+from local.spark_views import (
+    declared_views,
+    derived_views,
+    select,
+    source_offsets,
+    spark_failure,
+)
 from local.stack.nginx import lay_out
 from local.stack.preflight import check_machine, check_own_kafka
 from local.stack.run_folder import background_marker, end_orphans, ending_order, lock
@@ -53,7 +59,7 @@ class Stack:
         background: bool = False,
     ) -> None:
         self.settings = settings
-        self.spark_views = select(spark_views) or derived_views(settings)
+        self.spark_views = select(spark_views, settings.views) or derived_views(settings)
         self._run_dir = settings.run_dir.absolute()
         self._background = background
         self._children = Supervisor(self._run_dir, die_with_parent=not background)
@@ -84,8 +90,8 @@ class Stack:
                 self._start_spark()
             self._start_broker()
             if self.settings.has_demo:
-                deployment = deployment_of(self.settings.views)
-                topics = demo_topics(deployment, self.spark_views.values())
+                derived = declared_views(self.settings.views) | self.spark_views
+                topics = demo_topics(derived.values())
                 create_topics(admin_of(self.settings.kafka), topics)
             report(f"starting {self.settings.instances} backends and nginx")
             create_cluster_secret(self.settings)
@@ -111,7 +117,11 @@ class Stack:
     def wait_for_spark(self, views: Iterable[str]) -> None:
         """Returns when the views have all records that the raw topics had when it was called."""
         ends = {
-            view: end_offsets(self.settings.kafka, self.spark_views[view].source)
+            view: {
+                (topic, partition): end
+                for topic in self.spark_views[view].sources
+                for partition, end in end_offsets(self.settings.kafka, topic).items()
+            }
             for view in views
             if view in self.spark_views
         }

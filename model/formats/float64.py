@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from model.derive.types import Kind
 from model.formats.codec import Codec
 from model.formats.format import Format, OpenApi, PythonForm
 
@@ -91,3 +92,4 @@ class Float64(Format):
     )
     openapi = OpenApi("DoubleSerde", {"type": "number", "format": "double"}, 1.5)
     serdes = frozenset(("DoubleSerde",))
+    derived = frozenset((Kind.DOUBLE, Kind.DECIMAL))

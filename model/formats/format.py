@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from model.derive.types import Kind
 from model.formats.codec import Codec
 from model.formats.schemas import CONFLUENT, Schema, SchemaSource
 
@@ -114,6 +115,12 @@ class Format:
 
     has_own_serdes: ClassVar[bool] = False
     """Whether applications have serdes of their own for it."""
+
+    derived: frozenset[Kind] = frozenset()
+    """The types of keys and values that Spark can write in it, for `[views.NAME.derive]`."""
+
+    has_objects: ClassVar[bool] = False
+    """Whether a value can have several fields, which Spark writes as JSON."""
 
     media_types: ClassVar[tuple[str, ...]] = ()
     """Of keys in the body of a search, beside `application/octet-stream`."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from model.derive.types import Kind
 from model.formats.codec import Codec
 from model.formats.format import Format, OpenApi, PythonForm
 
@@ -70,3 +71,4 @@ class Integer(Format):
         schema = {"type": "integer", "format": name, "minimum": -limit, "maximum": limit - 1}
         self.openapi = OpenApi(serde, schema, 42)
         self.serdes = frozenset((serde,))
+        self.derived = frozenset((Kind.INTEGER,) if size == 8 else ())

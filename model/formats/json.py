@@ -37,3 +37,4 @@ class Json(Format):
     openapi = OpenApi("StringSerde", {"type": "string"}, '{"id":1}', json_example=None)
     serdes = frozenset(("StringSerde",))
     has_own_serdes = True
+    has_objects = True

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from model.derive.types import Kind
 from model.formats.codec import Codec
 from model.formats.format import Format, OpenApi, PythonForm, document, identity
 
@@ -50,3 +51,4 @@ class String(Format):
     )
     openapi = OpenApi("StringSerde", {"type": "string"}, "example")
     serdes = frozenset(("StringSerde",))
+    derived = frozenset((Kind.STRING,))

@@ -41,6 +41,7 @@ class KeyValueLayout:
 
 class KeyValue(Kind):
     name = "key-value"
+    derived = "keys"
     fields = frozenset({"append"})
     has_changes = True
     one_entry_per_key = True

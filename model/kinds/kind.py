@@ -67,6 +67,7 @@ class Kind:
     has_versions: ClassVar[bool] = False  # `as_of`; tombstones are entries
     has_changes: ClassVar[bool] = False  # GET {path}/{key}/changes
     is_custom: ClassVar[bool] = False  # a custom class
+    derived: ClassVar[str] = ""  # what Spark derives into it: `Derivation.shape`; empty: nothing
     one_entry_per_key: ClassVar[bool] = False  # the stored key is the key alone
     entries_depend: ClassVar[bool] = (
         False  # the entries of a key are meaningless without each other

@@ -60,6 +60,7 @@ class SessionLayout(TimedLayout):
 
 class Session(Kind):
     name = "session"
+    derived = "sessions"
     resource = "sessions"
     history = "sessions"
     has_points = False

@@ -68,6 +68,7 @@ class WindowLayout(TimedLayout):
 
 class Window(Kind):
     name = "window"
+    derived = "windows"
     resource = "windows"
     history = "windows"
     fields = frozenset({"window_size", "window_key"})

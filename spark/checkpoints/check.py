@@ -66,7 +66,7 @@ def identity_of(session: SparkSession, view: View) -> ViewIdentity:
     return ViewIdentity(
         view=view.name,
         topic=view.topic,
-        sources=(view.source,),
+        sources=view.source_topics,
         state_version=view.state_version,
         state_store=str(session.conf.get(_STATE_STORE)).rpartition(".")[2],
         state_partitions=int(str(session.conf.get(_PARTITIONS))),
@@ -75,7 +75,7 @@ def identity_of(session: SparkSession, view: View) -> ViewIdentity:
 
 
 def _rule_of(session: SparkSession, view: View) -> Rule:
-    rows = view.result(placeholder(session))
+    rows = view.result(*(placeholder(session) for _ in view.inputs))
     derive = view.derive
     while isinstance(derive, partial):
         derive = derive.func
@@ -94,7 +94,7 @@ def _rule_of(session: SparkSession, view: View) -> Rule:
         functions=tuple(
             digest(description(each, is_library)) for each in python_functions(session, rows)
         ),
-        code=digest(description((view.derive, view.decoder), is_framework)),
+        code=digest(description((view.derive, view.inputs, view.output_mode), is_framework)),
         spark=session.version,
         release=_release(),
     )

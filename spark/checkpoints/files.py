@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -28,6 +29,14 @@ class CheckpointFiles:
                     stream.close()
                 return str(text or "")
         return None
+
+    def read_json(self, path: str) -> Any:
+        """The document in a file; None if it does not exist."""
+        return json.loads(self.read(path) or "null")
+
+    def replace_json(self, path: str, document: object) -> None:
+        """As ``replace``."""
+        self.replace(path, json.dumps(document))
 
     def replace(self, path: str, content: str) -> None:
         """Writes a file. After a crash, ``read`` returns the old content or the new one."""

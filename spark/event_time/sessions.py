@@ -8,12 +8,28 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, Self, TypeVar
 
 INT64_MAX = 2**63 - 1
 """The limit of sums of bytes, which are written as int64."""
 
 _PACKED = struct.Struct(">qqqq")
+
+
+class Joinable(Protocol):
+    """A session: times (ms) of its first and last event."""
+
+    @property
+    def start(self) -> int: ...
+
+    @property
+    def end(self) -> int: ...
+
+    def joined(self, later: Self) -> Self:
+        """Both as one session. ``later`` does not start before this one."""
+
+
+S = TypeVar("S", bound=Joinable)
 
 
 class Session(NamedTuple):
@@ -24,26 +40,29 @@ class Session(NamedTuple):
     requests: int
     bytes: int
 
+    def joined(self, later: Session) -> Session:
+        return Session(
+            self.start,
+            max(self.end, later.end),
+            self.requests + later.requests,
+            min(self.bytes + later.bytes, INT64_MAX),
+        )
 
-def merged(sessions: Iterable[Session], gap: int) -> list[Session]:
-    """Merges sessions that are at most ``gap`` ms apart; sorted by time. A single request is also a
+
+def merged(sessions: Iterable[S], gap: int) -> list[S]:
+    """Joins sessions that are at most ``gap`` ms apart; sorted by time. A single event is also a
     session."""
-    found: list[Session] = []
-    for each in sorted(sessions):
+    found: list[S] = []
+    for each in sorted(sessions, key=lambda session: (session.start, session.end)):
         last = found[-1] if found else None
         if last is None or each.start - last.end > gap:
             found.append(each)
         else:
-            found[-1] = Session(
-                last.start,
-                max(last.end, each.end),
-                last.requests + each.requests,
-                min(last.bytes + each.bytes, INT64_MAX),
-            )
+            found[-1] = last.joined(each)
     return found
 
 
-def removed(before: Iterable[Session], after: Iterable[Session]) -> Iterator[Session]:
+def removed(before: Iterable[S], after: Iterable[S]) -> Iterator[S]:
     """The sessions of ``before`` whose start and end are not in ``after``."""
     remaining = {(each.start, each.end) for each in after}
     return (each for each in before if (each.start, each.end) not in remaining)

@@ -30,11 +30,15 @@ DISORDER = 24 * 3600
 seconds after which a partition that was read to its end, and has no new records, no longer holds
 back the watermark."""
 
-_METRICS = "read"
+# Spark's own watermark is the greatest time read, less this delay. It would drop records of
+# partitions that are read more slowly than others, so it must never move: ``Watermarks`` moves it.
+NEVER = "1000000 days"
+
+_METRICS = "read "  # and the topic
 _STEP = 3_600_000
 
 
-def observed(records: DataFrame, partitions: int, lateness: int) -> DataFrame:
+def observed(records: DataFrame, topic: str, partitions: int, lateness: int) -> DataFrame:
     """Returns the same records, and adds the level of each partition to the query's progress.
 
     The level is the greatest timestamp, less ``lateness`` s: the earliest event time (ms) that a
@@ -49,7 +53,7 @@ def observed(records: DataFrame, partitions: int, lateness: int) -> DataFrame:
         F.max(F.when((F.col("partition") == number) & (timestamp <= now), level)).alias(str(number))
         for number in range(partitions)
     ]
-    return records.observe(_METRICS, *levels)
+    return records.observe(_METRICS + topic, *levels)
 
 
 class LowWatermark:
@@ -102,12 +106,16 @@ class Watermarks(StreamingQueryListener):
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         progress = event.progress
-        observation = progress.observedMetrics.get(_METRICS)
-        if observation is None:
+        levels = {
+            f"{name.removeprefix(_METRICS)}/{partition}": level
+            for name, observation in progress.observedMetrics.items()
+            if name.startswith(_METRICS)
+            for partition, level in observation.asDict().items()
+        }
+        if not levels:
             return
         low = self._low.setdefault(str(progress.runId), LowWatermark())
-        levels = observation.asDict()
-        partitions, caught_up = _partitions(progress)
+        partitions, caught_up = _partitions(progress, {name.rpartition("/")[0] for name in levels})
         if not partitions <= levels.keys():
             return  # partitions that were added since the start are not observed
         read = {name: level for name, level in levels.items() if level is not None}
@@ -137,15 +145,18 @@ class Watermarks(StreamingQueryListener):
                 tracker.setWatermark(watermark)
 
 
-def _partitions(progress: StreamingQueryProgress) -> tuple[set[str], set[str]]:
-    """The source's partitions, and those that the micro-batch read to their end."""
+def _partitions(
+    progress: StreamingQueryProgress, topics: Collection[str]
+) -> tuple[set[str], set[str]]:
+    """The partitions of these sources, as ``topic/partition``, and those that the micro-batch read
+    to their end."""
     partitions: set[str] = set()
     caught_up: set[str] = set()
     for source in progress.sources:
         latest = json.loads(source.latestOffset or "{}")
         for topic, offsets in json.loads(source.endOffset or "{}").items():
-            for partition, offset in offsets.items():
-                partitions.add(partition)
+            for partition, offset in offsets.items() if topic in topics else ():
+                partitions.add(f"{topic}/{partition}")
                 if offset >= latest.get(topic, {}).get(partition, offset + 1):
-                    caught_up.add(partition)
+                    caught_up.add(f"{topic}/{partition}")
     return partitions, caught_up

@@ -2,25 +2,38 @@
 
 Decoding never fails and never drops a record. A malformed record has a ``reason`` and goes to the
 dead-letter topic (``spark.sinks``).
+
+A topic is a *stream* or a *table*, as in Kafka Streams. A record of a stream is an event, and one
+with a null value is malformed. In a table (``is_table``), the newest record of a key is its row,
+and a null value, a tombstone, deletes the row. ``spark.tables`` derives views from tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
+from spark.errors import JobError
 from spark.event_time.bounds import EventTimeBounds
-from spark.formats import strict_json
-from spark.formats.records import MALFORMED, POSITION
+from spark.formats import batches
+from spark.formats.batches import Format, Rules, Validate
+from spark.formats.records import DELETED, MALFORMED, RAW_RECORD, RECORD
+from spark.formats.strict_json import JsonFormat
 
 # A longer word is an error in the text, and could become a key that Kafka does not accept.
 MAX_WORD_CHARACTERS = 1000
+
+
+_OF_TABLES = ("key", "partition", "offset")
+
+# Without a bound, a record close to Kafka's limit could become one that Kafka rejects, and the job
+# would fail after each restart. A few bytes can also be many Python objects.
+MAX_BYTES = 100_000
 
 
 class Decoder(Protocol):
@@ -39,51 +52,89 @@ class Decoder(Protocol):
         """The other records, as MALFORMED rows."""
 
 
+def is_table(decoder: Decoder) -> bool:
+    """Whether its topic is a table."""
+    return bool(getattr(decoder, "is_table", False))
+
+
+@dataclass(frozen=True, slots=True)
+class FormatDecoder:
+    """Each value is a record of a format, such as ``AvroFormat`` or ``ProtobufFormat``.
+
+    Decoded rows have the columns ``record`` of the record (by default all of ``RECORD``; each one
+    costs time) and those of the format. In a table they also have ``deleted``, and the fields may
+    be null. ``validate`` gets the fields; it returns what is wrong with them, or None.
+    ``key_format``: of keys, if views need more than their bytes. A record is malformed if its key
+    or value has more than ``max_bytes``.
+
+    Python decodes one Arrow batch at a time.
+    """
+
+    value: Format
+    validate: Validate | None = None
+    event_time: EventTimeBounds | None = None
+    record: tuple[str, ...] = tuple(RECORD.names)
+    key_format: Format | None = None
+    is_table: bool = False
+    max_bytes: int = MAX_BYTES
+
+    def well_formed(self, records: DataFrame) -> DataFrame:
+        return _well_formed(records, self._rules(records), self.record)
+
+    def malformed(self, records: DataFrame) -> DataFrame:
+        return _malformed(records, self._rules(records))
+
+    def _rules(self, records: DataFrame) -> Rules:
+        session = records.sparkSession
+        key = None if self.key_format is None else self.key_format.bound(session)
+        value = self.value.bound(session)
+        return Rules(value, key, self.validate, self.event_time, self.is_table, self.max_bytes)
+
+
 @dataclass(frozen=True, slots=True)
 class JsonDecoder:
     """Each value is one JSON object (RFC 8259) with the fields and types of ``schema``.
 
     Types are strict: ``"5"`` is not a number, and a number is not a string. Times are text such as
-    ``2013-01-01T10:00:00Z``. Fields that the schema does not name are ignored. ``validate`` gets
-    fields of the right types; it returns what is wrong with them, or None. Decoded rows also have
-    the columns of ``POSITION``.
+    ``2013-01-01T10:00:00Z``. Fields that the schema does not name are ignored. The rest is as in
+    ``FormatDecoder``.
 
-    Python decodes one Arrow batch at a time. Spark's own JSON parser is lenient, and finding the
-    errors that it accepts would cost more than parsing.
+    Spark's own JSON parser is lenient, and finding the errors that it accepts would cost more than
+    parsing.
     """
 
     schema: StructType
-    validate: Callable[[strict_json.Fields], str | None]
+    validate: Validate | None = None
     event_time: EventTimeBounds | None = None
+    record: tuple[str, ...] = tuple(RECORD.names)
+    is_table: bool = False
+
+    def __post_init__(self) -> None:
+        if both := [name for name in self.schema.names if name in self.record]:
+            rest = tuple(name for name in self.record if name not in both)
+            raise ValueError(
+                f"{both[0]} is a field of the schema and a column of the record. Without the "
+                f"record's: JsonDecoder(…, record={rest})"
+            )
 
     def well_formed(self, records: DataFrame) -> DataFrame:
-        decode = partial(
-            strict_json.well_formed,
-            schema=self.schema,
-            validate=self.validate,
-            event_time=self.event_time,
-            copied=POSITION.names,
-        )
-        columns = records.select(*POSITION.names, "value")
-        return columns.mapInArrow(decode, StructType([*POSITION, *self.schema]))
+        return _well_formed(records, self._rules(), self.record)
 
     def malformed(self, records: DataFrame) -> DataFrame:
-        decode = partial(
-            strict_json.malformed,
-            schema=self.schema,
-            validate=self.validate,
-            event_time=self.event_time,
-        )
-        return records.mapInArrow(decode, MALFORMED)
+        return _malformed(records, self._rules())
+
+    def _rules(self) -> Rules:
+        value = JsonFormat(self.schema)
+        return Rules(value, None, self.validate, self.event_time, self.is_table)
 
 
 class TextDecoder:
-    """Each value is UTF-8 text. Decoded rows have one column, ``text``."""
+    """Each value is UTF-8 text. Decoded rows have the column ``text``, and those of ``RECORD``."""
 
     event_time = None
 
     def well_formed(self, records: DataFrame) -> DataFrame:
-        return self._checked(records).where("reason IS NULL").select("text")
+        return self._checked(records).where("reason IS NULL").select("text", *RECORD.names)
 
     def malformed(self, records: DataFrame) -> DataFrame:
         return self._checked(records).where("reason IS NOT NULL").select(*MALFORMED.names)
@@ -98,3 +149,36 @@ class TextDecoder:
             .when(too_long, f"value: a word of more than {MAX_WORD_CHARACTERS} characters")
         )
         return records.withColumns({"text": text, "reason": reason})
+
+
+def _well_formed(records: DataFrame, rules: Rules, record: tuple[str, ...]) -> DataFrame:
+    names = [*dict.fromkeys([*record, *(_OF_TABLES if rules.is_table else ())])]
+    copied = [RAW_RECORD[name] for name in names]
+    if rules.is_table:
+        names.append(DELETED.name)
+        copied.append(DELETED)
+        records = records.withColumn(DELETED.name, F.col("value").isNull())
+    columns = _joined(copied, rules.columns)
+    # Keys may be decoded, and the bounds of event times need the timestamp.
+    needed = dict.fromkeys([*names, "key", "timestamp", "value"])
+    if rules.key is None and "key" not in names:
+        del needed["key"]
+    decode = partial(batches.well_formed, rules=rules, copied=names)
+    return records.select(*needed).mapInArrow(decode, columns)
+
+
+def _malformed(records: DataFrame, rules: Rules) -> DataFrame:
+    return records.mapInArrow(partial(batches.malformed, rules=rules), MALFORMED)
+
+
+def _joined(copied: list[StructField], columns: StructType) -> StructType:
+    """The columns of decoded rows; ``JobError`` if two have the same name."""
+    joined = StructType([*copied, *columns])
+    lower = [name.lower() for name in joined.names]
+    for name in columns.names:
+        if lower.count(name.lower()) > 1:
+            raise JobError(
+                f"field {name}: the rows have another column of this name. Leave out columns of "
+                "the record: record=(…). Or put the fields into one column: column=…"
+            )
+    return joined

@@ -37,7 +37,7 @@ def _validate(flight: Fields) -> str | None:
     return None
 
 
-FLIGHTS = JsonDecoder(FLIGHT, _validate)
+FLIGHTS = JsonDecoder(FLIGHT, _validate, record=tuple(POSITION.names))
 
 
 def departed(flights: DataFrame) -> DataFrame:

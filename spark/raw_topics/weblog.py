@@ -6,7 +6,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from spark.event_time.bounds import EARLINESS, LATENESS, EventTimeBounds
+from spark.event_time.watermarks import NEVER
 from spark.formats.decoders import JsonDecoder
+from spark.formats.records import POSITION
 from spark.formats.strict_json import Fields
 
 REQUEST = StructType(
@@ -22,11 +24,6 @@ REQUEST = StructType(
 IDENTITY = ["request_id", "time", "client", "bytes"]
 """Lines that are equal in these fields are one request."""
 
-# Spark's own watermark is the greatest time read, less this delay. It would drop requests of
-# partitions that are read more slowly than others, so it must never move: the job moves the
-# watermark itself (``spark.event_time.watermarks``).
-_NEVER = "1000000 days"
-
 
 def _validate(request: Fields) -> str | None:
     for name in ("request_id", "client"):
@@ -38,7 +35,9 @@ def _validate(request: Fields) -> str | None:
     return None
 
 
-WEBLOG = JsonDecoder(REQUEST, _validate, EventTimeBounds("time", LATENESS, EARLINESS))
+WEBLOG = JsonDecoder(
+    REQUEST, _validate, EventTimeBounds("time", LATENESS, EARLINESS), record=tuple(POSITION.names)
+)
 
 
 def deduplicated(requests: DataFrame) -> DataFrame:
@@ -47,4 +46,4 @@ def deduplicated(requests: DataFrame) -> DataFrame:
     Lines that are too late or too early are malformed. So Spark can drop a line from its state as
     soon as the watermark excludes further well-formed lines with its time.
     """
-    return requests.withWatermark("time", _NEVER).dropDuplicates(IDENTITY)
+    return requests.withWatermark("time", NEVER).dropDuplicates(IDENTITY)

@@ -132,7 +132,7 @@ class Heartbeats:
             for partition, offset in of_topic.items()
             if commit_all or self._committed.get(name, {}).get(topic, {}).get(partition) != offset
         }
-        first = TopicPartition(self._views[name].source, 0)
+        first = TopicPartition(self._views[name].streams[0].topic, 0)
         offset = status.offsets.get(first.topic, {}).get(str(first.partition))
         if offset is None:
             if name not in self._initial:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import NamedTuple
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from spark.event_time.watermarks import Watermarks, observed
 from spark.settings import Settings
-from spark.sinks import DEAD_LETTER_SUFFIX, dead_letters, topic_writer
-from spark.sources import raw_records
+from spark.sinks import dead_letters, topic_writer
+from spark.sources import raw_records, static_records
+from spark.supervision.plan_rules import check_joins
 from spark.supervision.progress import with_late_count
-from spark.view import View
+from spark.view import Source, View
 
 
 class ViewQueries(NamedTuple):
@@ -29,27 +32,35 @@ def view_queries(
     partitions: int,
     source_partitions: int,
     watermarks: Watermarks,
+    static_ends: Mapping[str, str] | None = None,
 ) -> ViewQueries:
-    """``partitions``: number of partitions of the view topic; ``source_partitions``: of the raw
-    topic. If partitions are added to the raw topic, the watermark does not advance until the next
-    start."""
-    records = raw_records(session, view.source, settings.kafka, settings.max_offsets_per_trigger)
-    rejected = with_late_count(view.rejected(records))
-    bounds = view.decoder.event_time
-    read = records if bounds is None else observed(records, source_partitions, bounds.before)
+    """``partitions``: number of partitions of the view topic; ``source_partitions``: of the source,
+    the greatest if there are several. If partitions are added to a source, the watermark does not
+    advance until the next start. ``static_ends``: the offsets up to which static sources are read
+    (``StaticSources``)."""
+    records = [_records(session, source, settings, static_ends or {}) for source in view.inputs]
     checkpoint = settings.checkpoint(view)
+    watermarked = [source.decoder.event_time for source in view.streams]
+    rows = view.result(
+        *(
+            _observed(source, of_source, source_partitions)
+            for source, of_source in zip(view.inputs, records, strict=True)
+        )
+    )
+    check_joins(rows, view)
     result = topic_writer(
-        view.result(read),
+        rows,
         view.topic,
         settings.kafka,
         partitions=partitions,
         query=view.name,
         checkpoint=f"{checkpoint}/view",
-        on_written=None if bounds is None else watermarks.advance,
+        output_mode=view.output_mode,
+        on_written=watermarks.advance if any(watermarked) else None,
     )
     letters = topic_writer(
-        dead_letters(rejected, by=f"spark/{view.name}"),
-        view.source + DEAD_LETTER_SUFFIX,
+        _rejected(view, records),
+        None,
         settings.kafka,
         partitions=1,
         query=f"{view.name}/dead-letters",
@@ -61,3 +72,29 @@ def view_queries(
         result.trigger(processingTime=settings.trigger),
         letters.trigger(processingTime=settings.trigger),
     )
+
+
+def _records(
+    session: SparkSession, source: Source, settings: Settings, ends: Mapping[str, str]
+) -> DataFrame:
+    if source.static:
+        return static_records(session, source.topic, settings.kafka, ends[source.topic])
+    return raw_records(session, source.topic, settings.kafka, settings.max_offsets_per_trigger)
+
+
+def _observed(source: Source, records: DataFrame, partitions: int) -> DataFrame:
+    bounds = source.decoder.event_time
+    if source.static or bounds is None:
+        return records
+    return observed(records, source.topic, partitions, bounds.before)
+
+
+def _rejected(view: View, records: Sequence[DataFrame]) -> DataFrame:
+    """The dead letters of all streams. Those of a static source are not written."""
+    malformed = [
+        source.decoder.malformed(of_source)
+        for source, of_source in zip(view.inputs, records, strict=True)
+        if not source.static
+    ]
+    rejected = with_late_count(reduce(DataFrame.unionByName, malformed))
+    return dead_letters(rejected, by=f"spark/{view.name}")

@@ -13,6 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from spark.checkpoints.check import CheckpointRefused, check_view
+from spark.errors import JobError
 from spark.event_time.watermarks import Watermarks
 from spark.formats.decoders import Decoder
 from spark.kafka_admin import Topic
@@ -26,6 +27,7 @@ from spark.supervision.events import (
     view_of,
 )
 from spark.supervision.queries import view_queries
+from spark.supervision.static_sources import StaticSources
 from spark.supervision.tasks import running_tasks
 
 _MAX_CATCHING_UP = 2  # concurrent views: with more, all of them would finish later
@@ -57,6 +59,7 @@ class QueryScheduler:
         topics: Mapping[str, Topic],
         events: Events,
         watermarks: Watermarks,
+        static: StaticSources,
         log: Callable[[str], None],
     ) -> None:
         self._session = session
@@ -65,6 +68,7 @@ class QueryScheduler:
         self._events = events
         self._watermarks = watermarks
         self._log = log
+        self._static = static
         self._waiting = deque(settings.views)
         self._catching_up: set[str] = set()
         self._last_start = time.monotonic()
@@ -93,8 +97,9 @@ class QueryScheduler:
             or time.monotonic() - self._last_start > _CATCH_UP_TIMEOUT
         ):
             view = self._waiting.popleft()
-            if (view.source, view.decoder) not in self._decoded:
-                self._decoded.append((view.source, view.decoder))
+            decoded = [(source.topic, source.decoder) for source in view.streams]
+            if not all(each in self._decoded for each in decoded):
+                self._decoded += decoded
                 self._dead_letters_due.add(view.name)
             self._catching_up.add(view.name)
             if self._try_start(view.name):
@@ -139,6 +144,16 @@ class QueryScheduler:
                 self._try_start(query)
                 yield query
 
+    def stop_changed(self) -> Iterator[tuple[str, str]]:
+        """Stops the views whose static sources have changed; yields their names and why."""
+        running = {query.name: query for query in self._queries if query.isActive}
+        views = [view for view in self._settings.views if view.name in running]
+        for name, why in self._static.changed(views).items():
+            yield name, why
+            for query in (name, f"{name}/dead-letters"):
+                if query in running:
+                    running[query].stop()
+
     def stop(self) -> None:
         for query in self._queries:
             query.stop()
@@ -155,19 +170,21 @@ class QueryScheduler:
                 view,
                 self._settings,
                 self._topics[view.topic].partitions,
-                self._topics[view.source].partitions,
+                max(self._topics[topic].partitions for topic in view.source_topics),
                 self._watermarks,
+                self._static.ending_offsets(view),
             )
             self._start(unstarted.result if query == view.name else unstarted.dead_letters)
         except CheckpointRefused as error:
             # The next view with these records writes their dead letters.
             if query in self._dead_letters_due:
                 self._dead_letters_due.remove(query)
-                self._decoded.remove((view.source, view.decoder))
+                for source in view.streams:
+                    self._decoded.remove((source.topic, source.decoder))
             self._running += 1
             self._events.put(ViewRefused(query, str(error)))
             return False
-        except (PySparkException, Py4JJavaError) as error:
+        except (PySparkException, Py4JJavaError, JobError) as error:
             self._running += 1
             self._events.put(QueryEnded(query, str(error)))
         return True

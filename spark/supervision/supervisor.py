@@ -15,7 +15,6 @@ from spark.errors import JobError, query_failed, rows_dropped
 from spark.event_time.watermarks import Watermarks
 from spark.kafka_admin import KafkaAdmin, Topic
 from spark.settings import Settings
-from spark.sinks import DEAD_LETTER_SUFFIX
 from spark.supervision.events import (
     ProgressNotWritten,
     QueryEnded,
@@ -28,6 +27,8 @@ from spark.supervision.heartbeats import Heartbeats
 from spark.supervision.progress import ProgressListener
 from spark.supervision.scheduler import QueryScheduler
 from spark.supervision.signals import StopSignal
+from spark.supervision.static_sources import StaticSources
+from spark.supervision.tombstones import TombstoneGuard
 from spark.supervision.topics import check_unchanged, prepare_topics
 
 _TOPIC_CHECK_INTERVAL = 10.0  # s
@@ -39,6 +40,7 @@ def supervise(session: SparkSession, settings: Settings, stop: StopSignal) -> No
     job failed."""
     with KafkaAdmin(session, settings.kafka) as admin:
         topics = prepare_topics(session, admin, settings, log)
+        tombstones = TombstoneGuard(session, admin, settings)
         try:
             progress = ProgressListener(
                 session, settings.progress, [view.name for view in settings.views], stop.events
@@ -52,16 +54,18 @@ def supervise(session: SparkSession, settings: Settings, stop: StopSignal) -> No
         session.streams.addListener(progress)
         session.streams.addListener(watermarks)
         stop.started()
-        scheduler = QueryScheduler(session, settings, topics, stop.events, watermarks, log)
+        static = StaticSources(session, admin, settings, topics)
+        scheduler = QueryScheduler(session, settings, topics, stop.events, watermarks, static, log)
         heartbeats = Heartbeats(
             admin, settings.views, settings.group_prefix, progress.statuses, settings.health, log
         )
         with heartbeats:
             try:
-                _watch(admin, settings, scheduler, stop, topics, progress)
+                _watch(admin, settings, scheduler, stop, topics, progress, tombstones)
             finally:
                 heartbeats.ending(sys.exception())
                 with suppress(Py4JError, PySparkException, OSError):
+                    tombstones.keep(progress.statuses(), is_last=True)
                     scheduler.stop()
                     session.streams.removeListener(watermarks)
                     session.streams.removeListener(progress)
@@ -74,6 +78,7 @@ def _watch(
     stop: StopSignal,
     topics: dict[str, Topic],
     progress: ProgressListener,
+    tombstones: TombstoneGuard,
 ) -> None:
     """Returns when all queries have ended or a signal arrives.
 
@@ -89,6 +94,10 @@ def _watch(
         except queue.Empty:
             if time.monotonic() >= next_check:
                 check_unchanged(admin, settings, topics)
+                tombstones.keep(progress.statuses())
+                for view, why in scheduler.stop_changed():
+                    progress.failed(view, why)
+                    log(f"error: {why}")
                 next_check = time.monotonic() + _TOPIC_CHECK_INTERVAL
         else:
             if isinstance(event, StopRequested):
@@ -132,8 +141,8 @@ def _failure(event: QueryEnded, settings: Settings) -> JobError:
     view = next(view for view in settings.views if view.name == view_of(event.query))
     return query_failed(
         event.query,
-        source=view.source,
-        target=view.topic if event.query == view.name else view.source + DEAD_LETTER_SUFFIX,
+        source=", ".join(view.source_topics),
+        target=view.topic if event.query == view.name else "dead letters",
         checkpoint=settings.checkpoint(view),
         error=event.error or "",
     )

@@ -1,4 +1,5 @@
-"""Checks that a view's topics exist and are still those that its checkpoint belongs to.
+"""Creates the topics that the job writes, and checks that the topics of a view are still those that
+its checkpoint belongs to.
 
 Spark checks little of this. It continues with a recreated raw topic as soon as that has as many
 records as the old one, and writes only new results to a recreated view topic.
@@ -6,8 +7,7 @@ records as the old one, and writes only new results to a recreated view topic.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
@@ -19,22 +19,84 @@ from spark.settings import Settings
 from spark.sinks import DEAD_LETTER_SUFFIX
 from spark.view import View
 
+COMPACT = {"cleanup.policy": "compact"}
+
 
 def prepare_topics(
     session: SparkSession, admin: KafkaAdmin, settings: Settings, log: Callable[[str], None]
 ) -> dict[str, Topic]:
-    """Waits for all topics, creates the dead-letter topics and checks the topics' ids; ``JobError``
-    if a topic is missing or recreated."""
-    found = admin.wait_for(topics_of(settings.views), settings.topics_deadline, on_wait=log)
-    for source in {view.source for view in settings.views}:
-        admin.create_dead_letter_topic(source + DEAD_LETTER_SUFFIX)
-    for view in settings.views:
-        ids = {topic: found[topic].id for topic in (view.source, view.topic)}
+    """Waits for the sources, creates missing view topics and dead-letter topics, and checks the
+    topics' ids; ``JobError`` if a topic is missing or recreated."""
+    views = settings.views
+    targets = {view.topic: view for view in views}
+    letters = {topic + DEAD_LETTER_SUFFIX for view in views for topic in view.source_topics}
+    wanted = topics_of(views)
+    seconds = settings.topics_deadline
+    if not settings.create_topics:
+        found = admin.wait_for(wanted | letters, seconds, on_wait=log)
+    else:
+        # A source may be the topic of another view of this job.
+        existing = admin.wait_for(wanted - targets.keys(), seconds, on_wait=log)
+        existing |= admin.topics(targets)
+        for topic, view in targets.items():
+            if topic not in existing:
+                _create_view_topic(session, admin, settings, view, log)
+        for topic in sorted(letters):
+            admin.create_dead_letter_topic(topic)
+        found = admin.wait_for(wanted, seconds, on_wait=log)
+    for topic, view in targets.items():
+        _check_cleanup_policy(admin, topic, view, log)
+    for view in views:
+        ids = {topic: found[topic].id for topic in (*view.source_topics, view.topic)}
         check_identity(session, settings.checkpoint(view), ids)
     return found
 
 
-def check_unchanged(admin: KafkaAdmin, settings: Settings, topics: dict[str, Topic]) -> None:
+def view_topic_config(view: View) -> dict[str, str]:
+    """The settings of a new view topic."""
+    return {**COMPACT, **view.topic_config}
+
+
+def _create_view_topic(
+    session: SparkSession,
+    admin: KafkaAdmin,
+    settings: Settings,
+    view: View,
+    log: Callable[[str], None],
+) -> None:
+    checkpoint = settings.checkpoint(view)
+    if view.topic in _stored_ids(session, checkpoint):
+        raise recreated(view.topic, checkpoint)  # a new topic would lack what was written before
+    config = view_topic_config(view)
+    why = admin.create_topic(view.topic, view.partitions, config)
+    if why.startswith("TopicExists"):
+        return
+    text = ", ".join(f"{name}={value}" for name, value in config.items())
+    if why:
+        raise JobError(
+            f"cannot create topic {view.topic}: {why}. Create it with {view.partitions} partitions "
+            f"and {text}, or let the job create it (permission CREATE)."
+        )
+    log(f"created topic {view.topic}: {view.partitions} partitions, {text}")
+
+
+def _check_cleanup_policy(
+    admin: KafkaAdmin, topic: str, view: View, log: Callable[[str], None]
+) -> None:
+    """Warns if Kafka would delete entries of the view, or keep all records."""
+    policy = admin.cleanup_policy(topic)
+    if policy is None:
+        return
+    wanted = view_topic_config(view)["cleanup.policy"]
+    actual = set(policy.split(","))
+    if "compact" not in actual or not actual <= set(wanted.split(",")):
+        log(
+            f"warning: topic {topic} has cleanup.policy={policy}, which deletes entries of the "
+            f"view {view.name} when they are old. Set cleanup.policy={wanted}."
+        )
+
+
+def check_unchanged(admin: KafkaAdmin, settings: Settings, topics: Mapping[str, Topic]) -> None:
     """``JobError`` if a topic was deleted, recreated or given more partitions since the start."""
     try:
         now = admin.topics(topics)
@@ -43,7 +105,7 @@ def check_unchanged(admin: KafkaAdmin, settings: Settings, topics: dict[str, Top
     except Py4JError as error:
         raise JobError(JVM_ENDED) from error
     for view in settings.views:
-        for topic in (view.source, view.topic):
+        for topic in (*view.source_topics, view.topic):
             if topic not in now or now[topic].id != topics[topic].id:
                 raise recreated(topic, settings.checkpoint(view))
         before, after = topics[view.topic].partitions, now[view.topic].partitions
@@ -53,7 +115,7 @@ def check_unchanged(admin: KafkaAdmin, settings: Settings, topics: dict[str, Top
 
 def topics_of(views: Iterable[View]) -> set[str]:
     """The raw topics and view topics."""
-    return {topic for view in views for topic in (view.source, view.topic)}
+    return {topic for view in views for topic in (*view.source_topics, view.topic)}
 
 
 def check_identity(session: SparkSession, checkpoint: str, ids: dict[str, str]) -> None:
@@ -61,11 +123,17 @@ def check_identity(session: SparkSession, checkpoint: str, ids: dict[str, str]) 
 
     ``checkpoint`` is a path of any file system that Hadoop supports.
     """
-    files = CheckpointFiles(session)
-    path = f"{checkpoint}/topics.json"
-    before = json.loads(files.read(path) or "{}")
+    before = _stored_ids(session, checkpoint)
     for topic, topic_id in ids.items():
         if before.get(topic, topic_id) != topic_id:
             raise recreated(topic, checkpoint)
     if before != ids:
-        files.replace(path, json.dumps(ids))
+        CheckpointFiles(session).replace_json(_ids_file(checkpoint), ids)
+
+
+def _stored_ids(session: SparkSession, checkpoint: str) -> dict[str, str]:
+    return CheckpointFiles(session).read_json(_ids_file(checkpoint)) or {}
+
+
+def _ids_file(checkpoint: str) -> str:
+    return f"{checkpoint}/topics.json"

@@ -14,11 +14,10 @@ from local.demo.datasets import demo_topics
 from local.demo.load import end_offsets
 from local.errors import LocalError
 from local.kafka.broker import Broker, quiet_admin
-from local.kafka.connection import deployment_of
 from local.kafka.topics import Topic, create_topics
 from local.ports import free_ports
 from local.settings import REPOSITORY, StackSettings
-from local.spark_views import derived_views
+from local.spark_views import declared_views, derived_views
 from local.stack.stack import Stack
 from local.tailer.tailer import Tailer
 from local.waiting import wait_until
@@ -98,7 +97,7 @@ def test_up_serves_the_users_views_and_creates_nothing(tmp_path: Path, sasl: boo
             assert http.get(url).body == b'{"key":"a","value":1}'
             assert b"topic-missing" in http.get(f"{settings.proxy_url}/flights/a").body
         topics = set(quiet_admin(own.bootstrap_servers).list_topics(timeout=10).topics)
-        of_the_demo = demo_topics(deployment_of(REPOSITORY / "views.toml"))
+        of_the_demo = demo_topics(declared_views(REPOSITORY / "views.toml").values())
         assert topics & {topic.name for topic in of_the_demo} == set()
         assert {name for name in topics if not name.startswith("__")} == {"orders"}
         assert sum(end_offsets(own.bootstrap_servers, "orders").values()) == 1
@@ -116,9 +115,9 @@ def test_missing_topics_of_sparks_views_are_an_error(broker: Broker, tmp_path: P
     )  # fmt: skip
     # other tests may have created one of them on this broker
     existing = quiet_admin(broker.bootstrap_servers).list_topics(timeout=10).topics
-    missing = ", ".join(sorted({"visits", "weblog"} - existing.keys()))
+    missing = ", ".join(sorted({"weblog"} - existing.keys()))
     assert missing
-    with pytest.raises(LocalError, match=rf"QUERYABLE_SPARK_VIEWS: missing topics: {missing}\."):
+    with pytest.raises(LocalError, match=rf"missing topics: {missing}\. Spark reads"):
         Stack(settings).start(lambda _: None)
 
 

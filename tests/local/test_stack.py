@@ -141,7 +141,10 @@ def test_a_view_that_keeps_failing_is_an_error() -> None:
         "airports": {**offsets, "state": "failed", "restarts": 2},
         "departures": {**offsets, "state": "running", "restarts": 9},
     }
-    assert source_offsets(progress) == {"airports": {0: 5}, "departures": {0: 5}}
+    assert source_offsets(progress) == {
+        "airports": {("flights", 0): 5},
+        "departures": {("flights", 0): 5},
+    }
     assert spark_failure(progress, ["airports", "departures", "visits"]) is None
     progress["airports"]["restarts"] = 3
     assert spark_failure(progress, ["departures"]) is None

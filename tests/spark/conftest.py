@@ -35,7 +35,7 @@ def records(session: SparkSession) -> Records:
     def make(*pairs: tuple[bytes | None, bytes | None]) -> DataFrame:
         at = datetime(2026, 1, 1, 10, 30, tzinfo=UTC)
         rows: list[tuple[Any, ...]] = [
-            ("raw", 0, offset, at, key, value) for offset, (key, value) in enumerate(pairs)
+            ("raw", 0, offset, at, key, value, None) for offset, (key, value) in enumerate(pairs)
         ]
         return session.createDataFrame(rows, RAW_RECORD)
 

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from spark.event_time.bounds import EARLINESS, LATENESS
-from spark.formats.strict_json import malformed, well_formed
+from spark.formats.batches import Rules, malformed, well_formed
+from spark.formats.strict_json import JsonFormat
 from spark.raw_topics.weblog import REQUEST, WEBLOG
 from tests.spark.examples import request
 
@@ -23,9 +24,9 @@ def reason(value: bytes, timestamp: datetime | int) -> str | None:
     """The reason for rejecting a line whose record has this timestamp, or None."""
     columns = [pa.array([value], pa.binary()), pa.array([timestamp], pa.timestamp("us", tz="UTC"))]
     batch = pa.RecordBatch.from_arrays(columns, ["value", "timestamp"])
-    rule = WEBLOG.event_time
-    [rejected] = malformed([batch], REQUEST, WEBLOG.validate, rule)
-    [good] = well_formed([batch], REQUEST, WEBLOG.validate, rule, ["timestamp"])
+    rules = Rules(JsonFormat(REQUEST), validate=WEBLOG.validate, event_time=WEBLOG.event_time)
+    [rejected] = malformed([batch], rules)
+    [good] = well_formed([batch], rules, ["timestamp"])
     assert rejected.num_rows + good.num_rows == 1
     return rejected.column("reason")[0].as_py() if rejected.num_rows else None
 

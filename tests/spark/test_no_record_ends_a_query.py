@@ -92,6 +92,9 @@ KNOWN: list[Record] = [
 ]  # fmt: skip
 
 
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
 def write(records: Sequence[Record], folder: Path) -> None:
     """As a file that Spark reads as RAW_RECORD."""
     timestamps, keys, values = zip(*records, strict=True)
@@ -102,6 +105,7 @@ def write(records: Sequence[Record], folder: Path) -> None:
         "timestamp": pa.array(timestamps, pa.timestamp("us", tz="UTC")),
         "key": pa.array(keys, pa.binary()),
         "value": pa.array(values, pa.binary()),
+        "headers": pa.array([None] * len(records), HEADERS),
     }
     folder.mkdir()
     pq.write_table(pa.table(columns), folder / "records.parquet")

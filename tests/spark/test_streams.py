@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from local.demo.verify import dead_letters
 from local.kafka.broker import Broker
+from model.dead_letters import MAX_KEY_BYTES, MAX_VALUE_BYTES
 from model.formats.registry import KEY_CODECS
 from model.kafka_config import for_java
 from model.kinds.layout import Layout
@@ -22,7 +23,6 @@ from model.kinds.window import WindowLayout
 from model.partitioner import murmur2
 from spark.event_time.watermarks import Watermarks
 from spark.settings import Settings
-from spark.sinks import MAX_LETTER_BYTES, MAX_LETTER_KEY_BYTES
 from spark.sinks import dead_letters as dead_letters_of
 from spark.sources import Kafka
 from spark.supervision.queries import view_queries
@@ -189,9 +189,9 @@ def test_long_values_and_keys_of_dead_letters_are_truncated(records: Records) ->
     rows = records((b"k" * 300_000, b"{" * 2_000_000), (b"k", b"{"))
     rejected = VIEWS["latest-departure"].rejected(rows)
     long, short = dead_letters_of(rejected, by="test").orderBy("key").collect()
-    assert bytes(long["value"]) == b"{" * MAX_LETTER_BYTES
+    assert bytes(long["value"]) == b"{" * MAX_VALUE_BYTES
     headers = {header["key"]: bytes(header["value"]) for header in long["headers"]}
-    assert headers["source-key"] == b"k" * MAX_LETTER_KEY_BYTES
+    assert headers["source-key"] == b"k" * MAX_KEY_BYTES
     assert headers["source-key-bytes"] == b"300000"
     assert headers["source-value-bytes"] == b"2000000"
     assert bytes(short["value"]) == b"{"

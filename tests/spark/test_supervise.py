@@ -273,7 +273,7 @@ def test_a_topic_that_is_deleted_ends_the_stream(
 def test_a_missing_topic_is_named_after_the_deadline(
     runner: Runner, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    view = replace(runner.view, topic="no-such-topic")
+    view = replace(runner.view, source="no-such-topic")
     runner.settings = replace(runner.settings, views=[view], topics_deadline=0.1)
     with pytest.raises(JobError, match=r"no topic no-such-topic .* Create it"):
         runner.once()

@@ -38,18 +38,22 @@ class MessageType:
 
     def __init__(self, descriptor: Any, pool: Any, fingerprint: str) -> None:
         self.fingerprint = fingerprint
+        self.descriptor = descriptor
         self._class = GetMessageClass(descriptor)
         self._pool = pool
         self._bounds = Bounds(pool)
 
     def check(self, raw: bytes) -> None:
         """ValueError if `to_json` would fail or be too large."""
-        message = self._parse(raw)
-        self._bounds.check(message)
-        self._render(message)
+        self.document(self.parse(raw))
 
     def to_json(self, raw: bytes) -> bytes:
-        return self._render(self._parse(raw))
+        return self._render(self.parse(raw))
+
+    def document(self, message: Any) -> bytes:
+        """The JSON of a message, of this type or one that it uses, within the bounds."""
+        self._bounds.check(message)
+        return self._render(message)
 
     def from_json(self, value: Any) -> bytes:
         """The message of a parsed JSON document, with its fields in the order of their numbers."""
@@ -64,7 +68,16 @@ class MessageType:
             raise ValueError(f"not a {name}: {e}") from None
         return raw
 
-    def _parse(self, raw: bytes) -> Any:
+    def from_fields(self, fields: dict[str, Any]) -> bytes:
+        """The message with these fields, as the constructors of the package protobuf take them."""
+        try:
+            raw: bytes = self._class(**fields).SerializeToString(deterministic=True)
+        except Exception as e:  # TypeError, ValueError, EncodeError, …
+            raise ValueError(f"not a {self.descriptor.full_name}: {e}") from None
+        return raw
+
+    def parse(self, raw: bytes) -> Any:
+        """The message, as an object of the package protobuf."""
         message = self._class()
         try:
             message.ParseFromString(raw)
@@ -135,6 +148,32 @@ class ProtobufFile:
 
     def value_of(self, raw: bytes) -> bytes:
         return raw[self._of(raw)[1] :]
+
+    def located(self, raw: bytes) -> tuple[str, bytes]:
+        """The full name of the message type, and the message."""
+        message, start = self._of(raw)
+        return message.descriptor.full_name, raw[start:]
+
+    def indexes(self, name: str) -> bytes:
+        """What the frame of a record has after the schema id, for a message type of this file; the
+        inverse of `located`. ValueError if another file has it."""
+        found = _index_path(self._file.message_type, self._file.package, name)
+        if found is None:
+            raise ValueError(f"{name} is not in {self._file.name}, the last file of the set")
+        if found == (0,):
+            return b"\0"
+        return b"".join(map(_zigzag, (len(found), *found)))
+
+    def registration(self) -> str:
+        """The file as a registry takes and serves it: `format=serialized`. ValueError if it imports
+        files that are not protobuf's own."""
+        imports = [name for name in self._file.dependency if not name.startswith(_KNOWN)]
+        if imports:
+            raise ValueError(f"it imports {', '.join(imports)}; only {_KNOWN}… can be imported")
+        file = FileDescriptorProto()
+        file.CopyFrom(self._file)
+        file.ClearField("source_code_info")
+        return base64.b64encode(file.SerializeToString(deterministic=True)).decode()
 
     def _of(self, raw: bytes) -> tuple[MessageType, int]:
         """The message type that the indexes name, and where the message starts."""
@@ -227,6 +266,26 @@ def _names(types: Sequence[Any], parent: str) -> Iterator[str]:
 
 def _joined(parent: str, name: str) -> str:
     return f"{parent}.{name}" if parent else name
+
+
+def _index_path(types: Sequence[Any], parent: str, wanted: str) -> tuple[int, ...] | None:
+    """The indexes of a message type among these and the types nested in them."""
+    for index, each in enumerate(types):
+        name = _joined(parent, each.name)
+        if name == wanted:
+            return (index,)
+        nested = _index_path(each.nested_type, name, wanted)
+        if nested is not None:
+            return (index, *nested)
+    return None
+
+
+def _zigzag(number: int) -> bytes:
+    """A number that is not negative, as a zigzag varint."""
+    number, found = 2 * number, b""
+    while number > 0x7F:
+        found, number = found + bytes((number & 0x7F | 0x80,)), number >> 7
+    return found + bytes((number,))
 
 
 def _fingerprint(content: bytes) -> str:

@@ -75,6 +75,12 @@ class FakeRegistry:
                 self.end_headers()
                 self.wfile.write(body)
 
+            def do_POST(self) -> None:
+                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                if self.path not in registry.answers:
+                    registry.register(self.path, asked)
+                self.do_GET()
+
             def log_message(self, *_: object) -> None:
                 pass
 
@@ -86,6 +92,18 @@ class FakeRegistry:
 
     def add(self, schema_id: int, schema: Any, **more: Any) -> None:
         self.answers[f"/schemas/ids/{schema_id}"] = (200, {"schema": json.dumps(schema), **more})
+
+    def register(self, path: str, document: dict[str, str]) -> None:
+        """As `POST /subjects/{subject}/versions`: a schema has one id, however often it is sent."""
+        schema_id = len(self.answers) + 100
+        self.answers[path] = (200, {"id": schema_id})
+        by_id = f"/schemas/ids/{schema_id}"
+        if document["schemaType"] == "AVRO":
+            del document["schemaType"]
+            self.answers[by_id] = (200, document)
+        else:
+            self.answers[by_id] = (200, {**document, "schema": "as text"})
+            self.answers[f"{by_id}?format=serialized"] = (200, document)
 
     def close(self) -> None:
         self._server.shutdown()

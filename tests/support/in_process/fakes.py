@@ -63,6 +63,9 @@ class Rec:
     def leader_epoch(self) -> int | None:
         return None
 
+    def headers(self) -> None:
+        return None
+
 
 class FakeFetcher:
     """Keeps the position that it is assigned."""

@@ -8,11 +8,15 @@ import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
+from backend.ingest.batch import DeadLetter
+from backend.ingest.dead_letters import DeadLetters
 from local.kafka.broker import Broker
 from local.waiting import wait_until
 from tests.support.backends import Backend
 from tests.support.client import key_path
+from tests.support.dead_letters import ODD, Sent, records_of, send, undone
 from tests.support.deployment import views_toml
+from tests.support.in_process.examples import view
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.topics import Writer, ends_of, history
 
@@ -83,7 +87,7 @@ def test_undecodable_records_go_to_the_dead_letter_topic(
         name = letter.key().decode()
         key, value = there[name]
         assert letter.value() == value
-        assert headers["source-key"] == key
+        assert headers.get("source-key") == key
         source = (headers[f"source-{part}"].decode() for part in ("topic", "partition", "offset"))
         assert ":".join(source) == name
         assert headers["by"] == b"backend/v"
@@ -98,3 +102,19 @@ def test_undecodable_records_go_to_the_dead_letter_topic(
     assert counted(backend) == len(bad)
     assert len(letters(broker, f"{topic}.dead-letter", len(bad))) == len(bad)
     assert json.loads(backend.get(key_path("v", "good")).body)["value"] == "kept"
+
+
+def test_headers_and_timestamps_are_kept(broker: Broker, make_topic: MakeTopic) -> None:
+    servers, topic = broker.bootstrap_servers, make_topic(retention_ms=-1)
+    send(servers, topic, [*ODD, Sent(None, None, [("a", None)], 5)])
+    records = records_of(servers, topic)
+    letters = DeadLetters({"bootstrap.servers": servers, "log_level": 0}, 10)
+    letters.send(view("v", topic=topic), 0, [DeadLetter(record, "odd") for record in records])
+    letters.close()
+    assert letters.failed == 0
+    found = records_of(servers, f"{topic}.dead-letter")
+    assert [undone(each) for each in found] == [
+        Sent(each.key(), each.value(), each.headers() or [], each.timestamp()[1])
+        for each in records
+    ]
+    assert [letter.value() for letter in found][-1] == b"", "not a tombstone"

@@ -14,9 +14,9 @@ from backend.ingest.batch import DeadLetter
 from backend.ingest.dead_letters import DeadLetters
 from local.demo.datasets import demo_topics
 from local.kafka.broker import Broker, quiet_admin
-from local.kafka.connection import deployment_of
 from local.kafka.topics import Topic, create_topics
 from local.settings import REPOSITORY
+from local.spark_views import declared_views
 from tests.support.in_process.examples import view
 from tests.support.in_process.fakes import Rec
 from tests.support.plugins.fixtures import MakeTopic
@@ -82,7 +82,7 @@ def test_past_records_are_accepted_and_far_future_records_rejected(
 
 
 def test_the_demo_topics_do_not_override_the_setting() -> None:
-    topics = demo_topics(deployment_of(REPOSITORY / "views.toml"))
+    topics = demo_topics(declared_views(REPOSITORY / "views.toml").values())
     assert all(NAME not in topic.config for topic in topics)
 
 

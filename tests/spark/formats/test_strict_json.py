@@ -8,10 +8,13 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from spark.formats.strict_json import MAX_JSON_BYTES, malformed, well_formed
+from spark.formats.batches import Rules, malformed, well_formed
+from spark.formats.strict_json import MAX_JSON_BYTES, JsonFormat
 from spark.raw_topics.flights import FLIGHT, FLIGHTS
 from tests.spark.examples import FLIGHT as EXAMPLE
 from tests.spark.examples import flight
+
+RULES = Rules(JsonFormat(FLIGHT), validate=FLIGHTS.validate)
 
 
 def batch(*values: bytes | None) -> pa.RecordBatch:
@@ -21,22 +24,22 @@ def batch(*values: bytes | None) -> pa.RecordBatch:
 
 def reasons(*values: bytes | None) -> list[str | None]:
     """The reason for rejecting each value; None if it is well-formed."""
-    [found] = malformed([batch(*values)], FLIGHT, FLIGHTS.validate)
+    [found] = malformed([batch(*values)], RULES)
     found_reasons = {row["offset"]: row["reason"] for row in found.to_pylist()}
-    [good] = well_formed([batch(*values)], FLIGHT, FLIGHTS.validate)
+    [good] = well_formed([batch(*values)], RULES)
     assert good.num_rows + len(found_reasons) == len(values)
     return [found_reasons.get(number) for number in range(len(values))]
 
 
 def test_decoded_rows_have_only_the_fields_of_the_schema() -> None:
-    [found] = well_formed([batch(flight()[1], b"{")], FLIGHT, FLIGHTS.validate)
+    [found] = well_formed([batch(flight()[1], b"{")], RULES)
     wanted = {name: EXAMPLE[name] for name in FLIGHT.names}
     wanted["time_hour"] = datetime(2013, 1, 1, 10, tzinfo=UTC)
     assert found.to_pylist() == [wanted]
 
 
 def test_malformed_rows_are_unchanged() -> None:
-    [found] = malformed([batch(flight()[1], b"\xff", None)], FLIGHT, FLIGHTS.validate)
+    [found] = malformed([batch(flight()[1], b"\xff", None)], RULES)
     assert found.to_pylist() == [
         {"offset": 1, "value": b"\xff", "reason": "value: not UTF-8"},
         {"offset": 2, "value": None, "reason": "value: null"},
@@ -96,7 +99,7 @@ def test_text_that_is_not_a_time_is_rejected(time: str) -> None:
 
 def test_a_utc_offset_is_applied() -> None:
     value = flight(time_hour="2013-01-01T10:00:00-05:00")[1]
-    [found] = well_formed([batch(value)], FLIGHT, FLIGHTS.validate)
+    [found] = well_formed([batch(value)], RULES)
     assert found["time_hour"].to_pylist() == [datetime(2013, 1, 1, 15, tzinfo=UTC)]
 
 

@@ -1,0 +1,90 @@
+"""Dead letters: records that a view cannot read, as backends and Spark write them.
+
+A dead letter is a record of ``<topic>.dead-letter``. Its key is ``topic:partition:offset`` of the
+record, so one that is written twice is stored once. Its value is the record's value. Its headers
+are these, in this order (numbers are decimal text):
+
+| header | |
+|---|---|
+| reason | why the record was rejected |
+| source-topic, source-partition, source-offset | where the record is |
+| source-timestamp | the record's timestamp, ms since 1970 |
+| source-key | the record's key; missing if it has none |
+| source-key-bytes, source-value-bytes | the size, if the key or value is truncated |
+| source-headers-bytes | the size of the headers, if they were too long and are left out |
+| source-value | ``null``, if the record has a null value: the letter has an empty one |
+| by | who rejected it |
+| source-header-NAME | the record's own header NAME; all of them, in their order |
+
+The timestamp is a header, because Spark's sink cannot set a record's timestamp, and brokers reject
+timestamps of the future. A null value would be a tombstone: compaction would delete the letter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+SUFFIX = ".dead-letter"
+OWN_HEADER = "source-header-"
+"""The prefix of the record's own headers."""
+
+# A topic may accept records that its dead-letter topic rejects. The bounds leave space for each
+# other in a record of 2 MiB.
+MAX_VALUE_BYTES = 1024 * 1024
+MAX_KEY_BYTES = 256 * 1024
+MAX_HEADERS_BYTES = 128 * 1024
+HEADER_BYTES = 24
+"""Added to the size of each header: its prefix and its lengths. It bounds their number."""
+
+Header = tuple[str, bytes | None]
+
+
+class Rejected(NamedTuple):
+    """A rejected record; ``timestamp`` in ms."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Header]
+
+
+def headers_bytes(headers: Iterable[Header]) -> int:
+    """The size of a record's headers, as ``MAX_HEADERS_BYTES`` bounds it."""
+    return sum(HEADER_BYTES + len(name.encode()) + len(value or b"") for name, value in headers)
+
+
+def dead_letter(record: Rejected, reason: str, by: str) -> tuple[bytes, bytes, list[Header]]:
+    """Key, value and headers of the dead letter of a record."""
+    value, value_bytes = _bounded(record.value or b"", MAX_VALUE_BYTES)
+    key, key_bytes = _bounded(record.key, MAX_KEY_BYTES)
+    size = headers_bytes(record.headers)
+    is_long = size > MAX_HEADERS_BYTES
+    of_letter = {
+        "reason": reason.encode(),
+        "source-topic": record.topic.encode(),
+        "source-partition": b"%d" % record.partition,
+        "source-offset": b"%d" % record.offset,
+        "source-timestamp": b"%d" % record.timestamp,
+        "source-key": key,
+        "source-key-bytes": key_bytes,
+        "source-value-bytes": value_bytes,
+        "source-headers-bytes": b"%d" % size if is_long else None,
+        "source-value": b"null" if record.value is None else None,
+        "by": by.encode(),
+    }
+    headers: list[Header] = [(name, text) for name, text in of_letter.items() if text is not None]
+    if not is_long:
+        headers += [(OWN_HEADER + name, text) for name, text in record.headers]
+    name = f"{record.topic}:{record.partition}:{record.offset}"
+    return name.encode(), value or b"", headers
+
+
+def _bounded(content: bytes | None, most: int) -> tuple[bytes | None, bytes | None]:
+    """The first ``most`` bytes, and the length if it is greater (otherwise None)."""
+    if content is None or len(content) <= most:
+        return content, None
+    return content[:most], b"%d" % len(content)

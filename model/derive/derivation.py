@@ -1,0 +1,113 @@
+"""What ``[views.NAME.derive]`` says, checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from model.derive.expressions import Expression
+from model.derive.types import STRING, TIMESTAMP, Type, integer
+
+RECORD_FIELDS: dict[str, Type] = {
+    "record_key": STRING.or_null(),
+    "record_timestamp": TIMESTAMP,
+    "record_partition": integer(0, 2**31 - 1),
+    "record_offset": integer(0),
+}
+"""The fields that each record has, whatever its value is. ``record_key`` is null if the record has
+no key, or if it is not UTF-8."""
+
+TEXT = "text"
+"""The field of a record whose value is text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """``name``: its field in a JSON value. ``of``: what is summed or compared, or the condition of
+    a count (None: all records count). ``type``: that of the result. ``k``: of top_k."""
+
+    function: str
+    name: str
+    of: Expression | None
+    type: Type
+    k: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """The value of one record, for ``latest`` and ``top_k``. ``single``: one expression, instead of
+    a JSON object."""
+
+    values: tuple[tuple[str, Expression], ...]
+    single: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EventTime:
+    """``field``: the time of a record, or ``record_timestamp``. ``before`` and ``after``: how many
+    seconds it may be before and after the record's timestamp."""
+
+    field: str
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Windows of ``size`` ms that start every ``advance`` ms, in UTC."""
+
+    size: int
+    advance: int
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """The table ``name``: the newest record of each key in the topic ``source``. A record gets the
+    row whose key is ``on``."""
+
+    name: str
+    source: str
+    on: Expression
+    fields: tuple[tuple[str, Type], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Derivation:
+    """A view that Spark derives from the topic ``source``. Times are in ms.
+
+    ``fields``: of a JSON value; empty if the value is text. The steps have this order: ``require``
+    (other records are dead letters), ``identity`` (records that are equal in these fields count
+    once), ``joins``, ``each`` (a row for each string of a list), ``filter``, grouping by ``key``
+    and window or session, ``aggregates``. ``session``: the gap that ends a session.
+    """
+
+    source: str
+    fields: tuple[tuple[str, Type], ...]
+    key: tuple[Expression, ...]
+    aggregates: tuple[Aggregate, ...]
+    select: Select | None = None
+    separator: str = "|"
+    require: Expression | None = None
+    each: tuple[str, Expression] | None = None
+    filter: Expression | None = None
+    identity: tuple[str, ...] = ()
+    joins: tuple[Join, ...] = ()
+    time: EventTime | None = None
+    window: Windows | None = None
+    session: int | None = None
+
+    @property
+    def joined_fields(self) -> dict[str, Type]:
+        """The fields of all tables, as ``plane.model``."""
+        return {
+            f"{join.name}.{name}": of.or_null() for join in self.joins for name, of in join.fields
+        }
+
+    @property
+    def shape(self) -> str:
+        """What the view's topic has: ``keys``, ``windows`` or ``sessions``."""
+        return "windows" if self.window else "sessions" if self.session else "keys"
+
+    @property
+    def only(self) -> Aggregate | None:
+        """The only aggregate, if its value need not be a JSON object."""
+        return self.aggregates[0] if len(self.aggregates) == 1 else None

@@ -1,0 +1,108 @@
+"""The entry of a derived view: its defaults, and whether it fits what is derived."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from model.derive.derivation import Derivation
+from model.derive.table import parse_derivation
+from model.derive.types import Kind, Type
+from model.formats.registry import FORMATS
+from model.kinds.registry import KINDS
+
+if TYPE_CHECKING:
+    from model.views import View
+
+
+def value_type(derivation: Derivation) -> Type | None:
+    """The type of a value that need not be a JSON object; else None."""
+    only = derivation.only
+    if only is None or only.function == "top_k":
+        return None
+    if only.function == "latest":
+        select = derivation.select
+        return select.values[0][1].type if select is not None and select.single else None
+    return only.type
+
+
+def with_defaults(name: str, fields: dict[str, Any]) -> tuple[Derivation | None, dict[str, Any]]:
+    """What ``derive`` of an entry says, if it has this table, and the entry's other fields with
+    their defaults. Raises TableError, with the path of a key in ``derive``."""
+    if "derive" not in fields:
+        return None, fields
+    derivation = parse_derivation(fields["derive"])
+    found = dict(_defaults(name, derivation))
+    if fields.get("store", found["store"]) != found["store"]:
+        found.pop("window_size", None)
+    found |= fields
+    del found["derive"]
+    return derivation, found
+
+
+def _defaults(name: str, derivation: Derivation) -> Iterator[tuple[str, str]]:
+    """Fields of the entry ► their values, if the file does not have them."""
+    yield "topic", name.replace("@", "-v")  # version 2 of orders: orders-v2
+    yield "key", _key_formats(derivation)[0]
+    type_ = value_type(derivation)
+    only = derivation.only
+    if type_ is not None and only is not None and only.name == only.function:
+        single = [] if type_.optional else _formats_of(type_.kind)
+    else:
+        single = []
+    yield "value", (single or _object_formats())[0]
+    yield "store", _stores(derivation)[0]
+    if derivation.window is not None:
+        yield "window_size", f"{derivation.window.size}ms"
+
+
+def contradictions(view: View, derivation: Derivation) -> Iterator[tuple[str, str]]:
+    """Fields of the entry that do not fit, and why."""
+    if view.spark_view is not None:
+        yield "spark_view", "a view has spark_view or derive, not both"
+    if view.topic == derivation.source:
+        yield "topic", "the view is derived from the same topic; give it another topic"
+    keys = _key_formats(derivation)
+    if view.key not in keys:
+        yield "key", f'"{view.key}" does not fit derive.key; allowed: {", ".join(keys)}'
+    type_ = value_type(derivation)
+    objects = _object_formats()
+    values = objects + ([] if type_ is None else _formats_of(type_.kind))
+    if view.value not in values:
+        yield "value", f'"{view.value}" does not fit derive; allowed: {", ".join(values)}'
+    elif view.value not in objects and type_ is not None and type_.optional:
+        yield (
+            "value",
+            f'the value may be null, which a "{view.value}" cannot be; use '
+            f'"{objects[0]}", or coalesce',
+        )
+    if view.partitioner != "murmur2":
+        yield "partitioner", 'Spark partitions the topics that it derives with "murmur2"'
+    if view.append:
+        yield "append", "a topic that Spark derives has no other producers"
+    if view.kind.derived != derivation.shape:
+        allowed = ", ".join(_stores(derivation))
+        yield "store", f'"{view.store}" does not fit derive; allowed: {allowed}'
+    elif derivation.window is not None:
+        if view.window_size != derivation.window.size:
+            yield "window_size", f"is not that of derive.window ({derivation.window.size} ms)"
+        if view.window_key != "changelog":
+            yield "window_key", 'Spark writes keys of windows as "changelog"'
+
+
+def _key_formats(derivation: Derivation) -> list[str]:
+    """The default first."""
+    kind = Kind.STRING if len(derivation.key) > 1 else derivation.key[0].type.kind
+    return [name for name in _formats_of(kind) if FORMATS[name].for_keys]
+
+
+def _formats_of(kind: Kind) -> list[str]:
+    return [name for name, each in FORMATS.items() if kind in each.derived]
+
+
+def _object_formats() -> list[str]:
+    return [name for name, each in FORMATS.items() if each.has_objects]
+
+
+def _stores(derivation: Derivation) -> list[str]:
+    return [name for name, each in KINDS.items() if each.derived == derivation.shape]

@@ -1,0 +1,297 @@
+"""The expressions of ``[views.NAME.derive]``: a small part of SQL, with static types.
+
+    filter = "status >= 500 and lower(method) in ('get', 'head')"
+
+An expression uses the fields of one record. It has no state, no clock and no chance, so a view is
+always equal to the batch computation over its topics; and it cannot fail, whatever a record holds.
+``model.derive.functions`` has the functions and operators.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from model.derive.functions import FUNCTIONS, Argument, result_type
+from model.derive.types import BOOLEAN, STRING, Type, integer
+
+MAX_CHARACTERS = 2_000
+MAX_NODES = 500
+_MAX_DEPTH = 40
+
+_TOKEN = re.compile(
+    r"\s*(?:(?P<number>[0-9]+(?![\w.]))|(?P<name>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?)|(?P<string>'(?:[^']|'')*')"
+    r"|(?P<symbol><>|!=|<=|>=|[-+*=<>(),]))",
+    re.ASCII,
+)
+_COMPARISONS = frozenset({"=", "<>", "!=", "<", "<=", ">", ">="})
+_KEYWORDS = frozenset({"and", "or", "not", "is", "null", "in", "between", "like", "true", "false"})
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of the record, or of a joined table (``plane.model``), or the name of ``each``."""
+
+    name: str
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    value: str | int | bool
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function or an operator, such as ``lower`` or ``+``."""
+
+    function: str
+    arguments: tuple[Expression, ...]
+    type: Type
+
+
+Expression = Field | Literal | Call
+
+
+class Token(NamedTuple):
+    kind: str
+    text: str
+    at: int
+
+
+def parse(text: str, names: Mapping[str, Expression]) -> Expression:
+    """``names``: the fields, and the expressions of ``let``. Raises ValueError, which says what is
+    wrong, and at which character (from 1)."""
+    if len(text) > MAX_CHARACTERS:
+        raise ValueError(f"an expression has at most {MAX_CHARACTERS} characters")
+    parser = _Parser(_tokens(text), names)
+    expression = parser.whole()
+    if sum(1 for _ in nodes(expression)) > MAX_NODES:
+        raise ValueError(f"the expression has more than {MAX_NODES} parts, with those of let")
+    return expression
+
+
+def nodes(expression: Expression) -> Iterator[Expression]:
+    """The expression and all its parts."""
+    yield expression
+    if isinstance(expression, Call):
+        for each in expression.arguments:
+            yield from nodes(each)
+
+
+def fields_of(expression: Expression) -> set[str]:
+    """The names of the fields that the expression uses."""
+    return {each.name for each in nodes(expression) if isinstance(each, Field)}
+
+
+def known_not_null(condition: Expression) -> set[str]:
+    """The fields that are not null if the condition is true: those with ``is not null``."""
+    if isinstance(condition, Call) and condition.function == "and":
+        return set().union(*map(known_not_null, condition.arguments))
+    if isinstance(condition, Call) and condition.function == "is not null":
+        [of] = condition.arguments
+        return {of.name} if isinstance(of, Field) else set()
+    return set()
+
+
+def _tokens(text: str) -> list[Token]:
+    found: list[Token] = []
+    at = 0
+    end = len(text.rstrip())
+    while at < end:
+        token = _TOKEN.match(text, at)
+        if token is None:
+            at += len(text[at:]) - len(text[at:].lstrip())
+            raise ValueError(f"{_unknown(text[at:])} at character {at + 1}")
+        kind = token.lastgroup or ""
+        found.append(Token(kind, token[kind], token.start(kind) + 1))
+        at = token.end()
+    return [*found, Token("end", "", end + 1)]
+
+
+def _unknown(rest: str) -> str:
+    if rest[0] == '"':
+        return "strings have single quotes: 'text'; \""
+    if rest[0] == "'":
+        return "a string without a closing quote"
+    if rest[0] in "/%":
+        return f"no operator {rest[0]}: use div(number, 60) or mod(number, 60)"
+    if rest[0].isdigit():
+        return "numbers in expressions are whole numbers"
+    return f"unexpected {rest[0]!r}"
+
+
+class _Parser:
+    """Recursive descent. Each method reads one level of precedence, the lowest first."""
+
+    def __init__(self, tokens: list[Token], names: Mapping[str, Expression]) -> None:
+        self._tokens = tokens
+        self._names = names
+        self._next = 0
+        self._depth = 0
+
+    def whole(self) -> Expression:
+        expression = self._or()
+        if self._peek.kind != "end":
+            raise self._error(f"unexpected {self._peek.text}")
+        return expression
+
+    @property
+    def _peek(self) -> Token:
+        return self._tokens[self._next]
+
+    def _error(self, what: str, at: int | None = None) -> ValueError:
+        return ValueError(f"{what} at character {at or self._peek.at}")
+
+    def _take(self, *texts: str) -> str | None:
+        """The next token, in lower case, if it is one of these words or symbols."""
+        token = self._peek
+        if token.kind not in ("name", "symbol") or token.text.lower() not in texts:
+            return None
+        self._next += 1
+        return token.text.lower()
+
+    def _expect(self, text: str) -> None:
+        if self._take(text) is None:
+            raise self._error(f"expected {text}, not {self._peek.text or 'the end'}")
+
+    def _call(self, function: str, at: int, *arguments: Expression) -> Call:
+        given = [Argument(each.type, _literal(each)) for each in arguments]
+        try:
+            return Call(function, arguments, result_type(function, given))
+        except ValueError as e:
+            raise self._error(str(e), at) from None
+
+    def _or(self) -> Expression:
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            raise self._error(f"more than {_MAX_DEPTH} levels of parentheses")
+        found = self._chain(self._and, "or")
+        self._depth -= 1
+        return found
+
+    def _and(self) -> Expression:
+        return self._chain(self._not, "and")
+
+    def _chain(self, operand: Callable[[], Expression], *operators: str) -> Expression:
+        left = operand()
+        while True:
+            at = self._peek.at
+            operator = self._take(*operators)
+            if operator is None:
+                return left
+            left = self._call(operator, at, left, operand())
+
+    def _not(self) -> Expression:
+        negations = []
+        while True:
+            at = self._peek.at
+            if self._take("not") is None:
+                break
+            negations.append(at)
+        found = self._comparison()
+        for at in reversed(negations):
+            found = self._call("not", at, found)
+        return found
+
+    def _comparison(self) -> Expression:
+        left = self._sum()
+        at = self._peek.at
+        operator = self._take(*_COMPARISONS)
+        if operator is not None:
+            return self._call("<>" if operator == "!=" else operator, at, left, self._sum())
+        if self._take("is"):
+            negated = self._take("not")
+            self._expect("null")
+            return self._call("is not null" if negated else "is null", at, left)
+        negated = self._take("not")
+        found: Expression
+        if self._take("in"):
+            found = self._call("in", at, left, *self._list())
+        elif self._take("between"):
+            low = self._sum()
+            self._expect("and")
+            found = self._call("between", at, left, low, self._sum())
+        elif self._take("like"):
+            found = self._call("like", at, left, self._sum())
+        elif negated:
+            raise self._error("expected in, between or like after not")
+        else:
+            return left
+        return self._call("not", at, found) if negated else found
+
+    def _sum(self) -> Expression:
+        return self._chain(self._product, "+", "-")
+
+    def _product(self) -> Expression:
+        return self._chain(self._unary, "*")
+
+    def _unary(self) -> Expression:
+        at = self._peek.at
+        if self._take("-") is None:
+            return self._primary()
+        if self._peek.kind == "number":
+            number = -int(self._peek.text)
+            self._next += 1
+            return self._integer(number, at)
+        return self._call("negative", at, self._primary())
+
+    def _primary(self) -> Expression:
+        token = self._peek
+        if token.kind == "end":
+            raise self._error("the expression ends too early")
+        self._next += 1
+        if token.kind == "number":
+            return self._integer(int(token.text), token.at)
+        if token.kind == "string":
+            return Literal(token.text[1:-1].replace("''", "'"), STRING)
+        if token.text == "(":
+            found = self._or()
+            self._expect(")")
+            return found
+        if token.kind == "symbol":
+            raise self._error(f"unexpected {token.text}", token.at)
+        word = token.text.lower()
+        if word in ("true", "false"):
+            return Literal(word == "true", BOOLEAN)
+        if word in _KEYWORDS:
+            raise self._error(f"unexpected {token.text}", token.at)
+        if self._peek.text == "(":
+            return self._function(token)
+        if token.text not in self._names:
+            raise self._error(
+                f"unknown field {token.text}; known: {', '.join(self._names)}", token.at
+            )
+        return self._names[token.text]
+
+    def _function(self, token: Token) -> Expression:
+        name = token.text.lower()
+        if name not in FUNCTIONS:
+            raise self._error(
+                f"unknown function {token.text[:40]}; allowed: {', '.join(FUNCTIONS)}", token.at
+            )
+        return self._call(name, token.at, *self._list())
+
+    def _list(self) -> list[Expression]:
+        self._expect("(")
+        found = [self._or()]
+        while self._take(","):
+            found.append(self._or())
+        self._expect(")")
+        return found
+
+    def _integer(self, number: int, at: int) -> Expression:
+        try:
+            type_ = integer(number, number)
+            if not -(2**63) <= number < 2**63:
+                raise ValueError(f"{number} does not fit in 64 bits")
+        except ValueError as e:
+            raise self._error(str(e), at) from None
+        return Literal(number, type_)
+
+
+def _literal(expression: Expression) -> str | int | bool | None:
+    return expression.value if isinstance(expression, Literal) else None

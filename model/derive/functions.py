@@ -1,0 +1,272 @@
+"""The functions and operators of expressions, and the types of their results.
+
+All are deterministic and total: they return a value or null for every input. So functions that may
+fail in Spark (casts of text, calculations that overflow, division by zero) are missing or refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from model.derive.patterns import check_pattern
+from model.derive.types import (
+    BOOLEAN,
+    INT64_MAX,
+    INT64_MIN,
+    MAX_SECONDS,
+    STRING,
+    STRINGS,
+    TIME,
+    Kind,
+    Type,
+    integer,
+)
+
+_MAX_BYTES = 2**31 - 1
+_ORDERED = frozenset({Kind.STRING, Kind.INTEGER, Kind.DOUBLE, Kind.DECIMAL, Kind.TIME})
+
+
+class Argument(NamedTuple):
+    """``literal``: the value, if it is written in the expression."""
+
+    type: Type
+    literal: str | int | bool | None
+
+
+Arguments = Sequence[Argument]
+Typing = Callable[[Arguments], Type]
+
+
+def result_type(function: str, arguments: Arguments) -> Type:
+    """The type of a function's or operator's result. Raises ValueError if the arguments are not
+    allowed."""
+    return (FUNCTIONS.get(function) or _OPERATORS[function])(arguments)
+
+
+def _check(name: str, arguments: Arguments, *kinds: Kind, least: int | None = None) -> bool:
+    """Checks number and kinds; whether one may be null."""
+    fewest = len(kinds) if least is None else least
+    if not fewest <= len(arguments) <= len(kinds):
+        count = f"{fewest}" if fewest == len(kinds) else f"{fewest} to {len(kinds)}"
+        raise ValueError(f"{name} needs {count} arguments, not {len(arguments)}")
+    for number, (argument, kind) in enumerate(zip(arguments, kinds, strict=False), 1):
+        if argument.type.kind is not kind:
+            raise ValueError(f"argument {number} of {name} is a {argument.type.kind}, not a {kind}")
+    return any(argument.type.optional for argument in arguments)
+
+
+def _function(name: str, result: Type, *kinds: Kind) -> Typing:
+    def type_(arguments: Arguments) -> Type:
+        return result.or_null(_check(name, arguments, *kinds))
+
+    return type_
+
+
+def _literal_int(name: str, argument: Argument, low: int, high: int) -> int:
+    number = argument.literal
+    if type(number) is not int or not low <= number <= high:
+        raise ValueError(f"{name} must be a number from {low} to {high}, written out")
+    return number
+
+
+def _bounded(name: str, low: int, high: int, optional: bool) -> Type:
+    if low < INT64_MIN or high > INT64_MAX:
+        raise ValueError(
+            f"the result of {name} may not fit in 64 bits; give the fields a range, as in "
+            '"long 0..1000000",'
+        )
+    return integer(low, high, optional)
+
+
+def _plus(arguments: Arguments) -> Type:
+    optional = _check("+", arguments, Kind.INTEGER, Kind.INTEGER)
+    left, right = (each.type for each in arguments)
+    return _bounded("+", left.low + right.low, left.high + right.high, optional)
+
+
+def _minus(arguments: Arguments) -> Type:
+    optional = _check("-", arguments, Kind.INTEGER, Kind.INTEGER)
+    left, right = (each.type for each in arguments)
+    return _bounded("-", left.low - right.high, left.high - right.low, optional)
+
+
+def _times(arguments: Arguments) -> Type:
+    optional = _check("*", arguments, Kind.INTEGER, Kind.INTEGER)
+    left, right = (each.type for each in arguments)
+    products = [a * b for a in (left.low, left.high) for b in (right.low, right.high)]
+    return _bounded("*", min(products), max(products), optional)
+
+
+def _negative(arguments: Arguments) -> Type:
+    optional = _check("-", arguments, Kind.INTEGER)
+    of = arguments[0].type
+    return _bounded("-", -of.high, -of.low, optional)
+
+
+def _div(arguments: Arguments) -> Type:
+    optional = _check("div", arguments, Kind.INTEGER, Kind.INTEGER)
+    by = _literal_int("the divisor of div", arguments[1], 1, INT64_MAX)
+    of = arguments[0].type
+    return integer(of.low // by, of.high // by, optional)
+
+
+def _mod(arguments: Arguments) -> Type:
+    optional = _check("mod", arguments, Kind.INTEGER, Kind.INTEGER)
+    by = _literal_int("the divisor of mod", arguments[1], 1, INT64_MAX)
+    return integer(0, by - 1, optional)
+
+
+def _same_kind(name: str, arguments: Arguments) -> Kind:
+    kinds = {argument.type.kind for argument in arguments}
+    if len(kinds) > 1:
+        raise ValueError(f"{name} has values of different types: {', '.join(sorted(kinds))}")
+    return kinds.pop()
+
+
+def _compared(name: str) -> Typing:
+    def type_(arguments: Arguments) -> Type:
+        kind = _same_kind(name, arguments)
+        if kind not in _ORDERED and not (kind is Kind.BOOLEAN and name in ("=", "<>")):
+            raise ValueError(f"{name} cannot compare a {kind}")
+        return BOOLEAN.or_null(any(argument.type.optional for argument in arguments))
+
+    return type_
+
+
+def _in(arguments: Arguments) -> Type:
+    if any(argument.literal is None for argument in arguments[1:]):
+        raise ValueError("the values after in must be written out")
+    return _compared("in")(arguments)
+
+
+def _null_test(arguments: Arguments) -> Type:
+    return BOOLEAN
+
+
+def _common(name: str, arguments: Arguments) -> Type:
+    """The type of a result that is one of the arguments."""
+    _same_kind(name, arguments)
+    types = [argument.type for argument in arguments]
+    if len({of.scale for of in types}) > 1:
+        raise ValueError(f"{name} has decimals of different scale")
+    return replace(
+        types[0],
+        optional=any(of.optional for of in types),
+        low=min(of.low for of in types),
+        high=max(of.high for of in types),
+        bits=max(of.bits for of in types),
+        subsecond=any(of.subsecond for of in types),
+    )
+
+
+def _coalesce(arguments: Arguments) -> Type:
+    if len(arguments) < 2:
+        raise ValueError("coalesce needs at least 2 arguments")
+    optional = all(argument.type.optional for argument in arguments)
+    return replace(_common("coalesce", arguments), optional=optional)
+
+
+def _if(arguments: Arguments) -> Type:
+    if len(arguments) != 3:
+        raise ValueError(f"if needs 3 arguments, not {len(arguments)}")
+    _check("if", arguments[:1], Kind.BOOLEAN)
+    return _common("if", arguments[1:])
+
+
+def _concat(arguments: Arguments) -> Type:
+    for argument in arguments:
+        if argument.type.kind not in (Kind.STRING, Kind.INTEGER):
+            raise ValueError(f"concat joins strings and whole numbers, not a {argument.type.kind}")
+    return STRING.or_null(any(argument.type.optional for argument in arguments))
+
+
+def _substring(arguments: Arguments) -> Type:
+    optional = _check("substring", arguments, Kind.STRING, Kind.INTEGER, Kind.INTEGER, least=2)
+    _literal_int("the start of substring", arguments[1], 1, _MAX_BYTES)
+    if len(arguments) == 3:
+        _literal_int("the length of substring", arguments[2], 0, _MAX_BYTES)
+    return STRING.or_null(optional)
+
+
+def _like(arguments: Arguments) -> Type:
+    optional = _check("like", arguments, Kind.STRING, Kind.STRING)
+    pattern = arguments[1].literal
+    if not isinstance(pattern, str) or "\\" in pattern:
+        raise ValueError("the pattern of like must be written out, and has no \\")
+    return BOOLEAN.or_null(optional)
+
+
+def _matched(name: str, result: Type, groups: bool) -> Typing:
+    """A function of a text, a regular expression and (``groups``) the number of a group."""
+
+    def type_(arguments: Arguments) -> Type:
+        kinds = (Kind.STRING, Kind.STRING, *([Kind.INTEGER] if groups else []))
+        optional = _check(name, arguments, *kinds, least=2)
+        pattern = arguments[1].literal
+        if not isinstance(pattern, str):
+            raise ValueError(f"the pattern of {name} must be written out")
+        count = check_pattern(pattern)
+        if len(arguments) == 3:
+            _literal_int(f"the group of {name}", arguments[2], 0, count)
+        return result.or_null(optional)
+
+    return type_
+
+
+def _timestamp_seconds(arguments: Arguments) -> Type:
+    optional = _check("timestamp_seconds", arguments, Kind.INTEGER)
+    of = arguments[0].type
+    if max(-of.low, of.high) > MAX_SECONDS:
+        raise ValueError(
+            f"the number of timestamp_seconds may be more than {MAX_SECONDS}; give the fields a "
+            "range,"
+        )
+    return replace(TIME, optional=optional, low=of.low, high=of.high)
+
+
+def _unix(name: str, factor: int) -> Typing:
+    def type_(arguments: Arguments) -> Type:
+        optional = _check(name, arguments, Kind.TIME)
+        of = arguments[0].type
+        return integer(factor * of.low, factor * (of.high + 1) - 1, optional)
+
+    return type_
+
+
+FUNCTIONS: dict[str, Typing] = {
+    "lower": _function("lower", STRING, Kind.STRING),
+    "upper": _function("upper", STRING, Kind.STRING),
+    "trim": _function("trim", STRING, Kind.STRING),
+    "length": _function("length", integer(0, _MAX_BYTES), Kind.STRING),
+    "concat": _concat,
+    "substring": _substring,
+    "regexp_like": _matched("regexp_like", BOOLEAN, groups=False),
+    "regexp_extract": _matched("regexp_extract", STRING, groups=True),
+    "regexp_extract_all": _matched("regexp_extract_all", STRINGS, groups=True),
+    "coalesce": _coalesce,
+    "if": _if,
+    "div": _div,
+    "mod": _mod,
+    "unix_seconds": _unix("unix_seconds", 1),
+    "unix_millis": _unix("unix_millis", 1000),
+    "timestamp_seconds": _timestamp_seconds,
+}
+"""Name ► the type of its result."""
+
+_OPERATORS: dict[str, Typing] = {
+    "or": _function("or", BOOLEAN, Kind.BOOLEAN, Kind.BOOLEAN),
+    "and": _function("and", BOOLEAN, Kind.BOOLEAN, Kind.BOOLEAN),
+    "not": _function("not", BOOLEAN, Kind.BOOLEAN),
+    **{name: _compared(name) for name in ("=", "<>", "<", "<=", ">", ">=")},
+    "is null": _null_test,
+    "is not null": _null_test,
+    "in": _in,
+    "between": lambda arguments: _compared("between")(arguments),
+    "like": _like,
+    "+": _plus,
+    "-": _minus,
+    "*": _times,
+    "negative": _negative,
+}

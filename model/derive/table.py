@@ -1,0 +1,281 @@
+"""The parser of ``[views.NAME.derive]``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from model.derive.aggregates import (
+    FUNCTIONS,
+    IN_SESSIONS,
+    parse_aggregates,
+    parse_select,
+    select_all,
+)
+from model.derive.derivation import (
+    RECORD_FIELDS,
+    TEXT,
+    Aggregate,
+    Derivation,
+    EventTime,
+    Select,
+    Windows,
+)
+from model.derive.expressions import Expression, Field, fields_of, known_not_null
+from model.derive.fields import MAX_FIELDS, parse_fields, parse_topic
+from model.derive.joins import check_places, parse_joins
+from model.derive.reading import (
+    TableError,
+    check_keys,
+    check_name,
+    check_new,
+    read_duration,
+    read_expression,
+    read_table,
+    read_text,
+)
+from model.derive.types import STRING, Kind
+
+KEYS = (
+    *("from", "fields", "join", "let", "require", "each", "filter", "identity", "key", "separator"),
+    *("time", "lateness", "earliness", "window", "advance", "session", *FUNCTIONS, "select"),
+)
+MAX_KEY_PARTS = 8
+MAX_WINDOWS_OF_A_RECORD = 100
+_DEFAULT_BOUND = 3_600_000  # ms
+
+Names = dict[str, Expression]
+
+
+def parse_derivation(table: Any) -> Derivation:
+    """A table of views.toml ► what it says. Raises TableError, with the path of the key."""
+    if not isinstance(table, dict):
+        raise TableError((), "must be a table: write [views.NAME.derive]")
+    check_keys(table, KEYS)
+    for name, meaning in (("from", "the topic that is read"), ("key", "the key of the view")):
+        if name not in table:
+            raise TableError((), f'{name} is missing: {name} = "…", {meaning}')
+    source = parse_topic(table["from"], ("from",))
+    fields = parse_fields(table["fields"], ("fields",)) if "fields" in table else {}
+    names: Names = {name: Field(name, type_) for name, type_ in RECORD_FIELDS.items()}
+    names = dict(fields or {TEXT: Field(TEXT, STRING)}) | names
+    time = _parse_time(table, names)
+    joins = parse_joins(table, names)
+    let = _parse_let(table, names)
+    require = _parse_condition("require", table, names, let)
+    each = _parse_each(table, names)
+    filter_ = _parse_condition("filter", table, names, let)
+    key = _parse_key(table, names)
+    aggregates = parse_aggregates(table, names)
+    select = _select(table, aggregates, names, fields)
+    session = read_duration(table["session"], ("session",)) if "session" in table else None
+    if session is not None:
+        _check_session(table, aggregates)
+    derivation = Derivation(
+        source=source,
+        fields=tuple((name, each.type) for name, each in fields.items()),
+        key=key,
+        aggregates=aggregates,
+        select=select,
+        separator=_parse_separator(table),
+        require=require,
+        each=each,
+        filter=filter_,
+        time=time,
+        window=_parse_window(table),
+        session=session,
+        identity=_parse_identity(table, names),
+        joins=joins,
+    )
+    check_places(derivation)
+    _check_identity(derivation)
+    return derivation
+
+
+def _parse_time(table: Mapping[str, Any], names: Names) -> EventTime | None:
+    if "time" not in table:
+        for key in ("lateness", "earliness"):
+            if key in table:
+                raise TableError((key,), "only with time, the field with the time of a record")
+        if "window" in table or "session" in table:
+            return EventTime("record_timestamp", 0, 0)
+        return None
+    name = read_text(table["time"], ("time",), "the name of a time field")
+    field = names.get(name)
+    if not isinstance(field, Field) or field.type.kind is not Kind.TIME:
+        known = [each for each, of in names.items() if of.type.kind is Kind.TIME]
+        raise TableError(("time",), f"{name[:60]} is not a time field; known: {', '.join(known)}")
+    if field.type.optional:
+        raise TableError(("time",), f'{name} may be null; declare it as "time", without ?')
+    if name == "record_timestamp":
+        for key in ("lateness", "earliness"):
+            if key in table:
+                raise TableError((key,), "a record is never late or early by its own timestamp")
+        return EventTime(name, 0, 0)
+    before, after = (
+        read_duration(table[key], (key,), least=0) if key in table else _DEFAULT_BOUND
+        for key in ("lateness", "earliness")
+    )
+    for key, bound in (("lateness", before), ("earliness", after)):
+        if bound % 1000:
+            raise TableError((key,), "must be whole seconds")
+    return EventTime(name, before // 1000, after // 1000)
+
+
+def _parse_let(table: Mapping[str, Any], names: Names) -> dict[str, str]:
+    """Adds the expressions to ``names``."""
+    if "let" not in table:
+        return {}
+    path = ("let",)
+    meaning = 'let = { minute = "div(unix_seconds(time), 60)" }'
+    let = read_table(table["let"], path, MAX_FIELDS, meaning)
+    for name, text in let.items():
+        check_new(name, names, (*path, name))
+        names[name] = read_expression(text, (*path, name), names)
+    return let
+
+
+def _parse_condition(
+    key: str, table: Mapping[str, Any], names: Names, let: Mapping[str, str]
+) -> Expression | None:
+    """Fields that the condition says are not null are so in ``names`` afterwards."""
+    if key not in table:
+        return None
+    condition = read_expression(table[key], (key,), names, Kind.BOOLEAN)
+    for name in known_not_null(condition):
+        names[name] = Field(name, names[name].type.never_null())
+    for name, text in let.items():
+        names[name] = read_expression(text, ("let", name), names)
+    return condition
+
+
+def _parse_each(table: Mapping[str, Any], names: Names) -> tuple[str, Expression] | None:
+    """Adds its name to ``names``."""
+    if "each" not in table:
+        return None
+    meaning = "each = { word = \"regexp_extract_all(text, '[a-z]+')\" }"
+    given = read_table(table["each"], ("each",), 1, meaning)
+    [(name, text)] = given.items()
+    check_new(name, names, ("each", name))
+    found = read_expression(text, ("each", name), names, Kind.STRINGS)
+    names[name] = Field(name, STRING)
+    return name, found
+
+
+def _parse_key(table: Mapping[str, Any], names: Names) -> tuple[Expression, ...]:
+    path = ("key",)
+    given = table["key"]
+    texts = given if isinstance(given, list) else [given]
+    if not 1 <= len(texts) <= MAX_KEY_PARTS:
+        raise TableError(path, f"has {len(texts)} parts; it must have 1 to {MAX_KEY_PARTS}")
+    found = tuple(read_expression(text, path, names, Kind.STRING, Kind.INTEGER) for text in texts)
+    for text, each in zip(texts, found, strict=True):
+        if each.type.optional:
+            raise TableError(
+                path,
+                f'"{text}" may be null; declare its fields without ?, or add "… is not null" to '
+                "filter, or use coalesce",
+            )
+    return found
+
+
+def _parse_separator(table: Mapping[str, Any]) -> str:
+    if "separator" not in table:
+        return "|"
+    if not isinstance(table["key"], list) or len(table["key"]) < 2:
+        raise TableError(("separator",), "only for a key of several parts")
+    text = read_text(table["separator"], ("separator",), 'a character such as "|"')
+    if len(text) != 1 or not text.isprintable() or text.isalnum() or text == "-":
+        raise TableError(("separator",), f"{text[:20]!r} is not a sign such as | or /")
+    return text
+
+
+def _parse_window(table: Mapping[str, Any]) -> Windows | None:
+    if "window" not in table:
+        if "advance" in table:
+            raise TableError(("advance",), "only with window")
+        return None
+    if "session" in table:
+        raise TableError(("session",), "a view has windows or sessions, not both")
+    size = read_duration(table["window"], ("window",))
+    if "advance" not in table:
+        return Windows(size, size)
+    advance = read_duration(table["advance"], ("advance",))
+    if advance > size or size > MAX_WINDOWS_OF_A_RECORD * advance:
+        raise TableError(
+            ("advance",),
+            f"must be at most the window, and at least a {MAX_WINDOWS_OF_A_RECORD}th of it",
+        )
+    return Windows(size, advance)
+
+
+def _check_session(table: Mapping[str, Any], aggregates: tuple[Aggregate, ...]) -> None:
+    for each in aggregates:
+        if each.function not in IN_SESSIONS:
+            allowed = ", ".join(IN_SESSIONS)
+            raise TableError((each.function,), f"not with session, which allows {allowed}")
+        if each.of is not None and each.of.type.kind not in (Kind.INTEGER, Kind.BOOLEAN):
+            raise TableError(
+                (each.function,), f"with session it must be of a whole number: {each.name}"
+            )
+
+
+def _select(
+    table: Mapping[str, Any],
+    aggregates: tuple[Aggregate, ...],
+    names: Names,
+    fields: Mapping[str, Field],
+) -> Select | None:
+    if not any(each.function in ("latest", "top_k") for each in aggregates):
+        if "select" in table:
+            raise TableError(("select",), "only with latest or top_k")
+        return None
+    if "select" in table:
+        return parse_select(table["select"], names)
+    return select_all({name: names[name] for name in fields or (TEXT,)})
+
+
+def _parse_identity(table: Mapping[str, Any], names: Names) -> tuple[str, ...]:
+    path = ("identity",)
+    if "identity" not in table:
+        return ()
+    given = table["identity"]
+    if not isinstance(given, list) or not given or len(set(map(str, given))) < len(given):
+        raise TableError(path, 'must be a list of different fields: identity = ["id", "time"]')
+    for name in given:
+        if not isinstance(name, str):
+            raise TableError(path, f"{name!r} is not the name of a field")
+        check_name(name, path)
+        if not isinstance(names.get(name), Field):
+            raise TableError(path, f"{name} is not a field of the record")
+    return tuple(given)
+
+
+def _check_identity(derivation: Derivation) -> None:
+    """Of several rows with one identity, an arbitrary one is kept. So nothing else may be used."""
+    identity = derivation.identity
+    if not identity:
+        return
+    path = ("identity",)
+    if derivation.each is not None and derivation.each[0] in identity:
+        raise TableError(path, f"{derivation.each[0]} is not a field of the record")
+    if derivation.time is not None and derivation.time.field not in identity:
+        raise TableError(
+            path,
+            f"must have {derivation.time.field}, the time: Spark forgets a record when no other "
+            "with its time can arrive",
+        )
+    expressions = [*derivation.key, *(each.of for each in derivation.aggregates if each.of)]
+    expressions += [of for _, of in derivation.select.values] if derivation.select else []
+    expressions += [derivation.filter] if derivation.filter else []
+    used = set().union(*map(fields_of, expressions)) - derivation.joined_fields.keys()
+    used.update(*(fields_of(join.on) for join in derivation.joins))
+    if derivation.each is not None:
+        name, of = derivation.each
+        used = used - {name} | fields_of(of)
+    for name in sorted(used - set(identity)):
+        raise TableError(
+            path,
+            f"must have {name}, which the view uses: of two records with the same identity, either "
+            "could count",
+        )

@@ -1,0 +1,106 @@
+"""The types of fields and expressions.
+
+    string  int  long  double  decimal(S)  boolean  time  strings
+
+``int`` has 32 bits, ``long`` 64. ``decimal(S)`` has 15 digits, S of them after the point. ``time``
+is a time in UTC, ``strings`` a list of strings. Integers have a range, so that a calculation that
+could overflow is refused before it runs.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+_INT32 = (-(2**31), 2**31 - 1)
+DECIMAL_DIGITS = 15
+"""More digits of a JSON number may be lost, because it is read as a double."""
+
+_FIELD_TYPE = re.compile(
+    r"(?P<kind>string|int|long|double|boolean|time|decimal\((?P<scale>[0-9]{1,2})\))"
+    r"(?P<optional>\?)?"
+    r"( (?P<low>-?[0-9]{1,20})\.\.(?P<high>-?[0-9]{1,20}))?",
+    re.ASCII,
+)
+
+
+class Kind(StrEnum):
+    STRING = "string"
+    INTEGER = "whole number"
+    DOUBLE = "double"
+    DECIMAL = "decimal"
+    BOOLEAN = "boolean"
+    TIME = "time"
+    STRINGS = "list of strings"
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """``optional``: whether a value may be null. ``low``, ``high``: the range of an integer, or of
+    a time in seconds since 1970; inclusive. ``scale``: of a decimal. ``bits``: of an integer field.
+    ``subsecond``: whether a time may have milliseconds."""
+
+    kind: Kind
+    optional: bool = False
+    low: int = INT64_MIN
+    high: int = INT64_MAX
+    scale: int = 0
+    bits: int = 64
+    subsecond: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.kind}{' that may be null' if self.optional else ''}"
+
+    def or_null(self, optional: bool = True) -> Type:
+        return replace(self, optional=self.optional or optional)
+
+    def never_null(self) -> Type:
+        return replace(self, optional=False)
+
+
+STRING = Type(Kind.STRING)
+BOOLEAN = Type(Kind.BOOLEAN)
+DOUBLE = Type(Kind.DOUBLE)
+STRINGS = Type(Kind.STRINGS)
+MAX_SECONDS = INT64_MAX // 10**6
+"""Spark's times are microseconds."""
+# Years 1 to 9999. In UTC, a day more.
+TIME = Type(Kind.TIME, low=-62_135_683_200, high=253_402_387_199)
+TIMESTAMP = Type(Kind.TIME, low=-MAX_SECONDS, high=MAX_SECONDS, subsecond=True)
+"""The timestamp of a record."""
+
+
+def integer(low: int = INT64_MIN, high: int = INT64_MAX, optional: bool = False) -> Type:
+    return Type(Kind.INTEGER, optional, low, high)
+
+
+def parse_field_type(text: str) -> Type:
+    """``int? 0..59`` ► a type. Raises ValueError."""
+    found = _FIELD_TYPE.fullmatch(text)
+    if found is None:
+        raise ValueError(
+            f'"{text[:40]}" is not a type; use string, int, long, double, decimal(2), boolean or '
+            'time; with ? if it may be null; numbers with a range, as in "int? 0..59"'
+        )
+    optional = found["optional"] is not None
+    kind = found["kind"]
+    if found["low"] is not None and kind not in ("int", "long"):
+        raise ValueError("only int and long have a range")
+    if found["scale"] is not None:
+        scale = int(found["scale"])
+        if not 1 <= scale < DECIMAL_DIGITS:
+            raise ValueError(
+                f"a decimal has 1 to {DECIMAL_DIGITS - 1} digits after the point, not {scale}"
+            )
+        return Type(Kind.DECIMAL, optional, scale=scale)
+    if kind == "time":
+        return TIME.or_null(optional)
+    if kind not in ("int", "long"):
+        return Type(Kind(kind), optional)
+    least, most = _INT32 if kind == "int" else (INT64_MIN, INT64_MAX)
+    low, high = (int(found[bound] or limit) for bound, limit in (("low", least), ("high", most)))
+    if not least <= low <= high <= most:
+        raise ValueError(f"{low}..{high} is not a range of {kind}")
+    return Type(Kind.INTEGER, optional, low, high, bits=32 if kind == "int" else 64)

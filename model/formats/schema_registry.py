@@ -1,0 +1,161 @@
+"""The REST API of a schema registry: Confluent's, Karapace, Apicurio, Redpanda.
+
+The caller gives ``urlopen``: this package does no I/O of its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+
+from model.formats.format import SchemaFormat
+from model.formats.registry import SCHEMA_FORMATS
+from model.formats.schemas import Schema
+
+UrlOpen = Callable[..., Any]
+"""As ``urllib.request.urlopen``."""
+
+_TIMEOUT = 5.0  # s
+_MAX_BYTES = 8 << 20
+_MAX_REFERENCES = 100
+_DEFAULT_TYPE = "AVRO"  # of a registry whose answer has no `schemaType`
+_BY_TYPE: dict[str, SchemaFormat] = {each.registry_type: each for each in SCHEMA_FORMATS}
+_NOT_FOUND = 40403  # the registry's error code; a bare 404 may mean a wrong URL
+_MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
+
+
+class SchemaSourceUnavailable(Exception):
+    """The source cannot be read now; the message gives the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredSchema:
+    """A schema as the registry has it. `references`: name and text of the schemas that it uses, in
+    dependency order."""
+
+    format: SchemaFormat
+    text: str
+    references: tuple[tuple[str, str], ...]
+
+    def parsed(self) -> Schema:
+        """ValueError if it is not supported."""
+        return self.format.parse_registered(self.text, self.references)
+
+
+class RegistryClient:
+    """A schema registry. Methods wait for its answer, and raise SchemaSourceUnavailable if it does
+    not answer as a registry does."""
+
+    def __init__(self, url: str, auth: str, urlopen: UrlOpen) -> None:
+        """`auth`: user:password, or empty."""
+        self.name = url
+        self._urlopen = urlopen
+        self._authorization = f"Basic {base64.b64encode(auth.encode()).decode()}" if auth else ""
+
+    def fetch(self, schema_id: int) -> Schema:
+        """ValueError if the schema does not exist or is not supported."""
+        return self.registered(schema_id).parsed()
+
+    def registered(self, schema_id: int) -> RegisteredSchema:
+        """As `fetch`, but not parsed."""
+        path = f"/schemas/ids/{schema_id}"
+        document = self._get(path)
+        schema_type = document.get("schemaType", _DEFAULT_TYPE)
+        schema_format = _BY_TYPE.get(schema_type)
+        if schema_format is None:
+            supported = ", ".join(_BY_TYPE)
+            raise ValueError(
+                f"schemas of type {schema_type} are not supported; supported: {supported}"
+            )
+        query = ""
+        if schema_format.registry_form:
+            query = f"?format={schema_format.registry_form}"
+            text = document["schema"]
+            document = self._get(path + query)
+            if document["schema"] == text:
+                raise SchemaSourceUnavailable(
+                    f"{self.name} does not support {query[1:]} of {schema_type} schemas"
+                )
+        references: dict[tuple[str, int], tuple[str, str]] = {}
+        self._add_references(document, references, query)
+        return RegisteredSchema(schema_format, str(document["schema"]), tuple(references.values()))
+
+    def register(self, subject: str, schema_format: SchemaFormat, text: str) -> int:
+        """The id of the schema, which is registered if the subject does not have it. ValueError if
+        the registry rejects it."""
+        path = f"/subjects/{quote(subject, safe='')}/versions"
+        document = {"schema": text, "schemaType": schema_format.registry_type}
+        answer = self._answer(path, orjson.dumps(document))
+        if not isinstance(answer, dict) or type(answer.get("id")) is not int:
+            raise self._no_registry(path)
+        return int(answer["id"])
+
+    def _add_references(
+        self, document: dict[str, Any], schemas: dict[tuple[str, int], tuple[str, str]], query: str
+    ) -> None:
+        """Add the name and text of the schemas that a schema references, in dependency order."""
+        references: Sequence[Any] = document.get("references") or ()
+        for reference in references:
+            subject, version = str(reference["subject"]), int(reference["version"])
+            if (subject, version) in schemas:
+                continue
+            if len(schemas) >= _MAX_REFERENCES:
+                raise ValueError(f"the schema references more than {_MAX_REFERENCES} others")
+            path = f"/subjects/{quote(subject, safe='')}/versions/{version}{query}"
+            referenced = self._get(path)
+            self._add_references(referenced, schemas, query)
+            schemas[(subject, version)] = str(reference.get("name", "")), str(referenced["schema"])
+
+    def _get(self, path: str) -> dict[str, Any]:
+        """The response document, whose `schema` is a string. Raises SchemaSourceUnavailable,
+        ValueError."""
+        document = self._answer(path)
+        if not isinstance(document, dict) or not isinstance(document.get("schema"), str):
+            raise self._no_registry(path)
+        return document
+
+    def _answer(self, path: str, body: bytes | None = None) -> Any:
+        """The parsed answer; None if it is not JSON. With a body, the request is a POST."""
+        headers = {"Accept": f"{_MEDIA_TYPE}, application/json"}
+        if body is not None:
+            headers["Content-Type"] = _MEDIA_TYPE
+        request = urllib.request.Request(self.name + path, body, headers)
+        if self._authorization:  # not for the server to which a redirect leads
+            request.add_unredirected_header("Authorization", self._authorization)
+        try:
+            with self._urlopen(request, timeout=_TIMEOUT) as response:
+                answer = response.read(_MAX_BYTES + 1)
+        except urllib.error.HTTPError as e:
+            with e:
+                self._raise_for_status(e, path)
+        except (OSError, http.client.HTTPException) as e:
+            raise SchemaSourceUnavailable(f"{self.name} does not answer: {e}") from None
+        if len(answer) > _MAX_BYTES:
+            raise ValueError(f"the schema has more than {_MAX_BYTES} bytes")
+        try:
+            return orjson.loads(answer)
+        except orjson.JSONDecodeError:
+            return None
+
+    def _no_registry(self, path: str) -> SchemaSourceUnavailable:
+        return SchemaSourceUnavailable(f"{self.name}{path} does not answer like a schema registry")
+
+    def _raise_for_status(self, error: urllib.error.HTTPError, path: str) -> None:
+        try:
+            document = orjson.loads(error.read(_MAX_BYTES))
+            code, message = document["error_code"], str(document.get("message", ""))
+        except Exception:
+            code, message = None, ""
+        if error.code == 404 and code == _NOT_FOUND:
+            raise ValueError("the registry has no schema with this id")
+        if error.code in (409, 422) and code is not None:
+            raise ValueError(f"the registry rejects the schema: {message[:500]}")
+        raise SchemaSourceUnavailable(f"{self.name}{path} answers {error.code} {error.reason}")

@@ -1,0 +1,142 @@
+"""Expressions of views.toml as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import reduce
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from model.derive.derivation import Derivation
+from model.derive.expressions import Call, Expression, Literal
+from model.derive.types import Kind
+
+Columns = Mapping[str, Column]
+"""Other columns for some names, instead of those of the rows."""
+
+
+def column(expression: Expression, names: Columns | None = None) -> Column:
+    """The value of the expression in each row."""
+    if isinstance(expression, Literal):
+        return F.lit(expression.value)
+    if isinstance(expression, Call):
+        return _CALLS[expression.function](expression, names or {})
+    return (names or {}).get(expression.name, F.col(expression.name))
+
+
+def condition(expression: Expression, names: Columns | None = None) -> Column:
+    """Whether the expression is true: null is not."""
+    found = column(expression, names)
+    return F.coalesce(found, F.lit(False)) if expression.type.optional else found
+
+
+_Make = Callable[[Call, Columns], Column]
+
+
+def _of(make: Callable[..., Column]) -> _Make:
+    """A function of the columns of all arguments."""
+
+    def call(expression: Call, names: Columns) -> Column:
+        return make(*(column(each, names) for each in expression.arguments))
+
+    return call
+
+
+def _arithmetic(make: Callable[..., Column]) -> _Make:
+    """In 64 bits: the types say that they are enough, and 32 may not be."""
+
+    def call(expression: Call, names: Columns) -> Column:
+        return make(*(long(each, names) for each in expression.arguments))
+
+    return call
+
+
+def long(expression: Expression, names: Columns | None = None) -> Column:
+    """A whole number as 64 bits."""
+    found = column(expression, names)
+    is_short = not isinstance(expression, Literal) and expression.type.bits == 32
+    return found.cast("long") if is_short else found
+
+
+def _texts(make: Callable[..., Column]) -> _Make:
+    """A function of strings, and of numbers as text."""
+
+    def call(expression: Call, names: Columns) -> Column:
+        return make(*(text(each, names) for each in expression.arguments))
+
+    return call
+
+
+def text(expression: Expression, names: Columns | None = None) -> Column:
+    """A string, or a whole number in decimal."""
+    found = column(expression, names)
+    return found.cast("string") if expression.type.kind is Kind.INTEGER else found
+
+
+def _matched(make: Callable[[Column, Column, Column], Column]) -> _Make:
+    """A function of a text, a pattern and a group; without a group, that of the whole match."""
+
+    def call(expression: Call, names: Columns) -> Column:
+        found = [column(each, names) for each in expression.arguments]
+        return make(found[0], found[1], found[2] if len(found) == 3 else F.lit(0))
+
+    return call
+
+
+def _regexp_extract(of: Column, pattern: Column, group: Column) -> Column:
+    return F.call_function("regexp_extract", of, pattern, group)
+
+
+def _substring(of: Column, start: Column, length: Column | None = None) -> Column:
+    return F.substr(of, start) if length is None else F.substr(of, start, length)
+
+
+_CALLS: dict[str, _Make] = {
+    "or": _of(lambda left, right: left | right),
+    "and": _of(lambda left, right: left & right),
+    "not": _of(lambda of: ~of),
+    "=": _of(lambda left, right: left == right),
+    "<>": _of(lambda left, right: left != right),
+    "<": _of(lambda left, right: left < right),
+    "<=": _of(lambda left, right: left <= right),
+    ">": _of(lambda left, right: left > right),
+    ">=": _of(lambda left, right: left >= right),
+    "is null": _of(Column.isNull),
+    "is not null": _of(Column.isNotNull),
+    "in": _of(lambda of, *values: reduce(lambda a, b: a | b, (of == value for value in values))),
+    "between": _of(lambda of, low, high: (of >= low) & (of <= high)),
+    "like": _of(F.like),
+    "+": _arithmetic(lambda left, right: left + right),
+    "-": _arithmetic(lambda left, right: left - right),
+    "*": _arithmetic(lambda left, right: left * right),
+    "negative": _arithmetic(lambda of: -of),
+    "div": _arithmetic(lambda of, by: F.call_function("div", of, by)),
+    "mod": _arithmetic(F.pmod),
+    "lower": _of(F.lower),
+    "upper": _of(F.upper),
+    "trim": _of(F.trim),
+    "length": _of(F.length),
+    "concat": _texts(F.concat),
+    "substring": _of(_substring),
+    "regexp_like": _of(F.regexp_like),
+    "regexp_extract": _matched(_regexp_extract),
+    "regexp_extract_all": _matched(F.regexp_extract_all),
+    "coalesce": _of(F.coalesce),
+    "if": _of(lambda of, then, other: F.when(of, then).otherwise(other)),
+    "unix_seconds": _of(F.unix_seconds),
+    "unix_millis": _of(F.unix_millis),
+    "timestamp_seconds": _of(F.timestamp_seconds),
+}
+
+
+def key_parts(derivation: Derivation, names: Columns | None = None) -> list[Column]:
+    """The parts of a key as text."""
+    return [text(each, names) for each in derivation.key]
+
+
+def key_column(derivation: Derivation, names: Columns | None = None) -> Column:
+    """The key before it is encoded: text, or a whole number."""
+    if len(derivation.key) == 1:
+        return column(derivation.key[0], names)
+    return F.concat_ws(derivation.separator, *key_parts(derivation, names))

@@ -1,0 +1,203 @@
+"""The decoder of a derived view: which records count, and why the others are dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial, reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from model.derive.derivation import RECORD_FIELDS, TEXT, Derivation
+from model.derive.expressions import Expression, fields_of
+from model.derive.types import Kind
+from spark.derive.columns import Columns, column, condition, key_column, key_parts
+from spark.derive.json_values import FIELDS, REASON, JsonValues, spark_type
+from spark.event_time.bounds import EventTimeBounds
+
+MAX_KEY_BYTES = 10_000
+"""A longer key does not fit in a URL."""
+MAX_VALUE_BYTES = 500_000
+"""The limit of a value that has text, because Kafka rejects records of more than 1 MiB."""
+
+# Spark's windows need times in a range that its 64 bits have room for.
+_FIRST, _LAST = "1971-01-01T00:00:00Z", "2261-01-01T00:00:00Z"
+_Check = Callable[[Columns], Column]
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedDecoder:
+    """Decodes the value. Rejects records whose ``require`` is not true, whose key is not usable or
+    whose value would be too long. Decoded rows have the fields of the value, and those of
+    ``RECORD_FIELDS`` that the view uses."""
+
+    derivation: Derivation
+
+    @property
+    def event_time(self) -> EventTimeBounds | None:
+        time = self.derivation.time
+        return None if time is None else EventTimeBounds(time.field, time.before, time.after)
+
+    def well_formed(self, records: DataFrame) -> DataFrame:
+        record = self._record_columns()
+        if self.derivation.fields:
+            given = records.select("timestamp", "value", *_aliased(record))
+            decoded = self._decode_json(given, tuple(record))
+            names: Columns = {name: F.col(f"{FIELDS}.{name}") for name in self._value_fields()}
+            names = {**names, **{name: F.col(name) for name in record}}
+        else:
+            decoded = records.select(
+                F.col("value").cast("string").alias(TEXT), _wrong_text().alias(REASON),
+                *_aliased(record),
+            )  # fmt: skip
+            names = {name: F.col(name) for name in (TEXT, *record)}
+        accepted = decoded.where(F.isnull(REASON))
+        violation = self._violation(names)
+        if violation is not None:
+            accepted = accepted.where(violation.isNull())
+        return accepted.select(*_aliased(names))
+
+    def malformed(self, records: DataFrame) -> DataFrame:
+        columns = records.columns
+        record = self._record_columns()
+        if self.derivation.fields:
+            decoded = self._decode_json(records, tuple(columns))
+            names: Columns = {name: F.col(f"{FIELDS}.{name}") for name in self._value_fields()}
+        else:
+            decoded = records.withColumn(REASON, _wrong_text())
+            names = {TEXT: F.col("value").cast("string")}
+        reason = F.col(REASON)
+        violation = self._violation({**names, **record})
+        if violation is not None:
+            reason = F.coalesce(reason, violation)
+        return decoded.select(*columns, reason.alias("reason")).where("reason IS NOT NULL")
+
+    def _decode_json(self, records: DataFrame, copied: tuple[str, ...]) -> DataFrame:
+        bounds = self.event_time
+        if bounds is not None and bounds.field in RECORD_FIELDS:
+            bounds = None  # a record is never late by its own timestamp
+        decode = JsonValues(self.derivation.fields, bounds, copied)
+        before = [records.schema[name] for name in copied]
+        return records.mapInArrow(decode, StructType([*before, *decode.columns]))
+
+    def _value_fields(self) -> list[str]:
+        return [name for name, _ in self.derivation.fields]
+
+    def _record_columns(self) -> dict[str, Column]:
+        """The fields of the record that the view uses, as columns of RAW_RECORD."""
+        used = {name for each in expressions(self.derivation) for name in fields_of(each)}
+        used.update(self.derivation.identity)
+        if self.derivation.time is not None:
+            used.add(self.derivation.time.field)
+        text = F.col("key").cast("string")
+        columns = {
+            "record_key": F.when(F.is_valid_utf8(text), text),
+            "record_timestamp": F.col("timestamp"),
+            "record_partition": F.col("partition"),
+            "record_offset": F.col("offset"),
+        }
+        return {name: columns[name] for name in RECORD_FIELDS if name in used}
+
+    def _violation(self, names: Columns) -> Column | None:
+        """The reason why a decoded record is rejected; null if it is not. None: none can be."""
+        derivation = self.derivation
+        # Only the plan joins. The fields of tables are short enough, as ``TableDecoder`` says.
+        joined = derivation.joined_fields
+        unknown = {name: F.lit(None).cast(spark_type(of)) for name, of in joined.items()}
+        names = {**names, **unknown}
+        checks: list[tuple[Column, str]] = []
+        if derivation.require is not None:
+            checks.append((~condition(derivation.require, names), "require: not true"))
+        time = derivation.time
+        if time is not None and time.field in RECORD_FIELDS:
+            first, last = (F.lit(each).cast("timestamp") for each in (_FIRST, _LAST))
+            at = names[time.field]
+            checks.append(((at < first) | (at >= last), f"{time.field}: not within 1971 to 2260"))
+        checks += [(_of_rows(derivation, check, names), why) for check, why in _checks(derivation)]
+        reasons = [F.when(wrong, F.lit(why)) for wrong, why in checks]
+        return F.coalesce(*reasons) if reasons else None
+
+
+def expressions(derivation: Derivation) -> Iterator[Expression]:
+    """All expressions of a view."""
+    yield from derivation.key
+    yield from (each.of for each in derivation.aggregates if each.of is not None)
+    if derivation.select is not None:
+        yield from (of for _, of in derivation.select.values)
+    if derivation.each is not None:
+        yield derivation.each[1]
+    yield from (join.on for join in derivation.joins)
+    for each in (derivation.require, derivation.filter):
+        if each is not None:
+            yield each
+
+
+def _of_rows(derivation: Derivation, check: _Check, names: Columns) -> Column:
+    """Whether the check is true for one of the rows that the record becomes."""
+
+    def of_row(names: Columns) -> Column:
+        wrong = check(names)
+        joined = derivation.joined_fields.keys()
+        if derivation.filter is not None and not fields_of(derivation.filter) & joined:
+            wrong = condition(derivation.filter, names) & wrong
+        return F.coalesce(wrong, F.lit(False))
+
+    if derivation.each is None:
+        return of_row(names)
+    name, of = derivation.each
+    return F.coalesce(
+        F.exists(column(of, names), lambda each: of_row({**names, name: each})), F.lit(False)
+    )
+
+
+def _checks(derivation: Derivation) -> Iterator[tuple[_Check, str]]:
+    """What makes a row unusable, and the reason."""
+    texts = [each for each in derivation.key if each.type.kind is Kind.STRING]
+    if texts:
+        yield (
+            lambda names: F.octet_length(key_column(derivation, names)) > MAX_KEY_BYTES,
+            f"key: more than {MAX_KEY_BYTES} bytes",
+        )
+    if texts and len(derivation.key) > 1:
+        separator = F.lit(derivation.separator)
+        yield (
+            lambda names: reduce(
+                Column.__or__,
+                (F.contains(part, separator) for part in key_parts(derivation, names)),
+            ),
+            f"key: a part has the separator {derivation.separator}",
+        )
+    for what, values, most in _long_values(derivation):
+        yield partial(_is_longer, values=values, most=most), f"{what}: more than {most} bytes"
+
+
+def _is_longer(names: Columns, values: list[Expression], most: int) -> Column:
+    """Whether the values need more bytes as JSON."""
+    fields = (column(of, names).alias(f"_{number}") for number, of in enumerate(values))
+    return F.octet_length(F.to_json(F.struct(*fields))) > most
+
+
+def _long_values(derivation: Derivation) -> Iterator[tuple[str, list[Expression], int]]:
+    """Parts of the value that have text: their name, expressions and greatest length."""
+    parts: list[tuple[str, list[Expression], int]] = []
+    selected = [of for _, of in derivation.select.values] if derivation.select else []
+    for each in derivation.aggregates:
+        if each.function in ("latest", "top_k"):
+            parts.append((each.name, selected, each.k or 1))
+        elif each.function in ("min", "max") and each.of is not None:
+            parts.append((each.name, [each.of], 1))
+    parts = [part for part in parts if any(of.type.kind is Kind.STRING for of in part[1])]
+    shares = sum(times for _, _, times in parts)
+    for what, values, _ in parts:
+        yield what, values, MAX_VALUE_BYTES // shares
+
+
+def _wrong_text() -> Column:
+    text = F.col("value").cast("string")
+    return F.when(text.isNull(), "value: null").when(~F.is_valid_utf8(text), "value: not UTF-8")
+
+
+def _aliased(columns: Columns) -> list[Column]:
+    return [of.alias(name) for name, of in columns.items()]

@@ -1,0 +1,71 @@
+"""Joins of a stream with tables that do not change while the view exists."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from model.derive.derivation import Join
+from model.derive.types import Kind, Type
+from spark.derive.columns import column
+from spark.derive.json_values import FIELDS, REASON, JsonValues
+from spark.event_time.bounds import EventTimeBounds
+
+MAX_TEXT_BYTES = 1000
+"""A field of a table can become a key, which must not be too long."""
+
+_KEY = "#key"
+# Not the timestamp: compaction keeps the last record of a key in the log.
+_ORDER = ("partition", "offset")
+_COPIED = ("key", "value", *_ORDER)
+
+
+@dataclass(frozen=True, slots=True)
+class TableDecoder:
+    """Decodes records whose key is text and whose value is a JSON object, or null: a tombstone.
+
+    Well-formed rows have ``key``, ``partition``, ``offset`` and a struct ``FIELDS``, which is null
+    in a tombstone. Malformed records are as if they did not exist.
+    """
+
+    fields: tuple[tuple[str, Type], ...]
+
+    @property
+    def event_time(self) -> EventTimeBounds | None:
+        return None
+
+    def well_formed(self, records: DataFrame) -> DataFrame:
+        rows = self._decoded(records.select(*_COPIED)).where(self._wrong().isNull())
+        fields = F.when(F.col("value").isNotNull(), F.col(FIELDS))
+        return rows.select(F.col("key").cast("string"), *_ORDER, fields.alias(FIELDS))
+
+    def malformed(self, records: DataFrame) -> DataFrame:
+        names = records.columns
+        rows = self._decoded(records).select(*names, self._wrong().alias("reason"))
+        return rows.where("reason IS NOT NULL")
+
+    def _decoded(self, records: DataFrame) -> DataFrame:
+        decode = JsonValues(self.fields, None, tuple(records.columns))
+        return records.mapInArrow(decode, StructType([*records.schema, *decode.columns]))
+
+    def _wrong(self) -> Column:
+        """The reason why a record is malformed, or null."""
+        key = F.col("key").cast("string")
+        reason = F.when(key.isNull(), "key: null").when(~F.is_valid_utf8(key), "key: not UTF-8")
+        reason = reason.when(F.col("value").isNotNull(), F.col(REASON))
+        for name, of in self.fields:
+            if of.kind is Kind.STRING:
+                is_long = F.octet_length(f"{FIELDS}.{name}") > MAX_TEXT_BYTES
+                long = F.when(is_long, f"{name}: more than {MAX_TEXT_BYTES} bytes")
+                reason = F.coalesce(reason, long)
+        return reason
+
+
+def with_row(rows: DataFrame, join: Join, table: DataFrame) -> DataFrame:
+    """Adds the column ``join.name``: the row of the table, null if it has none."""
+    newest = F.max_by(FIELDS, F.struct(*_ORDER)).alias(join.name)
+    found = table.groupBy(F.col("key").alias(_KEY)).agg(newest)
+    return rows.join(F.broadcast(found), column(join.on) == F.col(_KEY), "left").drop(_KEY)

@@ -1,0 +1,129 @@
+"""Decodes JSON values in Spark's workers: the fields of each record, or why it has none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import (
+    BooleanType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from model.derive.types import DECIMAL_DIGITS, Kind, Type
+from spark.event_time.bounds import EventTimeBounds
+from spark.formats.strict_json import fields_reader
+
+FIELDS = "#fields"
+REASON = "#reason"
+
+_TYPES: dict[Kind, DataType] = {
+    Kind.STRING: StringType(),
+    Kind.DOUBLE: DoubleType(),
+    Kind.BOOLEAN: BooleanType(),
+    Kind.TIME: TimestampType(),
+}
+
+
+def spark_type(of: Type) -> DataType:
+    if of.kind is Kind.INTEGER:
+        return IntegerType() if of.bits == 32 else LongType()
+    if of.kind is Kind.DECIMAL:
+        return DecimalType(DECIMAL_DIGITS, of.scale)
+    return _TYPES[of.kind]
+
+
+@dataclass(frozen=True, slots=True)
+class JsonValues:
+    """A function of Arrow batches with ``value``, and ``timestamp`` if there is an ``event_time``.
+
+    It returns the columns ``copied``, a struct ``FIELDS`` with ``fields``, and ``REASON``. The
+    fields of a malformed value are null.
+    """
+
+    fields: tuple[tuple[str, Type], ...]
+    event_time: EventTimeBounds | None
+    copied: tuple[str, ...]
+
+    @property
+    def columns(self) -> list[StructField]:
+        """``FIELDS`` and ``REASON``."""
+        fields = [StructField(name, spark_type(of)) for name, of in self.fields]
+        return [StructField(FIELDS, StructType(fields)), StructField(REASON, StringType())]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        read = fields_reader(
+            StructType([StructField(name, _read_as(of), of.optional) for name, of in self.fields])
+        )
+        checks = [(name, of) for name, of in self.fields if of.kind in (Kind.INTEGER, Kind.DECIMAL)]
+        names = [name for name, _ in self.fields]
+        types = [to_arrow_type(spark_type(of), timezone="UTC") for _, of in self.fields]
+        nothing = (None,) * len(names)
+        bounds = self.event_time
+        for batch in batches:
+            values = batch.column("value").to_pylist()
+            # Numbers, because a timestamp may be outside the range of Python's datetime.
+            timestamps = (
+                batch.column("timestamp").cast(pa.int64()).to_pylist() if bounds else values
+            )
+            rows: list[tuple[Any, ...]] = []
+            reasons: list[str | None] = []
+            for value, timestamp in zip(values, timestamps, strict=True):
+                reason = "value: null" if value is None else None
+                row = nothing
+                if reason is None:
+                    try:
+                        fields = read(value)
+                        for name, of in checks:
+                            if fields[name] is not None:
+                                fields[name] = _checked(name, of, fields[name])
+                        if bounds is not None:
+                            reason = bounds.violation(fields[bounds.field], timestamp)
+                        if reason is None:
+                            row = tuple(fields.values())
+                    except ValueError as error:
+                        reason = str(error)
+                rows.append(row)
+                reasons.append(reason)
+            columns = zip(*rows, strict=True) if rows else [()] * len(names)
+            arrays = [pa.array(of, to) for of, to in zip(columns, types, strict=True)]
+            yield pa.RecordBatch.from_arrays(
+                [
+                    *(batch.column(name) for name in self.copied),
+                    pa.StructArray.from_arrays(arrays, names),
+                    pa.array(reasons, pa.string()),
+                ],
+                names=[*self.copied, FIELDS, REASON],
+            )
+
+
+def _read_as(of: Type) -> DataType:
+    return DoubleType() if of.kind is Kind.DECIMAL else spark_type(of)
+
+
+def _checked(name: str, of: Type, number: Any) -> Any:
+    """A whole number in its range, or a decimal. Raises ValueError."""
+    if of.kind is Kind.INTEGER:
+        if not of.low <= number <= of.high:
+            raise ValueError(f"{name}: not within {of.low} to {of.high}")
+        return number
+    # The shortest text of a double has all digits that the JSON had, if those were at most 15.
+    decimal = Decimal(repr(number))
+    scaled = decimal.scaleb(of.scale)
+    if scaled != scaled.to_integral_value():
+        raise ValueError(f"{name}: more than {of.scale} digits after the point")
+    if abs(scaled) >= 10**DECIMAL_DIGITS:
+        raise ValueError(f"{name}: more than {DECIMAL_DIGITS} digits")
+    return decimal

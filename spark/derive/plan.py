@@ -1,0 +1,129 @@
+"""The plan of a derived view: from decoded rows to the records of its topic."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from model.derive.derivation import Derivation
+from model.derive.expressions import Field
+from spark.derive.aggregates import grouped, json_object, results
+from spark.derive.columns import column, key_column
+from spark.derive.joins import with_row
+from spark.derive.sessions import END, LIVE, START, sessions
+from spark.event_time.watermarks import NEVER
+from spark.formats.keys import int64, session_key, window_key
+
+_DOUBLE = struct.Struct(">d")
+_KEY = "#key"  # not the name of a field
+_WINDOW = "#window"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A function of decoded rows, and of the tables that they are joined with. It returns ``key``,
+    ``value``, and ``bare_key`` with windows or sessions.
+
+    ``key`` and ``value``: the formats of the view's entry in views.toml.
+    """
+
+    derivation: Derivation
+    key: str
+    value: str
+
+    def __call__(self, rows: DataFrame, *tables: DataFrame) -> DataFrame:
+        derivation = self.derivation
+        prepared = _prepared(rows, tables, derivation)
+        key, name = key_column(derivation), _key_name(derivation)
+        bare = self._bare_key(name)
+        if derivation.session is not None:
+            found = sessions(prepared.withColumn(name, key), derivation, name)
+            value = F.when(F.col(LIVE), self._value())
+            return self._records(found, session_key(bare, F.col(START), F.col(END)), value, bare)
+        if derivation.window is None:
+            found = prepared.groupBy(key.alias(name)).agg(*grouped(derivation))
+            return self._records(found, bare, self._value())
+        found = prepared.groupBy(_window(derivation), key.alias(name)).agg(*grouped(derivation))
+        start = F.unix_millis(f"{_WINDOW}.start")
+        return self._records(found, window_key(bare, start), self._value(), bare)
+
+    def _records(
+        self, found: DataFrame, key: Column, value: Column, bare: Column | None = None
+    ) -> DataFrame:
+        columns = [key.alias("key"), value.alias("value")]
+        if bare is not None:
+            columns.append(bare.alias("bare_key"))
+        rows = found.select(*columns)
+        if self.value != "float64":
+            return rows
+        names = rows.columns
+        binary = [F.col(name).cast("binary") for name in names if name != "value"]
+        schema = ", ".join(f"{name} binary" for name in ["value", *names[:1], *names[2:]])
+        return rows.select("value", *binary).mapInArrow(_with_double_bytes, schema)
+
+    def _bare_key(self, name: str) -> Column:
+        return int64(F.col(name)) if self.key == "int64" else F.col(name)
+
+    def _value(self) -> Column:
+        """The value from the results of the aggregates."""
+        found = results(self.derivation)
+        if self.value == "json":
+            return json_object(found)
+        [(_, of, _)] = found
+        if self.value == "float64":
+            return of.cast("double")
+        return int64(of) if self.value == "int64" else of
+
+
+def _key_name(derivation: Derivation) -> str:
+    """The name of the column with the key: that of the field, if it is one of the record."""
+    first, *more = derivation.key
+    if more or not isinstance(first, Field) or first.name in derivation.joined_fields:
+        return _KEY
+    return first.name
+
+
+def _prepared(rows: DataFrame, tables: Sequence[DataFrame], derivation: Derivation) -> DataFrame:
+    """The rows that count, each once."""
+    time = derivation.time
+    if time is not None:
+        rows = rows.withWatermark(time.field, NEVER)
+    # The same rows in both orders, but this one keeps fewer in the state.
+    filters_records = derivation.each is None and not derivation.joins
+    if derivation.filter is not None and filters_records:
+        rows = rows.where(column(derivation.filter))
+    if derivation.identity:
+        rows = rows.dropDuplicates([*derivation.identity])
+    for join, table in zip(derivation.joins, tables, strict=True):
+        rows = with_row(rows, join, table)
+    if derivation.each is not None:
+        name, of = derivation.each
+        rows = rows.withColumn(name, F.explode(column(of)))
+    if derivation.filter is not None and not filters_records:
+        rows = rows.where(column(derivation.filter))
+    return rows
+
+
+def _window(derivation: Derivation) -> Column:
+    window, time = derivation.window, derivation.time
+    assert window is not None
+    assert time is not None
+    size, advance = (f"{ms} milliseconds" for ms in (window.size, window.advance))
+    slide = None if window.advance == window.size else advance
+    return F.window(time.field, size, slide).alias(_WINDOW)
+
+
+def _with_double_bytes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Replaces a double by its 8 bytes, as Kafka's DoubleSerializer writes it. Spark has no
+    function for that."""
+    for batch in batches:
+        numbers = batch.column("value").to_pylist()
+        packed = [None if each is None else _DOUBLE.pack(each) for each in numbers]
+        yield batch.set_column(
+            batch.schema.get_field_index("value"), "value", pa.array(packed, pa.binary())
+        )

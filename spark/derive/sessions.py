@@ -1,0 +1,206 @@
+"""Sessions with any sums, counts and extremes of whole numbers.
+
+As in the view visits, a session appears with its first record, and each further record writes the
+longer session and deletes those that it replaces.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
+from pyspark.sql.types import (
+    BooleanType,
+    DataType,
+    DoubleType,
+    LongType,
+    StructField,
+    StructType,
+)
+
+from model.derive.derivation import Aggregate, Derivation
+from model.derive.types import INT64_MAX, INT64_MIN
+from spark.derive.columns import column, condition, long
+from spark.event_time.sessions import merged, removed
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+START, END, LIVE = "#start", "#end", "#live"  # not the names of fields
+_TIME = "#time"
+_STATE = "sessions binary"
+
+Numbers = tuple[int | None, ...]
+_JOIN: dict[str, Callable[[int, int], int]] = {"sum": operator.add, "min": min, "max": max}
+
+
+class Session(NamedTuple):
+    """Times (ms) of the first and last record; ``numbers`` are joined by ``functions``: sum, min or
+    max. None is no number."""
+
+    start: int
+    end: int
+    numbers: Numbers
+    functions: tuple[str, ...]
+
+    def joined(self, later: Session) -> Session:
+        triples = zip(self.functions, self.numbers, later.numbers, strict=True)
+        numbers = tuple(
+            b if a is None else a if b is None else _JOIN[function](a, b)
+            for function, a, b in triples
+        )
+        return Session(self.start, max(self.end, later.end), numbers, self.functions)
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """The sessions of one key, updated by its records. Spark sends it to its workers.
+
+    ``functions``: those of the columns ``#0``, ``#1``, … of a record. ``aggregates``: the name and
+    function of each result. An average has two numbers, all others have one.
+    """
+
+    key: str
+    gap: int
+    functions: tuple[str, ...]
+    aggregates: tuple[tuple[str, str], ...]
+
+    def update(
+        self, key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState
+    ) -> Iterator[pd.DataFrame]:
+        """The changes by a micro-batch: deletions, then new and longer sessions. The state has the
+        sessions that a record can still change."""
+        before = self._unpacked(state.get[0]) if state.exists else []
+        new = (
+            [] if state.hasTimedOut else [each for frame in frames for each in self._single(frame)]
+        )
+        after = merged([*before, *new], self.gap)
+        # No record older than the watermark can arrive.
+        open_ = [each for each in after if each.end + self.gap >= state.getCurrentWatermarkMs()]
+        if open_:
+            state.update((_packed(open_),))
+            state.setTimeoutTimestamp(open_[-1].end + self.gap + 1)
+        elif state.exists:
+            state.remove()
+        changed = [each for each in after if each not in before]
+        # Spark's concatenation of frames causes this warning.
+        warnings.filterwarnings("ignore", "The behavior of DataFrame concat", FutureWarning)
+        yield self._frame(key[0], removed(before, after), changed)
+
+    def all(self, key: tuple[Any, ...], records: pd.DataFrame) -> pd.DataFrame:
+        """The sessions of all records."""
+        return self._frame(key[0], (), merged(self._single(records), self.gap))
+
+    def columns(self, key: DataType) -> StructType:
+        """The columns of the result."""
+        names = [(START, LongType()), (END, LongType()), (LIVE, BooleanType())]
+        results = [
+            (f"#{name}", DoubleType() if function == "avg" else LongType())
+            for name, function in self.aggregates
+        ]
+        return StructType(
+            [StructField(self.key, key), *(StructField(*each) for each in (*names, *results))]
+        )
+
+    def _single(self, records: pd.DataFrame) -> Iterator[Session]:
+        times = records[_TIME].tolist()
+        columns = [records[f"#{n}"].tolist() for n in range(len(self.functions))]
+        rows = zip(*columns, strict=True) if columns else iter([()] * len(times))
+        for time, row in zip(times, rows, strict=True):
+            numbers = tuple(None if each is None else int(each) for each in row)
+            yield Session(time, time, numbers, self.functions)
+
+    def _unpacked(self, content: bytes) -> list[Session]:
+        return [
+            Session(start, end, tuple(numbers), self.functions)
+            for start, end, numbers in json.loads(content)
+        ]
+
+    def _frame(
+        self, key: Any, ended: Iterable[Session], changed: Iterable[Session]
+    ) -> pd.DataFrame:
+        import pandas as pd  # only in Spark's workers: it takes half a second
+
+        nothing = (None,) * len(self.aggregates)
+        rows = [(key, each.start, each.end, False, *nothing) for each in ended]
+        rows += [(key, each.start, each.end, True, *self._results(each)) for each in changed]
+        frame = pd.DataFrame(rows, columns=self.columns(LongType()).names)
+        types = {START: "int64", END: "int64", LIVE: "bool"}
+        types |= {
+            f"#{name}": "Float64" if function == "avg" else "Int64"
+            for name, function in self.aggregates
+        }
+        return frame.astype(types)
+
+    def _results(self, session: Session) -> Iterator[int | float | None]:
+        numbers = iter(session.numbers)
+        for _, function in self.aggregates:
+            number = next(numbers)
+            if function == "avg":
+                count = next(numbers)
+                yield number / count if number is not None and count else None
+            else:
+                yield None if number is None else max(INT64_MIN, min(number, INT64_MAX))
+
+
+def sessions(rows: DataFrame, derivation: Derivation, key: str) -> DataFrame:
+    """Rows with the column ``key`` ► ``key``, ``START`` and ``END`` (ms), ``LIVE`` (false: deletes
+    the session), and a column for each aggregate."""
+    assert derivation.session is not None
+    assert derivation.time is not None
+    numbers = [number for each in derivation.aggregates for number in _numbers(each)]
+    made = Sessions(
+        key,
+        derivation.session,
+        tuple(function for function, _ in numbers),
+        tuple((each.name, each.function) for each in derivation.aggregates),
+    )
+    # As text, because pandas would make numbers with nulls doubles, which lose digits.
+    columns = [of.cast("string").alias(f"#{n}") for n, (_, of) in enumerate(numbers)]
+    time = F.unix_millis(derivation.time.field).alias(_TIME)
+    groups = rows.select(key, time, derivation.time.field, *columns).groupBy(key)
+    schema = made.columns(rows.schema[key].dataType)
+
+    # Functions, because Spark counts the arguments of a method wrongly.
+    def update(
+        key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState
+    ) -> Iterator[pd.DataFrame]:
+        return made.update(key, frames, state)
+
+    def all_(key: tuple[Any, ...], records: pd.DataFrame) -> pd.DataFrame:
+        return made.all(key, records)
+
+    if not rows.isStreaming:
+        return groups.applyInPandas(all_, schema)
+    timeout = GroupStateTimeout.EventTimeTimeout
+    return groups.applyInPandasWithState(update, schema, _STATE, "update", timeout)
+
+
+def _numbers(each: Aggregate) -> Iterator[tuple[str, Column]]:
+    """The functions that join the numbers of an aggregate, and those of one record."""
+    of = each.of
+    if each.function == "count":
+        counts = F.lit(True) if of is None else condition(of)
+        yield "sum", counts.cast("long")
+        return
+    assert of is not None
+    number = long(of)
+    if each.function == "sum":
+        yield "sum", F.coalesce(number, F.lit(0)) if of.type.optional else number
+    elif each.function == "avg":
+        yield "sum", number
+        yield "sum", F.when(column(of).isNotNull(), F.lit(1).cast("long")).otherwise(0)
+    else:
+        yield each.function, number
+
+
+def _packed(sessions_: Iterable[Session]) -> bytes:
+    # not orjson: a sum may have more than 64 bits
+    return json.dumps([(each.start, each.end, each.numbers) for each in sessions_]).encode()

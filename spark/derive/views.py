@@ -1,0 +1,26 @@
+"""The views that the entries of views.toml describe."""
+
+from __future__ import annotations
+
+import model.views as entries
+from spark.derive.decoder import DerivedDecoder
+from spark.derive.joins import TableDecoder
+from spark.derive.plan import Plan
+from spark.view import Source, View
+
+
+def derived_view(entry: entries.View) -> View | None:
+    """The view that ``[views.NAME.derive]`` describes; None if the entry has no such table."""
+    derivation = entry.derivation
+    if derivation is None:
+        return None
+    return View(
+        name=entry.name,
+        description=f"derived from {derivation.source} by views.toml",
+        sources=(
+            Source(derivation.source, DerivedDecoder(derivation)),
+            *(Source(each.source, TableDecoder(each.fields), True) for each in derivation.joins),
+        ),
+        topic=entry.topic,
+        derive=Plan(derivation, entry.key, entry.value),
+    )

@@ -1,0 +1,301 @@
+"""Reads and writes Avro with one schema, and reads what other schemas have written, by fastavro."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import orjson
+from fastavro import parse_schema, schemaless_reader, schemaless_writer
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from model.formats.avro.schema import AvroSchema
+from model.formats.schema_registry import RegisteredSchema
+
+Decode = Callable[[bytes], Any]
+Named = dict[str, dict[str, Any]]
+"""The definitions of named types, by full name."""
+
+_PRIMITIVES: dict[str, DataType] = {
+    "boolean": BooleanType(),
+    "int": IntegerType(),
+    "long": LongType(),
+    "float": FloatType(),
+    "double": DoubleType(),
+    "bytes": BinaryType(),
+    "string": StringType(),
+    "fixed": BinaryType(),
+    "enum": StringType(),
+}
+_LOGICAL: dict[str, DataType] = {
+    "int-date": DateType(),
+    "long-timestamp-millis": TimestampType(),
+    "long-timestamp-micros": TimestampType(),
+    "long-local-timestamp-millis": TimestampNTZType(),
+    "long-local-timestamp-micros": TimestampNTZType(),
+}
+_MAX_DIGITS = 38  # of a decimal in Spark
+
+
+class AvroReader:
+    """Reads records as Python values, as Arrow converts them to ``type``.
+
+    ValueError if the schema is malformed or has no Spark type. ``references``: the schemas that it
+    uses, in dependency order.
+    """
+
+    def __init__(self, schema: str, references: Sequence[str] = ()) -> None:
+        self._named, self._root = _parsed(schema, references, with_defaults=True)
+        self.type = _type(self._root, self._named, "")
+        self._decode = _decoder(self._root, None)
+
+    @property
+    def is_record(self) -> bool:
+        """Whether each value is a record, and none is null."""
+        return isinstance(self.type, StructType) and not isinstance(self._root, list)
+
+    def decode(self, raw: bytes) -> Any:
+        """A value of this schema; ValueError unless ``raw`` is exactly one."""
+        return self._decode(raw)
+
+    def encode(self, value: Any) -> bytes:
+        """The inverse of ``decode``; ValueError if the value does not fit the schema."""
+        written = io.BytesIO()
+        try:
+            schemaless_writer(written, self._root, value, strict_allow_default=True)
+        except Exception as e:  # fastavro's own, TypeError, KeyError, …
+            raise ValueError(f"does not fit the Avro schema: {type(e).__name__}: {e}") from None
+        return written.getvalue()
+
+    def written_with(self, schema: RegisteredSchema) -> Decode:
+        """A function that reads values of a writer's schema, as if they were of this one."""
+        if schema.format.name != "avro":
+            raise ValueError(f"the schema is {schema.format.name}, not avro")
+        named, root = _parsed(
+            schema.text, [text for _, text in schema.references], with_defaults=False
+        )
+        _check_logical_types(root, named, self._root, self._named, "")
+        decode = _decoder(root, self._root)
+        if not isinstance(self.type, StructType) or not self.is_record:
+            return decode
+        names = self.type.names
+
+        def in_order(raw: bytes) -> dict[str, Any]:
+            found = decode(raw)
+            return {name: found[name] for name in names}
+
+        return in_order
+
+
+def _decoder(writer: Any, reader: Any) -> Decode:
+    def decode(raw: bytes) -> Any:
+        read = io.BytesIO(raw)
+        try:
+            found = schemaless_reader(read, writer, reader)
+        except Exception as e:  # fastavro's own, EOFError, OverflowError, UnicodeDecodeError, …
+            raise ValueError(f"does not match the Avro schema: {type(e).__name__}: {e}") from None
+        if read.tell() != len(raw):
+            trailing = len(raw) - read.tell()
+            raise ValueError(f"does not match the Avro schema: {trailing} trailing bytes")
+        return found
+
+    return decode
+
+
+@lru_cache(100)
+def reader_of(schema: str) -> AvroReader:
+    return AvroReader(schema)
+
+
+def _parsed(schema: str, references: Sequence[str], *, with_defaults: bool) -> tuple[Named, Any]:
+    """The definitions of named types, and the schema, self-contained and as fastavro's parser
+    returns it. Logical types without a Spark type are removed. ValueError."""
+    # refuses what could be nested without limit, or large without bytes
+    AvroSchema(schema, references)
+    parsed: dict[str, Any] = {}
+    try:
+        for reference in references:
+            parse_schema(orjson.loads(reference), named_schemas=parsed)
+        root = parse_schema(orjson.loads(schema), named_schemas=parsed)
+    except Exception as e:  # fastavro's own, KeyError, TypeError, …
+        raise ValueError(f"not a supported Avro schema: {e}") from None
+    walk = _Walk(parsed, with_defaults)
+    return walk.named, parse_schema(walk.node(root, ""))
+
+
+class _Walk:
+    """Rewrites a parsed schema; see ``_parsed``."""
+
+    def __init__(self, parsed: dict[str, Any], with_defaults: bool) -> None:
+        self._parsed = parsed
+        self._with_defaults = with_defaults
+        self._open: set[str] = set()
+        self.named: Named = {}
+
+    def node(self, node: Any, path: str) -> Any:
+        if isinstance(node, list):
+            return [self.node(branch, path) for branch in node]
+        if isinstance(node, str):
+            return node if node in _PRIMITIVES or node == "null" else self._reference(node, path)
+        kind = node["type"]
+        if isinstance(kind, dict | list):
+            return self.node(kind, path)
+        if kind == "array":
+            return {"type": kind, "items": self.node(node["items"], f"{path}[]")}
+        if kind == "map":
+            return {"type": kind, "values": self.node(node["values"], f"{path}[]")}
+        if kind in ("record", "error", "enum", "fixed"):
+            return self._definition(node, path)
+        if kind not in _PRIMITIVES and kind != "null":
+            return self._reference(kind, path)
+        return {"type": kind, **_logical(node)}
+
+    def _reference(self, name: str, path: str) -> Any:
+        if name in self._open:
+            raise ValueError(f"{path or name}: the type {name} contains itself")
+        return name if name in self.named else self._definition(self._parsed[name], path)
+
+    def _definition(self, node: dict[str, Any], path: str) -> Any:
+        name = node["name"]
+        if name in self.named or name in self._open:
+            return self._reference(name, path)
+        kept = {"name", "aliases", "symbols", "size", "default"}
+        written: dict[str, Any] = {each: node[each] for each in kept & node.keys()}
+        written |= {"type": node["type"], **_logical(node)}
+        self._open.add(name)
+        if "fields" in node:
+            written["fields"] = [self._field(each, path) for each in node["fields"]]
+        self._open.discard(name)
+        self.named[name] = written
+        return written
+
+    def _field(self, field: dict[str, Any], path: str) -> dict[str, Any]:
+        path = f"{path}.{field['name']}".lstrip(".")
+        written = {"name": field["name"], "type": self.node(field["type"], path)}
+        if "aliases" in field:
+            written["aliases"] = field["aliases"]
+        if self._with_defaults and "default" in field:
+            if field["default"] is not None and self._is_converted(written["type"]):
+                raise ValueError(f"{path}: a default value of this type is not supported")
+            written["default"] = field["default"]
+        return written
+
+    def _is_converted(self, node: Any) -> bool:
+        """Whether values are not what JSON has: fastavro returns defaults as JSON has them."""
+        if isinstance(node, str):
+            node = self.named.get(node, {"type": node})
+        if isinstance(node, list):
+            return any(map(self._is_converted, node))
+        parts = [field["type"] for field in node.get("fields", ())]
+        parts += [node[name] for name in ("items", "values") if name in node]
+        return (
+            "logicalType" in node
+            or node["type"] in ("bytes", "fixed")
+            or any(map(self._is_converted, parts))
+        )
+
+
+def _logical(node: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a logical type that has a Spark type."""
+    name, kind = node.get("logicalType"), node["type"]
+    if name == "decimal" and kind in ("bytes", "fixed"):
+        return {
+            "logicalType": name,
+            "precision": node["precision"],
+            "scale": node.get("scale", 0),
+        }
+    return {"logicalType": name} if f"{kind}-{name}" in _LOGICAL else {}
+
+
+def _type(node: Any, named: Named, path: str) -> DataType:
+    """The Spark type; ValueError if there is none."""
+    _, node = _nullable(node, named)
+    if node is None:
+        raise ValueError(f"{path or 'the schema'}: a union of several types")
+    kind = node["type"]
+    if kind == "null":
+        raise ValueError(f"{path or 'the schema'}: always null")
+    if kind in ("record", "error"):
+        fields = []
+        for field in node["fields"]:
+            inner = f"{path}.{field['name']}".lstrip(".")
+            is_nullable, _ = _nullable(field["type"], named)
+            spark_type = _type(field["type"], named, inner)
+            fields.append(StructField(field["name"], spark_type, is_nullable))
+        return StructType(fields)
+    if kind == "array":
+        contains_null, _ = _nullable(node["items"], named)
+        return ArrayType(_type(node["items"], named, f"{path}[]"), contains_null)
+    if kind == "map":
+        contains_null, _ = _nullable(node["values"], named)
+        values = _type(node["values"], named, f"{path}[]")
+        return MapType(StringType(), values, contains_null)
+    if "precision" in node:
+        if node["precision"] > _MAX_DIGITS:
+            raise ValueError(f"{path or 'the schema'}: a decimal of more than {_MAX_DIGITS} digits")
+        return DecimalType(node["precision"], node["scale"])
+    return _LOGICAL.get(f"{kind}-{node.get('logicalType')}", _PRIMITIVES[kind])
+
+
+def _nullable(node: Any, named: Named) -> tuple[bool, dict[str, Any] | None]:
+    """Whether null is allowed, and the only other type; None if there are several."""
+    branches = node if isinstance(node, list) else [node]
+    full = [
+        named.get(branch, {"type": branch}) if isinstance(branch, str) else branch
+        for branch in branches
+    ]
+    others = [branch for branch in full if branch["type"] != "null"]
+    has_null = len(others) < len(full)
+    if not others:
+        return True, {"type": "null"}
+    return has_null, others[0] if len(others) == 1 else None
+
+
+def _check_logical_types(
+    writer: Any, writer_named: Named, reader: Any, reader_named: Named, path: str
+) -> None:
+    """ValueError if the types mean different things: Avro itself would convert the number of a
+    timestamp to a plain number, and the other way round."""
+    _, wrote = _nullable(writer, writer_named)
+    _, reads = _nullable(reader, reader_named)
+    if wrote is None or reads is None:
+        return
+    for name in ("items", "values"):
+        if name in wrote and name in reads:
+            _check_logical_types(wrote[name], writer_named, reads[name], reader_named, f"{path}[]")
+    written = {field["name"]: field["type"] for field in wrote.get("fields", ())}
+    for field in reads.get("fields", ()):
+        if field["name"] in written:
+            inner = f"{path}.{field['name']}".lstrip(".")
+            _check_logical_types(
+                written[field["name"]], writer_named, field["type"], reader_named, inner
+            )
+    before, now = _meaning(wrote), _meaning(reads)
+    if before != now:
+        raise ValueError(f"{path or 'the schema'}: {before}, but the view reads {now}")
+
+
+def _meaning(node: dict[str, Any]) -> str:
+    if "precision" in node:
+        return "decimal"
+    found = _LOGICAL.get(f"{node['type']}-{node.get('logicalType')}")
+    return "no time or decimal" if found is None else found.simpleString()

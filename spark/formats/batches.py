@@ -1,0 +1,197 @@
+"""Decodes records in Python: functions of Arrow batches, which run in Spark's workers.
+
+They need no session. Decoding never fails: a record that cannot be decoded has a reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructField, StructType
+
+from spark.event_time.bounds import EventTimeBounds
+
+Fields = dict[str, Any]
+"""The fields of a record by name, in the order of their columns."""
+
+Validate = Callable[[Fields], str | None]
+"""What is wrong with fields that have the right types, or None."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class Format(Protocol):
+    """How the bytes of keys or values become columns. Spark sends it to its workers."""
+
+    @property
+    def columns(self) -> StructType: ...
+
+    @property
+    def fits(self) -> bool:
+        """Whether Arrow can convert all decoded fields to the columns."""
+
+    def bound(self, session: SparkSession) -> Format:
+        """The format with what it needs from the session's settings."""
+
+    def decoder(self) -> Callable[[bytes], Fields]:
+        """A function from bytes to fields; ValueError with the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a decoder demands of a record. Spark sends it to its workers.
+
+    ``key``: the format of keys, if they are decoded; their fields follow those of the value.
+    ``is_table``: every record needs a key, and null values are tombstones, whose fields are null.
+    ``max_bytes``: of a key and of a value.
+    """
+
+    value: Format
+    key: Format | None = None
+    validate: Validate | None = None
+    event_time: EventTimeBounds | None = None
+    is_table: bool = False
+    max_bytes: int = 1 << 30
+
+    @property
+    def columns(self) -> StructType:
+        """The decoded columns."""
+        fields = list(self.value.columns)
+        if self.is_table:
+            fields = [StructField(field.name, field.dataType) for field in fields]
+        return StructType([*fields, *(() if self.key is None else self.key.columns)])
+
+
+def well_formed(
+    batches: Iterable[pa.RecordBatch], rules: Rules, copied: Sequence[str] = ()
+) -> Iterator[pa.RecordBatch]:
+    """Batches of records ► the fields of the well-formed ones.
+
+    A batch has the column ``value``; also ``timestamp`` if there are bounds of the event time, and
+    ``key`` if keys are decoded or the topic is a table. ``copied``: columns of the batch that are
+    copied, before the fields.
+    """
+    types = to_arrow_schema(rules.columns, timezone="UTC")
+    decode = _decoder(rules)
+    for batch in batches:
+        # The garbage collector does not scan tuples of plain values.
+        rows, positions = [], []
+        for position, fields in enumerate(decode(batch)):
+            if isinstance(fields, dict):
+                rows.append(tuple(fields.values()))
+                positions.append(position)
+        try:
+            columns = _columns(rows, types)
+        except _NOT_CONVERTED:
+            fitting = [at for at, row in enumerate(rows) if _misfit(row, types) is None]
+            rows, positions = [rows[at] for at in fitting], [positions[at] for at in fitting]
+            columns = _columns(rows, types)
+        taken = pa.array(positions, pa.int32())
+        before = [batch.column(name).take(taken) for name in copied]
+        yield pa.RecordBatch.from_arrays([*before, *columns], names=[*copied, *types.names])
+
+
+def malformed(batches: Iterable[pa.RecordBatch], rules: Rules) -> Iterator[pa.RecordBatch]:
+    """Batches of records, with the columns that ``well_formed`` needs ► the malformed ones, and the
+    ``reason``."""
+    types = to_arrow_schema(rules.columns, timezone="UTC")
+    decode = _decoder(rules)
+    fits = rules.value.fits and (rules.key is None or rules.key.fits)
+    for batch in batches:
+        reasons: dict[int, str] = {}
+        rows: dict[int, tuple[Any, ...]] = {}
+        for position, decoded in enumerate(decode(batch)):
+            if isinstance(decoded, str):
+                reasons[position] = decoded
+            elif not fits:
+                rows[position] = tuple(decoded.values())
+        try:
+            _columns(list(rows.values()), types)
+        except _NOT_CONVERTED:
+            misfits = {position: _misfit(row, types) for position, row in rows.items()}
+            reasons |= {position: reason for position, reason in misfits.items() if reason}
+            reasons = dict(sorted(reasons.items()))
+        rejected = batch.take(pa.array(reasons, pa.int32()))
+        yield rejected.append_column("reason", pa.array(reasons.values(), pa.string()))
+
+
+def _decoder(rules: Rules) -> Callable[[pa.RecordBatch], Iterator[Fields | str]]:
+    """A function of a batch: the fields of each row, or the reason why it is malformed."""
+    of_value = _value_decoder(rules)
+    of_key = None if rules.key is None else rules.key.decoder()
+    bounds = rules.event_time
+
+    def checked(fields: Fields | str, timestamp: int) -> Fields | str:
+        if bounds is None or isinstance(fields, str) or fields[bounds.field] is None:
+            return fields
+        time = fields[bounds.field]
+        if isinstance(time, datetime):
+            time = (time - _EPOCH) // _MICROSECOND
+        return bounds.violation(time, timestamp) or fields
+
+    def keyed(fields: Fields | str, key: bytes | None) -> Fields | str:
+        if key is None:
+            return "key: null"
+        if of_key is None or isinstance(fields, str):
+            return fields
+        if len(key) > rules.max_bytes:
+            return f"key: more than {rules.max_bytes} bytes"
+        try:
+            return fields | of_key(key)
+        except ValueError as error:
+            return f"key: {error}"
+
+    def decode(batch: pa.RecordBatch) -> Iterator[Fields | str]:
+        decoded: Iterator[Fields | str] = map(of_value, batch.column("value").to_pylist())
+        if bounds is not None:
+            # Numbers, because a timestamp may be outside the range of Python's datetime.
+            timestamps = batch.column("timestamp").cast(pa.int64()).to_pylist()
+            decoded = map(checked, decoded, timestamps)
+        if rules.is_table or of_key is not None:
+            decoded = map(keyed, decoded, batch.column("key").to_pylist())
+        return decoded
+
+    return decode
+
+
+def _value_decoder(rules: Rules) -> Callable[[bytes | None], Fields | str]:
+    read, validate = rules.value.decoder(), rules.validate
+    names, max_bytes = rules.value.columns.names, rules.max_bytes
+
+    def decode(value: bytes | None) -> Fields | str:
+        if value is None:
+            return dict.fromkeys(names) if rules.is_table else "value: null"
+        if len(value) > max_bytes:
+            return f"value: more than {max_bytes} bytes"
+        try:
+            fields = read(value)
+        except ValueError as error:
+            return str(error)
+        return (None if validate is None else validate(fields)) or fields
+
+    return decode
+
+
+_NOT_CONVERTED = (pa.ArrowException, ValueError, TypeError, OverflowError)
+
+
+def _columns(rows: Sequence[tuple[Any, ...]], types: pa.Schema) -> list[pa.Array]:
+    values = zip(*rows, strict=True) if rows else [()] * len(types)
+    return [pa.array(column, to) for column, to in zip(values, types.types, strict=True)]
+
+
+def _misfit(row: tuple[Any, ...], types: pa.Schema) -> str | None:
+    """Why a row cannot be converted, or None."""
+    for value, field in zip(row, types, strict=True):
+        try:
+            pa.array([value], field.type)
+        except _NOT_CONVERTED as error:
+            return f"{field.name}: {error}"
+    return None

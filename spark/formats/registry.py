@@ -1,0 +1,147 @@
+"""Schemas by id, in Spark's workers: for records with Confluent's framing.
+
+A worker asks the registry once for each id, and keeps the answer. If the registry does not answer,
+the query fails, and the job starts it again; so no record is lost because a registry is away. A
+record whose schema does not exist is malformed.
+"""
+
+from __future__ import annotations
+
+import time
+import urllib.request
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from model.formats.format import SchemaFormat
+from model.formats.schema_registry import RegisteredSchema, RegistryClient, SchemaSourceUnavailable
+from spark.errors import JobError
+
+URL = "spark.queryable.schemas.registry"
+"""A setting of the session: the registry of the deployment."""
+
+AUTH = "spark.queryable.schemas.password"
+"""A setting of the session: user:password. Spark hides settings with this word."""
+
+FRAME = 5
+"""Bytes before what the format writes: a zero byte and the id of the schema (4 B, big-endian)."""
+
+_MAX_KNOWN = 1000  # schemas, and errors, of a reader in a worker
+_MAX_READERS = 100
+_ERROR_SECONDS = 60.0  # after which an unknown id is asked for again
+_ATTEMPTS = 3
+_PAUSE = 0.5  # s
+
+Decode = Callable[[bytes], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """A schema registry. ``auth``: user:password, or empty."""
+
+    url: str
+    auth: str = field(default="", repr=False)
+
+    def client(self) -> RegistryClient:
+        return RegistryClient(self.url, self.auth, urllib.request.urlopen)
+
+
+def registry_of(session: SparkSession) -> Registry:
+    """The registry of the deployment; ``JobError`` if it has none."""
+    url = session.conf.get(URL, "")
+    if not url:
+        raise JobError(
+            "the records name their schemas, but there is no schema registry. Set registry in "
+            "[schemas] of --views-toml"
+        )
+    return Registry(url, session.conf.get(AUTH, "") or "")
+
+
+def frame(registry: Registry, subject: str, of: SchemaFormat, text: str) -> bytes:
+    """What Confluent's serializers write before a record: a zero byte and the id of the schema.
+
+    The schema is registered, if the subject does not have it yet. Raises ``JobError``.
+    """
+    try:
+        schema_id = registry.client().register(subject, of, text)
+    except ValueError as error:
+        raise JobError(
+            f"the schema of {subject} was not registered: {error}. Change the schema, or the "
+            "compatibility of the subject"
+        ) from None
+    except SchemaSourceUnavailable as error:
+        raise JobError(f"the schema of {subject} was not registered: {error}") from None
+    return b"\0" + schema_id.to_bytes(4, "big")
+
+
+def framed_decoder(
+    registry: Registry | None, reader: Hashable, decode_with: Callable[[RegisteredSchema], Decode]
+) -> Decode:
+    """A decoder of framed records; it raises ValueError if a record is malformed.
+
+    ``decode_with``: for a schema, a decoder of what follows the frame; ValueError if there is none.
+    The worker keeps its results for this ``reader``.
+    """
+    assert registry is not None, "the format is not bound to a session"
+    schemas = _READERS.get((registry, reader))
+    if schemas is None:
+        if len(_READERS) >= _MAX_READERS:
+            _READERS.pop(next(iter(_READERS)))
+        schemas = _READERS[registry, reader] = _Schemas(registry.client(), decode_with)
+    known = schemas.decoder
+
+    def decode(raw: bytes) -> Any:
+        if len(raw) < FRAME or raw[0]:
+            raise ValueError("without Confluent's framing: a zero byte and 4 bytes with the id")
+        return known(int.from_bytes(raw[1:FRAME], "big"))(raw[FRAME:])
+
+    return decode
+
+
+class _Schemas:
+    """The decoders of one reader, by schema id."""
+
+    def __init__(
+        self, client: RegistryClient, decode_with: Callable[[RegisteredSchema], Decode]
+    ) -> None:
+        self._client = client
+        self._decode_with = decode_with
+        self._decoders: dict[int, Decode] = {}
+        self._errors: dict[int, tuple[str, float]] = {}  # message and expiry
+
+    def decoder(self, schema_id: int) -> Decode:
+        """Raises ValueError, SchemaSourceUnavailable."""
+        if (known := self._decoders.get(schema_id)) is not None:
+            return known
+        error, expiry = self._errors.get(schema_id, ("", 0.0))
+        if time.monotonic() < expiry:
+            raise ValueError(error)
+        try:
+            found = self._decode_with(self._fetch(schema_id))
+        except ValueError as e:
+            error = f"schema {schema_id}: {e}"
+            _keep(self._errors, schema_id, (error, time.monotonic() + _ERROR_SECONDS))
+            raise ValueError(error) from None
+        _keep(self._decoders, schema_id, found)
+        return found
+
+    def _fetch(self, schema_id: int) -> RegisteredSchema:
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return self._client.registered(schema_id)
+            except SchemaSourceUnavailable:
+                time.sleep(_PAUSE)
+        return self._client.registered(schema_id)
+
+
+_READERS: dict[tuple[Registry, Hashable], _Schemas] = {}
+
+
+def _keep(cache: dict[int, Any], schema_id: int, value: object) -> None:
+    """Adds a value. A full cache drops its oldest value."""
+    cache.pop(schema_id, None)
+    if len(cache) >= _MAX_KNOWN:
+        cache.pop(next(iter(cache)))
+    cache[schema_id] = value

@@ -1,0 +1,175 @@
+"""Expressions: their types, their results' ranges, and what is refused and why."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.derive.expressions import (
+    MAX_CHARACTERS,
+    Call,
+    Field,
+    fields_of,
+    known_not_null,
+    nodes,
+    parse,
+)
+from model.derive.functions import FUNCTIONS
+from model.derive.patterns import check_pattern
+from model.derive.types import Kind, parse_field_type
+
+NAMES = {
+    name: Field(name, parse_field_type(of))
+    for name, of in {
+        "word": "string", "text": "string?", "small": "int 0..59", "number": "int?",
+        "big": "long", "price": "decimal(2)", "ratio": "double", "at": "time", "flag": "boolean",
+    }.items()
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "optional"),
+    [
+        ("word", Kind.STRING, False),
+        ("'it''s'", Kind.STRING, False),
+        ("lower(text)", Kind.STRING, True),
+        ("coalesce(text, 'none')", Kind.STRING, False),
+        ("text is null", Kind.BOOLEAN, False),
+        ("number > -1 and not flag", Kind.BOOLEAN, True),
+        ("word not in ('a', 'b') or word like '%x'", Kind.BOOLEAN, False),
+        ("small not between 1 and 2", Kind.BOOLEAN, False),
+        ("small != 1", Kind.BOOLEAN, False),
+        ("price <= price", Kind.BOOLEAN, False),
+        ("(small + 1) * -60 - small", Kind.INTEGER, False),
+        ("unix_millis(at)", Kind.INTEGER, False),
+        ("timestamp_seconds(unix_seconds(at) + 60 * small)", Kind.TIME, False),
+        ("if(flag, small, number)", Kind.INTEGER, True),
+        ("concat(word, '-', small)", Kind.STRING, False),
+        ("regexp_extract_all(word, '[a-z]+')", Kind.STRINGS, False),
+        ("substring(word, 2)", Kind.STRING, False),
+        ("DIV(big, 60)", Kind.INTEGER, False),
+        ("TRUE AND flag", Kind.BOOLEAN, False),
+    ],
+)
+def test_types(text: str, kind: Kind, optional: bool) -> None:
+    type_ = parse(text, NAMES).type
+    assert (type_.kind, type_.optional) == (kind, optional)
+
+
+@pytest.mark.parametrize(
+    ("text", "low", "high"),
+    [
+        ("small", 0, 59),
+        ("small * small - 1", -1, 3480),
+        ("-small", -59, 0),
+        ("mod(big, 60)", 0, 59),
+        ("div(small, 10)", 0, 5),
+        ("length(word)", 0, 2**31 - 1),
+        ("coalesce(number, small)", -(2**31), 2**31 - 1),
+        ("-9223372036854775808", -(2**63), -(2**63)),
+    ],
+)
+def test_the_range_of_a_result(text: str, low: int, high: int) -> None:
+    type_ = parse(text, NAMES).type
+    assert (type_.low, type_.high) == (low, high)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "the expression ends too early at character 1"),
+        ("small +", "the expression ends too early at character 8"),
+        ("smal > 1", "unknown field smal; known: word, text,"),
+        ("rand() < 1", "unknown function rand; allowed: lower,"),
+        ("now()", "unknown function now"),
+        ("uuid()", "unknown function uuid"),
+        ("java_method('java.lang.System', 'exit')", "unknown function java_method"),
+        ("(select 1)", "unknown field select"),
+        ("word; drop", "unexpected ';' at character 5"),
+        ("small / 2", "no operator /: use div"),
+        ('word = "x"', "strings have single quotes"),
+        ("word = 'x", "a string without a closing quote at character 8"),
+        ("1.5 < small", "numbers in expressions are whole numbers"),
+        ("99999999999999999999 > 1", "does not fit in 64 bits at character 1"),
+        ("word + 1", "argument 1 of + is a string, not a whole number at character 6"),
+        ("price * 2", "argument 1 of * is a decimal"),
+        ("word = 1", "= has values of different types: string, whole number"),
+        ("big + 1", 'the result of + may not fit in 64 bits; give the fields a range, as in "long'),
+        ("big * small", "the result of * may not fit"),
+        ("timestamp_seconds(big)", "may be more than 9223372036854"),
+        ("div(big, small)", "the divisor of div must be a number from 1 to"),
+        ("mod(big, 0)", "the divisor of mod"),
+        ("lower(word, word)", "lower needs 1 arguments, not 2"),
+        ("substring(word, small)", "the start of substring must be a number from 1"),
+        ("word in (text)", "the values after in must be written out"),
+        ("word like text", "the pattern of like must be written out"),
+        ("regexp_like(word, text)", "the pattern of regexp_like must be written out"),
+        ("regexp_like(word, '(a|b)*')", "must not repeat a group"),
+        (
+            "regexp_extract(word, 'a', 1)",
+            "the group of regexp_extract must be a number from 0 to 0",
+        ),
+        ("coalesce(word)", "coalesce needs at least 2"),
+        ("if(word, 1, 2)", "argument 1 of if is a string"),
+        ("small not 1", "expected in, between or like after not"),
+        ("small is 1", "expected null, not 1"),
+        ("small = 1 = 2", "unexpected = at character 11"),
+        ("and", "unexpected and"),
+        ("(" * 50, "more than 40 levels of parentheses"),
+        ("not " * 600 + "flag", "an expression has at most 2000 characters"),
+    ],
+)
+def test_what_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(reason)):
+        parse(text, NAMES)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["[a-z0-9_']+", r"\d{1,3}", "^(?:a|b)?(c)$", r"[^\s\]]+?", "x{2,}"]
+)
+def test_patterns(pattern: str) -> None:
+    check_pattern(pattern)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["(a|b)*", "(a+)+", "(?:a){9}", "(?=a)", r"\1", r"\p{L}", "[a&&b]", "[[a]]", "[]a]", "a{",
+     "a{2", "x{9999}", "(", "*", "a*" * 9, r"[\b]", "(?i)a", "\\"],
+)  # fmt: skip
+def test_patterns_that_java_reads_otherwise_or_that_may_fail(pattern: str) -> None:
+    with pytest.raises(ValueError, match="regular expression"):
+        check_pattern(pattern)
+
+
+def test_names_of_let_are_replaced_by_their_expressions() -> None:
+    let = parse("lower(text)", NAMES)
+    found = parse("lowered = 'x' and text is not null", {**NAMES, "lowered": let})
+    assert fields_of(found) == {"text"}
+    assert known_not_null(found) == {"text"}
+    long = parse(" and ".join(["flag"] * 200), NAMES)
+    with pytest.raises(ValueError, match="more than 500 parts"):
+        parse("a and a", {"a": long})
+
+
+_LEAVES = st.sampled_from([*NAMES, "1", "'x'", "true", "-5", "null", "(", ")", ",", "'[a-z]+'"])
+_OPERATORS = st.sampled_from(
+    ["+", "-", "*", "=", "<", "and", "or", "not", "is null", "in", "between", "("]
+)
+
+
+@given(st.lists(st.one_of(_LEAVES, _OPERATORS, st.sampled_from(list(FUNCTIONS))), max_size=12))
+def test_any_text_is_an_expression_or_an_error_with_a_place(parts: list[str]) -> None:
+    text = " ".join(parts)
+    assert len(text) <= MAX_CHARACTERS
+    try:
+        found = parse(text, NAMES)
+    except ValueError as error:
+        has_place = "at character" in str(error)
+        assert has_place
+        return
+    for each in nodes(found):
+        assert not isinstance(each, Call) or each.arguments
+        assert each.type.low <= each.type.high

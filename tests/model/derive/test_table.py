@@ -1,0 +1,306 @@
+"""Tables [views.NAME.derive]: what they say, their defaults, and errors with line and reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from model.derive.derivation import Derivation, EventTime, Windows
+from model.derive.expressions import Call
+from model.problems import ConfigurationError
+from model.views import View
+from model.views_file import parse_views
+
+HEAD = """[views.hosts]
+path = "/hosts"
+[views.hosts.derive]
+from = "weblog"
+fields = { id = "string", client = "string", status = "int 100..599", size = "long?", at = "time" }
+"""
+
+
+def view(text: str, entry: str = "") -> View:
+    """`entry`: a line of the entry, instead of its path."""
+    [found] = parse_views(HEAD.replace('path = "/hosts"', entry) + text).views
+    return found
+
+
+def derivation(text: str) -> Derivation:
+    found = view(text).derivation
+    assert found is not None
+    return found
+
+
+def error(text: str, entry: str = "") -> str:
+    with pytest.raises(ConfigurationError) as raised:
+        view(text, entry)
+    return str(raised.value)
+
+
+def test_six_lines_are_a_view() -> None:
+    text = """
+[views.requests-of-hosts.derive]
+from = "weblog"
+fields = { client = "string" }
+key = "client"
+count = true
+"""
+    [found] = parse_views(text).views
+    assert (found.topic, found.key, found.value) == ("requests-of-hosts", "string", "int64")
+    assert found.pipeline == "queryable-spark-requests-of-hosts"
+    assert found.store == "key-value"
+
+
+def test_the_definition_of_a_view_does_not_depend_on_how_it_is_derived() -> None:
+    plain = parse_views('[views.hosts]\ntopic="hosts"\nkey="string"\nvalue="int64"').views[0]
+    found = view('key = "client"\ncount = true')
+    assert found.hash == plain.hash
+    assert found.derivation is not None
+
+
+def test_windows_and_sessions_choose_the_store() -> None:
+    windows = view('key = "client"\ncount = true\nwindow = "1m"\ntime = "at"')
+    assert (windows.store, windows.window_size) == ("window", 60_000)
+    assert windows.derivation is not None
+    assert windows.derivation.window == Windows(60_000, 60_000)
+    assert windows.derivation.time == EventTime("at", 3600, 3600)
+    sessions = view('key = "client"\ncount = true\nsession = "30m"')
+    assert (sessions.store, sessions.window_size) == ("session", None)
+    assert sessions.derivation is not None
+    assert sessions.derivation.time == EventTime("record_timestamp", 0, 0)
+    hopping = derivation('key = "client"\ncount = true\nwindow = "1m"\nadvance = "10s"')
+    assert hopping.window == Windows(60_000, 10_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("count = true", "int64"),
+        ("count = { all = true }", "json"),
+        ('count = "status >= 500"', "int64"),
+        ('sum = "size"', "int64"),
+        ('max = "size"', "json"),  # it may be null
+        ('max = "status"', "int64"),
+        ('min = "at"', "json"),
+        ('max = "id"', "string"),
+        ('avg = "status"', "float64"),
+        ('distinct = "id"', "int64"),
+        ('latest = "at"', "json"),
+        ('latest = "at"\nselect = "id"', "string"),
+        ('latest = "at"\nselect = ["id"]', "json"),
+        ('top_k = { k = 3, by = "size" }', "json"),
+        ('count = true\nsum = "size"', "json"),
+    ],
+)
+def test_the_format_of_the_value_follows_the_aggregates(text: str, value: str) -> None:
+    assert view(f'key = "client"\n{text}').value == value
+
+
+@pytest.mark.parametrize(
+    ("key", "formats"),
+    [('"client"', "string"), ('"status"', "int64"), ('["client", "status"]', "string")],
+)
+def test_the_format_of_the_key_follows_its_type(key: str, formats: str) -> None:
+    assert view(f"key = {key}\ncount = true").key == formats
+
+
+def test_a_condition_makes_a_field_usable_as_key() -> None:
+    line = 'key = "size"\ncount = true\n'
+    assert "may be null" in error(line)
+    assert derivation(f'{line}filter = "size is not null"').key[0].type.optional is False
+    assert derivation(f'{line}require = "status = 200 and size is not null"').require is not None
+    assert derivation('key = "s"\ncount = true\nlet = { s = "size" }\nfilter = "size is not null"')
+    assert "may be null" in error(f'{line}filter = "size is not null or status = 200"')
+
+
+def test_text_has_one_field() -> None:
+    text = """
+[views.words.derive]
+from = "texts"
+each = { word = "regexp_extract_all(lower(text), '[a-z]+')" }
+key = "word"
+count = true
+"""
+    [found] = parse_views(text).views
+    assert found.derivation is not None
+    assert found.derivation.fields == ()
+    name, of = found.derivation.each or ("", None)
+    assert name == "word"
+    assert isinstance(of, Call)
+    assert of.function == "regexp_extract_all"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("count = true", "line 3, [views.hosts.derive]: key is missing"),
+        ('key = "client"', "line 3, [views.hosts.derive]: has no aggregate; add one of: latest, c"),
+        ('key = "client"\ncont = true', "line 7, [views.hosts.derive], cont: unknown key; did you"),
+        ('key = "host"\ncount = true', "line 6, [views.hosts.derive], key: unknown field host; kn"),
+        ('count = true\nkey = "at"', "line 7, [views.hosts.derive], key: \"at\" is a time; it mus"),
+        ("key = []\ncount = true", "key: has 0 parts; it must have 1 to 8"),
+        ("key = 5\ncount = true", "key: 5 is not text"),
+        ('key = "client"\ncount = "client"', "line 7, [views.hosts.derive], count: \"client\" is "),
+        ('key = "client"\ncount = false', "count: False is not true or a condition"),
+        ('key = "client"\nsum = "client"', 'sum: "client" is a string; it must be a whole number '),
+        ('key = "client"\nsum = 5', "sum: 5 is not an expression"),
+        ('key = "client"\n\n[views.hosts.derive.sum]\nx = "size"\ny = "id"',
+         "line 10, [views.hosts.derive], sum.y: \"id\" is a string"),
+        ('key = "client"\nmin = { a = "size" }\nmax = { A = "size" }', "max: A is also the name o"),
+        ('key = "client"\nmin = { a = "size", A = "size" }', "min.A: differs from a only in case"),
+        ('key = "client"\nmax = { "a b" = "size" }', 'max.a b: "a b" is not a name'),
+        ('key = "client"\ntop_k = 3', "top_k: must be a table"),
+        ('key = "client"\ntop_k = { k = 101, by = "size" }', "top_k.k: 101 is not a whole number "),
+        ('key = "client"\ntop_k = { k = 1, by = "size", n = 1 }', "top_k.n: unknown key"),
+        ('key = "client"\ncount = true\nselect = "id"', "select: only with latest or top_k"),
+        ('key = "client"\nlatest = "at"\nselect = ["nothing"]', "select.nothing: unknown field"),
+        ('key = "client"\nlatest = "at"\nselect = [1]', "select: must be a list of different name"),
+        ('key = "client"\ncount = true\nwindow = "1 minute"', 'window: "1 minute" is not a valid '),
+        ('key = "client"\ncount = true\nwindow = "0s"', 'window: "0s" is not between 1 ms and'),
+        ('key = "client"\ncount = true\nadvance = "1s"', "advance: only with window"),
+        ('key = "client"\ncount = true\nwindow = "1m"\nadvance = "2m"', "advance: must be at most"),
+        ('key = "client"\ncount = true\nwindow = "1h"\nadvance = "1s"', "advance: must be at most"),
+        ('key = "client"\ncount = true\nwindow = "1m"\nsession = "1m"', "session: a view has wind"),
+        ('key = "client"\nlatest = "at"\nsession = "1m"', "latest: not with session, which allows"),
+        ('key = "client"\nmax = "id"\nsession = "1m"', "max: with session it must be of a whole"),
+        ('key = "client"\ncount = true\ntime = "id"', "time: id is not a time field; known: at, r"),
+        ('key = "client"\ncount = true\nlateness = "1h"', "lateness: only with time"),
+        ('key = "client"\ncount = true\ntime = "at"\nlateness = "1500ms"', "lateness: must be who"),
+        ('key = "client"\ncount = true\ntime = "record_timestamp"\nearliness = "1s"', "earliness:"),
+        ('key = "client"\ncount = true\nidentity = ["id"]', "identity: must have client, which th"),
+        ('key = "client"\ncount = true\nidentity = ["id", "client"]\ntime = "at"', "identity: mus"),
+        ('key = "client"\ncount = true\nidentity = ["no"]', "identity: no is not a field"),
+        ('key = "client"\ncount = true\nidentity = "id"', "identity: must be a list of different "),
+        ('key = "client"\ncount = true\nseparator = "/"', "separator: only for a key of several p"),
+        ('key = ["id", "client"]\ncount = true\nseparator = "a"', "separator: 'a' is not a sign"),
+        ('key = "client"\ncount = true\nfilter = "status"', 'filter: "status" is a whole number; '),
+        ('key = "client"\ncount = true\nrequire = "x"', "require: unknown field x"),
+        ('key = "client"\ncount = true\neach = { id = "id" }', "each.id: is already the name of a"),
+        ('key = "client"\ncount = true\neach = { x = "id" }', 'each.x: "id" is a string; it must '),
+        ('key = "client"\ncount = true\nlet = { client = "id" }', "let.client: is already the nam"),
+    ],
+)  # fmt: skip
+def test_a_mistake_has_its_line_and_the_reason(text: str, message: str) -> None:
+    assert message in error(text)
+
+
+JOIN = """
+[views.hosts.derive.join.city]
+from = "cities"
+on = "client"
+fields = { name = "string", size = "int" }
+"""
+
+
+def test_a_join_adds_fields_that_may_be_null() -> None:
+    lines = 'count = "city.size > 5"\nmax = "size_of"\nlet = { size_of = "city.size" }'
+    found = derivation(f'key = "client"\n{lines}{JOIN}')
+    [join] = found.joins
+    assert (join.name, join.source) == ("city", "cities")
+    assert found.aggregates[1].type.optional
+    key = 'filter = "city.name is not null"\nkey = "city.name"\ncount = true'
+    assert not derivation(key + JOIN).key[0].type.optional
+
+
+@pytest.mark.parametrize(
+    ("text", "join", "message"),
+    [
+        ('key = "city.name"', JOIN, 'key: "city.name" may be null'),
+        ('key = "city.mayor"', JOIN, "key: unknown field city.mayor; known: id, client,"),
+        ('key = ["id", "coalesce(city.name, id)"]', JOIN, "key: a key of several parts cannot h"),
+        ('key = "id"\nrequire = "city.size = 1"', JOIN, "require: require cannot have city"),
+        ('key = "id"', JOIN.replace("cities", "weblog"), "line 9, [views.hosts.derive], join.city"),
+        ('key = "id"', JOIN.replace("city", "id"), "join.id: is already the name of a field"),
+        ('key = "id"', JOIN.replace('"client"', '"status"'), 'join.city.on: "status" is a whole n'),
+        ('key = "id"', JOIN.replace("on", "om"), "line 10, [views.hosts.derive], join.city.om: u"),
+        ('key = "id"', JOIN.replace('on = "client"', ""), "join.city: on is missing"),
+        ('key = "id"', "\njoin = 5", "join: must be a table"),
+        ('key = "id"\nidentity = ["id"]', JOIN, "identity: must have client, which the"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_a_join(text: str, join: str, message: str) -> None:
+    assert message in error(f"{text}\ncount = true{join}")
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ("5", "fields: must be a table"),
+        ("{}", "fields: must be a table"),
+        ('{ a = "integer" }', 'fields.a: "integer" is not a type; use string, int,'),
+        ('{ a = "int 5..1" }', "fields.a: 5..1 is not a range of int"),
+        ('{ a = "int 0..3000000000" }', "is not a range of int"),
+        ('{ a = "string 1..2" }', "only int and long have a range"),
+        ('{ a = "decimal(15)" }', "a decimal has 1 to 14 digits after the point, not 15"),
+        ('{ record_key = "string" }', "fields.record_key: is already the name of a field"),
+        ('{ a = "int", A = "int" }', "fields.A: differs from a only in case"),
+        ('{ "a-b" = "int" }', 'fields.a-b: "a-b" is not a name'),
+        ('{ a = "double" }\nsum = "a"', "sum: the sum of doubles depends on their order"),
+    ],
+)
+def test_fields(fields: str, message: str) -> None:
+    text = f'[views.x.derive]\nfrom = "t"\nkey = "record_offset"\ncount = true\nfields = {fields}'
+    with pytest.raises(ConfigurationError) as raised:
+        parse_views(text)
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("entry", "text", "message"),
+    [
+        ('spark_view = "a.py"', "count = true", "spark_view: a view has spark_view or derive"),
+        ('topic = "weblog"', "count = true", "topic: the view is derived from the same topic"),
+        ('key = "int64"', "count = true", 'key: "int64" does not fit derive.key; allowed: string'),
+        (
+            'value = "string"',
+            "count = true",
+            'value: "string" does not fit derive; allowed: json, int',
+        ),
+        ('value = "int64"', 'max = "size"', "value: the value may be null"),
+        (
+            'store = "session"',
+            'window = "1m"\ncount = true',
+            'store: "session" does not fit derive',
+        ),
+        (
+            'store = "versioned"',
+            "count = true",
+            'store: "versioned" does not fit derive; allowed: key',
+        ),
+        ('store = "window"', "count = true", 'store: "window" does not fit derive'),
+        (
+            'window_size = "5m"',
+            'window = "1m"\ncount = true',
+            "window_size: is not that of derive.window",
+        ),
+        (
+            'window_key = "topic"',
+            'window = "1m"\ncount = true',
+            "window_key: Spark writes keys of windo",
+        ),
+        ('partitioner = "crc32"', "count = true", "partitioner: Spark partitions the topics"),
+        (
+            'append = "on"',
+            "count = true",
+            "append: a topic that Spark derives has no other producers",
+        ),
+    ],
+)
+def test_an_entry_that_contradicts_what_is_derived(entry: str, text: str, message: str) -> None:
+    found = error(f'key = "client"\n{text}', entry)
+    assert message in found
+    assert "line 2, " in found
+
+
+def test_derive_must_be_a_table() -> None:
+    with pytest.raises(ConfigurationError, match=r"line 2, \[views.x.derive\]: must be a table"):
+        parse_views("[views.x]\nderive = 5")
+
+
+def test_a_later_version_has_a_topic_of_its_own() -> None:
+    derive = '{ from = "texts", key = "text", count = true }'
+    views = parse_views(f'[views.words]\nderive = {derive}\n[views."words@2"]\nderive = {derive}\n')
+    assert [view.topic for view in views.views] == ["words", "words-v2"]
+    assert [view.pipeline for view in views.views] == [
+        "queryable-spark-words",
+        "queryable-spark-words@2",
+    ]

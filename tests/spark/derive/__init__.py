@@ -1,0 +1,1 @@
+"""Views that views.toml describes."""

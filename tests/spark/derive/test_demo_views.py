@@ -1,0 +1,184 @@
+"""The views of the demo, written in TOML: the same plan and the same bytes as the Python ones."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StringType, StructField, StructType
+
+import model.views as entries
+from local.demo.datasets import Record, flights, texts
+from local.settings import REPOSITORY
+from model.views_file import parse_views
+from spark.derive.views import derived_view
+from spark.formats.records import POSITION, RAW_RECORD
+from spark.raw_topics.flights import FLIGHT
+from spark.raw_topics.weblog import REQUEST
+from spark.view import View
+from spark.views import VIEWS
+
+pytestmark = pytest.mark.spark
+
+PAGE = REPOSITORY / "docs" / "spark" / "derived-views.md"
+DEMO = parse_views((Path(__file__).parent / "demo.toml").read_text(), "demo.toml").views
+DERIVED = {entry.name: derived_view(entry) for entry in DEMO}
+SCHEMAS = {
+    "texts": StructType([StructField("text", StringType())]),
+    "flights": StructType([*FLIGHT, *POSITION]),
+    "weblog": REQUEST,
+}
+SAME_PLAN = [
+    "word-count",
+    "latest-departure",
+    "requests-per-host",
+    "requests-per-minute",
+    "bytes-per-host",
+]
+
+
+def derived(name: str) -> View:
+    view = DERIVED[name]
+    assert view is not None
+    return view
+
+
+def requests() -> Iterable[Record]:
+    """Lines like those of the proxy's log: late, repeated and malformed ones among them."""
+    random = Random(17)
+    start = datetime(2026, 1, 1, 10, tzinfo=UTC)
+    for number in range(3000):
+        at = start + timedelta(seconds=random.randrange(4 * 3600))
+        line: dict[str, Any] = {
+            "time": at.isoformat(), "request_id": f"{number % 2900:032x}",
+            "client": random.choice(["10.0.0.1", "10.0.0.2", "::1", ""]),
+            "bytes": random.choice([0, 100, 2**39, 2**40, -1]), "status": random.choice([200, 404]),
+        }  # fmt: skip
+        shipped = at + timedelta(seconds=random.choice([-3601, 1, 1, 1, 3600, 3601]))
+        yield Record(b"k", json.dumps(line).encode(), round(1000 * shipped.timestamp()))
+    yield Record(None, b"{", 0)
+
+
+def planes() -> Iterable[Record]:
+    """Some of the planes of the flights."""
+    for number, record in enumerate(islice(flights(), 1000)):
+        plane = {"manufacturer": ["BOEING", "AIRBUS", None][number % 3], "seats": 100}
+        yield Record(record.key, json.dumps(plane).encode())
+
+
+SOURCES: dict[str, Callable[[], Iterable[Record]]] = {
+    "flights": lambda: islice(flights(), 3000),
+    "texts": lambda: islice(texts(), 1000),
+    "weblog": requests,
+    "planes": planes,
+}
+
+
+@pytest.fixture(scope="module")
+def topics(session: SparkSession) -> dict[str, DataFrame]:
+    """Records of the demo's raw topics."""
+
+    def rows(records: Iterable[Record]) -> list[tuple[Any, ...]]:
+        return [
+            ("raw", 0, offset, datetime.fromtimestamp((at or 0) / 1000, UTC), key, value, None)
+            for offset, (key, value, at) in enumerate(records)
+        ]
+
+    return {
+        name: session.createDataFrame(rows(records()), RAW_RECORD).cache()
+        for name, records in SOURCES.items()
+    }
+
+
+@pytest.mark.parametrize("name", SAME_PLAN)
+def test_the_plan_is_that_of_the_python_view(session: SparkSession, name: str) -> None:
+    rows = session.createDataFrame([], SCHEMAS[VIEWS[name].source])
+    mine, theirs = (normalised(view.derive(rows)) for view in (derived(name), VIEWS[name]))
+    assert mine == theirs
+    assert "Aggregate" in mine
+
+
+def normalised(rows: DataFrame) -> str:
+    """The optimized plan, without projections: columns are replaced by what they are computed from,
+    and have no names."""
+    lines = rows._jdf.queryExecution().optimizedPlan().toString().splitlines()
+    computed: dict[str, str] = {}
+    kept: list[str] = []
+    for line in reversed(lines):  # the lowest operator first
+        for name, of in computed.items():
+            line = line.replace(name, of)
+        for each in split(line):
+            if (alias := re.fullmatch(r"(.*) AS ([^ ]+#[0-9]+L?)", each)) is not None:
+                computed[alias[2]] = alias[1]
+        if "Project [" not in line or line is lines[0]:
+            kept.append(line)
+    columns = [
+        computed[f"{column}"] for column in computed if re.match("(key|value|bare_key)#", column)
+    ]
+    # grouping columns may have another name in the result
+    kept = [re.sub(r"(Aggregate \[.*?\]), .*", r"\1", line) for line in kept]
+    return re.sub(r"#[0-9]+L?| +\+- ", "", "\n".join([*columns, *kept]))
+
+
+def split(text: str) -> list[str]:
+    """The parts between commas that are not within parentheses."""
+    found, depth = [""], 0
+    for character in text:
+        depth += (character == "(") - (character == ")")
+        if character in ",[]" and depth == 0:
+            found.append("")
+        else:
+            found[-1] += character
+    return [each.strip() for each in found]
+
+
+@pytest.mark.parametrize("name", list(DERIVED))
+def test_the_records_are_those_of_the_python_view(topics: dict[str, DataFrame], name: str) -> None:
+    view = derived(name)
+    source = VIEWS[name].source
+    records = topics[source]
+    mine, theirs = (
+        {tuple(map(_bytes, row)) for row in each.result(records).collect()}
+        for each in (view, VIEWS[name])
+    )
+    assert mine == theirs
+    assert len(mine) >= 3
+    rejected, theirs_rejected = (
+        {row["offset"] for row in each.rejected(records).collect()} for each in (view, VIEWS[name])
+    )
+    assert rejected == theirs_rejected
+    assert source != "weblog" or rejected
+
+
+def _bytes(value: Any) -> bytes:
+    return value.encode() if isinstance(value, str) else bytes(value)
+
+
+EXAMPLES = [
+    entry
+    for block in re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    for entry in parse_views(block, PAGE.name).views
+]
+
+
+@pytest.mark.parametrize("entry", EXAMPLES, ids=lambda entry: entry.name)
+def test_the_examples_of_the_documentation_have_results(
+    topics: dict[str, DataFrame], entry: entries.View
+) -> None:
+    view = derived_view(entry)
+    assert view is not None
+    keys, values = entry.codecs()
+    rows = view.result(*(topics[source] for source in view.source_topics)).collect()
+    assert rows
+    for row in rows:
+        entry.layout.stored_key(_bytes(row["key"]))
+        keys.check(_bytes(row["bare_key"] if "bare_key" in row else row["key"]))
+        values.check(_bytes(row["value"]))

@@ -1,0 +1,177 @@
+"""Views of tables: tombstones and updates take back what a key has contributed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
+
+from local.kafka.broker import Broker, quiet_admin
+from local.waiting import wait_until
+from spark.errors import JobError
+from spark.formats.decoders import JsonDecoder
+from spark.formats.records import RAW_RECORD
+from spark.settings import Settings
+from spark.sources import Kafka
+from spark.supervision.signals import StopSignal
+from spark.supervision.supervisor import supervise
+from spark.tables import changes, latest, mapped
+from spark.view import View
+from tests.support.plugins.fixtures import MakeTopic
+from tests.support.topics import Writer, history, table_of
+
+pytestmark = pytest.mark.spark
+
+# 2^53 + 1 is no double
+BIG = 9_007_199_254_740_993
+CUSTOMERS = JsonDecoder(
+    StructType(
+        [
+            StructField("city", StringType(), nullable=False),
+            StructField("credit", LongType()),
+            StructField("since", TimestampType()),
+        ]
+    ),
+    lambda customer: None if customer["city"] else "city: missing",
+    is_table=True,
+)
+
+
+def customers(rows: DataFrame) -> DataFrame:
+    return mapped(rows, F.to_json(F.struct("city", "credit")))
+
+
+def cities(rows: DataFrame) -> DataFrame:
+    """The customers and their credit in each city."""
+    found = changes(rows, "city", "credit", "since", groups=3).groupBy("city")
+    credit = F.coalesce(F.sum(F.col("change") * F.col("credit")), F.lit(0)).alias("credit")
+    counted = found.agg(F.sum("change").alias("count"), credit)
+    value = F.to_json(F.struct("count", "credit"))
+    return counted.select(
+        F.col("city").alias("key"), F.when(F.col("count") > 0, value).alias("value")
+    )
+
+
+def customer(city: str, credit: int | None = 1, **more: Any) -> bytes:
+    return json.dumps({"city": city, "credit": credit, **more}).encode()
+
+
+Record = tuple[bytes | None, bytes | None]
+HISTORY: list[Record] = [
+    (b"a", customer("Rome", BIG, since="2026-01-01T10:00:00Z")),
+    (b"b", customer("Rome", 2)),
+    (b"c", customer("Oslo", None)),
+    (b"d", customer("Kyiv")),
+    (b"e", None),
+    (b"a", customer("Oslo", BIG)),  # moves
+    (b"b", customer("Rome", 5)),
+    (b"d", None),
+    (b"f", customer("Rome")),
+    (b"f", None),
+    (b"f", customer("Lima", 7)),
+    (b"g", b"{"),
+    (None, customer("Rome")),
+    (b"\xff", customer("Lima", 7)),
+    (b"c", customer("Oslo", None)),  # the same again
+]
+CITIES = {
+    "Rome": {"count": 1, "credit": 5},
+    "Oslo": {"count": 2, "credit": BIG},
+    "Lima": {"count": 2, "credit": 14},
+}
+
+
+def set_config(servers: str, topic: str, name: str, value: str) -> None:
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    [future] = quiet_admin(servers).incremental_alter_configs([resource]).values()
+    future.result(10)
+
+
+def rows_of(session: SparkSession, records: Sequence[Record]) -> DataFrame:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    rows = [("raw", 0, n, at, key, value, None) for n, (key, value) in enumerate(records)]
+    return session.createDataFrame(rows, RAW_RECORD)
+
+
+def table(rows: DataFrame) -> dict[str, Any]:
+    """What remains of the rows in this order, as in a view topic."""
+    found = {row["key"]: row["value"] for row in rows.collect()}
+    return {
+        (key if isinstance(key, str) else bytes(key).decode("latin-1")): json.loads(value)
+        for key, value in found.items()
+        if value is not None
+    }
+
+
+def test_a_batch_has_the_newest_row_of_each_key(session: SparkSession) -> None:
+    rows = CUSTOMERS.well_formed(rows_of(session, HISTORY))
+    newest = {bytes(row["key"]): row for row in latest(rows).collect()}
+    assert {key: row["city"] for key, row in newest.items() if not row["deleted"]} == {
+        b"a": "Oslo", b"b": "Rome", b"c": "Oslo", b"f": "Lima", b"\xff": "Lima",
+    }  # fmt: skip
+    assert {key for key, row in newest.items() if row["deleted"]} == {b"d", b"e"}
+    assert table(customers(rows)).keys() == {"a", "b", "c", "f", "\xff"}
+    assert table(cities(rows)) == CITIES
+    rejected = CUSTOMERS.malformed(rows_of(session, HISTORY)).collect()
+    assert sorted(row["reason"].split(":")[0] for row in rejected) == ["key", "value"]
+
+
+@pytest.mark.broker
+def test_a_stream_ends_with_the_table_of_a_batch(
+    session: SparkSession, broker: Broker, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    servers = broker.bootstrap_servers
+    source = make_topic(
+        cleanup_policy="compact", segment_ms=100, min_cleanable_dirty_ratio=0.001,
+        delete_retention_ms=60_000, max_compaction_lag_ms=100,
+    )  # fmt: skip
+
+    def view(name: str, derive: Callable[[DataFrame], DataFrame]) -> View:
+        topic = make_topic(cleanup_policy="compact")
+        return View(name=name, source=source, topic=topic, decoder=CUSTOMERS, derive=derive)
+
+    views = [view("customers", customers), view("cities", cities)]
+
+    def run(folder: str, chosen: list[View]) -> None:
+        checkpoints = str(tmp_path / folder)
+        settings = Settings(chosen, Kafka(servers), checkpoints, once=True, topics_deadline=10)
+        supervise(session, settings, StopSignal())
+
+    def tables(chosen: list[View]) -> list[dict[str, Any]]:
+        return [table_of(history(servers, each.topic, 1)) for each in chosen]
+
+    writer = Writer(servers)
+    valid = [(key, value) for key, value in HISTORY if key not in (None, b"\xff")]
+    for part in (valid[:5], valid[5:8], valid[8:]):
+        # a topic that is compacted takes no record without a key
+        writer.send(source, part)
+        run("live", views)
+    wanted_cities = {**CITIES, "Lima": {"count": 1, "credit": 7}}
+    names = {"a": "Oslo", "b": "Rome", "c": "Oslo", "f": "Lima"}
+    live = tables(views)
+    assert {key: value["city"] for key, value in live[0].items()} == names
+    assert live[1] == wanted_cities
+
+    set_config(servers, source, "delete.retention.ms", "0")
+    with pytest.raises(JobError, match=r"customers: .* keeps tombstones for 0 s .*To rebuild"):
+        run("live", views)
+
+    def compacted() -> bool:
+        writer.send(source, [(b"z", None)])  # closes a segment
+        [log] = history(servers, source, 1)
+        keys = [key for _, _, key, value in log.records if key != b"z"]
+        return len(keys) == len(set(keys)) == 5
+
+    wait_until(compacted, 60, "compaction", 0.2)
+    late = [view("customers", customers), view("cities", cities)]
+    run("late", late)
+    assert tables(late) == live
