@@ -32,7 +32,7 @@ _DEFAULTS = {
     # A RocksDB instance has at most two write buffers of 16 MB and a cache of 8 MB, and some two
     # bytes per row for its filters and indexes. With one memory for all instances
     # (boundedMemoryUsage), filters compete with data for a place in the cache: with ten million
-    # rows a read takes 100 times as long (docs/spark-state.md).
+    # rows a read takes 100 times as long (docs/spark/state.md).
     "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "false",
     "spark.sql.streaming.stateStore.rocksdb.writeBufferSizeMB": "16",
     "spark.sql.streaming.stateStore.rocksdb.maxWriteBufferNumber": "2",
