@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from model.derive.derivation import Derivation, EventTime, Windows
+from model.derive.entry import with_defaults
 from model.derive.expressions import Call, Field
 from model.derive.types import TIME, TIMESTAMP
 from model.problems import ConfigurationError
@@ -49,6 +50,12 @@ count = true
     assert (found.topic, found.key, found.value) == ("requests-of-hosts", "string", "int64")
     assert found.pipeline == "queryable-spark-requests-of-hosts"
     assert found.store == "key-value"
+
+
+def test_a_version_has_a_topic_of_its_own() -> None:
+    table = {"from": "weblog", "fields": {"client": "string"}, "key": "client", "count": True}
+    _, fields = with_defaults("hosts@2", {"derive": table})
+    assert fields["topic"] == "hosts-v2"
 
 
 def test_the_definition_of_a_view_does_not_depend_on_how_it_is_derived() -> None:
