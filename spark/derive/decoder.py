@@ -24,6 +24,10 @@ MAX_VALUE_BYTES = 500_000
 
 # Spark's windows need times in a range that its 64 bits have room for.
 _FIRST, _LAST = "1971-01-01T00:00:00Z", "2261-01-01T00:00:00Z"
+_SHORT_VALUES = 1000
+"""So many numbers and times, with names, are never too long."""
+
+_Values = tuple[tuple[str, Expression], ...]
 _Check = Callable[[Columns], Column]
 
 
@@ -199,22 +203,27 @@ def _checks(derivation: Derivation) -> Iterator[tuple[_Check, str]]:
         yield partial(_is_longer, values=values, most=most), f"{what}: more than {most} bytes"
 
 
-def _is_longer(names: Columns, values: list[Expression], most: int) -> Column:
+def _is_longer(names: Columns, values: _Values, most: int) -> Column:
     """Whether the values need more bytes as JSON."""
-    fields = (column(of, names).alias(f"_{number}") for number, of in enumerate(values))
+    fields = (column(of, names).alias(name) for name, of in values)
     return F.octet_length(F.to_json(F.struct(*fields))) > most
 
 
-def _long_values(derivation: Derivation) -> Iterator[tuple[str, list[Expression], int]]:
-    """Parts of the value that have text: their name, expressions and greatest length."""
-    parts: list[tuple[str, list[Expression], int]] = []
-    selected = [of for _, of in derivation.select.values] if derivation.select else []
+def _long_values(derivation: Derivation) -> Iterator[tuple[str, _Values, int]]:
+    """Parts of the value that may be long: their name, expressions and greatest length."""
+    parts: list[tuple[str, _Values, int]] = []
+    selected = derivation.select.values if derivation.select else ()
     for each in derivation.aggregates:
         if each.function in ("latest", "top_k"):
             parts.append((each.name, selected, each.k or 1))
         elif each.function in ("min", "max") and each.of is not None:
-            parts.append((each.name, [each.of], 1))
-    parts = [part for part in parts if any(of.type.kind is Kind.STRING for of in part[1])]
+            parts.append((each.name, ((each.name, each.of),), 1))
+    parts = [
+        (name, values, times)
+        for name, values, times in parts
+        if times * len(values) > _SHORT_VALUES
+        or any(of.type.kind is Kind.STRING for _, of in values)
+    ]
     shares = sum(times for _, _, times in parts)
     for what, values, _ in parts:
         yield what, values, MAX_VALUE_BYTES // shares
