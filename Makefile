@@ -1,5 +1,5 @@
 # All commands for people and CI: `make help`. Overridable: VENV, PYTHON, MINUTES, UPGRADE, ATTACKS,
-# QUERYABLE_CACHE.
+# VIEWS, QUERYABLE_CACHE.
 
 VENV ?= .venv
 PYTHON ?= python3
@@ -19,11 +19,11 @@ export QUERYABLE_CACHE
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-run packages packages-test packages-bench jars demo test lint types unit up down bench faults soak attacks fuzz docs lock sbom format clean
+.PHONY: help setup setup-run packages packages-test packages-bench jars demo test lint types unit up down bench faults soak pipelines attacks fuzz docs lock sbom format clean
 .NOTPARALLEL:
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: packages-test $(INSTALLED) $(SPARK_ARCHIVE) jars ## install missing Debian packages, Python packages and jars
 
@@ -92,6 +92,9 @@ faults: setup ## inject faults into processes, networks, disks and clocks under 
 
 soak: setup ## inject random faults for MINUTES (10); check that memory, handles and threads stay flat
 	@$(BIN)/python -m tests.faults.soak --minutes $(MINUTES)
+
+pipelines: setup ## kill Spark's job at random points, compare its views with a batch job's; VIEWS='a b': only these
+	@$(BIN)/python -m tests.pipelines $(VIEWS)
 
 attacks: setup ## run hostile clients beside honest readers; ATTACKS=name,…: only these
 	@$(BIN)/python -m tests.attacks $(ATTACKS)

@@ -46,6 +46,7 @@ from backend.security.configuration import open_to_others, token_keys
 from backend.settings import Settings
 from backend.storage.custom import load_store
 from backend.storage.data_directory import DataDirectory
+from backend.version_follower import VersionFollower
 from model.config_providers import resolve_value
 from model.problems import ConfigurationError
 from model.topology import ROLES, Epoch, MemberMetadata, Topology
@@ -151,6 +152,9 @@ class Instance:
             policy=Policy(settings.standby_replicas, settings.acceptable_recovery_lag),
         )
         self._appender = Appender(librdkafka, settings.broker_timeout)
+        self._versions = VersionFollower(
+            self._views, librdkafka, settings, lifecycle.drop, self._rejoin
+        )
         self.context = InstanceContext(
             settings=settings,
             views={view.name: view for view in self._views},
@@ -162,6 +166,8 @@ class Instance:
             appender=self._appender,
             pipelines=self._pipelines.by_view,
             cluster=cluster,
+            versions=self._versions.initial,
+            version_log=self._versions.log,
         )
         self._membership_reporter = MembershipReporter(
             self.context,
@@ -174,6 +180,10 @@ class Instance:
     def check_broker(self) -> None:
         """Wait for the broker. Raises ConfigurationError if it does not answer in time."""
         wait_for_broker(self._kafka, self.settings, self._stopping)
+
+    def read_versions(self) -> None:
+        """Read which versions of views are current; see VersionFollower.start."""
+        self._versions.start(self.context)
 
     def start(self) -> None:
         """Start the threads in the order of their dependencies."""
@@ -212,6 +222,7 @@ class Instance:
         if self._metadata_poller.alive:
             self._metadata_poller.stop()
         self._pipelines.stop()
+        self._versions.log.stop()
         if self._schemas is not None:
             self._schemas.stop()
         self._appender.stop()
@@ -225,6 +236,10 @@ class Instance:
 
     def _on_state_change(self) -> None:
         if self._membership_reporter.is_out_of_date():
+            self._member.rejoin()
+
+    def _rejoin(self) -> None:
+        if self._member.alive:
             self._member.rejoin()
 
     def _on_topology(self, topology: Topology) -> None:
@@ -244,6 +259,7 @@ class Instance:
             for view in self._views
             # another instance with the same id may be in the topology
             if me in topology.members
+            and view.name not in self.context.versions.dropped
             and (placed := topology.views.get(view.name))
             and placed.hash == view.hash
             for role, partitions in topology.roles_of(me.id, view.name).items()
@@ -260,6 +276,7 @@ class Instance:
         }
         self._ingest_loop.assign(mine, shared, taken_over)
         self.context.apply_topology(topology)
+        self._versions.note_topology(topology)
         log.info(
             "epoch %s: %d partitions here: %s", topology.epoch, len(mine), _format_partitions(mine)
         )
@@ -358,6 +375,7 @@ class Application:
         _reduce_garbage_collection()
         try:
             await asyncio.to_thread(self.instance.check_broker)
+            await asyncio.to_thread(self.instance.read_versions)
             self.instance.start()
         except ConfigurationError as e:
             self._on_failure(str(e))

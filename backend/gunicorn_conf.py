@@ -12,6 +12,7 @@ import sys
 from backend.app import Application
 from backend.security.audit import open_audit_log
 from backend.security.certificates import Certificates
+from backend.security.client_claims import parse_networks
 from backend.security.configuration import token_keys
 from backend.server.memory import limit_arenas
 from backend.server.server import Application as ServerApplication
@@ -23,6 +24,7 @@ def _prepare() -> Settings:
     settings = load_settings()
     read_views(settings.views)
     token_keys(settings)  # checks what it is given
+    parse_networks(settings.trusted_proxies)
     Certificates(settings)
     check_port(settings)
     open_audit_log(settings.audit_log)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from backend.cluster.liveness import DEAD, DRAINING, RUNNING, STARTING, Peers
 from backend.cluster.lost_instances import LostInstances
 from backend.cluster.member import GroupMember
+from backend.cluster.version_log import VersionLog
 from backend.ingest.appender import Appender
 from backend.ingest.lifecycle.snapshot_fetcher import SnapshotFetcher
 from backend.ingest.loop import IngestLoop
@@ -24,9 +26,14 @@ from model.kinds.registry import kind_of
 from model.pipelines import Pipeline
 from model.problems import Unavailable
 from model.topology import HTTP, HTTPS, Member, PlacedView, Topology
+from model.versions import States, Versions
 from model.views import View
 
 __all__ = ["DRAINING", "RUNNING", "STARTING", "InstanceContext", "ReadCounts"]
+
+VIEW_VERSION = b"view-version"
+"""The header that says which version an answer is of. In a request that an instance forwards: which
+version it asks for."""
 
 MAX_OTHERS = 5
 """The most other instances that one request asks for a partition. A view may have many more
@@ -73,7 +80,8 @@ class ScanCounts:
 
 @dataclass
 class InstanceContext:
-    """The parts and state of an instance. `topology` and `state` are replaced, never modified."""
+    """The parts and state of an instance. `topology`, `versions` and `state` are replaced, never
+    modified. `topology` is that of the group, at the revision of `versions`."""
 
     settings: Settings
     views: dict[str, View]
@@ -89,6 +97,9 @@ class InstanceContext:
     cluster: ClusterAccess = field(default_factory=ClusterAccess)
     topology: Topology = field(default_factory=Topology)
     state: str = STARTING
+    versions: Versions = field(default_factory=Versions)
+    version_log: VersionLog | None = None
+    on_versions: list[Callable[[], None]] = field(default_factory=list)
     epoch_header: bytes = b"0-0"
     counts: dict[str, ReadCounts] = field(default_factory=dict)
     scans: dict[str, ScanCounts] = field(default_factory=dict)
@@ -100,6 +111,10 @@ class InstanceContext:
     def __post_init__(self) -> None:
         self.certificates = Certificates(self.settings)
         self.peers.on_change = self.revise
+        self._changing = threading.Lock()  # of topology and versions
+        self._of_group = self.topology
+        if not self.versions.views:
+            self.versions = Versions(tuple(self.views.values()))
         self.counts = {name: ReadCounts() for name in self.views}
         self.scans = {name: ScanCounts() for name in self.views}
         self.over_quota = {name: 0 for name, view in self.views.items() if view.quota}
@@ -132,6 +147,10 @@ class InstanceContext:
         instances = len(self.topology.members)
         return 1 + kind.standbys(self.settings.standby_replicas, instances)
 
+    def reads_served(self) -> int:
+        """How many reads of keys of all views were answered here."""
+        return sum(counts.served for counts in self.counts.values())
+
     def pipeline_headers(self, view: View) -> tuple[Header, ...]:
         """The headers of every answer of the view; none if it has no pipeline."""
         pipeline = self.pipelines.get(view.name)
@@ -158,10 +177,30 @@ class InstanceContext:
     def apply_topology(self, topology: Topology) -> None:
         """Use a new topology. The first one ends the state "starting"."""
         self.lost.apply_topology(self.topology, topology, self.settings.instance_id, self.dead)
-        self.topology = topology
-        self.epoch_header = str(topology.epoch).encode()
+        with self._changing:
+            self._of_group = topology
+            self._set_topology()
         if self.state == STARTING:
             self.set_state(RUNNING)
+
+    def apply_versions(self, states: States) -> None:
+        """Use new states of the views' versions: requests that arrive from now on are answered from
+        the versions that are current in them."""
+        with self._changing:
+            self.versions = self.versions.with_states(states)
+            for use_versions in self.on_versions:
+                use_versions()
+            self._set_topology()
+
+    def _set_topology(self) -> None:
+        self.topology = self._of_group.at_revision(self.versions.revision)
+        self.epoch_header = str(self.topology.epoch).encode()
+
+    def version_headers(self, view: View | None) -> tuple[Header, ...]:
+        """The header of every answer of a view with versions."""
+        if view is None or view.base not in self.versions.with_versions:
+            return ()
+        return ((VIEW_VERSION, b"%d" % view.version),)
 
     @property
     def dead(self) -> set[str]:

@@ -31,7 +31,7 @@ class MembershipReporter:
         """`on_disk()`: view -> partitions with a store on disk. `opening()`: assigned store
         partitions that are not open yet. `clock()`: s."""
         self._context = context
-        self._views = views
+        self._declared = views
         self._registry = registry
         self._on_disk = on_disk
         self._opening = opening
@@ -40,6 +40,12 @@ class MembershipReporter:
         self._reported_at = 0.0
         self._reported_built: dict[str, int] = {}
         self._reported_ready: dict[str, tuple[int, ...]] = {}
+
+    @property
+    def _views(self) -> tuple[View, ...]:
+        """The views of this instance, without dropped versions."""
+        dropped = self._context.versions.dropped
+        return tuple(view for view in self._declared if view.name not in dropped)
 
     def now(self, highest_epoch: Epoch) -> MemberMetadata:
         """The metadata for joining the group now."""

@@ -55,6 +55,10 @@ class Settings(BaseSettings):
         "",
         description="file with the cluster secret; empty: internal routes only on loopback",
     )
+    trusted_proxies: str = Field(
+        "",
+        description="proxies whose `Queryable-Client` is believed, such as 10.0.0.7,10.1.0.0/16",
+    )
     acceptable_recovery_lag: int = Field(
         10_000,
         ge=0,

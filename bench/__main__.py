@@ -25,7 +25,19 @@ from bench.load import find_wrk
 from bench.plan import FULL, HUGE, QUICK, Plan
 from bench.proc import busy_seconds
 from bench.report import Report
-from bench.rows import batch, client, factors, ingest, latency, launch, ndjson, reads, tokens, top
+from bench.rows import (
+    batch,
+    client,
+    factors,
+    ingest,
+    latency,
+    launch,
+    ndjson,
+    pipelines,
+    reads,
+    tokens,
+    top,
+)
 from bench.stack import Stack
 from local.errors import LocalError, friendly
 from local.progress import bar
@@ -45,6 +57,7 @@ class RowName(StrEnum):
     ndjson = "ndjson"
     top = "top"
     client = "client"
+    pipelines = "pipelines"
     latency = "latency"
 
 
@@ -59,6 +72,7 @@ _ROWS: dict[RowName, ModuleType] = {
     RowName.ndjson: ndjson,
     RowName.top: top,
     RowName.client: client,
+    RowName.pipelines: pipelines,
     RowName.latency: latency,
 }
 

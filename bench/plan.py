@@ -16,16 +16,19 @@ class Plan:
     gets: int  # of bare RocksDB, per round
     rate: int  # records a second, written while reads are timed
     varied: int  # records of each topic that varies one factor
+    texts: int  # of the demo's texts, which jobs catch up with
+    freshness: int  # records whose results are awaited one by one
     huge: int = 0  # records of one more topic; 0: none
     connections: tuple[int, ...] = (1, 16, 64, 256)
 
 
 FULL = Plan(
     records=1_000_000, rounds=3, seconds=1, sample=20_000, gets=200_000, rate=20_000,
-    varied=100_000,
+    varied=100_000, texts=500_000, freshness=100,
 )  # fmt: skip
 QUICK = Plan(
     records=20_000, rounds=1, seconds=1, sample=500, gets=5_000, rate=5_000, varied=5_000,
+    texts=20_000, freshness=10,
     connections=(1, 16, 64),
 )  # fmt: skip
 HUGE = 10_000_000

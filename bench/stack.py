@@ -101,14 +101,15 @@ class Stack:
         group: str,
         tables: Sequence[Table] = (),
         settings: Mapping[str, str] = MappingProxyType({}),
+        views: str = "",
     ) -> Server:
         """Starts a backend of the deployment `group`; does not wait until it is ready.
 
-        It has views of `tables`, by default of the table of this stack. `settings`: more variables
-        of its environment.
+        It has the views of the file `views` (its text), else of `tables`, by default of the table
+        of this stack. `settings`: more variables of its environment.
         """
-        views = self._data / f"{group}.toml"
-        views.write_text(views_toml(tables or [self.table]))
+        file = self._data / f"{group}.toml"
+        file.write_text(views or views_toml(tables or [self.table]))
         [port] = free_ports(1)
         env = {
             "QUERYABLE_BOOTSTRAP_SERVERS": self.servers,
@@ -116,7 +117,7 @@ class Stack:
             "QUERYABLE_INSTANCE_ID": name,
             "QUERYABLE_PORT": str(port),
             "QUERYABLE_DATA_DIR": str(self.folder_of(name)),
-            "QUERYABLE_VIEWS": str(views),
+            "QUERYABLE_VIEWS": str(file),
             **settings,
         }
         command = [_GUNICORN, "-c", "python:backend.gunicorn_conf"]
@@ -239,6 +240,14 @@ class Stack:
         command = [find_nginx(), "-e", f"{prefix}/logs/error.log", "-p", f"{prefix}/"]
         command += ["-c", f"{prefix}/nginx.conf", "-g", "daemon off;"]
         return self._answering(self._server(self._supervisor.start(name, command), port), "/")
+
+    def launch_command(self, name: str, command: list[str], port: int = 0) -> Server:
+        """Another server; does not wait until it is ready. `port`: its port, if it has one."""
+        return self._server(self._supervisor.start(name, command, cwd=REPOSITORY), port)
+
+    def free_port(self) -> int:
+        [port] = free_ports(1)
+        return port
 
     def launch_feeder(self, rate: int) -> Server:
         """A producer that updates the topic's keys, `rate` records per second, until stopped."""

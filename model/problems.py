@@ -133,6 +133,13 @@ def _challenge(more: Mapping[str, str]) -> tuple[bytes, bytes]:
     return b"www-authenticate", f"Bearer {text}".encode()
 
 
+class Conflict(Problem):
+    """The state of the deployment does not allow it now."""
+
+    status = 409
+    title = "Conflict"
+
+
 class Gone(Problem):
     status = 410
     title = "Gone"
@@ -169,6 +176,11 @@ class Unavailable(Problem):
     status = 503
     title = "Not available now"
     retry_after = 1
+
+
+class RetryLater(Unavailable):
+    """A later retry may help, but no other instance can answer at once. A proxy passes it on: its
+    budget for retries is for failures of instances, and clients could use it up."""
 
 
 class NonRetryable(Unavailable):

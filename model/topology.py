@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -34,7 +34,11 @@ HTTPS: Final = "https"
 
 
 class Epoch(NamedTuple):
-    """The version of a topology, ordered: the leader's clock (ms), then the group's generation."""
+    """The version of a topology, ordered: the leader's clock (ms), then the group's generation.
+
+    In what instances publish, the generation plus the number of changes of views' versions: see
+    `Topology.at_revision`.
+    """
 
     ms: int
     generation: int
@@ -106,6 +110,8 @@ _FIELDS = {
     STANDBY: "standbyPartitions",
     WARMING: "warmingPartitions",
 }
+PARTITION_FIELDS: Final = tuple(_FIELDS.values())
+"""The fields of a processor in /processors that have its partitions by view."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +121,14 @@ class Topology:
     epoch: Epoch = NO_EPOCH
     members: tuple[Member, ...] = ()
     views: Mapping[str, PlacedView] = field(default_factory=dict)
+
+    def at_revision(self, revision: int) -> Topology:
+        """The topology after this number of changes of which versions are current. Each has a newer
+        epoch, so that proxies and clients read the topology again."""
+        if self.epoch == NO_EPOCH or not revision:
+            return self
+        ms, generation = self.epoch
+        return replace(self, epoch=Epoch(ms, generation + revision))
 
     def active_of(self, view: str, partition: int) -> Member | None:
         """The active of a partition; None if there is none."""

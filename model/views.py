@@ -76,6 +76,20 @@ class View:
         return self.spark_view is not None or self.derivation is not None
 
     @cached_property
+    def base(self) -> str:
+        """The name without a version: "orders" of "orders@2" (`model.versions`)."""
+        return self.name.partition("@")[0]
+
+    @cached_property
+    def version(self) -> int:
+        """2 of "orders@2"; 1 if the name has no version."""
+        return int(self.name.partition("@")[2] or 1)
+
+    @property
+    def is_later_version(self) -> bool:
+        return self.version > 1
+
+    @cached_property
     def key_codec(self) -> Codec:
         return format_of(self.key).codec_with(self.key_schema, self.schemas)
 

@@ -24,6 +24,8 @@ from model.problems import ConfigurationError
 from model.quotas import Quota, parse_quota
 from model.times import parse_duration
 from model.toml_lines import TomlErrors as _Reader
+from model.versions import stored_name
+from model.view_conflicts import conflicts
 from model.views import ANY_PARTITION, NEWEST, PARTIAL, SPARK_GROUP_PREFIX, Deployment, View
 
 # The first segments of this product's own paths.
@@ -32,7 +34,7 @@ RESERVED_SEGMENTS = frozenset(
     | {"openapi.json", "processors", "proxy", "topics", "views"}
 )
 
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}", re.ASCII)
+_NAME = re.compile(r"(?P<base>[A-Za-z0-9._-]{1,200})(@(?P<version>[1-9][0-9]{0,5}))?", re.ASCII)
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)  # Kafka's rule
 _PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+", re.ASCII)
 _MAX_GROUP_LENGTH = 249
@@ -120,7 +122,8 @@ def parse_views(text: str, source: str = "views.toml", read: Read = _no_files) -
         _parse_view(name, fields, reader, read, "schemas" in document)
         for name, fields in views.items()
     )
-    _reject_overlapping_paths(parsed, reader)
+    for conflict in conflicts(parsed, tuple(views)):
+        raise reader.error(("views", conflict.entry), conflict.field, conflict.what)
     kafka = _parse_kafka(document.get("kafka", {}), reader)
     return Deployment(parsed, kafka, schemas.get("registry"), schemas.get("folder"))
 
@@ -130,12 +133,17 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
     table = ("views", name)
     if not isinstance(fields, dict):
         raise reader.error(("views",), name, f"a view must be a table: write [views.{name}]")
-    if not _NAME.fullmatch(name) or name in (".", ".."):
+    named = _NAME.fullmatch(name)
+    if named is None or named["base"] in (".", ".."):
         raise reader.error(
-            table, None, "a view's name may only have letters, digits, '.', '_' and '-'"
+            table,
+            None,
+            "a view's name may only have letters, digits, '.', '_' and '-', and a version such as "
+            '"orders@2"',
         )
+    stored = stored_name(named["base"], int(named["version"] or 1))
     try:
-        derivation, fields = with_defaults(name, fields)
+        derivation, fields = with_defaults(stored, fields)
     except TableError as e:
         raise reader.error_at((*table, "derive"), e.path, str(e)) from None
     for field in fields:
@@ -164,7 +172,7 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
         if field in fields and values["store"] not in stores:
             raise reader.error(table, field, f"only for store = {_join_quoted(stores)}")
     view = View(
-        name=name,
+        name=stored,
         topic=values["topic"],
         path=_parse_path(values["path"], table, reader),
         key=values["key"],
@@ -179,7 +187,7 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
         same_key=values["same_key"] or None,
         quota=_parse_quota(values["quota"], table, reader),
         pipeline=_parse_pipeline(values["pipeline"], table, reader)
-        or (SPARK_GROUP_PREFIX + name if values["spark_view"] or derivation else None),
+        or (SPARK_GROUP_PREFIX + stored if values["spark_view"] or derivation else None),
         spark_view=_parse_spark_view(values["spark_view"], table, reader),
         partitions=_parse_partitions(values, table, reader, derivation is not None),
         key_schema=_parse_schema("key", values, table, reader, read, by_id),
@@ -342,21 +350,6 @@ def _parse_path(path: str, table: tuple[str, ...], reader: _Reader) -> str | Non
     if first in RESERVED_SEGMENTS:
         raise reader.error(table, "path", f'"{path}" is not allowed: /{first} is reserved')
     return path
-
-
-def _reject_overlapping_paths(views: tuple[View, ...], reader: _Reader) -> None:
-    paths: dict[str, str] = {}
-    for view in views:
-        if view.path is None:
-            continue
-        for path, other in paths.items():
-            if f"{view.path}/".startswith(f"{path}/") or f"{path}/".startswith(f"{view.path}/"):
-                raise reader.error(
-                    ("views", view.name),
-                    "path",
-                    f'"{view.path}" overlaps with "{path}" of [views.{other}]',
-                )
-        paths[view.path] = view.name
 
 
 def _parse_kafka(table: Any, reader: _Reader) -> dict[str, str]:

@@ -8,6 +8,7 @@ local discovery = require "proxy.discovery"
 local passive_health = require "proxy.passive_health"
 local retry_budget = require "proxy.retry_budget"
 local settings = require "proxy.settings"
+local signing = require "proxy.security.signing"
 
 local _M = {}
 
@@ -65,6 +66,10 @@ function _M.set_candidates(candidates, healthy, is_point, earlier_attempts)
     if settings.has_tls then
         candidates, healthy = alike(candidates, healthy)
         ngx.var.queryable_scheme = candidates[1].tls_name and "https" or "http"
+    end
+    if settings.cluster_secret_file then
+        local var = ngx.var
+        var.queryable_client_claim = signing.claim(var.remote_addr)
     end
     ctx.candidates = candidates
     ctx.healthy = healthy

@@ -18,7 +18,7 @@ def recreated(topic: str, checkpoint: str) -> JobError:
     """The topic is not the one that the checkpoint belongs to."""
     return JobError(
         f"topic {topic} was deleted or recreated after the checkpoint {checkpoint} was made, so "
-        f"the view cannot continue. {_rebuild(checkpoint)}"
+        f"the view cannot continue. {rebuild(checkpoint)}"
     )
 
 
@@ -35,7 +35,7 @@ def query_failed(query: str, *, source: str, target: str, checkpoint: str, error
     if "DATA_LOSS" in error or "data may have been lost" in error:
         return JobError(
             f"{query}: topic {source} lost records before they were read (it was truncated or "
-            f"recreated, or they expired): {summary(error)}. {_rebuild(checkpoint)}"
+            f"recreated, or they expired): {summary(error)}. {rebuild(checkpoint)}"
         )
     return JobError(
         f"{query} ({source} > {target}) failed: {summary(error)}. A restart continues from "
@@ -50,7 +50,7 @@ def missed_tombstones(
     return JobError(
         f"{view}: the view has not read all of topic {topic} for {behind:.0f} s, but the topic "
         f"keeps tombstones for {retention:.0f} s (delete.retention.ms), so rows that were deleted "
-        f"could stay in the view. {_rebuild(checkpoint)}"
+        f"could stay in the view. {rebuild(checkpoint)}"
     )
 
 
@@ -62,7 +62,7 @@ def rows_dropped(view: str, rows: int) -> str:
     )
 
 
-def _rebuild(checkpoint: str) -> str:
+def rebuild(checkpoint: str) -> str:
     return (
         "To rebuild the view from what its source has now, delete and recreate its view topic, "
         f"delete {checkpoint}, and start again."

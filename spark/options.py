@@ -14,6 +14,7 @@ from model.views_file import parse_views
 from spark.discovery import declared_views, select_views
 from spark.errors import JobError
 from spark.formats import registry
+from spark.required import check_kafka, check_spark
 from spark.session import jars_in, submitted
 from spark.settings import GROUP_PREFIX, Settings
 from spark.sources import Kafka
@@ -76,6 +77,15 @@ def parse(arguments: list[str] | None = None) -> Settings:
         schemas = {} if deployment is None else _schema_registry(deployment)
     except ConfigurationError as error:
         parser.error(f"--views-toml: {given.views_toml}: {error}")
+    conf = dict(given.conf) | ({"spark.master": given.master} if given.master else {})
+    for option, check, values in (
+        ("--conf", check_spark, conf),
+        ("--kafka-option", check_kafka, dict(given.kafka_option)),
+    ):
+        try:
+            check(values)
+        except JobError as error:
+            parser.error(f"{option}: {error}")
     return Settings(
         views=list(chosen.values()),
         kafka=Kafka(given.bootstrap_servers, {**table, **dict(given.kafka_option)}),
@@ -88,9 +98,10 @@ def parse(arguments: list[str] | None = None) -> Settings:
         topics_deadline=given.topics_deadline,
         create_topics=given.create_topics,
         jars=jars,
-        conf=schemas | dict(given.conf) | ({"spark.master": given.master} if given.master else {}),
+        conf=schemas | conf,
         log_level=given.log_level,
         group_prefix=given.group_prefix,
+        same_rules=dict(given.same_rule),
     )
 
 
@@ -155,6 +166,15 @@ def _parser() -> argparse.ArgumentParser:
         metavar="TEXT",
         help="the job commits the offsets of each view, with a heartbeat, to the consumer group "
         "prefix + view name, once a second: `pipeline` in views.toml (default: %(default)s)",
+    )
+    add(
+        "--same-rule",
+        action="append",
+        default=[],
+        type=_pair,
+        metavar="VIEW=DIGEST",
+        help="continue the checkpoint of a view whose code was rewritten but gives the same "
+        "results for all records; the error message of the view has the digest. Can be repeated",
     )
     add("--once", action="store_true", help="stop at the current ends of the raw topics")
     add(

@@ -12,22 +12,13 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from spark.jvm_names import keep_classes
+from spark.required import check_spark, spark_values
 
 # spark.archive writes it; it matches only the jars of this environment.
 ARCHIVE = Path(sys.prefix) / "spark.jsa"
 # The threads of a concurrent collector and of the optimizing compiler would compete with tasks.
 ON_FEW_CORES = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
-
-# The results of the views depend on these settings, so they cannot be overridden.
-_REQUIRED = {
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.ansi.enabled": "true",
-    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
-    # Java converts case like ICU, whose tables take 1.6 s of CPU time to load.
-    "spark.sql.icu.caseMappings.enabled": "false",
-    "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "false",
-}
 
 _DEFAULTS = {
     "spark.app.name": "queryable-topics",
@@ -38,6 +29,10 @@ _DEFAULTS = {
     # A restarted query without new records reports its offsets after this time.
     "spark.sql.streaming.noDataProgressEventInterval": "1s",
     "spark.sql.streaming.stopTimeout": "20s",
+    # Memory of all RocksDB instances of a process. Spark's default is 500 MB.
+    "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "256",
+    # The files of most instances are small.
+    "spark.sql.streaming.stateStore.rocksdb.allowFAllocate": "false",
 }
 
 _LOCAL_DEFAULTS = {
@@ -45,6 +40,9 @@ _LOCAL_DEFAULTS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.extraJavaOptions": ON_FEW_CORES,
+    # Without checksum files: for each file, also those, Hadoop starts a process that runs chmod.
+    # Spark has checksums of its own for the files of state.
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
 
 
@@ -61,7 +59,9 @@ def submitted() -> bool:
 def settings(
     given: Mapping[str, str], jars: list[Path], *, log_level: str = "off"
 ) -> dict[str, str]:
-    """All Spark settings; ``given`` (spark-submit's or ``--conf``) override the defaults."""
+    """All Spark settings; ``given`` (spark-submit's or ``--conf``) override the defaults.
+    ``JobError`` if one of them contradicts a required setting."""
+    check_spark(given)
     chosen = _DEFAULTS | dict(given)
     if chosen["spark.master"].startswith("local"):
         chosen = _LOCAL_DEFAULTS | chosen
@@ -75,7 +75,7 @@ def settings(
     logging_options = f"-Dlog4j2.configurationFile={LOG_CONFIG} -Dqueryable.log.level={log_level}"
     java_options = chosen.get("spark.driver.extraJavaOptions", "")
     chosen["spark.driver.extraJavaOptions"] = f"{java_options} {logging_options}".strip()
-    return chosen | _REQUIRED
+    return chosen | spark_values()
 
 
 def start_session(

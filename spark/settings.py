@@ -15,7 +15,11 @@ GROUP_PREFIX = SPARK_GROUP_PREFIX
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The parsed command line (``spark.options``). ``topics_deadline`` is in seconds."""
+    """The parsed command line (``spark.options``). ``topics_deadline`` is in seconds.
+
+    ``same_rules``: view ► digest of an edited rule that gives the same results as the rule of its
+    checkpoint.
+    """
 
     views: list[View]
     kafka: Kafka
@@ -31,6 +35,7 @@ class Settings:
     conf: Mapping[str, str] = field(default_factory=dict)
     log_level: str = "off"
     group_prefix: str = GROUP_PREFIX
+    same_rules: Mapping[str, str] = field(default_factory=dict)
 
     def checkpoint(self, view: View) -> str:
         """The folder of a view's checkpoints: a path of any file system that Hadoop supports."""

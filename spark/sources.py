@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame, SparkSession
 
 from spark.formats.records import RAW_RECORD
+from spark.required import kafka_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +23,12 @@ class Kafka:
         return {**self.options, "bootstrap.servers": self.bootstrap_servers}
 
     def spark(self, **defaults: str) -> dict[str, str]:
-        """The settings as options of Spark's Kafka source and sink; they override ``defaults``."""
+        """The settings as options of Spark's Kafka source and sink; they override ``defaults``, but
+        not the required settings."""
         own = {name.replace("_", "."): value for name, value in defaults.items()}
-        return {f"kafka.{name}": value for name, value in (own | self.client()).items()}
+        return {
+            f"kafka.{name}": value for name, value in (own | self.client() | kafka_values()).items()
+        }
 
 
 def raw_records(
@@ -60,7 +64,7 @@ def static_records(session: SparkSession, topic: str, kafka: Kafka, ends: str) -
 
 def _options(topic: str, kafka: Kafka) -> dict[str, str]:
     # With fewer than 2,000 records per poll, the consumer's overhead is noticeable.
-    client = kafka.spark(isolation_level="read_committed", max_poll_records="5000")
+    client = kafka.spark(max_poll_records="5000")
     return {
         **client,
         "subscribe": topic,

@@ -41,6 +41,8 @@ class View:
     ``name`` and ``topic``: those of the view's entry in views.toml, if it has one. Otherwise the
     name of the file, and the name of the view. ``partitions`` and ``topic_config`` are for a topic
     that does not exist yet. ``output_mode``: Spark's; ``append`` is for joins of two streams.
+    ``state_version``: raise it if the state of earlier checkpoints must not be used. Such a
+    checkpoint is refused, as with an edited rule.
     """
 
     name: str = ""
@@ -53,6 +55,7 @@ class View:
     partitions: int = 3
     topic_config: Mapping[str, str] = field(default_factory=dict)
     output_mode: str = "update"
+    state_version: int = 1
 
     def __post_init__(self) -> None:
         if bool(self.sources) == bool(self.source and self.decoder):

@@ -7,6 +7,7 @@ Streams keep their connection as long as their clients stay, so they have their 
 requests never wait for a stream's connection.
 
 With a cluster secret, requests for internal routes are signed here, and their answers verified.
+Each request says for which client it is (`backend/security/client_claims.py`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from yarl import URL
 from backend.rate_limited_log import RateLimitedLog
 from backend.security.authorization import passed_on
 from backend.security.certificates import Certificates
+from backend.security.client_claims import claim, claimed
 from backend.security.signatures import HEADER, SignedRequest, Signer
 from backend.wire.answer import Answer, Header
 from model.problems import Unavailable
@@ -36,7 +38,9 @@ _INTERNAL = b"/internal/"
 log = RateLimitedLog(logging.getLogger(__name__))
 
 # request headers that affect the answer; `Authorization` is passed on with every request
-_FORWARDED_HEADERS = frozenset((b"accept", b"content-type", b"if-none-match", b"last-event-id"))
+_FORWARDED_HEADERS = frozenset(
+    (b"accept", b"content-type", b"if-none-match", b"last-event-id", b"view-version")
+)
 # response headers that belong to the connection, or that this instance sets itself
 _OMITTED_HEADERS = frozenset(
     b"connection content-length date keep-alive server topology-epoch transfer-encoding "
@@ -63,6 +67,7 @@ class PeerClient:
         """`timeout`: s for an answer, or for the start of a stream. `signer`: None without a
         cluster secret. `connections` (0: unlimited): for requests; `streams`: for streams."""
         self._signer = signer
+        self._claim = claim if signer is None else signer.claim
         self._certificates = certificates or Certificates()
         self._mark = instance_id
         self._seconds = timeout
@@ -139,7 +144,11 @@ class PeerClient:
         url = URL(member.origin + target.decode("latin-1"), encoded=True)
         forwarded = {
             name.decode("latin-1"): value.decode("latin-1")
-            for name, value in (*filter(_is_forwarded, headers), *passed_on())
+            for name, value in (
+                *filter(_is_forwarded, headers),
+                *passed_on(),
+                *claimed(self._claim),
+            )
         }
         return url, {**forwarded, MARK.decode(): self._mark}
 

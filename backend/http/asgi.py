@@ -10,3 +10,7 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+CLIENT_EXTENSION = "queryable.client"
+"""An extension of our server: a function that takes the client of the request, as
+`backend/http/limits/clients.py` names it. So the server counts unread bytes by client."""

@@ -44,6 +44,11 @@ class FastPath:
         self._access = access
         self.coalesced = PointBatchRoute(context, paths, responses, self._answer_counted, access)
 
+    def use(self, paths: Paths) -> None:
+        """Other versions of views are current. Called in any thread."""
+        self._paths = paths
+        self.coalesced.use(paths)
+
     def answer_now(self, raw_path: bytes, token: bytes | None = None) -> Answer | None:
         """The complete answer to a plain GET, if it is a point read that can be answered at once.
 
@@ -83,7 +88,7 @@ class FastPath:
                 return None
             if found.view.quota is not None and not is_counted:
                 return None
-            if not self._access.may_read_now(token, found.view.name):
+            if not self._access.may_read_now(token, found.view.base):
                 return None
             responses = self._responses[found.view.name]
             answer = responses.point(responses.reads.parse_key(found.text))

@@ -9,6 +9,8 @@ import orjson
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
+from backend.http.access import Access
+from backend.http.admin.document import PATH as ADMIN
 from backend.http.admin.page import admin_blueprint, recent_topology
 from backend.http.kiqr.raw_reads import RawReads
 from backend.http.kiqr.routes import register_kiqr
@@ -22,9 +24,26 @@ from backend.http.routes.meta import (
     readiness,
 )
 from backend.http.routes.metrics import CONTENT_TYPE, Metrics
+from backend.http.view_names import described, processors_for_clients
 from backend.instance_context import InstanceContext
 from model.problems import BadRequest, MethodNotAllowed, NotFound, Problem, Unavailable
+from model.versions import Versions
 from model.views import View
+
+PAGES = (
+    ("/health/live", Access.OPEN),
+    ("/health/ready", Access.OPEN),
+    ("/metrics", Access.METRICS),
+    ("/views", Access.ANY_SCOPE),
+    ("/views/{view}", Access.ANY_SCOPE),
+    ("/openapi.json", Access.ANY_SCOPE),
+    ("/processors", Access.ANY_SCOPE),
+    ("/instance", Access.ANY_SCOPE),
+    (ADMIN, Access.ANY_SCOPE),
+    ("/admin/", Access.ANY_SCOPE),
+    ("/admin/topology.json", Access.ANY_SCOPE),
+)
+"""The pages for the route table, and what a request for each needs."""
 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
@@ -46,26 +65,30 @@ def create_flask_app(context: InstanceContext, raw_reads: RawReads | None = None
     )
     pages.register_blueprint(admin_blueprint(topology))
     if raw_reads is not None:
-        register_kiqr(pages, context.views, raw_reads, context.settings.max_key_bytes)
+        register_kiqr(pages, context, raw_reads)
     pages.register_error_handler(Problem, _problem)
     pages.register_error_handler(HTTPException, _http_exception)
     pages.register_error_handler(Exception, _unexpected)
 
     @pages.get("/views")
     def views() -> Response:
-        return _json({"views": [_view(context, name) for name in context.views]})
+        return _json({"views": [_view(context, *each) for each in _listed(context.versions)]})
 
     @pages.get("/views/<name>")
     def view(name: str) -> Response:
-        if name not in context.views:
-            known = ", ".join(context.views)
+        found = context.versions.named.get(name)
+        if found is None:
+            known = ", ".join(context.versions.by_base)
             raise NotFound("view-not-found", f"View {name!r} does not exist. Views: {known}.")
-        return _json({**_view(context, name), **_schemas(context.views[name])})
+        answer = _json({**_view(context, name, found), **_schemas(found)})
+        for header, value in context.version_headers(found):
+            answer.headers[header.decode()] = value.decode()
+        return answer
 
     @pages.route("/views/<name>/<path:_rest>", methods=_METHODS)
     def unknown_resource(name: str, _rest: str) -> Response:
         # requests for existing resources of a view do not reach Flask
-        if name in context.views:
+        if name in context.versions.named:
             raise NotFound("no-such-resource", f"Unknown path {request.path!r}.")
         return view(name)
 
@@ -82,7 +105,8 @@ def create_flask_app(context: InstanceContext, raw_reads: RawReads | None = None
             answer = Response(status=304)
         else:
             states = {**context.peers.states(), context.settings.instance_id: context.state}
-            answer = _json({**context.topology.processors(states), **proxy_document(context)})
+            document = processors_for_clients(context.topology.processors(states), context.versions)
+            answer = _json({**document, **proxy_document(context)})
         answer.set_etag(etag)
         return answer
 
@@ -107,15 +131,25 @@ def create_flask_app(context: InstanceContext, raw_reads: RawReads | None = None
     return pages
 
 
-def _view(context: InstanceContext, name: str) -> dict[str, Any]:
-    placed = context.topology.views.get(name)
+def _listed(versions: Versions) -> list[tuple[str, View]]:
+    """Each view with its current version; if that is not known, with its lowest one."""
+    return [
+        (base, versions.named.get(base) or next(iter(of_view.values())))
+        for base, of_view in versions.by_base.items()
+        if of_view
+    ]
+
+
+def _view(context: InstanceContext, name: str, view: View) -> dict[str, Any]:
+    """`name`: of the view in requests."""
+    placed = context.topology.views.get(view.name)
     return {
-        **context.views[name].description(),
+        **described(view.description(), name, context.versions),
         "partitions": placed.partitions if placed else None,
-        "hash": context.views[name].hash,
-        "routed_encodings": context.views[name].routed_encodings,
-        **quota_document(context.views[name]),
-        **pipeline_document(context, name),
+        "hash": view.hash,
+        "routed_encodings": view.routed_encodings,
+        **quota_document(view),
+        **pipeline_document(context, view.name),
     }
 
 

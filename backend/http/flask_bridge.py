@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, cast
 
 from a2wsgi import WSGIMiddleware
@@ -22,6 +23,12 @@ def flask_bridge(flask_app: Flask) -> App:
     async def bridge(scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
         middleware = state if is_state(path) else kiqr if path.startswith(f"{PREFIX}/") else other
-        await middleware(scope, receive, send)
+        page = asyncio.ensure_future(middleware(scope, receive, send))
+        try:
+            await asyncio.shield(page)
+        finally:
+            # If the client has left: the thread cannot be ended, and would wait for ever for
+            # someone who takes what it sends. The request keeps its place until it has ended.
+            await asyncio.wait([page])
 
     return bridge

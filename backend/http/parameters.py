@@ -34,6 +34,7 @@ PARAMETERS = {
     WINDOWS: ("from", "to", "key_from", "key_to", *_PAGE),
     SESSIONS: ("from", "to", "key_from", "key_to", *_PAGE),
     "batch": ("stale",),
+    "versions": (),
 }
 """Of `/views/{view}/{resource}`, by resource; a `ViewQuery` has its own."""
 

@@ -7,11 +7,11 @@ the key `%61`. The proxy does the same in Lua (proxy/query.lua).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
-from model.problems import BadRequest
+from model.problems import BadRequest, Unavailable
+from model.versions import Versions
 from model.views import View
 
 _ABSOLUTE_FORM = re.compile(rb"(?i:https?)://[^/]+(/.*)?", re.DOTALL)
@@ -27,17 +27,23 @@ class KeyPath(NamedTuple):
 
 
 class Paths:
-    """The paths of keys: `/views/{view}/keys/{key}`, and `{path}/{key}` of views with a path."""
+    """The paths of keys: `/views/{view}/keys/{key}`, and `{path}/{key}` of views with a path.
 
-    def __init__(self, views: Iterable[View]) -> None:
+    It is made again when another version of a view becomes current.
+    """
+
+    def __init__(self, versions: Versions) -> None:
         self._by_prefix: dict[bytes, View] = {}
-        for view in views:
-            self._by_prefix[f"/views/{view.name}/keys/".encode()] = view
-            if view.path is not None:
-                self._by_prefix[f"{view.path}/".encode()] = view
+        self._undecided: dict[bytes, str] = {}
+        for name, view in versions.named.items():
+            for prefix in _prefixes(name, versions):
+                self._by_prefix[prefix] = view
+        for name in versions.undecided:
+            self._undecided |= dict.fromkeys(_prefixes(name, versions), name)
         self._by_plain_prefix = {p[:-1]: view for p, view in self._by_prefix.items()}
+        prefixes = (*self._by_prefix, *self._undecided)
         # the longest prefix wins, so it is tried first
-        self._depths = sorted({p.count(b"/") for p in self._by_prefix}, reverse=True)
+        self._depths = sorted({p.count(b"/") for p in prefixes}, reverse=True)
 
     @property
     def prefixes(self) -> dict[bytes, View]:
@@ -47,7 +53,8 @@ class Paths:
     def key_path(self, raw_path: bytes) -> KeyPath | None:
         """The key in `raw_path` (percent-encoded, without the query); None if it has none.
 
-        BadRequest if the key has a percent sign that is not followed by two hexadecimal digits.
+        BadRequest if the key has a percent sign that is not followed by two hexadecimal digits;
+        Unavailable if the current version of the view is not known.
         """
         plain, _, text = raw_path.rpartition(b"/")
         view = self._by_plain_prefix.get(plain)
@@ -65,10 +72,27 @@ class Paths:
                     continue  # an encoded slash belongs to a name, and no name has one
             view = self._by_prefix.get(prefix)
             if view is None:
+                if prefix in self._undecided:
+                    raise undecided(self._undecided[prefix])
                 continue
             key, _, rest = tail.partition(b"/")
             return KeyPath(view, _decoded(key) if b"%" in key else key, rest)
         return None
+
+
+def _prefixes(name: str, versions: Versions) -> list[bytes]:
+    """The paths before a key of the view with this name in requests."""
+    path = versions.paths.get(name)
+    return [f"/views/{name}/keys/".encode(), *([] if path is None else [f"{path}/".encode()])]
+
+
+def undecided(name: str) -> Unavailable:
+    """The problem of a request for the current version, which this instance does not know."""
+    return Unavailable(
+        "version-unknown",
+        f"This instance does not know the current version of view {name} yet, or its views.toml "
+        f"does not declare it. Retry after a second, or name a version, such as {name}@1.",
+    )
 
 
 def of_absolute_form(target: bytes) -> bytes | None:

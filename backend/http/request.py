@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
 from backend.http.asgi import Receive, Scope, Send
+from backend.http.sending import add_missing
 from backend.security.cluster import Sender
 from backend.security.identity import Identity
 from backend.wire.answer import Header
@@ -21,11 +22,12 @@ class Request:
     says whether the token is still valid, for routes that stream. `sender` is the instance or proxy
     that has signed a request for an internal route. `is_from_cluster`: whether an instance or a
     proxy has sent a request that tokens admit, too. `details` are for the audit log; `status` is
-    that of a streamed answer, or 0.
+    that of a streamed answer, or 0. `is_pinned`: whether the sender, another instance, has chosen
+    the version of the view.
     """
 
     __slots__ = (
-        "_extra_header",
+        "_extra_headers",
         "_send",
         "body",
         "client",
@@ -34,6 +36,7 @@ class Request:
         "identity",
         "is_admitted",
         "is_from_cluster",
+        "is_pinned",
         "key",
         "method",
         "more",
@@ -52,12 +55,12 @@ class Request:
         scope: Scope,
         receive: Receive,
         send: Send,
-        extra_header: Header,
+        extra_headers: Callable[[View | None], list[Header]],
         view: View | None = None,
         key: bytes = b"",
         more: Mapping[str, str] | None = None,
     ) -> None:
-        """`extra_header`: added to streamed answers."""
+        """`extra_headers(view)`: added to streamed answers that do not have them."""
         self.scope = scope
         self.method: str = scope["method"]
         self.raw_path: bytes = scope["raw_path"]
@@ -76,7 +79,8 @@ class Request:
         self.is_from_cluster = False
         self.receive = receive
         self._send = send
-        self._extra_header = extra_header
+        self._extra_headers = extra_headers
+        self.is_pinned = False
         self.was_started = False
 
     @property
@@ -95,9 +99,11 @@ class Request:
         return next((value for given, value in self.headers if given == name), None)
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
-        """ASGI's `send`, for handlers that stream; adds the extra header."""
+        """ASGI's `send`, for handlers that stream; adds the extra headers."""
         if message["type"] == "http.response.start":
             self.was_started = True
             self.status = message["status"]
-            message["headers"] = [*message["headers"], self._extra_header]
+            headers = list(message["headers"])
+            add_missing(headers, self._extra_headers(self.view))
+            message["headers"] = headers
         await self._send(message)

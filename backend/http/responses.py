@@ -42,7 +42,12 @@ class KeyResponses:
             self.form += (VARY_ORIGIN,)  # also for coalesced reads, which have no Origin
         self._pipeline = context.pipelines.get(reads.view.name)
         me = context.settings.instance_id
+        self.use_versions()
         self._served_by = {role: (b"served-by", f"{me}; {role}".encode()) for role in ROLES}
+
+    def use_versions(self) -> None:
+        """Other versions of views are current. Called in any thread."""
+        self._version = self._context.version_headers(self.view)
 
     def point(self, key: bytes, options: ReadOptions = PLAIN) -> Answer:
         """The value of a key from this instance, or 404; NotOwner, Problem as in `resolve_one`."""
@@ -74,7 +79,8 @@ class KeyResponses:
         return state.store_partition.etag_format if self._has_etags else b""
 
     def state_headers(self, state: State) -> list[Header]:
-        """Partition, Offset, Lag, Staleness, Served-By, and the headers of the pipeline."""
+        """Partition, Offset, Lag, Staleness, Served-By, View-Version if the view has versions, and
+        the headers of the pipeline."""
         store_partition, position, lag, staleness = state
         headers = [
             (b"partition", store_partition.partition_header),
@@ -82,6 +88,7 @@ class KeyResponses:
             *freshness_headers(lag, staleness),
             self._served_by[store_partition.role],
         ]
+        headers += self._version
         if self._pipeline is not None:
             headers += self._pipeline.headers(time.monotonic())
         return headers

@@ -18,16 +18,17 @@ checked. A path that matches nothing is the last page, `other`.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from backend.http.access import Access
-from backend.http.paths import Paths
+from backend.http.paths import Paths, undecided
 from backend.http.request import Request
 from backend.wire.answer import Answer
+from model.versions import Versions
 from model.views import View
 
 Handler = Callable[[Request], Awaitable[Answer | None]]
@@ -48,7 +49,7 @@ class Route:
     pattern: str
     access: Access
     handler: Handler
-    gate: AbstractContextManager[None]  # limits concurrent requests
+    gate: AbstractAsyncContextManager[None]  # limits concurrent requests
     body: int = 0  # max. bytes; 0: the body is not read
     counts_reads: bool = False  # whether refusals count as point reads of the view
     is_page: bool = False  # whether the Flask application answers it
@@ -69,17 +70,19 @@ class Match(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The view or topic that `access` is about; empty if the path has none."""
-        return self.more.get("topic", "") if self.view is None else self.view.name
+        """The view or topic that `access` is about; empty if the path has none. Who may read a view
+        may read all its versions."""
+        return self.more.get("topic", "") if self.view is None else self.view.base
 
 
 @dataclass
 class RouteTable:
-    """The routes, prepared for matching."""
+    """The routes, prepared for matching. It is made again when another version of a view becomes
+    current."""
 
     routes: tuple[Route, ...]
     paths: Paths
-    views: Iterable[View]
+    versions: Versions
     _below_key: dict[bytes, Route] = field(default_factory=dict)
     _with_any_rest: Route | None = None
     _fixed: dict[bytes, Match] = field(default_factory=dict)
@@ -88,7 +91,7 @@ class RouteTable:
     _other: Match = field(init=False)
 
     def __post_init__(self) -> None:
-        self._by_name = {view.name: view for view in self.views}
+        self._by_name = self.versions.named
         for route in self.routes:
             if route.pattern == OTHER:
                 self._other = Match(route)
@@ -101,9 +104,7 @@ class RouteTable:
                 else:
                     self._below_key[rest.encode()] = route
             elif "{view}" in route.pattern:
-                for view in self.views:
-                    path = route.pattern.replace("{view}", view.name).encode()
-                    self._fixed[path] = Match(route, view)
+                self._add_of_views(route)
             elif "{" in route.pattern:
                 names = re.findall(r"{(\w+)}", route.pattern)
                 pattern = re.sub(rb"{\w+}", lambda _: _SEGMENT, route.pattern.encode())
@@ -111,8 +112,19 @@ class RouteTable:
             else:
                 self._fixed[route.pattern.encode()] = Match(route)
 
+    def _add_of_views(self, route: Route) -> None:
+        named: dict[str, View | None] = {**self.versions.named}
+        for name in self.versions.undecided:
+            # requests about the versions themselves need no current one
+            versions = () if route.access is Access.READ else self.versions.by_base[name].values()
+            named[name] = next(iter(versions), None)
+        for name, view in named.items():
+            path = route.pattern.replace("{view}", name).encode()
+            self._fixed[path] = Match(route, view, more={} if view is not None else {"view": name})
+
     def match(self, raw_path: bytes) -> Match:
-        """The route of a path; BadRequest if a key cannot be decoded."""
+        """The route of a path; BadRequest if a key cannot be decoded, Unavailable if the current
+        version of the view is not known."""
         return self._match(raw_path) or self._page(page_path(raw_path))
 
     def _page(self, path: str) -> Match:
@@ -121,6 +133,8 @@ class RouteTable:
                 name = found.groupdict().get("view")
                 if name is None:
                     return Match(route)
+                if name in self.versions.undecided:
+                    raise undecided(name)
                 if name in self._by_name:
                     return Match(route, self._by_name[name])
         return self._other
@@ -136,19 +150,25 @@ class RouteTable:
             return Match(route, found.view, found.text, {"rest": found.rest.decode("latin-1")})
         fixed = self._fixed.get(raw_path)
         if fixed is not None:
-            return fixed
+            return _decided(fixed)
         if b"%" in raw_path:
             decoded = unquote_to_bytes(raw_path)
             # an encoded slash belongs to a name, and no name has one
             if decoded.count(b"/") == raw_path.count(b"/") and (
-                (fixed := self._fixed.get(decoded)) is not None and fixed.view is not None
+                (fixed := self._fixed.get(decoded)) is not None and "{view}" in fixed.route.pattern
             ):
-                return fixed
+                return _decided(fixed)
         for pattern, names, route in self._patterns:
             if (values := pattern.fullmatch(raw_path)) is not None:
                 more = {n: v.decode() for n, v in zip(names, values.groups(), strict=True)}
                 return Match(route, more=more)
         return None
+
+
+def _decided(match: Match) -> Match:
+    if match.view is None and "view" in match.more:
+        raise undecided(match.more["view"])
+    return match
 
 
 def page_path(raw_path: bytes) -> str:

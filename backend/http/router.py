@@ -21,10 +21,13 @@ from backend.http.admin.document import sign_in
 from backend.http.asgi import App, Receive, Scope, Send
 from backend.http.auditing import DISCONNECTED, audit
 from backend.http.fast_path import READS, FastPath
+from backend.http.flask_app import PAGES
 from backend.http.kiqr.routes import PATHS as KIQR_PATHS
 from backend.http.kiqr.routes import PREFIX as KIQR
 from backend.http.limits.bodies import BodyBudget, read_body
+from backend.http.limits.clients import Clients
 from backend.http.limits.gates import Gate
+from backend.http.limits.processors import most_reductions
 from backend.http.limits.view_quotas import ViewQuotas
 from backend.http.paths import Paths, of_absolute_form
 from backend.http.request import Request
@@ -33,22 +36,27 @@ from backend.http.route_table import OTHER, Match, Route, RouteTable, is_state, 
 from backend.http.routes.append import AppendRoute
 from backend.http.routes.internal import InternalRoutes
 from backend.http.routes.keys import KeyRoutes
+from backend.http.routes.view_versions import VersionRoutes
 from backend.http.routes.views import ViewRoutes
 from backend.http.sending import (
+    add_missing,
+    answer_to,
     complete,
     internal_error,
     with_final_status,
     with_headers,
 )
+from backend.http.view_versions import pin
 from backend.instance_context import InstanceContext
 from backend.queries.batch import BATCH_PATH, Batches
+from backend.queries.pace import Pace
 from backend.queries.point import count_refusal
 from backend.queries.point_by_kind import reads_of
 from backend.queries.retry import Asker
 from backend.queries.scans.any_partition import AnyPartitionReads
 from backend.queries.scans.partition_scan import PartitionScans
 from backend.queries.scans.scatter_gather import SCAN_PATH, ScatterGather
-from backend.queries.turns import INSTANCES, Turns, set_sender
+from backend.queries.turns import Turns, set_sender
 from backend.queries.whole_view.registry import VIEW_QUERIES
 from backend.security.audit import AuditLog
 from backend.security.authorization import AUTHORIZATION
@@ -60,21 +68,17 @@ from backend.wire.answer import FINAL_STATUS, Answer, Header, problem_answer
 from backend.wire.scan_codec import MAX_ASK_BYTES
 from backend.wire.snapshot import PATH as COPY
 from model.limits import MAX_BATCH_BYTES
-from model.problems import (
-    BadRequest,
-    Forbidden,
-    MethodNotAllowed,
-    Problem,
-    Unauthenticated,
-)
+from model.problems import BadRequest, Forbidden, MethodNotAllowed, Problem, Unauthenticated
+from model.views import View
 
 _READ, _GET, _POST = ("GET", "HEAD"), ("GET",), ("POST",)
 _PAGE = ("GET", "HEAD", "OPTIONS")
 
 MAX_BODY = 1 << 20
-_PATIENCE = 2.0  # s that queries of whole views and batches wait for others to end
+_PATIENCE = 2.0  # s that pages and batches wait for others to end
+_PATIENCE_OF_REDUCTIONS = 10.0  # s; few run at once, and each takes longer
 _MAX_BATCH_OF_PEER = 9 << 20  # bytes; older instances take 8 MiB of keys
-_SIGNED_BYTES = 4096  # of a heartbeat, or a request for a copy: so small that no budget is needed
+_SMALL = 4096  # bytes of a heartbeat, a command or a request for a copy: no budget is needed
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +99,7 @@ class Router:
         self.allows_host = self._browsers.allows_host
         self._audit = AuditLog(context.settings.instance_id)
         self._access = access = access or AccessControl(None)
-        self._paths = Paths(context.views.values())
+        self._paths = Paths(context.versions)
         self._reads = {name: reads_of(view, context) for name, view in context.views.items()}
         self._scans = PartitionScans(context, {query.name: query.reducer for query in VIEW_QUERIES})
         self._responses = {name: KeyResponses(of, context) for name, of in self._reads.items()}
@@ -103,6 +107,7 @@ class Router:
         self._views = ViewRoutes(context)
         self._append = AppendRoute(context, self._reads)
         self._cluster = context.cluster
+        self._clients = Clients.of(context.settings, context.cluster)
         self._quotas = ViewQuotas(context)
         self._fast_path = FastPath(
             context, self._paths, self._responses, access, self._refused_reads
@@ -115,9 +120,10 @@ class Router:
         self._requests, self._coalesced_reads = Gate("requests", most), Gate("reads", most)
         # Flask's threads are few, so other requests wait
         self._documents, self._state = Gate("documents", 256), Gate("requests", 256)
-        self._turns = Turns()
+        self._turns = Turns(Pace(context.reads_served))
         self.routes = self._all_routes()
-        self._table = RouteTable(self.routes, self._paths, context.views.values())
+        self._table = RouteTable(self.routes, self._paths, context.versions)
+        context.on_versions.append(self._use_versions)
         self._peer_client: PeerClient | None = None
         self._heartbeat_client: PeerClient | None = None
         self._heartbeats: Heartbeats | None = None
@@ -129,11 +135,13 @@ class Router:
         # A scan holds a page of every owner, a reduction groups or rows of every owner, a batch its
         # body, and a peer's scan a page of our own.
         scans, batches = Gate("scans", 64, _PATIENCE), Gate("batches", 128, _PATIENCE)
-        reductions, of_peers = Gate("reductions", 8, _PATIENCE), Gate("scans", 256)
+        reductions = Gate("reductions", most_reductions(), _PATIENCE_OF_REDUCTIONS)
+        of_peers = Gate("scans", 256)
         own_bound = nullcontext()  # the handler bounds how many there are at once
         key = "{path}/{key}"  # of the view's own path, and of /views/{view}/keys
         read, append, any_scope = Access.READ, Access.APPEND, Access.ANY_SCOPE
-        cluster = Access.CLUSTER
+        cluster, admin = Access.CLUSTER, Access.ADMIN
+        versions, changes = VersionRoutes(self._context), Gate("version changes", 16)
         return (
             # one key
             Route(_READ, key, read, keys.point, requests, counts_reads=True),
@@ -152,37 +160,25 @@ class Router:
             ),
             Route(_POST, "/views/{view}/batch", read, views.batch, batches, MAX_BATCH_BYTES),
             Route(_POST, "/views/{view}/search", read, keys.search, requests, MAX_BODY, True),
+            # the versions of a view
+            Route(_GET, "/views/{view}/versions", any_scope, versions.versions, changes),
+            Route(_POST, "/views/{view}/switch", admin, versions.switch, changes, _SMALL),
+            Route(_POST, "/views/{view}/rollback", admin, versions.rollback, changes, _SMALL),
+            Route(_POST, "/views/{view}/drop", admin, versions.drop, changes, _SMALL),
             # writing
             Route(
                 _POST, "/topics/{topic}/records", append, self._append.append, requests, MAX_BODY
             ),
             # the proxy, and other instances
-            Route(
-                _POST,
-                READS,
-                cluster,
-                coalesced.reads,
-                self._coalesced_reads,
-                MAX_BODY,
-            ),
+            Route(_POST, READS, cluster, coalesced.reads, self._coalesced_reads, MAX_BODY),
             Route(_POST, SCAN_PATH.decode(), cluster, internal.scan, of_peers, MAX_ASK_BYTES),
             Route(
                 _POST, BATCH_PATH.decode(), cluster, internal.batch, of_peers, _MAX_BATCH_OF_PEER
             ),
-            Route(_POST, HEARTBEAT.decode(), cluster, internal.heartbeat, own_bound, _SIGNED_BYTES),
-            Route(_POST, COPY, cluster, internal.copy, own_bound, _SIGNED_BYTES),
+            Route(_POST, HEARTBEAT.decode(), cluster, internal.heartbeat, own_bound, _SMALL),
+            Route(_POST, COPY, cluster, internal.copy, own_bound, _SMALL),
             # Flask
-            self._page(_PAGE, "/health/live", Access.OPEN),
-            self._page(_PAGE, "/health/ready", Access.OPEN),
-            self._page(_PAGE, "/metrics", Access.METRICS),
-            self._page(_PAGE, "/views", any_scope),
-            self._page(_PAGE, "/views/{view}", any_scope),
-            self._page(_PAGE, "/openapi.json", any_scope),
-            self._page(_PAGE, "/processors", any_scope),
-            self._page(_PAGE, "/instance", any_scope),
-            self._page(_PAGE, ADMIN, any_scope),
-            self._page(_PAGE, "/admin/", any_scope),
-            self._page(_PAGE, "/admin/topology.json", any_scope),
+            *(self._page(_PAGE, pattern, access) for pattern, access in PAGES),
             *(
                 self._page((*_PAGE, "POST", "PUT"), f"{KIQR}/{path}", read)
                 for path in KIQR_PATHS
@@ -190,6 +186,19 @@ class Router:
             ),
             self._page((), OTHER, any_scope),
         )
+
+    def _use_versions(self) -> None:
+        """Other versions are current. Called in any thread."""
+        self._paths = Paths(self._context.versions)
+        self._table = RouteTable(self.routes, self._paths, self._context.versions)
+        for responses in self._responses.values():
+            responses.use_versions()
+        self._fast_path.use(self._paths)
+        self._keys.end_streams(self._is_of_other_version)
+
+    def _is_of_other_version(self, request: Request) -> bool:
+        """Whether the path of an open stream means another version now."""
+        return not request.is_pinned and self._table.match(request.raw_path).view != request.view
 
     def _page(self, methods: tuple[str, ...], pattern: str, access: Access) -> Route:
         gate = self._state if is_state(pattern) else self._documents
@@ -249,7 +258,7 @@ class Router:
             send = with_final_status(send)
         try:
             match = self._table.match(raw_path)
-        except BadRequest as problem:
+        except Problem as problem:
             match = Match(self._refusing(problem))
         try:
             added = self._browsers.admit(scope["method"], raw_path, scope["headers"])
@@ -272,11 +281,14 @@ class Router:
     ) -> Answer | None:
         """Calls the handler; None if it has sent its answer."""
         route = match.route
-        request = Request(scope, receive, send, self._epoch(), match.view, match.key, match.more)
+        request = Request(scope, receive, send, self._extra, match.view, match.key, match.more)
         AUTHORIZATION.set(self._access.authorization(request.headers))
         if route.is_internal:
             return await self._handle_internal(match, request)
-        return await self._answer_of(match, request)
+        answer = await self._answer_of(match, request)
+        if answer is not None and route.access is Access.READ:
+            add_missing(answer.headers, self._context.version_headers(request.view))
+        return answer
 
     async def _handle_internal(self, match: Match, request: Request) -> Answer | None:
         """Checks the sender before the body is read, and signs the answer."""
@@ -310,8 +322,9 @@ class Router:
             )
             if route.methods and request.method not in route.methods:
                 raise MethodNotAllowed(request.method, ", ".join(route.methods))
-            if match.view is not None and route.access is Access.READ:
-                self._quotas.admit(match.view, request.headers, request.scope.get("client"))
+            pin(request, self._context.versions)
+            if request.view is not None and route.access is Access.READ:
+                self._quotas.admit(request.view, request.headers, request.scope.get("client"))
             answer = await self._call(request, route)
             status = request.status if answer is None else answer.status
             audit(self._audit, match, request.scope, status, request)
@@ -330,27 +343,25 @@ class Router:
                 return sign_in(request, e) or problem_answer(e)
             if route.counts_reads:
                 count_refusal(self._context.counts[request.of.name], e)
-            return problem_answer(e)
+            return answer_to(e, request.headers)
 
     async def _call(self, request: Request, route: Route) -> Answer | None:
         """Reads the body, if the route has one, and calls the handler."""
-        is_peer = route.is_internal or request.is_from_cluster
-        set_sender(self._turns, INSTANCES if is_peer else request.client or "unknown")
+        # whose share of this instance the request uses, here and on other instances
+        set_sender(self._turns, *self._clients.assign(request, route.is_internal))
         if not route.body:
-            await _room(route)
-            with route.gate:
+            async with route.gate:
                 return await route.handler(request)
         # before the gate, so that a client that sends slowly keeps none of its places
         with self._budget(route).counted(request.receive) as counted:
             request.body = await read_body(counted, route.body)
             if request.sender is not None:
                 request.sender.check_body(request.body)
-            await _room(route)
-            with route.gate:
+            async with route.gate:
                 return await route.handler(request)
 
     def _budget(self, route: Route) -> BodyBudget:
-        if route.body <= _SIGNED_BYTES:
+        if route.body <= _SMALL:
             return BodyBudget()
         return self._internal_bodies if route.is_internal else self._bodies
 
@@ -371,8 +382,10 @@ class Router:
 
         return Route((), OTHER, Access.ANY_SCOPE, refuse, self._requests)
 
-    def _epoch(self) -> Header:
-        return (b"topology-epoch", self._context.epoch_header)
+    def _extra(self, view: View | None) -> list[Header]:
+        """The headers that streamed answers get."""
+        version = self._context.version_headers(view)
+        return [(b"topology-epoch", self._context.epoch_header), *version]
 
     async def _send(self, answer: Answer, method: str, send: Send) -> None:
         complete(answer, method, self._context.epoch_header)
@@ -381,8 +394,3 @@ class Router:
         )
         body = b"" if method == "HEAD" else answer.body
         await send({"type": "http.response.body", "body": body})
-
-
-async def _room(route: Route) -> None:
-    if isinstance(route.gate, Gate):
-        await route.gate.room()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from backend.http.asgi import Message, Send
-from backend.wire.answer import Answer, Header
-from model.problems import RETRY_ELSEWHERE_NO, Problem
+from backend.wire.answer import FINAL_STATUS, Answer, Header, problem_answer
+from model.problems import RETRY_ELSEWHERE_NO, Problem, RetryLater
 
 _NON_RETRYABLE = 530
 
@@ -19,6 +21,14 @@ def complete(answer: Answer, method: str, epoch: bytes) -> None:
     headers.append((b"topology-epoch", epoch))
 
 
+def add_missing(headers: list[Header], more: Sequence[Header]) -> None:
+    """Adds the headers whose names are not there yet."""
+    if not more:
+        return
+    names = {name for name, _ in headers}
+    headers += [header for header in more if header[0] not in names]
+
+
 def with_final_status(send: Send) -> Send:
     """Sends a NonRetryable problem under a status of its own."""
 
@@ -28,6 +38,14 @@ def with_final_status(send: Send) -> Send:
         await send(message)
 
     return sending
+
+
+def answer_to(problem: Problem, headers: list[Header]) -> Answer:
+    """The answer to a request with these headers: a proxy does not retry RetryLater."""
+    answer = problem_answer(problem)
+    if isinstance(problem, RetryLater) and any(name == FINAL_STATUS for name, _ in headers):
+        answer.status = _NON_RETRYABLE
+    return answer
 
 
 def with_headers(send: Send, added: list[Header]) -> Send:

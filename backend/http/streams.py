@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager, suppress
 
 from backend.http.asgi import Receive
@@ -21,7 +21,7 @@ class Streams:
     def __init__(self, limit: int) -> None:
         """`limit`: of concurrent streams."""
         self._gate = Gate("streams", limit)
-        self._open: set[asyncio.Task[None]] = set()
+        self._open: dict[asyncio.Task[None], Request] = {}
         self._draining = False
 
     @contextmanager
@@ -46,13 +46,13 @@ class Streams:
         disconnected = asyncio.create_task(
             _wait_for_disconnect(request.receive), name="stream-client"
         )
-        self._open.add(sending)
+        self._open[sending] = request
         try:
             await asyncio.wait(
                 (sending, disconnected), timeout=seconds, return_when=asyncio.FIRST_COMPLETED
             )
         finally:
-            self._open.discard(sending)
+            self._open.pop(sending, None)
             for task in (sending, disconnected):
                 task.cancel()
             with suppress(asyncio.CancelledError):
@@ -72,6 +72,13 @@ class Streams:
                         break
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
+
+    def end_where(self, condition: Callable[[Request], bool]) -> None:
+        """Ends open streams normally: their clients may open them again at once. Called in any
+        thread."""
+        for task, request in list(self._open.items()):
+            if condition(request):
+                task.get_loop().call_soon_threadsafe(task.cancel)
 
     def end(self) -> None:
         """Ends all open streams normally, and refuses new ones."""

@@ -25,6 +25,7 @@ from backend.wire.scan_codec import pack, unpack
 from model.formats.base64url import from_base64url
 from model.problems import BadRequest, NonRetryable, Problem, Unavailable
 from model.records import ENTRY_HEAD_SIZE
+from model.versions import base_of
 from model.views import View
 
 BATCH_PATH = b"/internal/batch"
@@ -217,7 +218,7 @@ class Batches:
         `admit` raises a Problem if the sender may not read the view."""
         of, view_hash, *keys = unpack(body, 2 + MAX_KEYS)
         name, _, query = of.partition(b"?")
-        admit(name.decode())
+        admit(base_of(name.decode()))
         options = _options_of(query)
         reads = self._reads.get(name.decode())
         if reads is None or reads.view.hash.encode() != view_hash:

@@ -2,9 +2,11 @@
 
 Source: the HTML standard, "Server-sent events". An event is `value` (`{"key", "value"}`) or
 `deleted` (`{"key"}`). Its id is `partition:offset` of its record; if the key is missing, of the
-last record that was applied. A stream ends when its partition moves, or when too many changes wait
-for its client or for all clients. A client that reconnects with Last-Event-ID gets the value if it
-is newer, then the changes.
+last record that was applied. In version 2 of a view, it is `2/partition:offset`.
+
+A stream ends when its partition moves, when another version of the view becomes current, or when
+too many changes wait for its client or for all clients. A client that reconnects with Last-Event-ID
+gets the value if it is newer or of another version, then the changes.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from model.kinds.kind import DOCUMENT
 from model.problems import BadRequest, StoreClosedError, StoreError, Unavailable
 from model.records import decode_entry
 
-_EVENT_ID = re.compile(rb"([0-9]{1,9}):(-?[0-9]{1,18})")
+_EVENT_ID = re.compile(rb"(?:([0-9]{1,6})/)?([0-9]{1,9}):(-?[0-9]{1,18})")
 _KEEP_ALIVE = 10.0  # s; shorter than what proxies wait for a silent server
 _NOTHING = -2  # before -1, the offset at which a key is missing in an empty partition
 
@@ -47,13 +49,15 @@ class Changes:
         self._backlog = Backlog(budget)
 
     def _offset_of(self, event_id: bytes | None) -> int:
-        """The offset in an event id; _NOTHING if it is not of this partition."""
+        """The offset in an event id; _NOTHING if it is not of this partition and version."""
         if event_id is None:
             return _NOTHING
         parsed = _EVENT_ID.fullmatch(event_id)
         if parsed is None:
             raise BadRequest("bad-parameter", "Last-Event-ID is partition:offset, as events give.")
-        return int(parsed[2]) if int(parsed[1]) == self._store_partition.partition else _NOTHING
+        version, partition, offset = int(parsed[1] or 1), int(parsed[2]), int(parsed[3])
+        of = self._reads.view.version, self._store_partition.partition
+        return offset if (version, partition) == of else _NOTHING
 
     async def events(self) -> AsyncGenerator[bytes]:
         """The events, until the partition is closed or too many changes wait."""
@@ -112,6 +116,8 @@ class Changes:
         view = self._reads.view
         key = view.key_codec.to_json(self._key)
         event_id = b"%d:%d" % (self._store_partition.partition, offset)
+        if view.version > 1:
+            event_id = b"%d/%b" % (view.version, event_id)
         if value is None:
             return b'id: %b\nevent: deleted\ndata: {"key":%b}\n\n' % (event_id, key)
         # a line would end the field: between the tokens of a JSON document a space is the same

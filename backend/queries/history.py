@@ -74,6 +74,11 @@ class History:
                 size += len(item)
         return HistoryPage(shown, following)
 
+    def check_cursor(self, key: bytes, span: Span) -> None:
+        """BadRequest unless the cursor, if there is one, comes from this query."""
+        if span.cursor is not None:
+            decode_cursor(self._question(key, span), span.cursor)
+
     def all_items(self, key: bytes, span: Span, store: Store) -> list[bytes]:
         """All of the key's entries in a store within the span; BadRequest if there are more than
         its limit."""

@@ -1,74 +1,153 @@
-"""Expensive queries take turns, so that reads of keys and other senders wait for one step at most.
+"""Expensive queries take turns, so that reads of keys and other clients wait for one step at most.
 
 An event loop runs everything that is ready before it looks at its sockets again. Without turns, a
-read would wait for a step of each of some hundred queries. A step is a millisecond or two.
+read would wait for a step of each of some hundred queries. A step takes STEP_S of this thread's
+processor time, or a little more.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextvars import ContextVar
+from itertools import islice
+from time import thread_time
+from typing import NamedTuple, TypeVar
+
+from backend.queries.pace import Pace
+
+STEP_S = 0.001
+"""s. An operating system interrupts a process after a few milliseconds if others wait, so shorter
+steps would not help readers."""
+_PIECE = 50  # items between two looks at the clock
+
+_T = TypeVar("_T")
 
 INSTANCES = ""
-"""The sender of all requests of other instances and of the proxy."""
+"""The client of what an instance or a proxy asks for itself."""
 
 
-class Turns:
-    """Lets one query of a client, and one of other instances, go on in each round of the event
-    loop. Senders take turns, and so do the queries of one sender. Used in the event loop."""
+def _anyone(_: str) -> bool:
+    return True
+
+
+class FairQueue:
+    """Who waits, by client: clients take turns, and so do those who wait of one client. Used in the
+    event loop."""
 
     def __init__(self) -> None:
-        self._of_clients: dict[str, deque[asyncio.Future[None]]] = {}  # the next sender first
-        self._of_instances: deque[asyncio.Future[None]] = deque()
-        self._is_running = False
+        self._of_clients: dict[str, deque[asyncio.Future[None]]] = {}  # the next client first
 
-    async def next(self, sender: str) -> None:
-        """Wait for a round in which it is this query's turn. `sender`: an address, or INSTANCES."""
-        loop = asyncio.get_running_loop()
-        turn: asyncio.Future[None] = loop.create_future()
-        if sender == INSTANCES:
-            self._of_instances.append(turn)
-        else:
-            self._of_clients.setdefault(sender, deque()).append(turn)
-        if not self._is_running:
-            self._is_running = True
-            loop.call_soon(self._advance)
-        await turn
+    def __len__(self) -> int:
+        """How many clients wait."""
+        return len(self._of_clients)
 
-    def _advance(self) -> None:
-        if self._of_clients:
-            sender = next(iter(self._of_clients))
-            waiting = self._of_clients.pop(sender)
-            _wake_first(waiting)
+    def has(self, client: str) -> bool:
+        """Whether a request of this client waits."""
+        return client in self._of_clients
+
+    def waiting(self, client: str) -> int:
+        """How many of this client wait, with those that were cancelled."""
+        return len(self._of_clients.get(client, ()))
+
+    def add(self, client: str) -> asyncio.Future[None]:
+        """A future that `wake_next` sets when it is this one's turn."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._of_clients.setdefault(client, deque()).append(turn)
+        return turn
+
+    def discard(self, client: str, turn: asyncio.Future[None]) -> None:
+        """It no longer waits."""
+        of_client = self._of_clients.get(client)
+        if of_client is not None and turn in of_client:
+            of_client.remove(turn)
+            if not of_client:
+                del self._of_clients[client]
+
+    def wake_next(self, may_go: Callable[[str], bool] = _anyone) -> str | None:
+        """Wake one of the next client that may go. The client; None if there is none."""
+        for client in list(self._of_clients):
+            if not may_go(client):
+                continue
+            waiting = self._of_clients.pop(client)
+            turn = _next_of(waiting)
             if waiting:
-                self._of_clients[sender] = waiting  # after all others
-        _wake_first(self._of_instances)
-        self._is_running = bool(self._of_clients or self._of_instances)
-        if self._is_running:
-            asyncio.get_running_loop().call_soon(self._advance)
+                self._of_clients[client] = waiting  # after all others
+            if turn is not None:
+                turn.set_result(None)
+                return client
+        return None
 
 
-def _wake_first(waiting: deque[asyncio.Future[None]]) -> None:
+def _next_of(waiting: deque[asyncio.Future[None]]) -> asyncio.Future[None] | None:
     while waiting:
         turn = waiting.popleft()
         if not turn.done():  # cancelled
-            turn.set_result(None)
-            return
+            return turn
+    return None
 
 
-_sender: ContextVar[tuple[Turns, str] | None] = ContextVar("sender", default=None)
+class Turns:
+    """Lets one query go on in each round of the event loop: in turns one of a client, and one that
+    another instance asks for. Used in the event loop."""
+
+    def __init__(self, pace: Pace | None = None) -> None:
+        self._pace = pace or Pace()
+        self._of_clients = FairQueue()
+        self._of_instances = FairQueue()
+        self._is_of_instance = False  # the last turn
+        self._is_running = False
+
+    async def next(self, client: str, is_peer: bool) -> None:
+        """Wait for a round in which it is this query's turn. `is_peer`: whether another instance
+        asks for it."""
+        turn = (self._of_instances if is_peer else self._of_clients).add(client)
+        if not self._is_running:
+            self._is_running = True
+            asyncio.get_running_loop().call_soon(self._advance)
+        await turn
+
+    def _step_ended(self) -> None:
+        clients = len(self._of_clients) + len(self._of_instances)
+        if pause := self._pace.pause(clients):
+            asyncio.get_running_loop().call_later(pause, self._advance)
+        else:
+            self._advance()
+
+    def _advance(self) -> None:
+        self._pace.begin()
+        first, second = self._of_instances, self._of_clients
+        if self._is_of_instance:
+            first, second = second, first
+        woken = first if first.wake_next() is not None else second
+        if woken is second:
+            second.wake_next()
+        self._is_of_instance = woken is self._of_instances
+        self._is_running = bool(self._of_clients or self._of_instances)
+        if self._is_running:
+            asyncio.get_running_loop().call_soon(self._step_ended)
 
 
-def set_sender(turns: Turns, sender: str) -> None:
-    """Set the sender of the request, for this task and for tasks that it starts."""
-    _sender.set((turns, sender))
+class _Sender(NamedTuple):
+    turns: Turns
+    client: str
+    is_peer: bool
 
 
-def this_sender() -> str:
-    """The address of the client whose request this task answers, or INSTANCES."""
+_sender: ContextVar[_Sender | None] = ContextVar("sender", default=None)
+
+
+def set_sender(turns: Turns, client: str, is_peer: bool = False) -> None:
+    """Set the client of the request, for this task and for tasks that it starts. `is_peer`: whether
+    another instance or a proxy asks, for this client or (INSTANCES) for itself."""
+    _sender.set(_Sender(turns, client, is_peer or client == INSTANCES))
+
+
+def this_client() -> str:
+    """The client whose request this task answers, or INSTANCES."""
     given = _sender.get()
-    return INSTANCES if given is None else given[1]
+    return INSTANCES if given is None else given.client
 
 
 async def next_turn() -> None:
@@ -77,5 +156,14 @@ async def next_turn() -> None:
     if given is None:
         await asyncio.sleep(0)
     else:
-        turns, sender = given
-        await turns.next(sender)
+        await given.turns.next(given.client, given.is_peer)
+
+
+async def in_steps(items: Iterable[_T]) -> AsyncIterator[list[_T]]:
+    """The items, some at a time, with a turn after each step of work on them."""
+    rest, began = iter(items), thread_time()
+    while some := list(islice(rest, _PIECE)):
+        yield some
+        if thread_time() - began >= STEP_S:
+            await next_turn()
+            began = thread_time()

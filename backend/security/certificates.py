@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import logging
+import os
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 
 from cryptography import x509
 
+from backend.security.private_files import exposure
 from backend.settings import Settings
 from model.problems import ConfigurationError
 from model.topology import HTTPS, Member
@@ -114,21 +116,24 @@ def _state_of(files: Mapping[str, Path]) -> tuple[object, ...]:
     return tuple(_stat(path) for path in files.values())
 
 
-def _stat(path: Path) -> tuple[int, int, int] | None:
+def _stat(path: Path) -> tuple[int, ...] | None:
     try:
         stat = path.stat()
     except OSError:
         return None
-    return stat.st_mtime_ns, stat.st_ino, stat.st_size
+    return stat.st_mtime_ns, stat.st_ino, stat.st_size, stat.st_mode
 
 
 def _read(name: str, path: Path) -> bytes:
     """The content of a file that OpenSSL reads next. Raises ConfigurationError."""
     try:
         with path.open("rb") as file:
+            wrong = exposure(os.fstat(file.fileno())) if name == _KEY else None
             content = file.read(_MAX_FILE_BYTES + 1)
     except OSError as error:
         raise ConfigurationError(f"{name}: cannot read {path}: {error.strerror}") from None
+    if wrong is not None:
+        raise ConfigurationError(f"{name}: {path}: {wrong}")
     if len(content) > _MAX_FILE_BYTES:
         raise ConfigurationError(f"{name}: {path} has more than {_MAX_FILE_BYTES} bytes")
     if name == _KEY:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from backend.rate_limited_log import RateLimitedLog
+from backend.security.client_claims import ClientClaim, claim_in
 from backend.security.cluster_secret import SETTING, ClusterSecret
 from backend.security.replay_window import WINDOW_MS, ReplayWindow
 from backend.security.signatures import (
@@ -140,6 +141,8 @@ class ClusterAccess:
     ) -> None:
         """`secret`: None if none is configured. `mutual_tls`: whether certificates are."""
         self._mutual_tls = mutual_tls
+        self._secret = secret
+        self._clock = clock
         self.signer = None if secret is None else Signer(secret, clock=clock)
         self._verifier = None if secret is None else SignatureVerifier(secret, instance_id, clock)
 
@@ -179,6 +182,16 @@ class ClusterAccess:
             _log(problem, client)
             raise
         return None
+
+    @property
+    def is_configured(self) -> bool:
+        """Whether members of the deployment prove that they are."""
+        return self._secret is not None or self._mutual_tls
+
+    def claim_in(self, headers: Iterable[Header]) -> ClientClaim | None:
+        """What a request says about its client; None if it says nothing that can be read."""
+        keys = () if self._secret is None else self._secret.current()
+        return claim_in(headers, keys, int(self._clock() * 1000))
 
     def is_signed(self, method: str, target: bytes, headers: Iterable[Header], client: str) -> bool:
         """Whether an instance or a proxy has signed a request without a body, for a route that

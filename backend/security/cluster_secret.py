@@ -10,13 +10,13 @@ import hashlib
 import hmac
 import logging
 import os
-import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from backend.rate_limited_log import RateLimitedLog
+from backend.security.private_files import exposure
 from model.problems import ConfigurationError
 
 SETTING = "QUERYABLE_CLUSTER_SECRET_FILE"
@@ -34,6 +34,7 @@ class Keys(NamedTuple):
     peer: bytes
     proxy: bytes
     answer: bytes
+    client: bytes
 
 
 def keys_of(secret: bytes, application_id: str) -> Keys:
@@ -41,7 +42,10 @@ def keys_of(secret: bytes, application_id: str) -> Keys:
     know the application."""
     of = b" " + application_id.encode()
     return Keys(
-        _derived(secret, b"peer" + of), _derived(secret, b"proxy"), _derived(secret, b"answer" + of)
+        _derived(secret, b"peer" + of),
+        _derived(secret, b"proxy"),
+        _derived(secret, b"answer" + of),
+        _derived(secret, b"client"),
     )
 
 
@@ -108,16 +112,10 @@ class ClusterSecret:
 
     def _read(self) -> tuple[Keys, ...]:
         with self._path.open("rb") as file:
-            _check_permissions(os.fstat(file.fileno()))
+            if (wrong := exposure(os.fstat(file.fileno()))) is not None:
+                raise ValueError(wrong)
             content = file.read(_MAX_FILE_BYTES + 1)
         return tuple(keys_of(secret, self._application_id) for secret in parse(content))
-
-
-def _check_permissions(found: os.stat_result) -> None:
-    """As PostgreSQL does for keys: a file of root may be readable by its group."""
-    allowed = 0o740 if found.st_uid == 0 else 0o700
-    if stat.S_IMODE(found.st_mode) & ~allowed:
-        raise ValueError("other users can read or change it. Protect it with: chmod 600")
 
 
 def _reason(error: Exception) -> str:

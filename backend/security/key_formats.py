@@ -45,6 +45,8 @@ def parse_key_file(content: bytes) -> list[VerificationKey]:
         if not keys:
             raise ValueError("it has a PEM block without an end")
         return _checked(keys)
+    if not content.strip():
+        raise ValueError("it is empty")
     secret = content.rstrip(b"\r\n")
     if secret.lstrip().startswith(b"{"):
         raise ValueError("it is JSON; a JWK set is for QUERYABLE_JWT_JWKS")

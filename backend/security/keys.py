@@ -8,6 +8,7 @@ cannot be read, the last keys stay usable.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 import urllib.error
@@ -19,7 +20,8 @@ from typing import Any, Protocol
 
 from backend.no_redirects import NoRedirects
 from backend.security.key_formats import MAX_BYTES, MAX_TRIED, VerificationKey
-from model.problems import ConfigurationError, Unavailable
+from backend.security.private_files import exposure
+from model.problems import ConfigurationError, RetryLater
 
 FILE_INTERVAL = 0.5  # s between two looks at a file
 URL_INTERVAL = 60.0  # s between two requests
@@ -39,6 +41,7 @@ class Source(Protocol):
     name: str
     interval: float  # s between two reads
     min_interval: float | None  # s; None: reading again because of an unknown key is no use
+    exposure: str | None  # why a secret in it is not one, as of the last read; None: it is one
 
     def read(self) -> bytes:
         """The content; ValueError."""
@@ -53,11 +56,13 @@ class FileSource:
     def __init__(self, setting: str, path: Path) -> None:
         """`setting`: where the file is configured, for errors."""
         self.name = f"{setting} ({path})"
+        self.exposure: str | None = None
         self._path = path
 
     def read(self) -> bytes:
         try:
             with self._path.open("rb") as file:
+                self.exposure = exposure(os.fstat(file.fileno()))
                 return file.read(MAX_BYTES + 1)
         except OSError as e:
             raise ValueError(f"it cannot be read: {e.strerror}") from None
@@ -65,6 +70,8 @@ class FileSource:
 
 class UrlSource:
     """An http(s) URL. Redirects are refused, so that https does not lead to http."""
+
+    exposure: str | None = None  # no secrets come from a URL
 
     def __init__(
         self,
@@ -123,7 +130,7 @@ class TokenKeys:
         return {key.algorithm for key in self._keys}
 
     def keys(self, key_id: str | None, algorithm: str) -> Sequence[Any]:
-        """The keys to try, at most MAX_TRIED; Unavailable if a key may be missing only because the
+        """The keys to try, at most MAX_TRIED; RetryLater if a key may be missing only because the
         source could not be read yet."""
         keys = self._keys
         if self._content is None or (
@@ -131,7 +138,7 @@ class TokenKeys:
             and all(key.key_id not in (key_id, None) for key in keys)
             and self._may_appear()
         ):
-            raise Unavailable(
+            raise RetryLater(
                 "keys-unavailable", "The keys that verify tokens are being fetched. Retry."
             )
         return [
@@ -162,6 +169,8 @@ class TokenKeys:
             content = self._source.read()
             if content != self._content:
                 keys = tuple(self._parse(content))
+                if self._source.exposure and any(key.algorithm == "HS256" for key in keys):
+                    raise ValueError(self._source.exposure)
                 if not keys:
                     log.warning("%s has no key that can verify tokens", self._source.name)
                 self._content = content

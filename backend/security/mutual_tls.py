@@ -28,6 +28,18 @@ def has_cluster_certificate(scope: Mapping[str, Any]) -> bool:
     return is_of_cluster(scope.get("extensions", {}).get("tls"))
 
 
+def is_from_proxy(scope: Mapping[str, Any]) -> bool:
+    """Whether a proxy of the deployment has passed on the request of a client, on a connection with
+    its own certificate."""
+    return scope.get("extensions", {}).get("tls", {}).get("proxy_cert_name") is not None
+
+
+def tls_of_proxy(tls: Mapping[str, Any]) -> dict[str, Any]:
+    """The extension for requests that a proxy passes on: the certificate is not the client's."""
+    name = tls["client_cert_name"] or tls.get("proxy_cert_name")
+    return {**tls, "client_cert_name": None, "proxy_cert_name": name}
+
+
 def is_of_cluster(tls: Mapping[str, Any] | None) -> bool:
     """The same for the extension itself; None: without TLS."""
     return tls is not None and tls["client_cert_name"] is not None

@@ -24,6 +24,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple
 
+from backend.security.client_claims import claim
 from backend.security.cluster_secret import ClusterSecret
 
 HEADER = b"queryable-signature"
@@ -142,3 +143,7 @@ class Signer:
         key: bytes = getattr(keys, self._purpose.value)
         mac = mac_of(key, method, target, at, nonce, body_hash, receiver)
         return SignedRequest(Signature(at, nonce, body_hash, mac).header(), mac, keys.answer)
+
+    def claim(self, client: str) -> bytes:
+        """The signed header for the client of a request; see `client_claims`."""
+        return claim(client, self._secret.current()[0], int(self._clock() * 1000))

@@ -1,12 +1,14 @@
 """Bounds on what all connections of an instance use together.
 
-While the total is below its bound, one address may use any part of it. Above the bound, connections
-of the address that uses the most are closed, so one client cannot keep others out.
+While the total is below its bound, one client may use any part of it. Above the bound, connections
+of the one that uses the most are closed, so it cannot keep others out. Connections are counted by
+address: those of a proxy belong to no client while they are idle.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from backend.rate_limited_log import RateLimitedLog
@@ -62,28 +64,27 @@ class UnreadBytes:
     def __init__(self, limit: int = MAX_UNREAD_BYTES) -> None:
         self.limit = limit
         self.total = 0
-        self._by_address: dict[str, dict[Connection, int]] = {}
+        self._sizes: dict[Connection, int] = {}  # the one that has waited longest first
 
     def add(self, connection: Connection, size: int) -> None:
         """Count the bytes of a connection that waits for its client. If there are too many in
-        total, disconnect clients of the address with the most bytes, the first one first."""
+        total, close connections of the client with the most bytes, the first one first."""
         self.discard(connection)
-        self._by_address.setdefault(connection.address, {})[connection] = size
+        self._sizes[connection] = size
         self.total += size
         while self.total > self.limit:
-            of_address = max(self._by_address.values(), key=lambda sizes: sum(sizes.values()))
-            victim = next(iter(of_address))
+            of_clients: Counter[str] = Counter()
+            for each, waiting in self._sizes.items():
+                of_clients[each.client] += waiting
+            [(client, most)] = of_clients.most_common(1)
+            victim = next(each for each in self._sizes if each.client == client)
             log.warn(
                 "unread",
-                f"{self.total} bytes of answers have not been read by clients, "
-                f"{sum(of_address.values())} of them by {victim.address}: some of its connections "
-                f"are closed",
+                f"{self.total} bytes of answers have not been read by clients, {most} of them by "
+                f"{client}: some of its connections are closed",
             )
             self.discard(victim)
             victim.abort()
 
     def discard(self, connection: Connection) -> None:
-        of_address = self._by_address.get(connection.address, {})
-        self.total -= of_address.pop(connection, 0)
-        if not of_address:
-            self._by_address.pop(connection.address, None)
+        self.total -= self._sizes.pop(connection, 0)

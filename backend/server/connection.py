@@ -10,12 +10,15 @@ from typing import Any
 from gunicorn.asgi.parser import CallbackRequest
 from gunicorn_h1c import H1CProtocol, LimitRequestHeaders, LimitRequestLine
 
-from backend.security.mutual_tls import is_of_cluster, is_passed_on
+from backend.http.asgi import CLIENT_EXTENSION
+from backend.security.mutual_tls import is_of_cluster, is_passed_on, tls_of_proxy
 from backend.server.deadline import Deadline
 from backend.server.exchange import Exchange
 from backend.server.response import error_response, response
 from backend.server.server import Server
 from backend.server.slow_readers import SlowReaderGuard
+from backend.server.staged_close import SECONDS as CLOSE_SECONDS
+from backend.server.staged_close import StagedClose
 from backend.server.tls_extension import tls_extension
 from backend.wire.answer import Answer
 from backend.wire.plain_requests import host_of_get, plain_get, plain_reads
@@ -26,7 +29,8 @@ _SLICE_BYTES = 16 * 1024  # bytes per call of the parser
 # and scans them again with each `feed`.
 _MAX_UNPARSED = 64 * 1024
 _MAX_PENDING = 64 * 1024  # bytes of pipelined requests; with more, reading is paused
-_DISCONNECT_GRACE = 3.0  # s for the application to return after its client has disconnected
+# s for the application to return after its client has disconnected; none for reads
+_DISCONNECT_GRACE = 3.0
 
 
 class Connection(asyncio.Protocol):
@@ -42,7 +46,8 @@ class Connection(asyncio.Protocol):
         self._server = server
         self._application = server.application
         self._transport: Any = None
-        self.address = ""  # of the client, without the port; "" if it is unknown
+        self.address = ""  # of the socket, without the port; "" if it is unknown
+        self.client = ""  # whose request this is, as the application says; default: the address
         self._parser: Any = None
         self._exchange: Exchange | None = None
         self._task: asyncio.Task[None] | None = None
@@ -57,6 +62,7 @@ class Connection(asyncio.Protocol):
         self._reader_guard: Any = None
         self._deadline = Deadline(server.loop, self._expired)
         self.is_open = False
+        self._closing: StagedClose | None = None
 
     # -- asyncio.Protocol ------------------------------------------------------------------------
 
@@ -66,7 +72,7 @@ class Connection(asyncio.Protocol):
             self._server.loop, transport, self._application.send_timeout
         )
         peer = transport.get_extra_info("peername")
-        self.address = peer[0] if isinstance(peer, tuple) else ""
+        self.address = self.client = peer[0] if isinstance(peer, tuple) else ""
         self._server.connections.add(self)
         self._server.open.add(self)
         self.is_open = True
@@ -88,7 +94,10 @@ class Connection(asyncio.Protocol):
         if self._exchange is not None:
             self._exchange.disconnect()
         if self._task is not None:
-            self._server.loop.call_later(_DISCONNECT_GRACE, self._task.cancel)
+            assert self._exchange is not None
+            # nobody waits for the answer to a read, and its work delays others
+            grace = 0.0 if self._exchange.is_read else _DISCONNECT_GRACE
+            self._server.loop.call_later(grace, self._task.cancel)
 
     def data_received(self, data: bytes) -> None:
         if (
@@ -136,6 +145,21 @@ class Connection(asyncio.Protocol):
             if self._transport.get_write_buffer_size():
                 self._reader_guard.start()
             self._transport.close()
+        elif self._closing is not None:
+            self._transport.close()
+
+    def _close_in_stages(self) -> None:
+        """Close when the client has stopped sending, or soon: it may not have read the answer."""
+        if not self.is_open:
+            return
+        if not self._server.keeps_connections:
+            self.close()
+            return
+        self.is_open = False
+        self._is_between_requests = False
+        self._pending.clear()
+        self._deadline.set(CLOSE_SECONDS)
+        self._closing = StagedClose(self._transport)
 
     def abort(self) -> None:
         """Close at once, even if the client has not read the responses."""
@@ -155,6 +179,9 @@ class Connection(asyncio.Protocol):
         return None
 
     def _read(self, data: bytes) -> None:
+        if self._closing is not None:
+            self._closing.discard(len(data))
+            return
         # Slices, because the parser copies the bytes after the end of each request.
         for at in range(0, len(data), _SLICE_BYTES):
             self._pending.append(data[at : at + _SLICE_BYTES])
@@ -265,13 +292,14 @@ class Connection(asyncio.Protocol):
             "headers": headers,
             "server": self._server_address,
             "client": self._client_address,
+            "extensions": {CLIENT_EXTENSION: self._set_client},
         }
         if self._tls is not None:
             if is_passed_on(headers):
                 # The certificate is the proxy's. No later request of this connection counts as the
                 # proxy's own, either.
-                self._tls = {**self._tls, "client_cert_name": None}
-            scope["extensions"] = {"tls": self._tls}
+                self._tls = tls_of_proxy(self._tls)
+            scope["extensions"]["tls"] = self._tls
         exchange.begin(request, scope)
         self._task = self._server.loop.create_task(exchange.run(self._application))
 
@@ -280,6 +308,9 @@ class Connection(asyncio.Protocol):
         """The extension of ASGI; None without TLS."""
         ssl_object = self._transport.get_extra_info("ssl_object")
         return None if ssl_object is None else tls_extension(ssl_object)
+
+    def _set_client(self, client: str) -> None:
+        self.client = client or self.address
 
     def _address(self, name: str) -> tuple[str, int] | None:
         address = self._transport.get_extra_info(name)
@@ -299,11 +330,13 @@ class Connection(asyncio.Protocol):
             self.write([error_response(status, message)])
         if self._exchange is not None:
             self._exchange.disconnect()
-        self.close()
+        self._close_in_stages()
 
     def _expired(self) -> None:
-        """The request is incomplete after the timeout, or the connection is idle."""
-        if self._task is not None:
+        """The request is incomplete after the timeout, or the connection is idle or closing."""
+        if self._closing is not None:
+            self._transport.abort()
+        elif self._task is not None:
             assert self._exchange is not None
             self._exchange.disconnect()  # the application responds, and the connection closes
         elif self._is_between_requests:
@@ -344,9 +377,14 @@ class Connection(asyncio.Protocol):
 
     def exchange_ended(self, keep_open: bool) -> None:
         """Close the connection, or go on with the next request."""
+        assert self._exchange is not None
+        may_send = not self._exchange.is_received or bool(self._pending)
         self._exchange = self._task = None
         if not keep_open or not self._server.keeps_connections:
-            self.close()
+            if may_send:
+                self._close_in_stages()
+            else:
+                self.close()
             return
         unread: bytes = self._parser.remaining()
         self._parser.reset()

@@ -79,6 +79,11 @@ class Exchange:
         """Whether no part of the response was written."""
         return bool(self._head) or not self._has_started
 
+    @property
+    def is_read(self) -> bool:
+        """Whether nothing is lost if the application ends where it is."""
+        return self._scope["method"] in ("GET", "HEAD")
+
     def begin(self, request: CallbackRequest, scope: Scope) -> None:
         """Called when the head of the request is complete."""
         self._version = request.version

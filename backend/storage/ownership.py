@@ -28,7 +28,7 @@ _NEW = f"{MARK}.new"
 _FORMAT = 1
 _IGNORED = frozenset({LOCK, _NEW, "lost+found"})  # the last is in every new ext4 file system
 
-_VIEW = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
+_VIEW = re.compile(r"[A-Za-z0-9._-]+(@[0-9]+)?", re.ASCII)
 _PARTITION = re.compile(r"\d+", re.ASCII)
 # RocksDB's unfinished checkpoints end with .tmp
 _LEFTOVER = re.compile(r"\d+\.(aside|copy|deleted|checkpoint)-\d+(\.tmp)?", re.ASCII)

@@ -27,7 +27,7 @@ _IS_TOKEN = re.compile(TOKEN)
 _OTHERS = (
     rb"(?:(?i:user-agent|accept-encoding|accept-language|cookie|referer|cache-control|pragma"
     rb"|via|dnt|priority|sec-(?!fetch-site:)[a-z-]+|x-request-id|x-forwarded-for|x-real-ip"
-    rb"|traceparent|tracestate|queryable-final-status): [ -~]*\r\n"
+    rb"|traceparent|tracestate|queryable-final-status|queryable-client): [ -~]*\r\n"
     rb"|(?i:accept): (?:\*/\*|application/json)\r\n"
     rb"|(?i:sec-fetch-site): (?:same-origin|same-site|none)\r\n"
     rb"|(?i:connection): keep-alive\r\n)*+"

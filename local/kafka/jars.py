@@ -102,6 +102,14 @@ SPARK = JarSet(
     sums=Path(__file__).with_name("spark-jars.sha256"),
 )
 
+# For tests and the benchmark, in addition to the jars of the broker.
+STREAMS = JarSet(
+    "streams",
+    ("org.apache.kafka:kafka-streams:4.1.0", "org.rocksdb:rocksdbjni:9.7.3"),
+    transitive=False,
+    sums=Path(__file__).with_name("streams-jars.sha256"),
+)
+
 
 def cache_dir() -> Path:
     """``$QUERYABLE_CACHE``, else ``queryable-topics`` in the user's cache folder."""
@@ -114,6 +122,12 @@ def cache_dir() -> Path:
 def kafka_jars(cache: Path | None = None) -> Path:
     """The folder with the broker's jars; a class path is ``<folder>/*``."""
     return resolve(KAFKA, cache or cache_dir())
+
+
+def streams_class_path(cache: Path | None = None) -> str:
+    """The class path of a Kafka Streams application."""
+    cache = cache or cache_dir()
+    return os.pathsep.join(f"{resolve(each, cache)}/*" for each in (KAFKA, STREAMS))
 
 
 def spark_jars(cache: Path | None = None) -> list[Path]:

@@ -42,7 +42,7 @@ def with_defaults(name: str, fields: dict[str, Any]) -> tuple[Derivation | None,
 
 def _defaults(name: str, derivation: Derivation) -> Iterator[tuple[str, str]]:
     """Fields of the entry ► their values, if the file does not have them."""
-    yield "topic", name.replace("@", "-v")  # of a version, such as orders@2
+    yield "topic", name.replace("@", "-v")  # version 2 of orders: orders-v2
     yield "key", _key_formats(derivation)[0]
     type_ = value_type(derivation)
     only = derivation.only

@@ -24,8 +24,11 @@ local result = ffi.new("unsigned char[?]", HASH_BYTES)
 local hex = ffi.new("char[?]", 2 * HASH_BYTES)
 local DIGITS = ffi.new("char[16]", "0123456789abcdef")
 
--- the key of the first secret; nil without one
-local key
+-- the keys of the first secret, for requests and for claims; nil without one
+local key, claim_key
+-- signed claims of this worker, by address: for some seconds, and for so many addresses
+local CLAIMS_S, MAX_CLAIMS = 10, 1000
+local claims, claims_count, claims_since = {}, 0, 0
 -- of this worker
 local worker, number = nil, 0
 
@@ -70,6 +73,22 @@ function _M.signature(of, method, target, at, nonce, receiver, body)
     return time .. ":" .. nonce .. ":" .. body_hash .. ":" .. in_hex(HASH_BYTES)
 end
 
+--- The key for claims.
+function _M.claim_key_of(secret)
+    if not crypto then
+        load_crypto()
+    end
+    hmac(secret, "queryable-topics client")
+    return ffi.string(result, HASH_BYTES)
+end
+
+--- The value of Queryable-Client: backend/security/client_claims.py describes it. `at`: as above.
+function _M.signed_claim(of, client, at)
+    local time = string.format("%.0f", at)
+    hmac(of, "client\n" .. client .. "\n" .. time)
+    return client .. ";" .. time .. ";" .. in_hex(HASH_BYTES)
+end
+
 --- The secrets in the text of the file; nil and the error, which never contains them.
 function _M.parse(text)
     if #text > MAX_FILE_BYTES then
@@ -96,7 +115,7 @@ end
 function _M.load()
     local path = settings.cluster_secret_file
     if not path then
-        key = nil
+        key, claim_key = nil, nil
         return
     end
     local file, err = io.open(path, "rb")
@@ -111,7 +130,24 @@ function _M.load()
     if not secrets then
         error("QUERYABLE_CLUSTER_SECRET_FILE: " .. path .. ": " .. err, 0)
     end
-    key = _M.key_of(secrets[1])
+    key, claim_key = _M.key_of(secrets[1]), _M.claim_key_of(secrets[1])
+end
+
+--- The value of Queryable-Client for requests of a client; nil without a secret.
+function _M.claim(client)
+    if not claim_key then
+        return nil
+    end
+    local now = ngx.now()
+    if claims_count >= MAX_CLAIMS or now >= claims_since + CLAIMS_S then
+        claims, claims_count, claims_since = {}, 0, now
+    end
+    local claim = claims[client]
+    if not claim then
+        claim = _M.signed_claim(claim_key, client, now * 1000)
+        claims[client], claims_count = claim, claims_count + 1
+    end
+    return claim
 end
 
 --- The value of the header for a request to a backend; nil without a secret.

@@ -21,6 +21,7 @@ COMMAND_MODULES = (
     "views",
     "topology",
     "diff",
+    "view_versions",
     "adopt",
     "check",
     "token",

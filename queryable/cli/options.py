@@ -27,9 +27,16 @@ def complete_view(ctx: typer.Context, incomplete: str) -> list[str]:
             ctx.params.get("url"), _COMPLETION_TIMEOUT, ctx.params.get("token_file")
         )
         with connection.client() as client:
-            return sorted(v.name for v in client.views() if v.name.startswith(incomplete))
+            names = [name for view in client.views() for name in _names_of(view)]
+        return sorted(name for name in names if name.startswith(incomplete))
     except QueryableError:
         return []
+
+
+def _names_of(view: View) -> list[str]:
+    """The name of the view, and those of its versions."""
+    versions = view.description.get("versions", ())
+    return [view.name, *(f"{view.name}@{version}" for version in versions)]
 
 
 ViewName = Annotated[str, typer.Argument(metavar="VIEW", autocompletion=complete_view)]

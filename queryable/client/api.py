@@ -15,6 +15,7 @@ from queryable.client.protocol.calls import (
     scan,
     time_ranges,
     top,
+    view_versions,
 )
 
 
@@ -30,6 +31,10 @@ class ApiMethods:
     views = method(metadata.views)
     view = method(metadata.view)
     topology = method(metadata.topology)
+    switch = method(view_versions.switch)
+    rollback = method(view_versions.rollback)
+    drop = method(view_versions.drop)
+    view_versions = method(view_versions.view_versions)
     scan = rows_method(scan.scan)
     windows = rows_method(time_ranges.windows)
     sessions = rows_method(time_ranges.sessions)

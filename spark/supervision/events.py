@@ -15,6 +15,13 @@ class QueryEnded(NamedTuple):
     error: str | None
 
 
+class ViewRefused(NamedTuple):
+    """The view is not started, and will not be: its checkpoint belongs to something else."""
+
+    view: str
+    error: str
+
+
 class QueryBegan(NamedTuple):
     """The first micro-batch is committed, or the source has no new records."""
 
@@ -44,7 +51,15 @@ class StopRequested(NamedTuple):
     """SIGTERM or SIGINT arrived."""
 
 
-Event = QueryEnded | QueryBegan | QueryCaughtUp | RowsDropped | ProgressNotWritten | StopRequested
+Event = (
+    QueryEnded
+    | ViewRefused
+    | QueryBegan
+    | QueryCaughtUp
+    | RowsDropped
+    | ProgressNotWritten
+    | StopRequested
+)
 Events = SimpleQueue[Event]
 
 

@@ -21,7 +21,7 @@ from typing import Protocol
 from py4j.protocol import Py4JError, Py4JNetworkError
 
 from spark.kafka_admin import Commit, TopicPartition
-from spark.supervision.status import STARTING, STOPPED, Offsets, ViewStatus
+from spark.supervision.status import RUNNING, STARTING, STOPPED, Offsets, ViewStatus
 from spark.view import View
 
 _INTERVAL = 1.0  # s
@@ -139,7 +139,8 @@ class Heartbeats:
                 self._initial[name] = self._groups.committed(self._prefix + name)
             offset = self._initial[name].get(first, 0)
             # The view's offsets are not known yet: the group's may belong to another checkpoint.
-            status = status._replace(state=STARTING if status.state != STOPPED else STOPPED)
+            if status.state == RUNNING:
+                status = status._replace(state=STARTING)
         heartbeat: dict[str, object] = {"state": status.state, "at": time.time_ns() // 1_000_000}
         if status.caught_up_at is not None:
             heartbeat["caught_up_at"] = int(status.caught_up_at * 1000)

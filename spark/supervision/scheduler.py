@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -12,19 +12,29 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from spark.checkpoints.check import CheckpointRefused, check_view
 from spark.errors import JobError
 from spark.event_time.watermarks import Watermarks
 from spark.formats.decoders import Decoder
 from spark.kafka_admin import Topic
 from spark.settings import Settings
-from spark.supervision.events import Events, QueryBegan, QueryCaughtUp, QueryEnded, view_of
+from spark.supervision.events import (
+    Events,
+    QueryBegan,
+    QueryCaughtUp,
+    QueryEnded,
+    ViewRefused,
+    view_of,
+)
 from spark.supervision.queries import view_queries
 from spark.supervision.static_sources import StaticSources
+from spark.supervision.tasks import running_tasks
 
 _MAX_CATCHING_UP = 2  # concurrent views: with more, all of them would finish later
 _CATCH_UP_TIMEOUT = 60.0  # s after which the next view starts in any case
 _MIN_BACKOFF = 1.0  # s
 _MAX_BACKOFF = 60.0  # s
+_TASKS_INTERVAL = 0.5  # s between two checks whether the tasks of a failed query have ended
 
 
 class QueryScheduler:
@@ -36,7 +46,10 @@ class QueryScheduler:
     decoder, the first one writes the dead letters.
 
     A failed query starts again after ``_MIN_BACKOFF`` seconds; the time doubles with each failure
-    in a row, up to ``_MAX_BACKOFF``.
+    in a row, up to ``_MAX_BACKOFF``. It also waits until all tasks of the failed query have ended:
+    otherwise one of them could write an older value after the restarted query has written a newer
+    one. A view whose checkpoint belongs to something else is refused:
+    it is not started again.
     """
 
     def __init__(
@@ -47,12 +60,14 @@ class QueryScheduler:
         events: Events,
         watermarks: Watermarks,
         static: StaticSources,
+        log: Callable[[str], None],
     ) -> None:
         self._session = session
         self._settings = settings
         self._topics = topics
         self._events = events
         self._watermarks = watermarks
+        self._log = log
         self._static = static
         self._waiting = deque(settings.views)
         self._catching_up: set[str] = set()
@@ -60,6 +75,7 @@ class QueryScheduler:
         self._dead_letters_due: set[str] = set()  # views
         self._decoded: list[tuple[str, Decoder]] = []
         self._queries: list[StreamingQuery] = []
+        self._runs: dict[str, str] = {}  # query ► id of its last run
         self._failures: Counter[str] = Counter()
         self._restart_at: dict[str, float] = {}  # query ► monotonic s
         self._running = 0
@@ -86,11 +102,15 @@ class QueryScheduler:
                 self._decoded += decoded
                 self._dead_letters_due.add(view.name)
             self._catching_up.add(view.name)
-            self._try_start(view.name)
-            self._last_start = time.monotonic()
-            yield view.name
+            if self._try_start(view.name):
+                self._last_start = time.monotonic()
+                yield view.name
 
-    def on_event(self, event: QueryBegan | QueryCaughtUp | QueryEnded) -> None:
+    def on_event(self, event: QueryBegan | QueryCaughtUp | QueryEnded | ViewRefused) -> None:
+        if isinstance(event, ViewRefused):
+            self._running -= 1
+            self._catching_up.discard(event.view)
+            return
         if event.query in self._dead_letters_due:
             self._dead_letters_due.remove(event.query)
             self._try_start(f"{event.query}/dead-letters")
@@ -115,6 +135,9 @@ class QueryScheduler:
         """Starts the failed queries that are due; yields their names."""
         for query, at in list(self._restart_at.items()):
             if time.monotonic() >= at:
+                if running_tasks(self._session, self._runs.get(query, "")):
+                    self._restart_at[query] = time.monotonic() + _TASKS_INTERVAL
+                    continue
                 del self._restart_at[query]
                 # A query that has ended does not need to be stopped.
                 self._queries = [each for each in self._queries if each.isActive]
@@ -135,10 +158,13 @@ class QueryScheduler:
         for query in self._queries:
             query.stop()
 
-    def _try_start(self, query: str) -> None:
-        """Starts a query. If Spark cannot start it, it counts as started and ended."""
+    def _try_start(self, query: str) -> bool:
+        """Starts a query. If Spark cannot start it, it counts as started and ended. Returns False
+        if it is refused."""
         view = next(view for view in self._settings.views if view.name == view_of(query))
         try:
+            if query == view.name:
+                check_view(self._session, view, self._settings, self._log)
             unstarted = view_queries(
                 self._session,
                 view,
@@ -149,10 +175,22 @@ class QueryScheduler:
                 self._static.ending_offsets(view),
             )
             self._start(unstarted.result if query == view.name else unstarted.dead_letters)
+        except CheckpointRefused as error:
+            # The next view with these records writes their dead letters.
+            if query in self._dead_letters_due:
+                self._dead_letters_due.remove(query)
+                for source in view.streams:
+                    self._decoded.remove((source.topic, source.decoder))
+            self._running += 1
+            self._events.put(ViewRefused(query, str(error)))
+            return False
         except (PySparkException, Py4JJavaError, JobError) as error:
             self._running += 1
             self._events.put(QueryEnded(query, str(error)))
+        return True
 
     def _start(self, writer: DataStreamWriter) -> None:
-        self._queries.append(writer.start())
+        started = writer.start()
+        self._queries.append(started)
+        self._runs[started.name] = str(started.runId)
         self._running += 1

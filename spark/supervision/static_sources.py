@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from spark.checkpoint_files import read_json, write_json
+from spark.checkpoints.files import CheckpointFiles
 from spark.errors import JobError
 from spark.kafka_admin import KafkaAdmin, Topic
 from spark.settings import Settings
@@ -71,10 +71,11 @@ class StaticSources:
 
     def _stored(self, view: View) -> Ends:
         path = f"{self._settings.checkpoint(view)}/static-sources.json"
-        stored = read_json(self._session, path)
+        files = CheckpointFiles(self._session)
+        stored = files.read_json(path)
         if stored is None:
             stored = self._admin.end_offsets(self._partitions[view.name])
-            write_json(self._session, path, stored)
+            files.replace_json(path, stored)
         ends = {
             topic: {int(partition): int(end) for partition, end in of_topic.items()}
             for topic, of_topic in stored.items()

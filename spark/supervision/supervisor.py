@@ -20,6 +20,7 @@ from spark.supervision.events import (
     QueryEnded,
     RowsDropped,
     StopRequested,
+    ViewRefused,
     view_of,
 )
 from spark.supervision.heartbeats import Heartbeats
@@ -54,7 +55,7 @@ def supervise(session: SparkSession, settings: Settings, stop: StopSignal) -> No
         session.streams.addListener(watermarks)
         stop.started()
         static = StaticSources(session, admin, settings, topics)
-        scheduler = QueryScheduler(session, settings, topics, stop.events, watermarks, static)
+        scheduler = QueryScheduler(session, settings, topics, stop.events, watermarks, static, log)
         heartbeats = Heartbeats(
             admin, settings.views, settings.group_prefix, progress.statuses, settings.health, log
         )
@@ -82,7 +83,7 @@ def _watch(
     """Returns when all queries have ended or a signal arrives.
 
     A query that fails is started again; the others continue. With ``once`` it is not started again:
-    the first failure is raised when the others are done.
+    the first failure is raised when the others are done. A refused view is never started again.
     """
     next_check = time.monotonic() + _TOPIC_CHECK_INTERVAL
     first_failure: JobError | None = None
@@ -100,14 +101,19 @@ def _watch(
                 next_check = time.monotonic() + _TOPIC_CHECK_INTERVAL
         else:
             if isinstance(event, StopRequested):
-                break
+                return
             if isinstance(event, ProgressNotWritten):
                 raise JobError(f"cannot write {settings.progress}: {event.reason}.")
             if isinstance(event, RowsDropped):
                 log(rows_dropped(event.view, event.rows))
                 continue
             scheduler.on_event(event)
-            if isinstance(event, QueryEnded) and event.error is not None:
+            if isinstance(event, ViewRefused):
+                progress.failed(event.view, event.error)
+                first_failure = first_failure or JobError(event.error)
+                if not settings.once:
+                    log(f"error: {event.error}")
+            elif isinstance(event, QueryEnded) and event.error is not None:
                 failure = _failure(event, settings)
                 progress.failed(event.query, str(failure))
                 if settings.once:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
-from spark.checkpoint_files import read_json, write_json
+from spark.checkpoints.files import CheckpointFiles
 from spark.errors import missed_tombstones
 from spark.formats.decoders import is_table
 from spark.kafka_admin import KafkaAdmin
@@ -28,7 +28,7 @@ class TombstoneGuard:
 
     def __init__(self, session: SparkSession, admin: KafkaAdmin, settings: Settings) -> None:
         """Raises ``JobError`` if a view may have missed tombstones."""
-        self._session = session
+        self._checkpoints = CheckpointFiles(session)
         self._is_once = settings.once
         self._started_at = time.time()
         self._files: dict[str, str] = {}  # by view
@@ -51,7 +51,7 @@ class TombstoneGuard:
                 self._store(name, current_at)
 
     def _check(self, view: View, tables: list[str], admin: KafkaAdmin, checkpoint: str) -> None:
-        found = read_json(self._session, self._files[view.name])
+        found = self._checkpoints.read_json(self._files[view.name])
         if found is None:
             # It reads the topics from their start, from now on.
             self._store(view.name, self._started_at)
@@ -65,5 +65,5 @@ class TombstoneGuard:
                 raise missed_tombstones(view.name, topic, behind, int(retention) / 1000, checkpoint)
 
     def _store(self, name: str, current_at: float) -> None:
-        write_json(self._session, self._files[name], {"current_at": round(current_at * 1000)})
+        self._checkpoints.replace_json(self._files[name], {"current_at": round(current_at * 1000)})
         self._stored[name] = current_at

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from spark.checkpoint_files import read_json, write_json
+from spark.checkpoints.files import CheckpointFiles
 from spark.errors import JVM_ENDED, JobError, recreated, repartitioned
 from spark.kafka_admin import KafkaAdmin, Topic
 from spark.settings import Settings
@@ -128,11 +128,11 @@ def check_identity(session: SparkSession, checkpoint: str, ids: dict[str, str]) 
         if before.get(topic, topic_id) != topic_id:
             raise recreated(topic, checkpoint)
     if before != ids:
-        write_json(session, _ids_file(checkpoint), ids)
+        CheckpointFiles(session).replace_json(_ids_file(checkpoint), ids)
 
 
 def _stored_ids(session: SparkSession, checkpoint: str) -> dict[str, str]:
-    return read_json(session, _ids_file(checkpoint)) or {}
+    return CheckpointFiles(session).read_json(_ids_file(checkpoint)) or {}
 
 
 def _ids_file(checkpoint: str) -> str:

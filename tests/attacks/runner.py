@@ -169,25 +169,27 @@ def _perform(attack: Attack, running: RunningSite, seconds: float) -> tuple[str,
         "site": running.site.document(),
         "seconds": seconds,
     }
-    process = _python("tests.attacks.perform")
+    process = _python("tests.attacks.perform", has_session=True)
     try:
         output, _ = process.communicate(json.dumps(given), timeout=seconds + _GRACE)
     except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
         return f"the attack has not ended {_GRACE:g} s after its time", {}
+    finally:
+        process.kill()  # a no-op if it has ended; Ctrl-C does not reach another session
+        process.wait()
     if process.returncode:
         raise LocalError(f"{attack.full_name} failed with status {process.returncode}.")
     document: dict[str, Any] = json.loads(output)
     return document["failure"], document["outcomes"]
 
 
-def _python(module: str) -> subprocess.Popen[str]:
+def _python(module: str, has_session: bool = False) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", module],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
+        start_new_session=has_session,
     )
 
 

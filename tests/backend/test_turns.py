@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from backend.http.limits.gates import Gate
-from backend.queries.turns import INSTANCES, Turns, next_turn, set_sender, this_sender
+from backend.queries.turns import INSTANCES, Turns, next_turn, set_sender, this_client
 from model.problems import Unavailable
 
 
@@ -48,6 +48,22 @@ def test_instances_do_not_wait_for_clients() -> None:
     assert [at for at, sender in enumerate(work.steps) if sender == INSTANCES][-1] < 12
 
 
+def test_clients_take_turns_at_other_instances_too() -> None:
+    work = Work()
+
+    async def query(client: str, steps: int) -> None:
+        set_sender(work.turns, client, is_peer=True)
+        for _ in range(steps):
+            await next_turn()
+            work.steps.append(client)
+
+    async def main() -> None:
+        await asyncio.gather(*(query("many", 5) for _ in range(20)), query("few", 5))
+
+    asyncio.run(main())
+    assert [at for at, client in enumerate(work.steps) if client == "few"][-1] < 12
+
+
 def test_one_step_runs_in_each_round_of_the_event_loop() -> None:
     """So a request that arrives waits for one step, not for one of each query."""
     work = Work()
@@ -81,7 +97,7 @@ def test_a_query_that_is_cancelled_loses_its_turn() -> None:
 
 def test_without_a_request_other_tasks_run() -> None:
     async def main() -> None:
-        assert this_sender() == INSTANCES
+        assert this_client() == INSTANCES
         await next_turn()
 
     asyncio.run(main())
@@ -126,8 +142,7 @@ def test_requests_wait_for_a_place_in_their_order() -> None:
 
     async def query(number: int) -> None:
         set_sender(turns, "a")
-        await gate.room()
-        with gate:
+        async with gate:
             entered.append(number)
             await asyncio.sleep(0)
 
@@ -138,14 +153,59 @@ def test_requests_wait_for_a_place_in_their_order() -> None:
     assert entered == list(range(20))
 
 
+def test_clients_take_turns_in_waiting_for_a_place() -> None:
+    gate, turns = Gate("scans", 2, patience=30.0), Turns()
+    entered: list[str] = []
+
+    async def query(client: str) -> None:
+        set_sender(turns, client)
+        async with gate:
+            entered.append(client)
+            await asyncio.sleep(0)
+
+    async def main() -> None:
+        many = [asyncio.create_task(query("many")) for _ in range(50)]
+        await asyncio.sleep(0)
+        others = [asyncio.create_task(query(f"few {number}")) for number in range(2)]
+        await asyncio.gather(*others, *many)
+
+    asyncio.run(main())
+    assert entered.count("many") == 50
+    assert [at for at, client in enumerate(entered) if client != "many"][-1] <= 6
+
+
+def test_one_client_does_not_fill_the_queue_for_places() -> None:
+    gate, turns = Gate("scans", 2, patience=30.0), Turns()
+
+    async def query(client: str) -> None:
+        set_sender(turns, client)
+        async with gate:
+            await end.wait()
+
+    async def main() -> None:
+        many = [asyncio.create_task(query("many")) for _ in range(500)]
+        await asyncio.sleep(0)
+        refused = [task for task in many if task.done()]
+        few = [asyncio.create_task(query("few")) for _ in range(2)]
+        await asyncio.sleep(0)
+        assert not any(task.done() for task in few)
+        end.set()
+        await asyncio.gather(*few)
+        await asyncio.gather(*many, return_exceptions=True)
+        assert all(isinstance(task.exception(), Unavailable) for task in refused)
+        assert len(refused) == 500 - 1 - 192
+
+    end = asyncio.Event()
+    asyncio.run(main())
+
+
 def test_a_request_that_is_cancelled_passes_its_place_on() -> None:
     gate, turns = Gate("scans", 1, patience=30.0), Turns()
     entered: list[str] = []
 
     async def query(name: str) -> None:
         set_sender(turns, "a")
-        await gate.room()
-        with gate:
+        async with gate:
             entered.append(name)
 
     async def main() -> None:
@@ -166,8 +226,7 @@ def test_a_request_that_waits_too_long_is_refused() -> None:
 
     async def query() -> None:
         set_sender(turns, "a")
-        await gate.room()
-        with gate:
+        async with gate:
             await end.wait()
 
     async def main() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from backend.http.access import Access
 from backend.http.router import Router
 from backend.settings import Settings
 from local.settings import StackSettings
@@ -61,7 +62,7 @@ def test_reference_has_every_problem_code() -> None:
     sources = "".join(path.read_text() for path in (ROOT / "backend").rglob("*.py"))
     raised = set(
         re.findall(
-            r"(?:BadRequest|NotFound|NotAcceptable|Gone|KeyTooLong|UnsupportedMediaType"
+            r"(?:BadRequest|NotFound|Conflict|NotAcceptable|Gone|KeyTooLong|UnsupportedMediaType"
             r"|TooManyRequests|Unavailable|Problem)"
             r"\(\s*\"([a-z-]+)\"",
             sources,
@@ -166,7 +167,8 @@ ELSEWHERE = {"up", "down", "demo", "bench", "adopt", "check", "token"}
 
 
 def test_every_command_of_the_console_has_a_section_with_an_example() -> None:
-    pages = [ROOT / "docs" / name for name in ("console.md", "console-operations.md")]
+    names = ("console.md", "console-operations.md", "versions.md")
+    pages = [ROOT / "docs" / name for name in names]
     asked = {example.command.split()[1] for page in pages for example in examples_of(page)}
     headings = [
         line for page in pages for line in page.read_text().split("\n") if line[:3] == "## "
@@ -193,7 +195,7 @@ def test_every_kind_of_query_has_a_page_with_examples() -> None:
     resources = {
         route.pattern.rpartition("/")[2]
         for route in routes
-        if not (route.is_internal or route.is_page)
+        if not (route.is_internal or route.is_page or route.access is Access.ADMIN)
     }
     for resource in resources - {"{key}", "{rest}"}:
         assert re.search(rf"/{resource}\b", asked), resource

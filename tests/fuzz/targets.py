@@ -44,6 +44,7 @@ from model.formats.codec import Codec
 from model.formats.registry import VALUE_CODECS
 from model.problems import ConfigurationError, Problem, Unauthenticated
 from model.topology import MemberMetadata, Topology, TopologyError
+from model.versions import Versions
 from model.views import View
 from model.views_file import parse_views
 from tests.backend.wire.test_plain_requests import check_against_parser
@@ -63,7 +64,7 @@ _CODECS: dict[str, Codec] = {
     "avro-order": _AVRO,
     "protobuf-order": ORDERS,
 }
-_PATHS = Paths(VIEWS.values())
+_PATHS = Paths(Versions(tuple(VIEWS.values())))
 _VERIFIER = TokenVerifier(Keys(secrets.token_bytes(32)))
 _QUESTION = ("orders", 1, True, None)
 

@@ -14,6 +14,7 @@ from tests.support.deployment import views_toml
 from tests.support.in_process.tokens import SECRET, token
 from tests.support.nginx import Nginx
 from tests.support.plugins.fixtures import Deploy, MakeTopic
+from tests.support.private_file import write_private
 from tests.support.topics import Writer
 
 KEYS = 200
@@ -52,7 +53,7 @@ def targets(
         deployment = module_deploy(views)
     else:
         key_file = tmp_path_factory.mktemp("keys") / "key"
-        key_file.write_bytes(SECRET)
+        write_private(key_file, SECRET)
         deployment = module_deploy(views, auth="jwt", jwt_key_file=str(key_file))
         deployment.use_secrets(secrets.token_hex(32))
         deployment.token = token("read:orders", seconds=HOUR)

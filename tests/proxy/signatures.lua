@@ -1,4 +1,5 @@
---- Signs what standard input describes, one request a line: fields in hex, separated by spaces.
+--- Signs what standard input describes, one request or claim a line: fields in hex, separated by
+-- spaces. A claim has three.
 
 local signing = require "proxy.security.signing"
 
@@ -15,6 +16,11 @@ for line in io.lines() do
         fields[#fields + 1] = from_hex(field)
     end
     local secret, method, target, at, nonce, receiver, body = unpack(fields)
-    local key = signing.key_of(secret)
-    print(signing.signature(key, method, target, tonumber(at), nonce, receiver, body))
+    if at then
+        local key = signing.key_of(secret)
+        print(signing.signature(key, method, target, tonumber(at), nonce, receiver, body))
+    else
+        local client, time = method, target
+        print(signing.signed_claim(signing.claim_key_of(secret), client, tonumber(time)))
+    end
 end

@@ -10,11 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from backend.security.client_claims import claim
 from backend.security.cluster import ClusterAccess
 from backend.security.cluster_secret import keys_of
 from backend.security.signatures import HEADER, Signature, hash_of, mac_of
 from tests.proxy.backends import EPOCH, Cluster
 from tests.proxy.conftest import StartNginx
+from tests.support.client import raw
 from tests.support.cluster_secret import SECRET, cluster_secret, write_secrets
 
 ROOT = Path(__file__).parents[2]
@@ -67,6 +69,39 @@ def test_python_and_lua_agree(
     expected = Signature(at, nonce, body_hash, mac).header()
     fields = method.encode(), target, b"%d" % at, nonce, receiver.encode(), body
     assert lua(secret, *fields) == expected
+
+
+@settings(deadline=None, max_examples=50, suppress_health_check=list(HealthCheck))
+@given(SECRETS, st.ip_addresses().map(str), st.integers(0, 2**42))
+def test_python_and_lua_agree_on_claims(lua: Sign, secret: bytes, client: str, at: int) -> None:
+    expected = claim(client, keys_of(secret, "any application"), at)
+    assert lua(secret, client.encode(), b"%d" % at) == expected
+
+
+def test_nginx_says_for_which_client_a_request_is(
+    cluster: Cluster, start_nginx: StartNginx, tmp_path: Path
+) -> None:
+    """Whatever the client says."""
+    spoofed = b"Queryable-Client: 203.0.113.7\r\nqueryable-client: 203.0.113.8\r\n"
+    head = b" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n" + spoofed + b"\r\n"
+    access = ClusterAccess(cluster_secret(tmp_path), "any instance")
+    file = write_secrets(tmp_path / "secret", SECRET)
+    for environment in ({}, {"QUERYABLE_CLUSTER_SECRET_FILE": str(file)}):
+        nginx = start_nginx(cluster.addresses(), **environment)
+        nginx.wait_for_map(EPOCH)
+        for backend in cluster.backends:
+            backend.requests.clear()
+        raw(nginx.port, b"GET /views/words/keys?limit=1" + head)
+        raw(nginx.port, b"GET /words/a" + head)
+        requests = [request for each in cluster.backends for request in each.requests]
+        assert len(requests) == 2
+        for request in requests:
+            given = [v for k, v in request.headers.items() if k.lower() == "queryable-client"]
+            [value] = given
+            found = access.claim_in([(b"queryable-client", value.encode())])
+            assert found is not None
+            assert (found.client, found.is_signed) == ("127.0.0.1", bool(environment))
+        nginx.stop()
 
 
 def test_nginx_signs_its_requests_for_the_topology(

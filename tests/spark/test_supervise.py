@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark import InheritableThread
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -24,6 +25,7 @@ from spark.sources import Kafka
 from spark.supervision.scheduler import QueryScheduler
 from spark.supervision.signals import StopSignal
 from spark.supervision.supervisor import supervise
+from spark.supervision.tasks import running_tasks
 from spark.view import View
 from spark.views import VIEWS
 from tests.spark.examples import request
@@ -310,3 +312,53 @@ def test_a_missing_java_is_named() -> None:
     assert done.returncode == 1
     assert "JAVA_HOME (JDK 17+)" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_query_restarts_after_its_tasks_have_ended(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("spark.supervision.scheduler._MIN_BACKOFF", 0.1)
+    monkeypatch.setattr("spark.supervision.scheduler._TASKS_INTERVAL", 0.1)
+    checked: list[str] = []
+
+    def running(_: SparkSession, run: str) -> int:
+        checked.append(run)
+        assert runner.progress()["restarts"] == 0
+        if len(checked) == 3:
+            flag.unlink()
+            return 0
+        return 1
+
+    monkeypatch.setattr("spark.supervision.scheduler.running_tasks", running)
+    flag = tmp_path / "flag"
+    flag.touch()
+    runner.settings = replace(runner.settings, views=[failing(flag, runner.view)])
+    runner.write(b"one")
+    with runner.stream():
+        runner.wait_progress(lambda p: p["source_offsets"] == {runner.source: {"0": 1}})
+    assert len(checked) == 3
+    assert len({*checked}) == 1
+    assert runner.progress()["restarts"] == 1
+
+
+def test_running_tasks_of_a_group_are_counted(session: SparkSession, tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+    flag.touch()
+
+    def wait(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            wait_until(lambda: not flag.exists(), 60, "the end of the test", 0.02)
+            yield batch
+
+    def run() -> None:
+        session.sparkContext.setJobGroup("a-run", "test")
+        session.range(2, numPartitions=2).mapInArrow(wait, "id long").collect()
+
+    assert running_tasks(session, "a-run") == 0
+    thread = InheritableThread(target=run, session=session)
+    thread.start()
+    wait_until(lambda: running_tasks(session, "a-run") == 2, 60, "two tasks", 0.05)
+    assert running_tasks(session, "another-run") == 0
+    flag.unlink()
+    thread.join(60)
+    wait_until(lambda: running_tasks(session, "a-run") == 0, 60, "no task", 0.05)

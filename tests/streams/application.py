@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import subprocess
 import threading
@@ -13,28 +12,16 @@ from types import TracebackType
 from typing import Any
 
 from local.errors import tail
-from local.kafka.jars import JarSet, cache_dir, kafka_jars, resolve
+from local.kafka.jars import streams_class_path
 from local.kafka.java import find_java
 
 SOURCE = Path(__file__).with_name("StreamsApplication.java")
 NAME = "shop"
 """The id of the application whose stores docs/kafka-streams.md shows."""
 
-# in addition to the jars of the broker
-_JARS = JarSet(
-    "streams",
-    ("org.apache.kafka:kafka-streams:4.1.0", "org.rocksdb:rocksdbjni:9.7.3"),
-    transitive=False,
-    sums=Path(__file__).with_name("streams-jars.sha256"),
-)
 _TIMEOUT = 90.0  # s for the answers of `ask`
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _LOGGING = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=error",)
-
-
-def _class_path() -> str:
-    folders = (kafka_jars(), resolve(_JARS, cache_dir()))
-    return os.pathsep.join(f"{folder}/*" for folder in folders)
 
 
 class Application:
@@ -46,7 +33,7 @@ class Application:
         self._state = folder / "state"
         self._log_path = folder / "application.log"
         self._log = self._log_path.open("wb")
-        classes = ("-cp", _class_path(), str(SOURCE))
+        classes = ("-cp", streams_class_path(), str(SOURCE))
         self._process = subprocess.Popen(
             [find_java(), *_JVM, *_LOGGING, *classes, bootstrap_servers, str(self._state), name],
             stdin=subprocess.PIPE,

@@ -24,6 +24,7 @@ from tests.support.cluster_secret import SECRET as CLUSTER_SECRET
 from tests.support.deployment import Deployment, views_toml
 from tests.support.in_process.tokens import SECRET, token
 from tests.support.plugins.fixtures import MakeTopic
+from tests.support.private_file import write_private
 
 pytestmark = pytest.mark.system
 
@@ -36,9 +37,7 @@ NEXT = b"the next secret of the deployment's issuer"
 
 @pytest.fixture(scope="module")
 def key_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("keys") / "secret"
-    path.write_bytes(SECRET)
-    return path
+    return write_private(tmp_path_factory.mktemp("keys") / "secret", SECRET)
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,7 @@ from backend.http.parameters import (
 from backend.http.paths import Paths
 from model.partitioner import partition_of
 from model.problems import BadRequest
+from model.versions import Versions
 from model.views import View
 
 HERE = Path(__file__).parent
@@ -60,7 +61,7 @@ VIEWS = {
         ),
     )
 }
-PATHS = Paths(VIEWS.values())
+PATHS = Paths(Versions(tuple(VIEWS.values())))
 
 # the document of /processors
 PROCESSORS: dict[str, Any] = {

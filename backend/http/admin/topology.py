@@ -19,6 +19,7 @@ from backend.settings import Settings
 from model.pipelines import FAILED, STOPPED
 from model.progress import ANSWERABLE
 from model.topology import Member
+from model.versions import split_name
 from model.views import CHANGELOG
 
 _TIMEOUT = 1.0  # s to wait for data from an instance
@@ -99,6 +100,7 @@ def topology_document(context: InstanceContext, ask: Ask) -> dict[str, Any]:
                         "partitions", "answerable", "lag", "lag_unknown", "size_bytes", …}],
          "warnings": [{"code", "text"}],
          "views": [{name, topic, path, key, value, partitioner, store, "partitions", "warnings",
+                    "version", "current": whether it is, if the view is declared with versions,
                     "replicas": how many instances should answer for each partition,
                     "pipeline": as in /views/{view}, or missing,
                     "placement": [{"partition", "active": id or null, "standby": [id], "state",
@@ -132,6 +134,7 @@ def topology_document(context: InstanceContext, ask: Ask) -> dict[str, Any]:
     views = [
         _view(context, name, processors, reported)
         for name in dict.fromkeys((*context.views, *processors["views"]))
+        if name not in context.versions.dropped
     ]
     return {
         "known": context.known,
@@ -249,11 +252,22 @@ def _view(
     return {
         **description,
         "name": name,
+        **_version(context, name),
         "replicas": context.replica_target(name),
         **pipeline_document(context, name),
         "placement": placement,
         "warnings": _warnings(context, name, placement),
     }
+
+
+def _version(context: InstanceContext, name: str) -> dict[str, Any]:
+    """{"version", "current"}; empty if the view is not declared with versions."""
+    base, version = split_name(name)
+    versions = context.versions
+    if base not in versions.with_versions:
+        return {}
+    current = versions.named.get(base)
+    return {"version": version, "current": current is not None and current.name == name}
 
 
 def _placement(

@@ -24,10 +24,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import orjson
-from flask import Blueprint, Flask, Response, request
+from flask import Blueprint, Flask, Response, g, request
 from werkzeug.routing import BaseConverter
 
 from backend.http.kiqr.raw_reads import RawReads
+from backend.http.paths import undecided
+from backend.instance_context import InstanceContext
 from backend.queries.stores import KEYS, SESSIONS, WINDOWS
 from model.formats.registry import FORMATS
 from model.problems import BadRequest, KeyTooLong, NotFound, QueryFailed
@@ -74,20 +76,23 @@ class _Rest(BaseConverter):
     part_isolating = False
 
 
-def register_kiqr(
-    pages: Flask, views: dict[str, View], reads: RawReads, max_key_bytes: int
-) -> None:
+def register_kiqr(pages: Flask, context: InstanceContext, reads: RawReads) -> None:
     """Adds the dialect to the application."""
     pages.url_map.converters["rest"] = _Rest
     kiqr = Blueprint("kiqr", __name__, url_prefix=PREFIX)
+    max_key_bytes = context.settings.max_key_bytes
 
     def view_of(store: str, resource: str, serdes: Sequence[str] = ()) -> View:
         """The view of a store whose kind and serdes fit; NotFound, BadRequest, QueryFailed."""
-        view = views.get(store)
+        versions = context.versions
+        view = versions.named.get(store)
+        if view is None and store in versions.undecided:
+            raise undecided(store)
         if view is None:
             raise NotFound(
                 "view-not-found", f"View {store!r} does not exist. GET /views lists the views."
             )
+        g.version_headers = context.version_headers(view)
         formats = [_formats(name) for name in serdes]
         if view.kind.resource != resource:
             raise QueryFailed("wrong-store", f"View {store} has a {view.store} store.")
@@ -169,6 +174,12 @@ def register_kiqr(
                 for e in found
             ]
         })  # fmt: skip
+
+    @kiqr.after_request
+    def say_version(answer: Response) -> Response:
+        for name, value in g.get("version_headers", ()):
+            answer.headers[name.decode()] = value.decode()
+        return answer
 
     pages.register_blueprint(kiqr)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from backend.http.asgi import Message, Receive
-from backend.queries.turns import INSTANCES, this_sender
+from backend.queries.turns import INSTANCES, this_client
 from backend.wire.answer import Header
 from model.problems import BadRequest, Unavailable, UnsupportedMediaType
 
@@ -36,30 +36,30 @@ def require_json(headers: list[Header]) -> None:
 class BodyBudget:
     """Limits the bytes of the bodies of all requests in flight. Used in the event loop.
 
-    One client address may use three quarters of them, so it cannot keep others out.
+    One client may use three quarters of them, so it cannot keep others out.
     """
 
     def __init__(self, size: int = MAX_BYTES_IN_FLIGHT) -> None:
         self.left = size
         self._share = size - size // 4
-        self._of_senders: Counter[str] = Counter()
+        self._of_clients: Counter[str] = Counter()
 
     @contextmanager
     def counted(self, receive: Receive) -> Iterator[Receive]:
         """For one request: a `receive` that raises Unavailable when the budget is exceeded. The
         bytes count until the request ends."""
         buffered = 0
-        sender = this_sender()
+        client = this_client()
 
         async def receive_counted() -> Message:
             nonlocal buffered
             message = await receive()
             size = len(message.get("body", b""))
-            of_sender = self._of_senders[sender] + size
-            if size > self.left or (of_sender > self._share and sender != INSTANCES):
+            of_client = self._of_clients[client] + size
+            if size > self.left or (of_client > self._share and client != INSTANCES):
                 raise Unavailable("overloaded", "The bodies of requests in flight are too large.")
             self.left -= size
-            self._of_senders[sender] = of_sender
+            self._of_clients[client] = of_client
             buffered += size
             return message
 
@@ -67,9 +67,9 @@ class BodyBudget:
             yield receive_counted
         finally:
             self.left += buffered
-            self._of_senders[sender] -= buffered
-            if not self._of_senders[sender]:
-                del self._of_senders[sender]
+            self._of_clients[client] -= buffered
+            if not self._of_clients[client]:
+                del self._of_clients[client]
 
 
 async def read_body(receive: Receive, max_bytes: int) -> bytes:

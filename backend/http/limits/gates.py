@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import Counter
 
-from backend.queries.turns import INSTANCES, this_sender
+from backend.queries.turns import INSTANCES, FairQueue, this_client
 from model.problems import Unavailable
 
 _MAX_WAITING = 256  # requests of a kind
@@ -14,8 +14,9 @@ _MAX_WAITING = 256  # requests of a kind
 class Gate:
     """Limits the concurrent requests of a kind; Unavailable above. Used in the event loop.
 
-    One client address may use three quarters of the places, so it cannot keep others out. With
-    `patience` (s), requests wait that long for a place before they are refused.
+    One client may use three quarters of the places, so it cannot keep others out. With `patience`
+    (s), requests wait that long for a place before they are refused (`async with`). Then clients
+    take turns, however many requests each of them has.
     """
 
     def __init__(self, name: str, limit: int, patience: float = 0.0) -> None:
@@ -24,58 +25,84 @@ class Gate:
         self.patience = patience
         self._name = name
         self._in_flight = 0
-        self._of_senders: Counter[str] = Counter()
-        self._share = limit - limit // 4
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._of_clients: Counter[str] = Counter()
+        self._share = share_of(limit)
+        self._waiting = FairQueue()
+        self._waits = 0
 
-    async def room(self) -> None:
-        """Wait until there may be a place for this sender, or the patience is over."""
-        if not self.patience or not self._is_full(this_sender()):
-            return
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self.patience
-        while self._is_full(this_sender()) and len(self._waiting) < _MAX_WAITING:
-            place: asyncio.Future[None] = loop.create_future()
-            self._waiting.append(place)
-            try:
-                async with asyncio.timeout_at(deadline):
-                    await place
-            except TimeoutError:
-                return
-            except asyncio.CancelledError:
-                if place.done() and not place.cancelled():
-                    self._wake_next()  # it was this request's turn, and now it is the next one's
-                raise
-            if self._is_full(this_sender()):
-                self._wake_next()  # it may have room for another sender
+    async def __aenter__(self) -> None:
+        """Wait for a place until the patience is over; Unavailable."""
+        if not await self._waited(this_client()):
+            self.__enter__()
+
+    async def __aexit__(self, *_: object) -> None:
+        self.__exit__()
+
+    async def _waited(self, client: str) -> bool:
+        """Whether the request has waited, and got a place."""
+        if not self.patience or self._may_wait_no_longer(client):
+            return False
+        turn = self._waiting.add(client)
+        self._waits += 1
+        try:
+            async with asyncio.timeout(self.patience):
+                await turn
+            return True
+        except (TimeoutError, asyncio.CancelledError) as e:
+            if turn.done() and not turn.cancelled():
+                if isinstance(e, TimeoutError):
+                    return True  # in the same moment
+                self._leave(client)  # the place is the next one's now
+            if isinstance(e, TimeoutError):
+                return False
+            raise
+        finally:
+            self._waits -= 1
+            self._waiting.discard(client, turn)
+
+    def _may_wait_no_longer(self, client: str) -> bool:
+        """Whether there is a place, or too many wait for one."""
+        if not self._is_full(client) and not self._waiting.has(client):
+            return True
+        is_client = client != INSTANCES
+        too_many = is_client and self._waiting.waiting(client) >= share_of(_MAX_WAITING)
+        return too_many or self._waits >= _MAX_WAITING
 
     def __enter__(self) -> None:
-        sender = this_sender()
-        if self._is_full(sender):
+        client = this_client()
+        if self._is_full(client):
             raise Unavailable(
                 "overloaded",
                 f"Too many {self._name}: {self._in_flight} are in progress, "
-                f"{self._of_senders[sender]} of the same sender.",
+                f"{self._of_clients[client]} of the same client.",
             )
-        self._in_flight += 1
-        self._of_senders[sender] += 1
+        self._enter(client)
 
     def __exit__(self, *_: object) -> None:
-        sender = this_sender()
+        self._leave(this_client())
+
+    def _enter(self, client: str) -> None:
+        self._in_flight += 1
+        self._of_clients[client] += 1
+
+    def _leave(self, client: str) -> None:
         self._in_flight -= 1
-        self._of_senders[sender] -= 1
-        if not self._of_senders[sender]:
-            del self._of_senders[sender]
-        self._wake_next()
+        self._of_clients[client] -= 1
+        if not self._of_clients[client]:
+            del self._of_clients[client]
+        # the place is taken at once, so that no request that comes later gets it
+        if (woken := self._waiting.wake_next(self._has_room)) is not None:
+            self._enter(woken)
 
-    def _is_full(self, sender: str) -> bool:
-        is_client = sender != INSTANCES
-        of_sender = self._of_senders.get(sender, 0)
-        return self._in_flight >= self.limit or (is_client and of_sender >= self._share)
+    def _has_room(self, client: str) -> bool:
+        return not self._is_full(client)
 
-    def _wake_next(self) -> None:
-        while self._waiting:
-            place = self._waiting.popleft()
-            if not place.done():
-                place.set_result(None)
-                return
+    def _is_full(self, client: str) -> bool:
+        of_client = self._of_clients.get(client, 0)
+        return self._in_flight >= self.limit or (client != INSTANCES and of_client >= self._share)
+
+
+def share_of(limit: int) -> int:
+    """How much of a limit one client may use: three quarters, and always less than all of it, if
+    there is more than one."""
+    return limit - max(limit // 4, min(1, limit - 1))

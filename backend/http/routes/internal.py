@@ -16,6 +16,7 @@ from backend.queries.turns import next_turn
 from backend.wire.answer import JSON, Answer, Header
 from backend.wire.scan_codec import decode_request, encode_response, pack
 from model.problems import BadRequest
+from model.versions import base_of
 
 OCTETS: Header = (b"content-type", b"application/octet-stream")
 
@@ -47,7 +48,7 @@ class InternalRoutes:
             ask, partitions, after = decode_request(request.body)
         except ValueError as e:
             raise _malformed(e) from None
-        self._access.admit(Access.READ, request.headers, ask.view)
+        self._access.admit(Access.READ, request.headers, base_of(ask.view))
         view = self._context.views.get(ask.view)
         if view is not None and ask.view_hash == view.hash:
             refuse_custom(view)

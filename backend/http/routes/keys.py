@@ -22,6 +22,7 @@ from backend.http.representation import JSON, RECORD_VALUES, offered
 from backend.http.request import Request
 from backend.http.responses import KeyResponses
 from backend.http.streams import Streams
+from backend.http.view_versions import in_version_of_cursor, pinned_headers
 from backend.instance_context import InstanceContext
 from backend.queries.batch import record_key
 from backend.queries.change_backlog import BacklogBudget
@@ -71,6 +72,7 @@ class KeyRoutes:
         }
         self._streams = Streams(context.settings.max_streams)
         self._backlog_budget = BacklogBudget()
+        self._context = context
         self._forwarding = KeyForwarding(context)
         self._any_partition: AnyPartitionReads | None = None
 
@@ -82,6 +84,9 @@ class KeyRoutes:
         """Ends the streams: their clients reconnect to the instance that has the partition then."""
         self._streams.end()
 
+    def end_streams(self, condition: Callable[[Request], bool]) -> None:
+        self._streams.end_where(condition)
+
     async def point(self, request: Request) -> Answer:
         responses = self._responses[request.of.name]
         encoded, options = False, PLAIN
@@ -92,7 +97,7 @@ class KeyRoutes:
         try:
             return unless_known(query.read(), request.headers)  # the usual case
         except (NotOwner, Unavailable):
-            return await self._forwarding.answer(query, _forwardable(request))
+            return await self._forwarding.answer(query, self._forwardable(request))
 
     async def search(self, request: Request) -> Answer:
         """A point read whose key is in the body."""
@@ -106,32 +111,39 @@ class KeyRoutes:
             key = record_key(reads, *parse_search(request.body))
         options = search_parameters(request.query, view.kind.has_versions)
         query = self._point(responses, key, options, request.headers)
-        forwardable = _get(view, key, b"", request.headers, request.query)
+        forwardable = self._get(view, key, b"", request.headers, request.query)
         return await self._forwarding.answer(query, forwardable)
 
     async def record_value(self, view: View, key: bytes) -> Answer:
         """The record bytes of a key's value, as `Accept: application/octet-stream` gives them."""
         headers: list[Header] = [(b"accept", b"application/octet-stream")]
         query = self._point(self._responses[view.name], key, PLAIN, headers)
-        return await self._forwarding.answer(query, _get(view, key, b"", headers))
+        return await self._forwarding.answer(query, self._get(view, key, b"", headers))
 
     async def history(self, request: Request) -> Answer:
-        view = request.of
-        history = self._histories.get(view.name)
+        history = self._histories.get(request.of.name)
         if history is None or request.more["rest"] != history.resource:
             return await self.unknown(request)
         encoded, options, span = span_parameters(request.query)
-        key = _key_of(self._responses[view.name].reads, request.key, encoded)
         as_records = request.header(b"accept") == RECORD_VALUES
+        histories = self._record_histories if as_records else self._histories
+
+        def parse(view: View) -> bytes:
+            key = _key_of(self._responses[view.name].reads, request.key, encoded)
+            if (of_version := histories.get(view.name)) is not None:
+                of_version.check_cursor(key, span)
+            return key
+
+        view, key = in_version_of_cursor(request, self._context.versions, parse)
         query = self._history(view, key, options, span, as_records)
-        return await self._forwarding.answer(query, _forwardable(request))
+        return await self._forwarding.answer(query, self._forwardable(request))
 
     async def record_history(self, view: View, key: bytes, span: Span) -> Answer:
         """A page of a key's history, with record bytes as values: `Accept: RECORD_VALUES`."""
         headers: list[Header] = [(b"accept", RECORD_VALUES)]
         query = self._history(view, key, PLAIN, span, as_records=True)
         below = b"/%b" % self._histories[view.name].resource.encode()
-        forwardable = _get(view, key, below, headers, _span_query(span))
+        forwardable = self._get(view, key, below, headers, _span_query(span))
         return await self._forwarding.answer(query, forwardable)
 
     async def unknown(self, request: Request) -> Answer:
@@ -213,6 +225,19 @@ class KeyRoutes:
         assert self._any_partition is not None
         return self._any_partition
 
+    def _forwardable(self, request: Request) -> ForwardableRequest:
+        headers = pinned_headers(request.headers, request.of, self._context.versions)
+        return ForwardableRequest(request.method, request.raw_path, request.query, headers)
+
+    def _get(
+        self, view: View, key: bytes, below: bytes, headers: list[Header], query: bytes = b""
+    ) -> ForwardableRequest:
+        """A GET of the key with these record bytes; `below`: the rest of the path."""
+        path = b"/views/%b/keys/%b%b" % (view.base.encode(), to_base64url(key), below)
+        query = b"&".join(filter(None, (_BASE64URL, query)))
+        headers = pinned_headers(headers, view, self._context.versions)
+        return ForwardableRequest("GET", path, query, headers)
+
     async def changes(self, request: Request) -> None:
         """Streams the changes from this or another instance; Problem if nothing was sent."""
         responses = self._responses[request.of.name]
@@ -220,7 +245,7 @@ class KeyRoutes:
         with self._streams.place():
             key = _key_of(reads, request.key, changes_parameters(request.query))
             last = request.header(b"last-event-id")
-            forwardable = _forwardable(request)
+            forwardable = self._forwardable(request)
             follow = partial(Changes, reads, key, last, self._backlog_budget)
             try:
                 changes = await self._forwarding.read(follow, forwardable)
@@ -233,19 +258,6 @@ class KeyRoutes:
                 return
             answer = Answer(200, [*_EVENTS, *responses.state_headers(changes.state)], b"")
             await self._streams.run(answer, changes.events(), request)
-
-
-def _forwardable(request: Request) -> ForwardableRequest:
-    return ForwardableRequest(request.method, request.raw_path, request.query, request.headers)
-
-
-def _get(
-    view: View, key: bytes, below: bytes, headers: list[Header], query: bytes = b""
-) -> ForwardableRequest:
-    """A GET of the key with these record bytes; `below`: the rest of the path."""
-    path = b"/views/%b/keys/%b%b" % (view.name.encode(), to_base64url(key), below)
-    query = b"&".join(filter(None, (_BASE64URL, query)))
-    return ForwardableRequest("GET", path, query, headers)
 
 
 def _span_query(span: Span) -> bytes:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from backend.http.view_names import by_request_name
 from backend.ingest.store_partitions import StorePartition
 from backend.instance_context import RUNNING, STARTING, InstanceContext
 from backend.security.browser_rules import parse_hosts
+from model.versions import Versions
 from model.views import View
 
 _STUCK_AFTER = 30.0  # s without an iteration of the ingest loop
@@ -36,6 +38,18 @@ def instance_document(context: InstanceContext) -> dict[str, Any]:
         ],
         "rebuilds": context.ingest_loop.rebuilds,
         "lost": [each.document() for each in context.lost.all()],
+        "views": versions_document(context.versions),
+    }
+
+
+def versions_document(versions: Versions) -> dict[str, Any]:
+    """{view: {"current": version or null, "hashes": {version: hash}}}, of this instance."""
+    return {
+        base: {
+            "current": None if base not in versions.named else versions.named[base].version,
+            "hashes": {str(version): view.hash for version, view in of_view.items()},
+        }
+        for base, of_view in versions.by_base.items()
     }
 
 
@@ -46,7 +60,7 @@ def proxy_document(context: InstanceContext) -> dict[str, Any]:
     if hosts := parse_hosts(settings.allowed_hosts):
         document["allowed_hosts"] = sorted(hosts)
     if quotas := {view.name: str(view.quota) for view in views if view.quota is not None}:
-        document["quotas"] = quotas
+        document["quotas"] = by_request_name(quotas, context.versions)
     return document
 
 

@@ -51,6 +51,14 @@ class _Instance(Collector):
             "queryable_running", "1 while the instance is in the consumer group.",
             value=float(context.state == RUNNING),
         )  # fmt: skip
+        current = GaugeMetricFamily(
+            "queryable_current_version",
+            "The version from which this instance answers for the view's name.",
+            labels=["view"],
+        )
+        for view in sorted(context.versions.with_versions & context.versions.named.keys()):
+            current.add_metric([view], context.versions.named[view].version)
+        yield current
         epoch = context.topology.epoch
         yield GaugeMetricFamily(
             "queryable_topology_epoch_seconds", "Time of the topology epoch (leader's clock).",

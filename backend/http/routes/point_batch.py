@@ -68,7 +68,13 @@ class PointBatchRoute:
         self._context = context
         self._answer_now = answer_now
         self._access = access
-        self._by_prefix = {prefix: responses[view.name] for prefix, view in paths.prefixes.items()}
+        self._responses = responses
+        self.use(paths)
+
+    def use(self, paths: Paths) -> None:
+        """Other versions of views are current. Called in any thread."""
+        of_view = self._responses
+        self._by_prefix = {prefix: of_view[view.name] for prefix, view in paths.prefixes.items()}
 
     async def reads(self, request: Request) -> Answer:
         """For requests that the worker has not recognised on arrival."""
@@ -133,7 +139,7 @@ class PointBatchRoute:
                 one_by_one.append(number)
                 continue
             if responses is not readable:
-                if not self._access.may_read_now(token, responses.view.name):
+                if not self._access.may_read_now(token, responses.view.base):
                     continue
                 readable = responses
             numbers, texts = by_view[responses]

@@ -14,10 +14,11 @@ from backend.http.parameters import batch_parameters, page_parameters, parse_par
 from backend.http.request import Request
 from backend.http.responses import state_headers
 from backend.http.route_table import Handler
+from backend.http.view_versions import in_version_of_cursor
 from backend.instance_context import InstanceContext
 from backend.queries.batch import Batches
 from backend.queries.key_bodies import needs_exact, parse_batch
-from backend.queries.page import read_page, stream_page
+from backend.queries.page import Page, read_page, stream_page
 from backend.queries.scans.scatter_gather import Freshness, ScatterGather
 from backend.queries.stores import KEYS, SESSIONS, WINDOWS, refuse_store
 from backend.queries.turns import next_turn
@@ -58,24 +59,31 @@ class ViewRoutes:
 
     async def _page(self, request: Request, resource: str) -> Answer | None:
         assert self._scatter_gather is not None
-        view = request.of
         if request.method == "GET" and wants_lines(request.headers):
-            with self._measured(view, "stream"), self._lines:
+            with self._measured(request.of, "stream"), self._lines:
                 await self._stream(request, resource)
             return None
-        with self._measured(view, "page"):
-            page = page_parameters(view, resource, request.query)
+        with self._measured(request.of, "page"):
+            view, page = self._parse(request, resource)
             found = await read_page(self._scatter_gather, view, page)
         next_ = b"null" if found.next is None else b'"%b"' % found.next.encode()
         body = b'{"items":[%b],"next":%b}' % (b",".join(found.items), next_)
         return Answer(200, self._headers(view, found.freshness), body)
 
+    def _parse(self, request: Request, resource: str, stream: bool = False) -> tuple[View, Page]:
+        """The page, and the version of the view that it is of; BadRequest."""
+        return in_version_of_cursor(
+            request,
+            self._context.versions,
+            lambda view: page_parameters(view, resource, request.query, stream),
+        )
+
     async def _stream(self, request: Request, resource: str) -> None:
         """One item a line. Fails before the first byte as a page does, and later by closing the
         connection before the end of the body, so a client never takes a part for the whole."""
         assert self._scatter_gather is not None
-        view, freshness = request.of, Freshness()
-        page = page_parameters(view, resource, request.query, stream=True)
+        freshness = Freshness()
+        view, page = self._parse(request, resource, stream=True)
         steps = stream_page(self._scatter_gather, view, page, freshness)
         try:
             await self._send_lines(request, steps, freshness)

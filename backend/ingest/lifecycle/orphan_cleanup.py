@@ -37,3 +37,10 @@ class OrphanCleanup:
                     "view %s, partition %d: deleting the store, no longer assigned", *partition_id
                 )
                 self._directory.delete(*partition_id)
+
+    def delete_at_once(self, views: Set[str]) -> None:
+        """Delete the stores of these views, which are not open."""
+        for view, partitions in self._directory.on_disk().items():
+            for partition in partitions if view in views else ():
+                log.info("view %s, partition %d: deleting the store, dropped", view, partition)
+                self._directory.delete(view, partition)

@@ -72,6 +72,8 @@ class PartitionLifecycle:
         self._previous_positions: dict[StorePartitionId, int] = {}  # at the previous metadata
         self._metadata_seen: dict[str, float] = {}
         self._touched_at = time.monotonic()
+        self._dropped: frozenset[str] = frozenset()
+        self._has_dropped = False  # and something of it may be on disk
         self.rebuilds = 0
 
     # any thread
@@ -97,6 +99,11 @@ class PartitionLifecycle:
         self._metadata_poller.watch(frozenset(self._views[view].topic for view, _ in assigned))
         self._metadata_poller.refresh()
 
+    def drop(self, views: Set[str]) -> None:
+        """Delete the stores of these views as soon as they are not assigned any more."""
+        self._dropped = frozenset(views)
+        self._has_dropped = bool(views)
+
     def opening(self) -> dict[StorePartitionId, str]:
         """The assigned store partitions that are not open yet, and their roles."""
         assigned = self._assigned
@@ -121,6 +128,8 @@ class PartitionLifecycle:
                 self._release(store_partition)
             elif store_partition.damaged is not None:
                 self.rebuild(store_partition, store_partition.damaged, keep_aside=True)
+        if self._has_dropped:
+            self._delete_dropped(assigned)
         if assigned.keys() == self._opened.keys():
             return
         self._snapshots.keep(
@@ -170,6 +179,12 @@ class PartitionLifecycle:
         self._assignments.update(view.topic, partition)
         self._writer.on_state_change()
         return True
+
+    def _delete_dropped(self, assigned: Mapping[StorePartitionId, str]) -> None:
+        dropped = self._dropped
+        self._has_dropped = any(view in dropped for view, _ in assigned)
+        if not self._has_dropped:
+            self._orphans.delete_at_once(dropped)
 
     def _release(self, store_partition: StorePartition) -> None:
         """Close a store partition that is no longer assigned.

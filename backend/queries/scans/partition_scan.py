@@ -1,9 +1,9 @@
 """Scans of this instance's partitions: rows in key order, estimates, and entries for a reducer.
 
-They run in the event loop, and yield after every 1,000 entries or 256 KiB. A response ends after a
-number of rows, entries or bytes, or after 0.1 s; the sender continues after the key that the
-response has reached. A partition that cannot be read is in `missing` with the reason, and has no
-rows.
+They run in the event loop, and yield after every step, 1,000 entries or 256 KiB. A response ends
+after a number of rows, entries or bytes, or after 0.1 s; the sender continues after the key that
+the response has reached. A partition that cannot be read is in `missing` with the reason, and has
+no rows.
 """
 
 from __future__ import annotations
@@ -187,6 +187,7 @@ class PartitionScans:
                     pending += run.read(min(share, budget.chunk))
                     if budget.count_chunk(run):
                         await next_turn()
+                        budget.begin_step()
                         self._check(run.store_partition)
             open_ = [run for run in runs if not run.ended]
             if any(run.reached is None for run in open_):
@@ -220,8 +221,9 @@ class PartitionScans:
             reducer.add(run.read(budget.chunk))
             if budget.count_chunk(run):
                 await next_turn()
+                budget.begin_step()
                 self._check(run.store_partition)
-        reducer.fill(response)
+        await reducer.fill(response)
         response.reached = None if run.ended else run.reached
 
 

@@ -16,7 +16,7 @@ class Reducer(Protocol):
     def add(self, pairs: list[Pair]) -> None:
         """The next entries in key order: stored keys with entries, without tombstones."""
 
-    def fill(self, response: ScanResponse) -> None:
+    async def fill(self, response: ScanResponse) -> None:
         """Put the result into `response`: `counted`, or up to `ScanRequest.limit` rows."""
 
 

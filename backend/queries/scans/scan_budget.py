@@ -6,6 +6,7 @@ import time
 
 from backend.queries.scans import partition_run
 from backend.queries.scans.partition_run import PartitionRun
+from backend.queries.turns import STEP_S
 
 MAX_ENTRIES = 50_000  # per response
 MAX_BYTES = 64 << 20
@@ -14,6 +15,7 @@ MAX_BYTES = 64 << 20
 MAX_SECONDS = 0.1
 YIELD_AFTER = 1_000  # entries; or partition_run.CHUNK_BYTES
 _FIRST_CHUNK = 8  # entries; their values may be large
+_FEW_BYTES = 4096  # of an entry: a chunk of fewer than _FIRST_CHUNK would not end sooner
 
 
 class ScanBudget:
@@ -26,9 +28,13 @@ class ScanBudget:
         self.chunk = _FIRST_CHUNK
         self.examined = 0
         self._bytes = 0
-        self._since_yield = 0
-        self._bytes_since_yield = 0
         self._deadline = time.monotonic() + MAX_SECONDS
+        self.begin_step()
+
+    def begin_step(self) -> None:
+        """Call after each turn."""
+        self._since_yield = self._bytes_since_yield = 0
+        self._step_began = time.thread_time()
 
     def is_spent(self) -> bool:
         """Whether the response has to end here."""
@@ -42,10 +48,14 @@ class ScanBudget:
         self._bytes += run.got_bytes
         self._since_yield += run.got
         self._bytes_since_yield += run.got_bytes
+        took = time.thread_time() - self._step_began
         if self.examined:
             average = self._bytes // self.examined + 1
-            self.chunk = max(1, min(YIELD_AFTER, partition_run.CHUNK_BYTES // average))
-        if self._since_yield < YIELD_AFTER and self._bytes_since_yield < partition_run.CHUNK_BYTES:
-            return False
-        self._since_yield = self._bytes_since_yield = 0
-        return True
+            in_step = int(self._since_yield * STEP_S / max(took, 1e-6))  # at the speed of this step
+            fitting = min(YIELD_AFTER, partition_run.CHUNK_BYTES // average, in_step)
+            self.chunk = max(_FIRST_CHUNK if average < _FEW_BYTES else 1, fitting)
+        return (
+            took >= STEP_S
+            or self._since_yield >= YIELD_AFTER
+            or self._bytes_since_yield >= partition_run.CHUNK_BYTES
+        )

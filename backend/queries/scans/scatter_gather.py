@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -29,6 +29,7 @@ from backend.queries.scans.partials import (
 )
 from backend.queries.scans.partition_scan import PartitionScans, worst
 from backend.queries.served_by import ServedBy
+from backend.queries.turns import next_turn
 from backend.wire.answer import code_of
 from backend.wire.scan import NEVER, Query, Row, ScanResponse
 from backend.wire.scan_codec import (
@@ -224,6 +225,7 @@ class ScatterGather:
         self, turn: Turn[Holder], request: ScanRequest, partitions: list[int], after: bytes | None
     ) -> ScanResponse:
         owner, others_left = turn
+        await next_turn()  # many may begin at once
         if owner is None:
             response = await self._scans.answer(request, partitions, after)
             response.instance = self._context.settings.instance_id
@@ -272,6 +274,7 @@ class ScatterGather:
                 *(self.ask(request, group.partitions, group.reached) for group in behind)
             )
             responses = [each for answers in answered for each in answers]
+            await next_turn()  # merging many rows is a step of its own
             groups = [group for group in groups if group not in behind]
             for partitions, response in responses:
                 freshness.note(response)
@@ -350,16 +353,35 @@ class ScatterGather:
                     if after is None:
                         return
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                for partition in range(request.total):
-                    group.create_task(whole(partition))
-        except BaseExceptionGroup as failed:
-            # the tasks start no groups: these are plain exceptions
-            for each in failed.exceptions:
-                if isinstance(each, Problem | StopWalk):
-                    raise each from None
+        await _all(whole(partition) for partition in range(request.total))
+
+
+async def _all(walks: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Run all at the same time, until one fails: then its Problem or StopWalk is raised.
+
+    An exception that refers to itself, by a frame of its traceback or as the context of its own
+    group, would keep all that was merged so far until the garbage collector runs.
+    """
+    group = asyncio.TaskGroup()
+    reason: BaseException | None = None
+    try:
+        async with group:
+            for walk in walks:
+                group.create_task(walk)
+    except BaseExceptionGroup as failed:
+        # the tasks start no groups: these are plain exceptions
+        known = [each for each in failed.exceptions if isinstance(each, Problem | StopWalk)]
+        if not known:
             raise
+        reason = known.pop(0)
+        known.clear()
+        failed.__traceback__ = None  # its frame in `asyncio.taskgroups` refers to it
+    del group
+    if reason is not None:
+        try:
+            raise reason
+        finally:
+            del reason
 
 
 def _entry_limit() -> EntryLimit:

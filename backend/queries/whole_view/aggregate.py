@@ -11,7 +11,6 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import islice
 from typing import Annotated, Any
 
 import orjson
@@ -21,7 +20,7 @@ from backend.queries.parameters import Parameters
 from backend.queries.scans.reducer import Reducer
 from backend.queries.scans.scatter_gather import ScatterGather
 from backend.queries.stores import KEYS, refuse_custom
-from backend.queries.turns import next_turn
+from backend.queries.turns import in_steps
 from backend.queries.whole_view.fields import Documents, Number, NumberField, ValueField
 from backend.queries.whole_view.view_query import QueryResult, Reduction
 from backend.wire.scan import Query, ScanResponse
@@ -35,7 +34,6 @@ MAX_GROUPS = 10_000
 MAX_GROUP_BYTES = 4 << 20  # of all groups' names together
 _SCALE = 1074  # bits after the binary point of the least float64
 _NO_HEAD = bytes(ENTRY_HEAD_SIZE)  # a group is no record
-_MERGED_AT_ONCE = 1_000  # groups
 
 
 @dataclass(slots=True)
@@ -212,12 +210,11 @@ class _Aggregator:
         assert found is not None
         found.entries += entries
 
-    def fill(self, response: ScanResponse) -> None:
+    async def fill(self, response: ScanResponse) -> None:
         """One row per group: its name, and its numbers."""
         found = self._groups
-        response.rows = [
-            (name, _NO_HEAD, numbers.to_wire()) for name, numbers in found.by_name.items()
-        ]
+        async for some in in_steps(found.by_name.items()):
+            response.rows += [(name, _NO_HEAD, numbers.to_wire()) for name, numbers in some]
         response.complete = found.is_complete
 
 
@@ -226,13 +223,11 @@ class _AggregateMerger:
         self._groups = _Groups()
 
     async def add(self, response: ScanResponse) -> None:
-        rows = iter(response.rows)
-        while some := list(islice(rows, _MERGED_AT_ONCE)):
+        async for some in in_steps(response.rows):
             for name, _, item in some:
                 found = self._groups.of(name)
                 if found is not None:
                     found.merge(Numbers.from_wire(item))
-            await next_turn()  # other requests
         if not (response.complete and self._groups.is_complete):
             raise BadRequest(
                 "too-many-entries",
@@ -242,11 +237,22 @@ class _AggregateMerger:
 
     async def items(self, with_numbers: bool) -> list[bytes]:
         """In the order of groups: null, false, true, numbers, texts, then others by their JSON."""
+        by_rank: dict[int, tuple[list[Any], list[bytes]]] = {}
+        async for some in in_steps(self._groups.by_name):
+            for name in some:
+                rank, value = _place(name)
+                values, names = by_rank.setdefault(rank, ([], []))
+                values.append(value)
+                names.append(name)
         found: list[bytes] = []
-        for name, numbers in sorted(self._groups.by_name.items(), key=_place):
-            found.append(_item(name, numbers, with_numbers))
-            if len(found) % _MERGED_AT_ONCE == 0:
-                await next_turn()  # other requests
+        for rank in sorted(by_rank):
+            values, names = by_rank[rank]
+            # values of one type only, which is the fastest to sort
+            order = sorted(range(len(values)), key=values.__getitem__)
+            async for places in in_steps(order):
+                for place in places:
+                    name = names[place]
+                    found.append(_item(name, self._groups.by_name[name], with_numbers))
         return found
 
 
@@ -304,8 +310,7 @@ def _name_of(group: object) -> bytes:
     return orjson.dumps(group, option=orjson.OPT_SORT_KEYS)
 
 
-def _place(item: tuple[bytes, Numbers]) -> tuple[int, Any]:
-    name, _ = item
+def _place(name: bytes) -> tuple[int, Any]:
     group = orjson.loads(name)
     rank = _RANKS.get(type(group), len(_RANKS))
     return rank, group if type(group) in _RANKS else name

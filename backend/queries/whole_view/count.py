@@ -26,7 +26,7 @@ class _Counter:
     def add(self, pairs: list[Pair]) -> None:
         self.count += len(pairs)
 
-    def fill(self, response: ScanResponse) -> None:
+    async def fill(self, response: ScanResponse) -> None:
         response.counted = self.count
 
 

@@ -60,7 +60,7 @@ class _TopReducer:
             ]
         )
 
-    def fill(self, response: ScanResponse) -> None:
+    async def fill(self, response: ScanResponse) -> None:
         """The entries; and the first that was left out, if not `complete`."""
         best = self._best
         ranked = best.entries if best.end is None else [*best.entries, best.end]

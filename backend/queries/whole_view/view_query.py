@@ -118,7 +118,7 @@ class Reduction(Generic[_Merger]):
                 except (ValueError, KeyError, TypeError):
                     raise _malformed() from None
         response = ScanResponse()
-        reducer.fill(response)
+        await reducer.fill(response)
         return response
 
 

@@ -34,8 +34,9 @@ SCHEMA = fastavro.parse_schema(json.loads((HERE / "order.avsc").read_text()))
 
 def load(bootstrap_servers: str) -> None:
     """Returns when the broker has all of it; RuntimeError if it does not take it."""
-    views = tomllib.loads((HERE / "views.toml").read_text())["views"]
-    topics = [Topic(name, PARTITIONS.get(name, 3), {"retention.ms": "-1"}) for name in views]
+    declared = tomllib.loads((HERE / "views.toml").read_text())["views"]
+    views = {view["topic"]: view for view in declared.values()}
+    topics = [Topic(topic, PARTITIONS.get(topic, 3), {"retention.ms": "-1"}) for topic in views]
     create_topics(quiet_admin(bootstrap_servers), topics)
     producer = Producer({"bootstrap.servers": bootstrap_servers, "log_level": 0})
     refused: list[str] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Annotated
 
 import typer
@@ -12,7 +11,6 @@ from queryable.cli.diff.comparison import Comparison, check_comparable
 from queryable.cli.diff.sources import DiffSource
 from queryable.cli.exit_codes import NOT_FOUND, reports_errors
 from queryable.cli.options import AsJson, Timeout, TokenFile
-from queryable.cli.progress import row_progress
 
 app = typer.Typer()
 
@@ -53,16 +51,7 @@ def diff(
         sources = DiffSource(first_url, one, view), DiffSource(second_url, other, view)
         check_comparable(*sources)
         comparison = Comparison(sources, show)
-        with row_progress(False, lambda: None) as on_row:
-            rows_read = itertools.count(1)
-
-            def count_row() -> None:
-                on_row(next(rows_read))
-
-            if everything:
-                comparison.compare_all(count_row)
-            else:
-                comparison.compare_sample(sample, count_row)
+        comparison.compare(None if everything else sample)
     comparison.print_result(as_json)
     if comparison.total:
         raise SystemExit(NOT_FOUND)

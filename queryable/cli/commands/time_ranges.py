@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from queryable import ALL_KEYS, View
+from queryable.cli.commands.view_versions import print_versions
 from queryable.cli.config import Connection
 from queryable.cli.exit_codes import exit_if_empty, reports_errors
 from queryable.cli.options import (
@@ -31,7 +32,9 @@ _KEY_FROM_HELP = "First key, included."
 _TIME_HELP = "Lower bound, included: ISO 8601 with a time zone, or epoch ms."
 
 Key = Annotated[str | None, typer.Argument(metavar="KEY", help="[default: all keys]")]
-OneKey = Annotated[str, typer.Argument(metavar="KEY")]
+OneKey = Annotated[
+    str | None, typer.Argument(metavar="KEY", help="[default: the versions of the view itself]")
+]
 From = Annotated[str | None, typer.Option("--from", metavar="TIME", help=_TIME_HELP)]
 To = Annotated[str | None, typer.Option("--to", metavar="TIME", help="Upper bound, included.")]
 KeyFrom = Annotated[str | None, typer.Option("--key-from", metavar="KEY", help=_KEY_FROM_HELP)]
@@ -115,7 +118,7 @@ def sessions(
 @reports_errors
 def versions(
     view: ViewName,
-    key: OneKey,
+    key: OneKey = None,
     from_: From = None,
     to: To = None,
     order: Order = "asc",
@@ -126,17 +129,21 @@ def versions(
     token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the versions of a key.
+    """Print the versions of a key; without a key, those of the view.
 
-    With --from and --to, print the versions that were valid at some time in between. Exits with 1
-    if there are none.
+    With --from and --to, print the versions of a key that were valid at some time in between. Exits
+    with 1 if there are none. The versions of a view: which one is current, and how far each is.
 
     \b
     Examples:
+      queryable versions orders
       queryable versions prices tea
       queryable versions prices tea --from 2013-06-01T00:00:00Z
     """
     with Connection(url, timeout, token_file).client() as client:
+        if key is None:
+            print_versions(client, view, as_json)
+            return
         view_info = client.view(view)
         rows = client.versions(
             view, parse_key(key, view_info), **_options(from_, to, order, limit, stale)

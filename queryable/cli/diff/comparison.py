@@ -1,4 +1,4 @@
-"""Compares a view of two deployments, and prints the result."""
+"""Compares a view of two deployments, or two versions of a view, and prints the result."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from queryable.cli.diff.matching import (
 )
 from queryable.cli.diff.sources import DiffSource
 from queryable.cli.output import is_for_terminal, print_table, write_line
+from queryable.cli.progress import row_progress
 from queryable.client.protocol.errors import BadUse
 
 _MAX_REREAD = 1000
@@ -35,7 +36,7 @@ def check_comparable(first: DiffSource, second: DiffSource) -> None:
         if of_first != of_second:
             raise BadUse(
                 f"View {first.view.name} cannot be compared: its {name} is {of_first} at "
-                f"{first.url} and {of_second} at {second.url}."
+                f"{first.label} and {of_second} at {second.label}."
             )
 
 
@@ -56,6 +57,20 @@ class Comparison:
         """The number of differences."""
         return sum(self.counts.values())
 
+    def compare(self, sample: int | None) -> None:
+        """Compares a sample of this size of each source, or all rows (None), with a progress bar.
+        Raises BadUse as `compare_all`."""
+        with row_progress(False, lambda: None) as on_row:
+            rows_read = itertools.count(1)
+
+            def count_row() -> None:
+                on_row(next(rows_read))
+
+            if sample is None:
+                self.compare_all(count_row)
+            else:
+                self.compare_sample(sample, count_row)
+
     def compare_all(self, on_row: Callable[[], None]) -> None:
         """Compares all rows. Raises BadUse if almost no key is in both."""
         first, second = self.sources
@@ -67,7 +82,7 @@ class Comparison:
             self._add(self._differences(pairs), max_reread)
         except TooFewMatches:
             raise BadUse(
-                f"View {view.name}: almost no key is in both deployments. Compare with --sample."
+                f"View {view.name}: almost no key is in both. Compare with --sample."
             ) from None
 
     def compare_sample(self, size: int, on_row: Callable[[], None]) -> None:
@@ -114,9 +129,10 @@ class Comparison:
             print(f"… {self.total - len(rows):,} more differences: use --show {self.total}")
         counts = ", ".join(f"{number:,} {kind}" for kind, number in self.counts.items())
         print(f"{self.compared:,} compared: {counts}")
-        for name, source in (("first", first), ("second", second)):
+        labels = (source.label for source in self.sources)
+        for name, label, source in zip(("first", "second"), labels, (first, second), strict=True):
             lag, staleness = _number(source["lag"]), _number(source["staleness_ms"])
-            print(f"{name}: {source['url']}, lag {lag}, staleness {staleness} ms")
+            print(f"{name}: {label}, lag {lag}, staleness {staleness} ms")
 
 
 def _number(number: int | None) -> str:

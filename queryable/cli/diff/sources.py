@@ -1,4 +1,4 @@
-"""A deployment that `diff` compares: its rows, a sample of them, their freshness."""
+"""A view of a deployment that `diff` or `compare` compares: rows, a sample of them, freshness."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ _RANGES = 100
 
 
 class DiffSource:
-    """A view of one deployment. All methods raise QueryableError; its text begins with the URL of
-    the deployment."""
+    """A view of a deployment. All methods raise QueryableError; its text begins with the label."""
 
-    def __init__(self, url: str, client: Client, view: str) -> None:
-        self.url = url
+    def __init__(self, url: str, client: Client, view: str, by_name: bool = False) -> None:
+        """`by_name`: the label is the name of the view, not the URL of the deployment."""
+        self.label = view if by_name else url
+        self._field = "view" if by_name else "url"
         self._client = client
-        with self._naming_url():
+        with self._labelled():
             self.view = client.view(view)
         timed: dict[str, Callable[..., Rows[Any]]] = {
             "window": client.windows,
@@ -36,16 +37,16 @@ class DiffSource:
         self._is_timed = self.view.store in timed
         self._query: Callable[..., Rows[Any]] = timed.get(self.view.store, client.scan)
         if kind_of(self.view.store).is_custom:
-            raise BadUse(f"{url}: view {view} has a custom store, which cannot be compared.")
+            raise BadUse(f"{self.label}: view {view} has a custom store, which cannot be compared.")
         self._lag: int | None = 0
         self._staleness: timedelta | None = timedelta(0)
 
     @contextmanager
-    def _naming_url(self) -> Iterator[None]:
+    def _labelled(self) -> Iterator[None]:
         try:
             yield
         except QueryableError as error:
-            error.args = (f"{self.url}: {error}",)
+            error.args = (f"{self.label}: {error}",)
             raise
 
     def _note_freshness(self, source: Source | None) -> None:
@@ -58,15 +59,15 @@ class DiffSource:
         self._staleness = None if is_unknown else max(staleness, self._staleness)  # type: ignore[type-var]
 
     def freshness(self) -> dict[str, Any]:
-        """The URL, and the greatest lag and staleness of the rows read so far."""
+        """The label, and the greatest lag and staleness of the rows read so far."""
         ms = None if self._staleness is None else self._staleness // timedelta(milliseconds=1)
-        return {"url": self.url, "lag": self._lag, "staleness_ms": ms}
+        return {self._field: self.label, "lag": self._lag, "staleness_ms": ms}
 
     # --- rows
 
     def rows(self, **options: Any) -> Iterator[Row]:
         """All rows, in the order of their keys; `options` are those of the client's method."""
-        with self._naming_url():
+        with self._labelled():
             rows = self._query(self.view.name, **{"stream": True, **options})
             for n, row in enumerate(rows):
                 if n % 1000 == 0:
@@ -76,7 +77,7 @@ class DiffSource:
 
     def read_again(self, rows: Sequence[Row]) -> list[Row | None]:
         """The current rows; None for a deleted row."""
-        with self._naming_url():
+        with self._labelled():
             if not self._is_timed:
                 answers = self._client.get_many(self.view.name, [row.key for row in rows])
                 return [Entry(a.key, a.value) if a.found else None for a in answers]
@@ -98,7 +99,7 @@ class DiffSource:
         larger one, a few consecutive rows are read from each of several random positions between
         the first and the last key.
         """
-        with self._naming_url():
+        with self._labelled():
             entries = int(self._client.count(self.view.name))
         if entries <= max(_SMALL, 10 * count) or not is_ordered(self.view):
             return _reservoir_sample(self.rows(), count, random, on_row)

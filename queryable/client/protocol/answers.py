@@ -62,6 +62,11 @@ class Source:
         return self._headers.get("pipeline-state")
 
     @property
+    def version(self) -> int | None:
+        """The version of the view; None if the view is not declared with versions."""
+        return self._number("view-version")
+
+    @property
     def served_by(self) -> str | None:
         """The instance that answered; the first of several. The instance that received the request
         is first if it read a partition."""

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -16,7 +16,7 @@ from queryable.client.protocol.requests import MAX_ATTEMPTS, ApiRequest
 from queryable.client.protocol.responses import decoding, json_of, read_all
 from queryable.client.protocol.retry_budget import RetryBudget
 from queryable.client.protocol.session_offsets import SessionOffsets
-from queryable.client.protocol.topology import Topology
+from queryable.client.protocol.topology import Topology, parse_epoch
 from queryable.client.protocol.topology_tracker import TopologyTracker
 from queryable.client.protocol.transport import (
     Call,
@@ -66,6 +66,7 @@ class ClientContext:
         self.clock = clock
         self.budget = RetryBudget()
         self._views: dict[str, View] = {}
+        self._epoch = ""  # the newest one in a response
         self._topology = TopologyTracker(settings.base_url)
         self._session: ContextVar[SessionOffsets | None] = ContextVar(
             "queryable_session", default=None
@@ -162,6 +163,7 @@ class ClientContext:
                 # a first request to the next instance adds no load to the one that failed
                 needs_budget = attempt + 1 >= len(urls)
             else:
+                self._note_epoch(response.headers)
                 if self.settings.direct:
                     self._topology.note_response(response.headers, url)
                 if response.status < 500:
@@ -213,7 +215,11 @@ class ClientContext:
     # --- views and topology
 
     def view(self, name: str, deadline: float | None = None) -> Call[View]:
-        """A view's description, fetched once. Raises NotFound."""
+        """A view's description, fetched once; if the view has versions, once per epoch. In a
+        session, that of the version with which the session began. Raises NotFound."""
+        session = self.offsets
+        if session is not None and name in session.views:
+            return session.views[name]
         view = self._views.get(name)
         if view is None:
             description = yield from self.get_json(f"/views/{quote(name, safe='')}", deadline)
@@ -221,7 +227,20 @@ class ClientContext:
                 view = View.from_json(description)
             if view.partitions is not None:
                 self._views[name] = view
+        if session is not None and view.version is not None and "@" not in view.name:
+            # offsets of one version mean nothing in another one
+            view = session.views[name] = replace(view, name=f"{view.name}@{view.version}")
         return view
+
+    def _note_epoch(self, headers: Mapping[str, str]) -> None:
+        epoch = headers.get("topology-epoch", "")
+        if epoch != self._epoch and parse_epoch(epoch) > parse_epoch(self._epoch):
+            self.forget_versions()
+            self._epoch = epoch
+
+    def forget_versions(self) -> None:
+        """Forgets views with versions: another one may be current."""
+        self._views = {name: v for name, v in self._views.items() if v.version is None}
 
     def topology(self, deadline: float | None = None) -> Call[Topology]:
         """Fetches the current topology."""

@@ -120,6 +120,13 @@ def remaining_range(order: Order, first: Any, last: Any, received: Any) -> tuple
     return (received.key, last) if order == "asc" else (first, received.key)
 
 
+def _of_version(path: str, version: str) -> str:
+    """The path with the version of the view: a stream resumes in the version in which it began."""
+    before, views, rest = path.partition("/views/")
+    name, slash, resource = rest.partition("/")
+    return path if "@" in name else f"{before}{views}{name}@{version}{slash}{resource}"
+
+
 class StreamPager(Generic[T]):
     """Reads an NDJSON stream. If it breaks, it is opened again at the last key received, and items
     that were already received are skipped."""
@@ -183,6 +190,8 @@ class StreamPager(Generic[T]):
         self._lines = LineDecoder()
         self._is_skipping = self._last is not None
         self.source = Source(stream.headers)
+        if (version := stream.headers.get("view-version")) is not None:
+            self._path = _of_version(self._path, version)
 
     def _new_items(self, lines: list[bytes]) -> list[T]:
         with decoding():

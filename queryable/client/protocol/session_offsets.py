@@ -1,5 +1,8 @@
 """The offsets that a session has written or read. Its later reads must include them.
 
+Offsets are those of one topic, so a session stays with the versions of the views that were current
+when it read them first.
+
 If a record was appended at offset 7, the read must have applied it: `min_offset=p:7`. An answer at
 position 7 includes everything before it: `min_offset=p:6`. A session thus reads its own writes, and
 its reads are monotonic. Source: Terry et al., "Session Guarantees for Weakly Consistent Replicated
@@ -11,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from queryable.client.protocol.errors import BadUse
+from queryable.client.protocol.views import View
 
 # a longer list would not fit into a URL
 _MAX_PARTITIONS = 1500
@@ -21,6 +25,7 @@ class SessionOffsets:
 
     def __init__(self) -> None:
         self._seen: dict[str, dict[int, int]] = {}
+        self.views: dict[str, View] = {}  # with versions, by the name that they were read by
 
     def note_record(self, topic: str, partition: int, offset: int) -> None:
         """Records that a record was written or read."""

@@ -10,7 +10,8 @@ from queryable.client.protocol.formats import Format, format_of
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """`partitions` is None while no instance knows the topic's partition count."""
+    """`partitions` is None while no instance knows the topic's partition count. `version` is None
+    if the view is not declared with versions."""
 
     name: str
     topic: str
@@ -22,6 +23,7 @@ class View:
     partitions: int | None
     description: dict[str, Any]
     """The whole document."""
+    version: int | None = None
 
     @classmethod
     def from_json(cls, description: dict[str, Any]) -> View:
@@ -36,4 +38,5 @@ class View:
             partitioner=description["partitioner"],
             partitions=description.get("partitions"),
             description=description,
+            version=description.get("version"),
         )

@@ -19,7 +19,8 @@ from backend.http.flask_app import create_flask_app
 from backend.http.kiqr.raw_reads import RawReads
 from backend.http.route_table import OTHER, Route, page_path
 from backend.http.router import Router
-from model.problems import BadRequest, Unauthenticated
+from backend.wire.answer import FINAL_STATUS
+from model.problems import BadRequest, RetryLater, Unauthenticated
 from tests.support.in_process.examples import ORDERS, view
 from tests.support.in_process.instance import context
 from tests.support.in_process.tokens import Keys, access_control, bearer, token
@@ -285,3 +286,21 @@ def test_the_hot_path_asks_for_verified_tokens_only() -> None:
     access.admit(Access.READ, [(b"authorization", b"Bearer " + of)], "orders")
     assert access.may_read_now(of, "orders")
     assert not access.may_read_now(of, "windows")
+
+
+def test_a_proxy_does_not_retry_while_keys_are_fetched() -> None:
+    """Its budget of retries is for failed instances, and tokens with invented key ids cost
+    nothing."""
+    keys = Keys()
+
+    def unavailable() -> None:
+        raise RetryLater("keys-unavailable", "The keys are being fetched.")
+
+    keys.on_use = unavailable
+    router = router_of(keys)
+    for headers, status in (((), 503), (((FINAL_STATUS, b"530"),), 530)):
+        answer = asked(router, "GET", "/views/orders/keys", bearer("read:*"), *headers)
+        assert answer.status == status
+        assert json.loads(answer.body)["code"] == "keys-unavailable"
+        assert answer.headers[b"retry-after"] == b"1"
+        assert b"retry-elsewhere" not in answer.headers

@@ -48,6 +48,7 @@ VIEWS = (
     view("versions", store="versioned", path="/v"),
     replace(view("open"), append=True),
     view("own", store="some.module:Class"),
+    view("built@2"),
 )
 # all paths below a view that does not exist are 404
 NOTHING_THERE = "/views/{}/{}"
@@ -151,7 +152,8 @@ def test_its_problem_codes_are_those_of_the_code() -> None:
         for path in root.rglob("*.py")
     )
     kinds = {
-        "BadRequest": 400, "NotFound": 404, "NotAcceptable": 406, "Gone": 410, "KeyTooLong": 414,
+        "BadRequest": 400, "NotFound": 404, "NotAcceptable": 406, "Conflict": 409,
+        "Gone": 410, "KeyTooLong": 414,
         "UnsupportedMediaType": 415, "TooManyRequests": 429,
         "Problem": 500, "QueryFailed": 500, "Unavailable": 503,
     }  # fmt: skip

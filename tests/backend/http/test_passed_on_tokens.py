@@ -164,7 +164,7 @@ class Stream:
         self.sent: list[Any] = []
         self.more = asyncio.Event()
         scope: Any = {"method": "GET", "raw_path": b"/", "query_string": b"", "headers": []}
-        self.request = Request(scope, self._receive, self._send, (b"x", b"y"))
+        self.request = Request(scope, self._receive, self._send, lambda _: [(b"x", b"y")])
         self.request.identity = identity
 
     async def _receive(self) -> Any:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from backend.http.paths import KeyPath, Paths
 from backend.http.router import Router
 from model.problems import BadRequest
+from model.versions import Versions
 from tests.support.in_process.examples import view
 from tests.support.in_process.instance import context
 
@@ -21,7 +22,7 @@ VIEWS = {
         view("bare", path=None),
     )
 }
-PATHS = Paths(VIEWS.values())
+PATHS = Paths(Versions(tuple(VIEWS.values())))
 
 
 @pytest.mark.parametrize(
@@ -151,4 +152,6 @@ def test_the_longest_path_of_a_view_takes_precedence(
     raw_path: bytes, name: str, text: bytes, rest: bytes
 ) -> None:
     nested = {"outer": view("outer", path="/shop"), "inner": view("inner", path="/shop/orders")}
-    assert Paths(nested.values()).key_path(raw_path) == KeyPath(nested[name], text, rest)
+    assert Paths(Versions(tuple(nested.values()))).key_path(raw_path) == KeyPath(
+        nested[name], text, rest
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import struct
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from backend.queries import turns
 from backend.queries.scans import partition_run, scan_budget
 from backend.queries.whole_view import aggregate
 from backend.queries.whole_view.aggregate import Numbers
@@ -207,7 +209,8 @@ def test_slices_give_the_same(orders: World, monkeypatch: pytest.MonkeyPatch) ->
     whole = orders.ask("aggregate?by=g&value=n").body
     monkeypatch.setattr(scan_budget, "MAX_ENTRIES", 20)
     monkeypatch.setattr(partition_run, "CHUNK_BYTES", 200)
-    monkeypatch.setattr(aggregate, "_MERGED_AT_ONCE", 2)
+    monkeypatch.setattr(turns, "_PIECE", 2)
+    monkeypatch.setattr(turns, "STEP_S", 0.0)
     assert orders.ask("aggregate?by=g&value=n", "b2").body == whole
 
 
@@ -232,14 +235,31 @@ def test_too_many_groups_are_refused(
     limited(orders, "n")
 
 
+def test_a_refused_aggregate_leaves_nothing_in_memory(
+    orders: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: its exception referred to itself, and kept all groups until the garbage collector
+    ran, which is rare in an instance. A flood of such requests took 1 GB."""
+    monkeypatch.setattr(aggregate, "MAX_GROUPS", 200)
+    orders.put_all({b"%d" % n: b'{"n":%d}' % n for n in range(400)})
+    limited(orders, "n")
+    gc.collect()
+    gc.disable()
+    try:
+        limited(orders, "n")
+        assert not any(type(each) is Numbers for each in gc.get_objects())
+    finally:
+        gc.enable()
+
+
 def test_groups_of_one_partition_are_bounded_before_they_are_sent(
     orders: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes: list[int] = []
     fill = aggregate._Aggregator.fill
 
-    def noted(reducer: Any, response: Any) -> None:
-        fill(reducer, response)
+    async def noted(reducer: Any, response: Any) -> None:
+        await fill(reducer, response)
         sizes.append(len(response.rows))
 
     monkeypatch.setattr(aggregate, "MAX_GROUPS", 5)

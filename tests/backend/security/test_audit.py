@@ -68,7 +68,7 @@ def match_of(access: Access) -> Match:
 
 
 def request_of(of: dict[str, Any], subject: str | None = "alice") -> Request:
-    request = Request(of, None, None, (b"a", b"b"))  # type: ignore[arg-type]
+    request = Request(of, None, None, lambda _: [])  # type: ignore[arg-type]
     if subject is not None:
         request.identity = Identity(subject, frozenset({"append:orders"}), 1e12)
     return request

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from backend.security.certificates import Certificates
 from backend.security.mutual_tls import has_cluster_certificate
 from backend.settings import Settings
 from model.problems import ConfigurationError
+from tests.support.private_file import write_private
 from tests.support.tls import Authority
 
 
@@ -38,18 +40,19 @@ def test_wrong_files_are_named(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     cert, key = authority.issue("b1", "127.0.0.1")
     other = authority.issue("b2", "127.0.0.1")
-    text = tmp_path / "text.pem"
-    text.write_text("not PEM")
+    text = write_private(tmp_path / "text.pem", b"not PEM")
     large = tmp_path / "large.pem"
     large.write_bytes(b" " * (1 << 20 | 1))
-    encrypted = tmp_path / "encrypted.pem"
-    encrypted.write_bytes(
+    encrypted = write_private(
+        tmp_path / "encrypted.pem",
         ec.generate_private_key(ec.SECP256R1()).private_bytes(
             serialization.Encoding.PEM,
             serialization.PrivateFormat.PKCS8,
             serialization.BestAvailableEncryption(b"secret"),
-        )
+        ),
     )
+    exposed = write_private(tmp_path / "exposed.pem", key.read_bytes())
+    exposed.chmod(0o640 if os.getuid() else 0o644)
     both = "QUERYABLE_TLS_CERT_FILE and QUERYABLE_TLS_KEY_FILE"
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"cert": cert}, f"set both {both}"),
@@ -58,6 +61,7 @@ def test_wrong_files_are_named(tmp_path: Path) -> None:
         ({"cert": tmp_path / "no", "key": key}, "CERT_FILE: cannot read .*/no: No such file"),
         ({"cert": text, "key": key}, "CERT_FILE: .*text.pem has no certificates in PEM"),
         ({"cert": cert, "key": text}, "KEY_FILE: .*text.pem has no private key in PEM"),
+        ({"cert": cert, "key": exposed}, "KEY_FILE: .*exposed.pem: other users can read or"),
         ({"cert": cert, "key": encrypted}, "KEY_FILE: .*is encrypted; give a key without"),
         ({"cert": cert, "key": other[1]}, "b2-key.pem is not the key of the certificate in .*b1"),
         ({"ca": text}, "QUERYABLE_TLS_CA_FILE: .*text.pem has no certificates"),

@@ -12,6 +12,7 @@ from backend.security.tokens import ALGORITHMS
 from backend.settings import Settings
 from model.problems import ConfigurationError, Unavailable
 from tests.backend.security.keys_of_tests import SECRET, SIGNING, secret_set
+from tests.support.private_file import write_private
 
 
 def settings(**of: Any) -> Settings:
@@ -46,7 +47,7 @@ def test_settings_that_contradict(given: dict[str, Any], why: str) -> None:
 def test_settings(tmp_path: Path) -> None:
     assert token_keys(settings(auth="off")) is None
     path = tmp_path / "key"
-    path.write_bytes(SECRET)
+    write_private(path, SECRET)
     given = settings(jwt_key_file=str(path), jwt_algorithms="HS256, ES256", jwt_issuer="i")
     keys = token_keys(given)
     assert keys is not None

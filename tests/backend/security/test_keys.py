@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,9 +17,10 @@ from hypothesis import strategies as st
 from backend.security import keys as key_sources
 from backend.security.key_formats import MAX_BYTES, parse_jwk_set, parse_key_file
 from backend.security.keys import FileSource, TokenKeys, UrlSource
+from backend.security.private_files import exposure
 from backend.security.tokens import TokenVerifier
 from local.waiting import wait_until
-from model.problems import Unauthenticated, Unavailable
+from model.problems import ConfigurationError, Unauthenticated, Unavailable
 from tests.backend.security.keys_of_tests import (
     PRIVATE,
     SECRET,
@@ -30,6 +32,7 @@ from tests.backend.security.keys_of_tests import (
     signed,
 )
 from tests.support.in_process.avro_examples import FakeRegistry, registry
+from tests.support.private_file import write_private
 
 OTHER = b"another secret of the tests, as long"
 PATH = "/keys"
@@ -62,9 +65,9 @@ def test_a_secret(end: bytes) -> None:
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"", "its secret has 0 bytes; HS256 needs at least 32"),
+        (b"", "it is empty"),
         (SECRET[:31], "its secret has 31 bytes"),
-        (b"\n" * 40, "its secret has 0 bytes"),
+        (b"\n" * 40, "it is empty"),
         (bytes(MAX_BYTES + 1), "it has more than"),
         (pem(PRIVATE["RS256"]) * 9, "it has 9 keys; at most 8"),
         (pem(PRIVATE["RS256"])[:-30], "without an end"),
@@ -171,7 +174,7 @@ def test_what_is_not_a_jwk_set(content: bytes) -> None:
 
 def test_a_rotated_file_revokes_at_once(tmp_path: Path) -> None:
     path = tmp_path / "key"
-    path.write_bytes(SECRET)
+    write_private(path, SECRET)
     keys = TokenKeys(FileSource("SETTING", path), parse_key_file)
     keys.load()
     verifier = TokenVerifier(keys)
@@ -189,7 +192,7 @@ def test_a_rotated_file_revokes_at_once(tmp_path: Path) -> None:
 def test_the_thread_sees_a_change_and_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FileSource, "interval", 0.01)
     path = tmp_path / "key"
-    path.write_bytes(SECRET)
+    write_private(path, SECRET)
     keys = TokenKeys(FileSource("SETTING", path), parse_key_file)
     keys.load()
     keys.start()
@@ -206,10 +209,10 @@ def test_a_file_that_cannot_be_read_again_keeps_its_keys(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "key"
-    path.write_bytes(SECRET)
+    write_private(path, SECRET)
     keys = TokenKeys(FileSource("SETTING", path), parse_key_file)
     keys.load()
-    for change in (path.unlink, lambda: path.write_bytes(SECRET[:9]), path.unlink):
+    for change in (path.unlink, lambda: write_private(path, SECRET[:9]), path.unlink):
         change()
         keys.refresh()
         keys.refresh()
@@ -218,6 +221,35 @@ def test_a_file_that_cannot_be_read_again_keeps_its_keys(
     assert len(caplog.messages) == 3  # each cause once
     assert f"SETTING ({path}): it cannot be read" in caplog.messages[0]
     assert SECRET[:9].decode() not in caplog.text
+
+
+def test_an_emptied_file_is_reported_and_keeps_its_keys(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write_private(tmp_path / "key", SECRET)
+    keys = TokenKeys(FileSource("SETTING", path), parse_key_file)
+    keys.load()
+    path.write_bytes(b"\n")
+    keys.refresh()
+    assert keys.keys(None, "HS256") == [SECRET]
+    assert caplog.messages == [f"SETTING ({path}): it is empty; the last keys stay in use"]
+
+
+def test_a_secret_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    path = write_private(tmp_path / "key", SECRET)
+    for mode in (0o644, 0o604, 0o660, 0o602):
+        path.chmod(mode)
+        with pytest.raises(ConfigurationError, match="other users can read or change it"):
+            TokenKeys(FileSource("SETTING", path), parse_key_file).load()
+    path.write_bytes(pem(PRIVATE["ES256"]))
+    TokenKeys(FileSource("SETTING", path), parse_key_file).load()  # everyone may know it
+
+
+def test_a_secret_of_root_may_be_readable_by_a_group(tmp_path: Path) -> None:
+    found = list(write_private(tmp_path / "key", SECRET).stat())
+    for uid, mode, is_private in ((0, 0o640, True), (1, 0o640, False), (0, 0o644, False)):
+        found[0], found[4] = mode, uid
+        assert (exposure(os.stat_result(found)) is None) == is_private
 
 
 # URLs

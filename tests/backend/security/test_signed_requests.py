@@ -17,7 +17,7 @@ from aiohttp import web
 from backend.cluster.peer_client import PeerClient
 from backend.http.access import access_control
 from backend.http.router import READS, Router
-from backend.queries.turns import INSTANCES, this_sender
+from backend.queries.turns import INSTANCES, this_client
 from backend.security.cluster import ClusterAccess, Sender
 from backend.security.cluster_secret import ClusterSecret
 from backend.security.signatures import ANY_RECEIVER, HEADER, Purpose, Signer
@@ -349,7 +349,7 @@ def test_a_proxy_gets_the_topology_while_its_clients_have_all_places(secret: Clu
     senders: list[str] = []
 
     async def pages(scope: Any, receive: Any, send: Any) -> None:
-        senders.append(this_sender())
+        senders.append(this_client())
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 

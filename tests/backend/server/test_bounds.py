@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 
-from backend.http.asgi import Receive, Scope, Send
+from backend.http.asgi import CLIENT_EXTENSION, Receive, Scope, Send
 from tests.backend.server.running_server import (
     LIMITS,
     TIMEOUT,
@@ -107,6 +107,32 @@ def test_clients_that_do_not_read_give_way_when_too_many_bytes_wait() -> None:
             await until(lambda: app.calls == 7, "all requests")
             await until(lambda: len(server.connections) == 2, "those over the limit to be closed")
             assert 0 < server.unread.total <= server.unread.limit
+            await asyncio.wait_for(honest[0].readuntil(b"\r\n\r\n"), TIMEOUT)
+            assert await asyncio.wait_for(honest[0].readexactly(len(body)), TIMEOUT) == body
+
+    run(main())
+
+
+def test_clients_of_one_address_are_told_apart() -> None:
+    """A proxy has one address for all of its clients; the application knows them."""
+    body = b"x" * (32 * _MB)
+
+    async def respond(scope: Scope, receive: Receive, send: Send) -> None:
+        scope["extensions"][CLIENT_EXTENSION](scope["path"])
+        await answer(send, body)
+
+    async def main() -> None:
+        app = App(respond)
+        async with running_server(app) as (server, port), AsyncExitStack() as stack:
+            honest = await stack.enter_async_context(client(port))
+            honest[1].write(LARGE)
+            await until(lambda: server.unread.total > 0, "an answer that waits")
+            server.unread.limit = server.unread.total * 5 // 2
+            for _ in range(6):
+                _, writer = await stack.enter_async_context(client(port))
+                writer.write(LARGE.replace(b"large", b"hostile"))
+            await until(lambda: app.calls == 7, "all requests")
+            await until(lambda: len(server.connections) == 2, "those over the limit to be closed")
             await asyncio.wait_for(honest[0].readuntil(b"\r\n\r\n"), TIMEOUT)
             assert await asyncio.wait_for(honest[0].readexactly(len(body)), TIMEOUT) == body
 

@@ -169,7 +169,7 @@ def test_a_connection_that_sends_no_request_is_closed() -> None:
             assert (await exchange(port, b"GET / HT")).startswith(
                 b"HTTP/1.1 408 Request Timeout\r\n"
             )
-            assert server.connections == set()
+            await until(lambda: not server.connections, "the end of the connections")
 
     run(main())
 
@@ -206,12 +206,38 @@ def test_after_a_disconnect_the_application_is_notified_and_cancelled(
         app = App(handler)
         async with running_server(app) as (_, port):
             async with client(port) as (_, writer):
-                writer.write(SLOW % 1)
+                writer.write((SLOW % 1).replace(b"GET", b"POST"))
                 await until(lambda: app.calls, "the call")
             await until(lambda: "cancelled" in events, "the end of the call")
 
     run(main())
     assert events == ["http.disconnect", "cancelled"]
+
+
+@pytest.mark.parametrize("method", [b"GET", b"HEAD"])
+def test_after_a_disconnect_a_read_is_cancelled_at_once(
+    monkeypatch: pytest.MonkeyPatch, method: bytes
+) -> None:
+    """Regression: the reads of an attacker went on for 3 s after it had left."""
+    monkeypatch.setattr(connections, "_DISCONNECT_GRACE", 100 * TIMEOUT)
+    ended: list[str] = []
+
+    async def handler(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await asyncio.sleep(10 * TIMEOUT)
+        finally:
+            ended.append(scope["method"])
+
+    async def main() -> None:
+        app = App(handler)
+        async with running_server(app) as (_, port):
+            async with client(port) as (_, writer):
+                writer.write((SLOW % 1).replace(b"GET", method))
+                await until(lambda: app.calls, "the call")
+            await until(lambda: ended, "the end of the call")
+
+    run(main())
+    assert ended == [method.decode()]
 
 
 def test_a_client_that_does_not_read_pauses_the_application_and_is_disconnected(

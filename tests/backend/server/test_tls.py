@@ -13,7 +13,7 @@ import pytest
 
 from backend.http.asgi import Receive, Scope, Send
 from backend.security.certificates import Certificates
-from backend.security.mutual_tls import has_cluster_certificate
+from backend.security.mutual_tls import has_cluster_certificate, is_from_proxy
 from backend.server.tls_extension import tls_extension
 from backend.settings import Settings
 from tests.backend.server.running_server import TIMEOUT, App, answer, run, running_server
@@ -28,6 +28,7 @@ async def respond_tls(scope: Scope, receive: Receive, send: Send) -> None:
     seen = {
         "scheme": scope["scheme"],
         "cluster": has_cluster_certificate(scope),
+        "proxy": is_from_proxy(scope),
         **scope.get("extensions", {}).get("tls", {}),
     }
     await answer(send, orjson.dumps(seen))
@@ -189,9 +190,11 @@ def test_a_request_that_a_proxy_passes_on_is_not_one_of_the_cluster(tmp_path: Pa
                 assert (await connection.seen())["cluster"]
                 assert not (await connection.seen(request))["cluster"]
                 assert not (await connection.seen())["cluster"]
+                assert (await connection.seen())["proxy"]
                 connection.close()
             again = await connect(port, proxy)
-            assert (await again.seen())["cluster"]
+            seen = await again.seen()
+            assert (seen["cluster"], seen["proxy"]) == (True, False)
             again.close()
 
     run(main())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from model.derive.derivation import Derivation, EventTime, Windows
-from model.derive.entry import with_defaults
 from model.derive.expressions import Call, Field
 from model.derive.types import TIME, TIMESTAMP
 from model.problems import ConfigurationError
@@ -50,12 +49,6 @@ count = true
     assert (found.topic, found.key, found.value) == ("requests-of-hosts", "string", "int64")
     assert found.pipeline == "queryable-spark-requests-of-hosts"
     assert found.store == "key-value"
-
-
-def test_a_version_has_a_topic_of_its_own() -> None:
-    table = {"from": "weblog", "fields": {"client": "string"}, "key": "client", "count": True}
-    _, fields = with_defaults("hosts@2", {"derive": table})
-    assert fields["topic"] == "hosts-v2"
 
 
 def test_the_definition_of_a_view_does_not_depend_on_how_it_is_derived() -> None:
@@ -313,3 +306,13 @@ def test_an_entry_that_contradicts_what_is_derived(entry: str, text: str, messag
 def test_derive_must_be_a_table() -> None:
     with pytest.raises(ConfigurationError, match=r"line 2, \[views.x.derive\]: must be a table"):
         parse_views("[views.x]\nderive = 5")
+
+
+def test_a_later_version_has_a_topic_of_its_own() -> None:
+    derive = '{ from = "texts", key = "text", count = true }'
+    views = parse_views(f'[views.words]\nderive = {derive}\n[views."words@2"]\nderive = {derive}\n')
+    assert [view.topic for view in views.views] == ["words", "words-v2"]
+    assert [view.pipeline for view in views.views] == [
+        "queryable-spark-words",
+        "queryable-spark-words@2",
+    ]

@@ -6,9 +6,12 @@ local counts = { name = "counts", encode_key = key_codec.codec("int32") }
 local deep = { name = "deep", encode_key = key_codec.codec("string") }
 local odd = { name = "naïve view", encode_key = key_codec.codec("bytes") }
 
+local second = { name = "messages@2", encode_key = key_codec.codec("string") }
+
 local VIEWS = {
     by_name = {
         ["latest-departure"] = messages, counts = counts, deep = deep, ["naïve view"] = odd,
+        ["messages@2"] = second,
     },
     by_path = { ["/messages"] = messages, ["/a/b"] = deep, ["/a"] = counts },
     path_depth = 2,
@@ -40,6 +43,9 @@ describe("the query", function()
     it("2 finds view and key by the canonical path", function()
         assert_key(messages, "N12345", "/views/latest-departure/keys/N12345")
         assert_key(odd, "k", "/views/na%C3%AFve%20view/keys/k")
+        -- a version of a view
+        assert_key(second, "k@1", "/views/messages@2/keys/k@1")
+        assert_key(second, "k", "/views/messages%402/keys/k")
     end)
 
     it("3 decodes each part once, after splitting", function()

@@ -29,7 +29,7 @@ from tests.spark.derive.support import as_bytes, table
 
 pytestmark = pytest.mark.spark
 
-PAGE = REPOSITORY / "docs" / "derived-views.md"
+PAGE = REPOSITORY / "docs" / "spark" / "derived-views.md"
 DEMO = parse_views((Path(__file__).parent / "demo.toml").read_text(), "demo.toml").views
 DERIVED = {entry.name: derived_view(entry) for entry in DEMO}
 SCHEMAS = {

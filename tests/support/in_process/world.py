@@ -15,6 +15,7 @@ from backend.http.access import AccessControl
 from backend.http.router import Router
 from backend.ingest.store_partitions import StorePartition
 from backend.security.authorization import passed_on
+from backend.security.client_claims import claimed
 from backend.storage.data_directory import DataDirectory
 from backend.wire.answer import Answer, Header
 from model.partitioner import partition_of
@@ -52,7 +53,12 @@ class Peers:
             raise Unavailable("owner-unreachable", "down")
         accept = next((value for name, value in headers if name == b"accept"), b"*/*")
         return await self._world.request(
-            member.id, method, target.decode(), body, accept=accept.decode(), headers=passed_on()
+            member.id,
+            method,
+            target.decode(),
+            body,
+            accept=accept.decode(),
+            headers=[*passed_on(), *claimed()],
         )
 
 

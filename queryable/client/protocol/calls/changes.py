@@ -111,7 +111,8 @@ class ChangePager:
 
     def _decode(self, event: Event) -> Change:
         with decoding():
-            partition, offset = map(int, event.id.split(":"))
+            # of a view's later versions: version/partition:offset
+            partition, offset = map(int, event.id.rpartition("/")[2].split(":"))
             document = decode_json("\n".join(event.data).encode())
             key = self._view.key.from_json(document["key"])
             is_deleted = event.kind == "deleted"

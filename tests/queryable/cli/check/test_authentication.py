@@ -8,6 +8,7 @@ from backend.settings import Settings
 from queryable.cli.check.authentication import check_authentication
 from queryable.cli.check.findings import OK, WARNING, WRONG
 from tests.support.in_process.tokens import SECRET
+from tests.support.private_file import write_private
 
 
 @pytest.mark.parametrize(
@@ -27,7 +28,9 @@ def test_an_instance_that_is_open_to_others(host: str, status: str, message: str
 def test_what_an_instance_refuses_at_its_start(tmp_path: Path) -> None:
     """tests/backend/security/test_configuration.py has more."""
     key = tmp_path / "key"
-    key.write_bytes(SECRET)
+    write_private(key, SECRET)
+    exposed = write_private(tmp_path / "exposed", SECRET)
+    exposed.chmod(0o644)
     given = {"auth": "jwt", "jwt_key_file": str(key), "cluster_secret_file": "unused"}
 
     def finding(**changed: str) -> tuple[str, str]:
@@ -39,6 +42,8 @@ def test_what_an_instance_refuses_at_its_start(tmp_path: Path) -> None:
     for changed, part in (
         ({"cluster_secret_file": ""}, "needs QUERYABLE_CLUSTER_SECRET_FILE or"),
         ({"jwt_key_file": str(tmp_path / "other")}, "cannot be read"),
+        ({"jwt_key_file": str(write_private(tmp_path / "empty", b""))}, "it is empty"),
+        ({"jwt_key_file": str(exposed)}, "other users can read or change it"),
         ({"auth": "off"}, "but authentication is off"),
     ):
         status, message = finding(**changed)

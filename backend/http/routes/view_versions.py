@@ -1,0 +1,180 @@
+"""The versions of a view: how far they are, and which one is current."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import orjson
+
+from backend.http.admin.topology import Peers
+from backend.http.admin.version_status import (
+    Statuses,
+    versions_status,
+    why_no_rollback,
+    why_not_ready,
+)
+from backend.http.limits.bodies import require_json
+from backend.http.parameters import PARAMETERS, parse_parameters
+from backend.http.request import Request
+from backend.http.routes.meta import instance_document
+from backend.instance_context import InstanceContext
+from backend.queries.key_bodies import parse_members
+from backend.wire.answer import JSON, Answer
+from model.problems import BadRequest, Conflict, NotFound, Unavailable
+from model.versions import MAX_VERSION, VersionState, public_name
+from model.views import View
+
+_ROLLBACK_PATIENCE = 0.3  # s to wait for other instances: a rollback takes less than a second
+
+
+class VersionRoutes:
+    """The handlers of `/views/{view}/versions`, `…/switch`, `…/rollback` and `…/drop`."""
+
+    def __init__(self, context: InstanceContext) -> None:
+        self._context = context
+        signer, certificates = context.cluster.signer, context.certificates
+        self._peers = Peers(signer, certificates)
+        self._hasty_peers = Peers(signer, certificates, _ROLLBACK_PATIENCE, _ROLLBACK_PATIENCE)
+
+    async def versions(self, request: Request) -> Answer:
+        parse_parameters(request.query, PARAMETERS["versions"])
+        base = request.of.base
+        statuses = await asyncio.to_thread(self._statuses, self._peers)
+        return _answer(versions_status(self._context, base, statuses))
+
+    async def switch(self, request: Request) -> Answer:
+        """Makes another version current. Conflict unless it has caught up everywhere."""
+        members = _members(request, ("version",), ("force", "max_lag"))
+        state, view = self._asked(request, members)
+        max_lag = members.get("max_lag", self._context.settings.acceptable_recovery_lag)
+        if view.version == state.current:
+            raise Conflict("version-is-current", f"{_name(view)} is the current version already.")
+        if not members.get("force", False):
+            statuses = await asyncio.to_thread(self._statuses, self._peers)
+            if (why := why_not_ready(self._context, view, statuses, max_lag)) is not None:
+                raise Conflict("version-not-ready", f"{_name(view)} cannot become current: {why}.")
+        return await self._change(view.base, state.switched_to(view.version))
+
+    async def rollback(self, request: Request) -> Answer:
+        """Makes the previous version current again. Conflict if nobody could answer from it."""
+        members = _members(request, (), ("force",))
+        base = request.of.base
+        state = self._state(base)
+        previous = None if state.previous is None else self._version(base, state.previous)
+        if previous is None:
+            raise Conflict(
+                "no-previous-version",
+                f"View {base} has no previous version to go back to. Name a version: switch.",
+            )
+        request.details["version"] = previous.version
+        if not members.get("force", False):
+            statuses = await asyncio.to_thread(self._statuses, self._hasty_peers)
+            if (why := why_no_rollback(self._context, previous, statuses)) is not None:
+                raise Conflict("version-not-ready", f"{_name(previous)} cannot be current: {why}.")
+        return await self._change(base, state.rolled_back())
+
+    async def drop(self, request: Request) -> Answer:
+        """Removes a version that is not current: its stores on all instances and, if the request
+        says so, its topic."""
+        members = _members(request, ("version",), ("delete_topic",))
+        state, view = self._asked(request, members)
+        if view.version == state.current:
+            raise Conflict(
+                "version-is-current",
+                f"{_name(view)} is the current version. Make another one current first: switch.",
+            )
+        deletes = members.get("delete_topic", False)
+        request.details["delete_topic"] = deletes
+        others = [v.name for v in self._context.views.values() if v != view]
+        users = [name for name in others if self._context.views[name].topic == view.topic]
+        if deletes and users:
+            raise Conflict(
+                "topic-in-use", f"Topic {view.topic} is also the topic of view {users[0]}."
+            )
+        answer = await self._change(view.base, state.without(view.version))
+        if deletes:
+            assert self._context.version_log is not None
+            await asyncio.to_thread(self._context.version_log.delete_topic, view.topic)
+        return answer
+
+    def _asked(self, request: Request, members: dict[str, Any]) -> tuple[VersionState, View]:
+        """The state of the view, and the version that the body names."""
+        base, version = request.of.base, members["version"]
+        request.details["version"] = version
+        state, view = self._state(base), self._version(base, version)
+        if view is None:
+            known = ", ".join(map(str, self._context.versions.by_base[base]))
+            raise NotFound(
+                "version-not-found", f"View {base} has no version {version}. It has: {known}."
+            )
+        return state, view
+
+    def _state(self, base: str) -> VersionState:
+        state = self._context.versions.state(base)
+        if state is None:
+            raise Unavailable(
+                "version-unknown", f"The current version of view {base} is not known here yet."
+            )
+        return state
+
+    def _version(self, base: str, version: int) -> View | None:
+        return self._context.versions.by_base[base].get(version)
+
+    def _statuses(self, peers: Peers) -> Statuses:
+        """The /instance of all members. Blocks."""
+        me = self._context.settings.instance_id
+        others = [each for each in self._context.topology.members if each.id != me]
+        found = dict(zip((each.id for each in others), peers.ask(others), strict=True))
+        return {**found, me: instance_document(self._context)}
+
+    async def _change(self, base: str, state: VersionState) -> Answer:
+        log = self._context.version_log
+        assert log is not None
+        await asyncio.to_thread(log.change, base, state)
+        return _answer(
+            {
+                "view": base,
+                "current": state.current,
+                "previous": state.previous,
+                "dropped": state.dropped,
+                "revision": state.revision,
+            }
+        )
+
+
+# members of the bodies, and their numbers; None: true or false
+_ALLOWED = {
+    "version": range(1, MAX_VERSION + 1),
+    "max_lag": range(1 << 62),
+    "force": None,
+    "delete_topic": None,
+}
+
+
+def _members(
+    request: Request, required: tuple[str, ...], optional: tuple[str, ...]
+) -> dict[str, Any]:
+    """The members of the body; BadRequest, UnsupportedMediaType."""
+    require_json(request.headers)
+    parsed = parse_members(request.body, required, optional)
+    members = {name: value for name, (value, _) in parsed.items()}
+    for name, value in members.items():
+        allowed = _ALLOWED[name]
+        if type(value) is not (int if allowed else bool) or (allowed and value not in allowed):
+            raise BadRequest("bad-request", f"{name} is {_shown(allowed)}.")
+    return members
+
+
+def _shown(allowed: range | None) -> str:
+    if allowed is None:
+        return "true or false"
+    return f"a whole number from {allowed.start} to {allowed.stop - 1}"
+
+
+def _name(view: View) -> str:
+    return public_name(view.base, view.version)
+
+
+def _answer(document: dict[str, Any]) -> Answer:
+    return Answer(200, [JSON, (b"cache-control", b"no-store")], orjson.dumps(document))

@@ -1,0 +1,75 @@
+"""Documents with the names that requests use.
+
+Inside an instance, version 1 of a view has the view's name. In a request, this name means the
+current version (`model.versions`). So a document for clients and proxies describes the current
+version under the view's name, and each version under its own. For proxies, a switch is then a
+topology in which the view has other partitions on other instances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from model.topology import PARTITION_FIELDS
+from model.versions import Versions, public_name, split_name
+
+
+def processors_for_clients(document: dict[str, Any], versions: Versions) -> dict[str, Any]:
+    """The document of /processors, from that of the topology."""
+    if not versions.with_versions:
+        return document
+    views = {
+        name: {**document["views"][stored], **_named(name, versions, stored)}
+        for name, stored in _names(document["views"], versions)
+    }
+    processors = [
+        {
+            **each,
+            **{
+                field: {name: each[field][stored] for name, stored in _names(each[field], versions)}
+                for field in PARTITION_FIELDS
+            },
+        }
+        for each in document["processors"]
+    ]
+    return {**document, "views": views, "processors": processors}
+
+
+def by_request_name(values: Mapping[str, Any], versions: Versions) -> dict[str, Any]:
+    """Values of views, by the names of requests."""
+    return {name: values[stored] for name, stored in _names(values, versions)}
+
+
+def described(description: Mapping[str, Any], name: str, versions: Versions) -> dict[str, Any]:
+    """The description of a view under a name of requests."""
+    base, _ = split_name(name)
+    if base not in versions.with_versions:
+        return dict(description)
+    found = {**description, **_named(name, versions, str(description["name"]))}
+    if "@" not in name:
+        found["versions"] = list(versions.by_base[base])
+    return found
+
+
+def _named(name: str, versions: Versions, stored: str) -> dict[str, Any]:
+    """The fields of a description that depend on the name."""
+    base, version = split_name(stored)
+    if base not in versions.with_versions:
+        return {}
+    path = versions.paths.get(base) if name == base else None
+    return {"name": name, "path": path, "version": version}
+
+
+def _names(by_stored_name: Mapping[str, Any], versions: Versions) -> Iterator[tuple[str, str]]:
+    """The names of requests, each with the name inside instances."""
+    for stored in by_stored_name:
+        base, version = split_name(stored)
+        if base not in versions.with_versions:
+            yield stored, stored
+        elif stored not in versions.dropped:
+            yield public_name(base, version), stored
+    for base in sorted(versions.with_versions):
+        current = versions.named.get(base)
+        if current is not None and current.name in by_stored_name:
+            yield base, current.name

@@ -1,0 +1,58 @@
+"""Makes expensive queries pause while they and reads of keys compete for processors.
+
+If more processes want to run than there are processors, the operating system interrupts one that
+never waits, and it has to queue for its next time slice: its readers wait for that, however short
+its steps are. One that pauses between its steps is scheduled soon after a request arrives. A step
+was interrupted if it took more time than processor time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+_CONTENDED = 1.5  # times the processor time
+_SMOOTHING = 0.1  # weight of the last step
+_READERS_S = 0.1  # s for which a read counts as one of now
+_MOST_S = 0.004  # s of a pause
+_MOST_OF_ROUND_S = (
+    0.02  # s of the pauses until it is a client's turn again: others wait for answers
+)
+
+
+class Pace:
+    """Of one event loop. `reads`: how many reads of keys were answered so far."""
+
+    def __init__(
+        self,
+        reads: Callable[[], int] = lambda: 0,
+        clock: Callable[[], float] = time.perf_counter,
+        processor_clock: Callable[[], float] = time.thread_time,
+    ) -> None:
+        self._reads = reads
+        self._clock = clock
+        self._processor_clock = processor_clock
+        self._began = self._began_cpu = 0.0
+        self._took = self._took_cpu = 0.0  # s; of a step, smoothed
+        self._read = reads()
+        self._read_at = float("-inf")
+
+    def begin(self) -> None:
+        """A step begins."""
+        self._began, self._began_cpu = self._clock(), self._processor_clock()
+
+    def pause(self, clients: int) -> float:
+        """The step has ended: how long to wait before the next one (s). 0 if there are processors
+        enough, or nobody reads keys. At most as long as the steps take. `clients`: how many wait
+        for their turns."""
+        now = self._clock()
+        took = now - self._began
+        self._took += _SMOOTHING * (took - self._took)
+        cpu = self._processor_clock() - self._began_cpu
+        self._took_cpu += _SMOOTHING * (cpu - self._took_cpu)
+        reads = self._reads()
+        if reads != self._read:
+            self._read, self._read_at = reads, now
+        if now - self._read_at > _READERS_S or self._took < _CONTENDED * self._took_cpu:
+            return 0.0
+        return min(self._took, _MOST_S, _MOST_OF_ROUND_S / max(1, clients))

@@ -1,0 +1,139 @@
+"""The client for which a proxy or another instance sends a request, so that each client has its own
+share of this instance. It never decides what a request may do.
+
+    Queryable-Client: <client>
+    Queryable-Client: <client>;<time>;<HMAC-SHA256>
+
+`client` is an address, or `subject-` and a hash of the subject of a token. `time` is Unix time in
+ms. The HMAC, in lower case hex, is of the lines "client", client and time, with a key that is
+derived from the cluster secret. A signed claim can be used again for a minute: who can read it on
+its way could use the share of this client, and nothing else. `proxy/security/signing.lua` signs the
+claims of nginx.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
+from functools import lru_cache
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+from backend.security.cluster_secret import Keys
+from backend.wire.answer import Header
+from model.problems import ConfigurationError
+
+HEADER = b"queryable-client"
+SETTING = "QUERYABLE_TRUSTED_PROXIES"
+VALID_MS = 60_000
+"""How far the time of a claim may be from this machine's clock."""
+
+LOOPBACK = ("127.0.0.0/8", "::1")
+
+CLIENT: ContextVar[str] = ContextVar("client", default="")
+"""The client of the current request, for the requests to other instances that it causes; "" if
+there is none. The router sets it."""
+
+_CLAIM = re.compile(rb"([0-9A-Za-z.:/_-]{1,64})(?:;([0-9]{1,15});([0-9a-f]{64}))?")
+_IPV6_PREFIX = 64  # bits: one customer has at least so many addresses (RFC 6177)
+
+Network = IPv4Network | IPv6Network
+
+
+class ClientClaim:
+    """The value of the header. `client` as `client_of` gives it; `is_signed`: by the cluster
+    secret, at about `now`."""
+
+    __slots__ = ("client", "is_signed")
+
+    def __init__(self, client: str, is_signed: bool) -> None:
+        self.client = client
+        self.is_signed = is_signed
+
+
+def client_of(address: str) -> str:
+    """The name of the client with this address: an IPv6 network of 64 bits is one client."""
+    return address if ":" not in address else _of_ipv6(address)
+
+
+@lru_cache(maxsize=4096)
+def _of_ipv6(address: str) -> str:
+    try:
+        found = IPv6Address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(IPv6Network((found, _IPV6_PREFIX), strict=False))
+
+
+def client_of_subject(subject: str) -> str:
+    """The name of the client with this verified subject of a token."""
+    return "subject-" + hashlib.sha256(subject.encode()).hexdigest()[:32]
+
+
+def claim(client: str, keys: Keys | None = None, at: int = 0) -> bytes:
+    """The value of the header. `keys`: None without a cluster secret; `at`: ms."""
+    if keys is None:
+        return client.encode()
+    return b"%b;%d;%b" % (client.encode(), at, _mac(keys.client, client.encode(), at))
+
+
+def claimed(sign: Callable[[str], bytes] = claim) -> list[Header]:
+    """The header for a request to another instance; empty if this one asks for itself. `sign`: with
+    the cluster secret, if there is one."""
+    client = CLIENT.get()
+    return [(HEADER, sign(client))] if client else []
+
+
+def _mac(key: bytes, client: bytes, at: int) -> bytes:
+    return hmac.digest(key, b"client\n%b\n%d" % (client, at), "sha256").hex().encode()
+
+
+@lru_cache(maxsize=4096)
+def _is_mac(key: bytes, client: bytes, at: int, mac: bytes) -> bool:
+    """A proxy sends a claim for some seconds with each request."""
+    return hmac.compare_digest(_mac(key, client, at), mac)
+
+
+def claim_in(headers: Iterable[Header], keys: Iterable[Keys], now: int) -> ClientClaim | None:
+    """The claim of a request; None if it has none, several, or a malformed one. `now`: ms."""
+    given = [value for name, value in headers if name == HEADER]
+    found = _CLAIM.fullmatch(given[0]) if len(given) == 1 else None
+    if found is None:
+        return None
+    client, time, mac = found.groups()
+    is_signed = False
+    if mac is not None:
+        at = int(time)
+        is_signed = abs(at - now) <= VALID_MS and any(
+            _is_mac(of.client, client, at, mac) for of in keys
+        )
+    return ClientClaim(client_of(client.decode()), is_signed)
+
+
+def parse_networks(text: str) -> tuple[Network, ...]:
+    """The networks of proxies that are believed without a signature: "10.0.0.7,10.1.0.0/16".
+    ConfigurationError."""
+    networks: list[Network] = []
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        try:
+            networks.append(ip_network(part))
+        except ValueError as e:
+            raise ConfigurationError(
+                f"{SETTING}: {part!r} is not an address or a network such as 10.1.0.0/16: {e}"
+            ) from None
+    return tuple(networks)
+
+
+@lru_cache(maxsize=4096)
+def is_in(address: str, networks: tuple[Network, ...]) -> bool:
+    """Whether the address of a socket is in one of the networks."""
+    try:
+        found = ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    plain = getattr(found, "ipv4_mapped", None) or found
+    return any(plain in network for network in networks)

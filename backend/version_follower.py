@@ -1,0 +1,76 @@
+"""Applies changes of views' versions to this instance: part of the composition root."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Set
+from typing import Any
+
+from backend.cluster.version_log import VersionLog
+from backend.instance_context import InstanceContext
+from backend.settings import Settings
+from model.topology import Topology
+from model.versions import States, Versions
+from model.views import View
+
+log = logging.getLogger(__name__)
+
+_TIMEOUT = 10.0  # s
+
+
+class VersionFollower:
+    """Follows the version topic, if a view is declared with a version or the topic exists: then
+    this instance may have a views.toml without the current version."""
+
+    def __init__(
+        self,
+        views: tuple[View, ...],
+        client_settings: Mapping[str, Any],
+        settings: Settings,
+        drop: Callable[[Set[str]], None],
+        rejoin: Callable[[], None],
+    ) -> None:
+        """`drop(views)` deletes the stores of views that are not assigned any more. `rejoin()`
+        requests a topology without dropped views."""
+        self.log = VersionLog(
+            client_settings, settings.application_id, settings.broker_timeout, self._apply
+        )
+        declared = Versions(views)
+        # without a second version, nothing has to be decided
+        self.initial = Versions(views, None) if declared.are_used else declared
+        self._drop = drop
+        self._rejoin = rejoin
+        self._context: InstanceContext | None = None
+        self._is_following = False
+
+    def start(self, context: InstanceContext) -> None:
+        """Read which versions are current. Waits for some seconds only: until they are known,
+        requests for the current version get a 503."""
+        self._context = context
+        if self.initial.are_used or self.log.exists():
+            self._is_following = True
+            self.log.start()
+            if not self.log.wait_until_known(_TIMEOUT):
+                log.warning("it is not known yet which versions of views are current")
+
+    def note_topology(self, topology: Topology) -> None:
+        """Begin to follow if other instances declare versions, which this one may lack."""
+        if not self._is_following and any("@" in name for name in topology.views):
+            self._is_following = True
+            self.log.start()
+
+    def _apply(self, states: States) -> None:
+        assert self._context is not None
+        before = self._context.versions
+        self._context.apply_versions(states)
+        versions = self._context.versions
+        self._drop(versions.dropped)
+        if versions.dropped != before.dropped:
+            self._rejoin()
+        for base in sorted(versions.with_versions):
+            state = versions.state(base)
+            if state is not None and state != before.state(base):
+                log.info(
+                    "view %s: version %d is current%s (change %d)", base, state.current,
+                    f", dropped: {list(state.dropped)}" if state.dropped else "", state.revision,
+                )  # fmt: skip

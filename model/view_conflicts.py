@@ -1,0 +1,74 @@
+"""What views of one views.toml may not have in common: paths, and topics of versions of a view."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from model.views import View
+
+
+class Conflict(NamedTuple):
+    """`entry`: the name of the table in views.toml; `field` is None if it is about the table."""
+
+    entry: str
+    field: str | None
+    what: str
+
+
+def conflicts(views: tuple[View, ...], entries: tuple[str, ...]) -> Iterator[Conflict]:
+    """`entries`: the name of each view's table."""
+    yield from _versions(views, entries)
+    yield from _paths(views, entries)
+
+
+def _versions(views: tuple[View, ...], entries: tuple[str, ...]) -> Iterator[Conflict]:
+    """The versions of a view have different topics and pipelines."""
+    first: dict[tuple[str, str, object], str] = {}
+    for view, entry in zip(views, entries, strict=True):
+        base = view.base
+        other = first.setdefault((base, "version", view.version), entry)
+        if other != entry:
+            yield Conflict(
+                entry, None, f"version {view.version} is declared by [views.{other}], too"
+            )
+        other = first.setdefault((base, "topic", view.topic), entry)
+        if other != entry:
+            yield Conflict(
+                entry,
+                "topic",
+                f'"{view.topic}" is the topic of [views.{other}], too: each version of a view has '
+                "its own topic",
+            )
+        if view.pipeline is None:
+            continue
+        other = first.setdefault((base, "pipeline", view.pipeline), entry)
+        if other != entry:
+            yield Conflict(
+                entry,
+                "pipeline",
+                f'"{view.pipeline}" derives the topic of [views.{other}], too: each version of a '
+                "view has its own pipeline",
+            )
+
+
+def _paths(views: tuple[View, ...], entries: tuple[str, ...]) -> Iterator[Conflict]:
+    """The paths of two views do not overlap, and all versions of a view have the same one."""
+    paths: dict[str, tuple[str, str]] = {}  # path -> view and entry
+    for view, entry in zip(views, entries, strict=True):
+        if view.path is None:
+            continue
+        for path, (base, other) in paths.items():
+            if base == view.base:
+                if path != view.path:
+                    yield Conflict(
+                        entry,
+                        "path",
+                        f'"{view.path}" is not "{path}", the path of [views.{other}]: the path of '
+                        "a view means its current version, whichever that is",
+                    )
+            elif f"{view.path}/".startswith(f"{path}/") or f"{path}/".startswith(f"{view.path}/"):
+                yield Conflict(
+                    entry, "path", f'"{view.path}" overlaps with "{path}" of [views.{other}]'
+                )
+        paths[view.path] = (view.base, entry)

@@ -1,0 +1,256 @@
+"""`queryable compare`, `switch`, `rollback` and `drop`: versions of a view."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Annotated, Any
+
+import typer
+
+from queryable import Client
+from queryable.cli.config import Connection
+from queryable.cli.diff.comparison import Comparison, check_comparable
+from queryable.cli.diff.sources import DiffSource
+from queryable.cli.exit_codes import NOT_FOUND, print_stderr, reports_errors
+from queryable.cli.options import AsJson, Timeout, TokenFile, Url, complete_view
+from queryable.cli.output import is_for_terminal, print_table, write_line
+from queryable.client.protocol.errors import BadUse
+
+app = typer.Typer()
+
+_FOLLOWED_WITHIN = 5.0  # s that a command waits for all instances to follow
+_STEP = 0.05  # s
+
+Version = Annotated[
+    str, typer.Argument(metavar="VIEW@VERSION", autocompletion=complete_view, show_default=False)
+]
+
+
+@app.command()
+@reports_errors
+def compare(
+    first: Annotated[str, typer.Argument(metavar="VIEW@VERSION")],
+    second: Annotated[str, typer.Argument(metavar="VIEW@VERSION")],
+    sample: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Entries to sample from each version.")
+    ] = 1000,
+    full: Annotated[
+        bool, typer.Option("--full", help="Compare all entries, not a sample.")
+    ] = False,
+    show: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Differences to print; all are counted.")
+    ] = 20,
+    url: Url = None,
+    timeout: Timeout = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare two versions of a view.
+
+    Prints the keys that are only in one of them, and those whose values differ. Entries that
+    differ are read again from both, because they may have changed meanwhile. Exits with 0 if there
+    is no difference, 1 if there are some, 3 if a version is not available.
+
+    \b
+    Examples:
+      queryable compare orders@1 orders@2
+      queryable compare orders@1 orders@2 --sample 20000
+      queryable compare orders@1 orders@2 --full --show 100
+    """
+    with Connection(url, timeout, token_file).client() as client:
+        sources = (
+            DiffSource("", client, first, by_name=True),
+            DiffSource("", client, second, by_name=True),
+        )
+        check_comparable(*sources)
+        comparison = Comparison(sources, show)
+        comparison.compare(None if full else sample)
+    comparison.print_result(as_json)
+    if comparison.total:
+        raise SystemExit(NOT_FOUND)
+
+
+@app.command()
+@reports_errors
+def switch(
+    version: Version,
+    max_lag: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="RECORDS",
+            help="How far a replica may be behind. [default: of the deployment]",
+        ),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Do not check that the version has caught up.")
+    ] = False,
+    url: Url = None,
+    timeout: Timeout = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make another version of a view current.
+
+    It is refused unless all replicas of the version have caught up. Exits with 2 if it is refused.
+    `queryable rollback` goes back. Needs the scope admin.
+
+    \b
+    Examples:
+      queryable switch orders@2
+      queryable switch orders@2 --max-lag 100
+    """
+    view, number = _parse(version)
+    with Connection(url, timeout, token_file).client() as client:
+        done = client.switch(view, number, max_lag=max_lag, force=force)
+        _report(client, done, as_json)
+
+
+@app.command()
+@reports_errors
+def rollback(
+    view: Annotated[str, typer.Argument(metavar="VIEW", autocompletion=complete_view)],
+    force: Annotated[
+        bool, typer.Option("--force", help="Do not check that the version can answer.")
+    ] = False,
+    url: Url = None,
+    timeout: Timeout = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make the previous version of a view current again.
+
+    It takes less than a second. Exits with 2 if there is no previous version, or if it cannot
+    answer. Needs the scope admin.
+
+    \b
+    Examples:
+      queryable rollback orders
+    """
+    with Connection(url, timeout, token_file).client() as client:
+        _report(client, client.rollback(view, force=force), as_json)
+
+
+@app.command()
+@reports_errors
+def drop(
+    version: Version,
+    delete_topic: Annotated[
+        bool, typer.Option("--delete-topic", help="Delete its topic, too.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    url: Url = None,
+    timeout: Timeout = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove a version of a view that is not current.
+
+    Its stores are deleted on all instances, and it cannot become current again. The number is not
+    used again. Asks first, unless --yes is given. Exits with 2 if it is refused. Needs the scope
+    admin.
+
+    \b
+    Examples:
+      queryable drop orders@1
+      queryable drop orders@1 --delete-topic --yes
+    """
+    view, number = _parse(version)
+    if not yes and not _confirmed(version, delete_topic):
+        print_stderr("nothing was dropped")
+        raise SystemExit(NOT_FOUND)
+    with Connection(url, timeout, token_file).client() as client:
+        done = client.drop(view, number, delete_topic=delete_topic)
+    if is_for_terminal(as_json):
+        print(f"{version} is dropped. Remove its entry from views.toml.")
+    else:
+        write_line(done)
+
+
+def print_versions(client: Client, view: str, as_json: bool) -> None:
+    """Prints how far each version of a view is: `queryable versions VIEW`."""
+    document = client.view_versions(view)
+    if not is_for_terminal(as_json):
+        write_line(document)
+        return
+    columns = {each["name"]: _cells(document, each) for each in document["versions"]}
+    fields = list(dict.fromkeys(field for cells in columns.values() for field in cells))
+    print_table(
+        [
+            {"": field, **{name: cells.get(field, "") for name, cells in columns.items()}}
+            for field in fields
+        ]
+    )
+    for each in document["versions"]:
+        for waiting in each["waiting"]:
+            print(
+                f"{each['name']}: partition {waiting['partition']} on "
+                f"{waiting['instance'] or 'no instance'}: {waiting['state']}, "
+                f"lag {_number(waiting['lag'])}"
+            )
+    for instance in document["instances"]:
+        if instance["current"] != document["current"]:
+            current = instance["current"]
+            said = f"version {current} is current" if current else f"unknown ({instance['state']})"
+            print(f"instance {instance['id']}: {said}")
+
+
+def _cells(document: dict[str, Any], version: dict[str, Any]) -> dict[str, object]:
+    number, seconds, pipeline = version["version"], version["seconds_left"], version["pipeline"]
+    cells = {
+        "role": {document["previous"]: "previous", document["current"]: "current"}.get(number, ""),
+        "topic": version["topic"],
+        "answerable": f"{version['answerable']} of {version['replicas']}",
+        "lag": _number(version["lag"]),
+        "seconds left": "unknown" if seconds is None else f"{seconds:,.0f}",
+        "entries": f"about {version['entries']:,}",
+    }
+    if pipeline is not None:
+        cells["pipeline"] = f"{pipeline['state']}, lag {_number(pipeline['lag'])}"
+    return cells
+
+
+def _number(number: int | None) -> str:
+    return "unknown" if number is None else f"{number:,}"
+
+
+def _parse(text: str) -> tuple[str, int]:
+    """The view and the version of "orders@2". Raises BadUse."""
+    view, _, number = text.partition("@")
+    if not view or not number.isdecimal() or len(number) > 6:
+        raise BadUse(f"{text!r} does not name a version of a view, such as orders@2.")
+    return view, int(number)
+
+
+def _confirmed(version: str, delete_topic: bool) -> bool:
+    if not _is_interactive():
+        raise BadUse("Give --yes: there is no terminal on which to ask.")
+    topic = " and its topic" if delete_topic else ""
+    return typer.confirm(f"Delete the stores of {version}{topic} in the whole deployment?")
+
+
+def _is_interactive() -> bool:
+    return sys.stdin.isatty()
+
+
+def _report(client: Client, done: dict[str, Any], as_json: bool) -> None:
+    """Prints the new state once all instances follow it, or after a while those that do not."""
+    began = time.monotonic()
+    while True:
+        document = client.view_versions(done["view"])
+        behind = [i["id"] for i in document["instances"] if i["current"] != done["current"]]
+        changed_again = document["revision"] > done["revision"]
+        took = time.monotonic() - began
+        if not behind or changed_again or took > _FOLLOWED_WITHIN:
+            break
+        time.sleep(_STEP)
+    if not is_for_terminal(as_json):
+        write_line({**done, "behind": behind})
+        return
+    print(
+        f"{done['view']}: version {done['current']} is current, version {done['previous']} is the "
+        f"previous one"
+    )
+    if behind:
+        print(f"These instances do not follow yet: {', '.join(behind)}")

@@ -1,0 +1,79 @@
+"""The versions of a view: how far they are, and which one is current.
+
+The calls that change something need the scope `admin`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import quote
+
+from queryable.client.protocol.context import ClientContext
+from queryable.client.protocol.requests import json_post
+from queryable.client.protocol.responses import json_of
+from queryable.client.protocol.transport import Call
+
+
+def view_versions(
+    context: ClientContext, view: str, *, timeout: float | None = None
+) -> Call[dict[str, Any]]:
+    """How far each version of a view is: the document of `GET /views/{view}/versions`."""
+    document: dict[str, Any] = yield from context.get_json(
+        _path(view, "versions"), context.deadline(timeout)
+    )
+    return document
+
+
+def switch(
+    context: ClientContext,
+    view: str,
+    version: int,
+    *,
+    max_lag: int | None = None,
+    force: bool = False,
+    timeout: float | None = None,
+) -> Call[dict[str, Any]]:
+    """Makes another version of a view current. Raises BadRequest with the code `version-not-ready`
+    unless all its replicas have caught up to within `max_lag` records; `force` does not check it.
+    """
+    body: dict[str, Any] = {"version": version, "force": force}
+    if max_lag is not None:
+        body["max_lag"] = max_lag
+    return (yield from _command(context, _path(view, "switch"), body, timeout))
+
+
+def rollback(
+    context: ClientContext, view: str, *, force: bool = False, timeout: float | None = None
+) -> Call[dict[str, Any]]:
+    """Makes the previous version of a view current again. Raises BadRequest with the code
+    `no-previous-version` or `version-not-ready`."""
+    return (yield from _command(context, _path(view, "rollback"), {"force": force}, timeout))
+
+
+def drop(
+    context: ClientContext,
+    view: str,
+    version: int,
+    *,
+    delete_topic: bool = False,
+    timeout: float | None = None,
+) -> Call[dict[str, Any]]:
+    """Removes a version that is not current: its stores, and its topic if `delete_topic`."""
+    body = {"version": version, "delete_topic": delete_topic}
+    return (yield from _command(context, _path(view, "drop"), body, timeout))
+
+
+def _command(
+    context: ClientContext, path: str, body: dict[str, Any], timeout: float | None
+) -> Call[dict[str, Any]]:
+    # a command that was sent twice would be refused, or undo a rollback
+    request = json_post(path, json.dumps(body).encode(), is_idempotent=False)
+    response = yield from context.send(request, context.deadline(timeout))
+    context.forget_versions()
+    document: dict[str, Any] = json_of(response)
+    return document
+
+
+def _path(view: str, command: str) -> str:
+    return f"/views/{quote(view, safe='@')}/{command}"

@@ -1,0 +1,63 @@
+"""Small text files in a checkpoint folder: of any file system that Hadoop supports."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+_NEW = ".new"
+
+
+class CheckpointFiles:
+    """Reads and replaces files. Paths are Hadoop's."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._jvm: Any = session._jvm
+        self._configuration = session._jsc.hadoopConfiguration()
+
+    def read(self, path: str) -> str | None:
+        """The content of a file; None if it does not exist."""
+        for each in (path, path + _NEW):
+            found, files = self._find(each)
+            if files.exists(found):
+                stream = files.open(found)
+                try:
+                    text = self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+                finally:
+                    stream.close()
+                return str(text or "")
+        return None
+
+    def read_json(self, path: str) -> Any:
+        """The document in a file; None if it does not exist."""
+        return json.loads(self.read(path) or "null")
+
+    def replace_json(self, path: str, document: object) -> None:
+        """As ``replace``."""
+        self.replace(path, json.dumps(document))
+
+    def replace(self, path: str, content: str) -> None:
+        """Writes a file. After a crash, ``read`` returns the old content or the new one."""
+        target, files = self._find(path)
+        new, _ = self._find(path + _NEW)
+        stream = files.create(new, True)
+        try:
+            stream.write(content.encode())
+        finally:
+            stream.close()
+        # Some file systems, such as HDFS, do not replace a file.
+        if not files.rename(new, target):
+            files.delete(target, False)
+            files.rename(new, target)
+
+    def has_files(self, path: str) -> bool:
+        """Whether the path is a folder that is not empty."""
+        found, files = self._find(path)
+        return bool(files.exists(found) and len(files.listStatus(found)))
+
+    def _find(self, path: str) -> tuple[Any, Any]:
+        """The path, and its file system."""
+        found = self._jvm.org.apache.hadoop.fs.Path(path)
+        return found, found.getFileSystem(self._configuration)

@@ -1,0 +1,108 @@
+"""The content of ``view.json``, and how two of them differ: pure, without Spark."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+FORMAT = 1
+_MAX_SHOWN = 160  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a view computes.
+
+    ``plan``: Spark's plan of the view (``plans.plan_text``). ``functions``: digests of the Python
+    functions in it. ``code``: a digest of the view's own Python code; that of Spark and of this
+    project counts by its names only. ``spark`` and ``release``: the versions of Spark and of this
+    project; with another one, the same code may have another plan.
+    """
+
+    plan: str
+    functions: tuple[str, ...]
+    code: str
+    spark: str
+    release: str
+
+    @property
+    def digest(self) -> str:
+        """Names the rule on a command line."""
+        return digest(json.dumps([self.plan, self.functions]))[:12]
+
+    def difference(self, now: Rule) -> str | None:
+        """How ``now`` differs, for a message; None if both are the same rule.
+
+        Plans of the same versions of Spark and of this project are comparable, and are the same if
+        a view was only rewritten. After an upgrade only the view's own code is comparable.
+        """
+        if (self.spark, self.release) != (now.spark, now.release):
+            if self.code == now.code:
+                return None
+            return (
+                f"its code was edited, and its plan cannot be compared, because Spark {self.spark} "
+                f"and release {self.release} have become {now.spark} and {now.release}"
+            )
+        if self.plan != now.plan:
+            return _first_difference(self.plan, now.plan)
+        if self.functions != now.functions:
+            return "a Python function that it runs, or a constant of that, was edited"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class ViewIdentity:
+    """What a checkpoint belongs to. ``state_store``: the class of Spark's state store.
+    ``state_partitions``: Spark keeps their number for the life of the checkpoint."""
+
+    view: str
+    topic: str
+    sources: tuple[str, ...]
+    state_version: int
+    state_store: str
+    state_partitions: int
+    rule: Rule
+
+
+def to_json(identity: ViewIdentity) -> str:
+    return json.dumps({"format": FORMAT, **asdict(identity)}, indent=1)
+
+
+def from_json(text: str) -> ViewIdentity:
+    """Raises ValueError if the text is not a ``view.json`` of this format."""
+    try:
+        found: Mapping[str, Any] = json.loads(text)
+        if found["format"] != FORMAT:
+            raise ValueError(f"it has format {found['format']}, and this release reads {FORMAT}")
+        rule = {**found["rule"], "functions": tuple(found["rule"]["functions"])}
+        rest = {name: found[name] for name in ViewIdentity.__slots__ if name != "rule"}
+        return ViewIdentity(**{**rest, "sources": tuple(rest["sources"])}, rule=Rule(**rule))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _first_difference(before: str, now: str) -> str:
+    lines = difflib.ndiff(before.splitlines(), now.splitlines())
+    changed = [line for line in lines if line[:2] in ("- ", "+ ")]
+    old = next((line[2:].strip() for line in changed if line[0] == "-"), "")
+    new = next((line[2:].strip() for line in changed if line[0] == "+"), "")
+    same = next(
+        (index for index, (one, other) in enumerate(zip(old, new, strict=False)) if one != other),
+        min(len(old), len(new)),
+    )
+    start = max(0, same - 40)
+    return f"its plan has {_shown(new, start)} instead of {_shown(old, start)}"
+
+
+def _shown(line: str, start: int) -> str:
+    part = line[start : start + _MAX_SHOWN]
+    before = "…" if start else ""
+    return f"`{before}{part}{'…' if len(line) > start + _MAX_SHOWN else ''}`"

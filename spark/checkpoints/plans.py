@@ -1,0 +1,70 @@
+"""The plan of a view as text, and the Python functions in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.serializers import CloudPickleSerializer
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark.formats.records import RAW_RECORD
+
+_NO_LIMIT = 2**31 - 1
+_UUID = re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+_ADDRESS = re.compile(r"@[0-9a-f]+\b")
+_EXPRESSION_ID = re.compile(r"#(\d+)")
+
+
+def placeholder(session: SparkSession, *, streaming: bool = True) -> DataFrame:
+    """A DataFrame with the columns of RAW_RECORD, as the input of a view whose plan is compared.
+    It has no topic, brokers or offsets. It is never run."""
+    rows = session.readStream.format("rate").load() if streaming else session.range(0)
+    columns = (F.lit(None).cast(field.dataType).alias(field.name) for field in RAW_RECORD)
+    return rows.select(*columns)
+
+
+def plan_text(rows: DataFrame) -> str:
+    """The analysed plan, without what differs between two sessions: ids and addresses."""
+    analysed = rows._jdf.queryExecution().analyzed()
+    # Spark's own limits for messages would cut off long lists of columns.
+    text: str = analysed.treeString(True, False, _NO_LIMIT, False, False)
+    return normalised(text)
+
+
+def normalised(text: str) -> str:
+    """Numbers expressions by their first appearance, and removes other ids."""
+    numbers: dict[str, int] = {}
+    text = _ADDRESS.sub("@", _UUID.sub("uuid", text))
+    return _EXPRESSION_ID.sub(
+        lambda match: f"#{numbers.setdefault(match[1], len(numbers))}", text
+    ).strip()
+
+
+def python_functions(session: SparkSession, rows: DataFrame) -> list[object]:
+    """The functions that Spark's Python workers run, in the order of the plan."""
+    jvm: Any = session._jvm
+    pattern = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()
+    byte = jvm.scala.reflect.ClassTag.Byte()
+    pickled = CloudPickleSerializer()
+    analysed = rows._jdf.queryExecution().analyzed()
+    commands = (
+        bytes(each.func().command().toArray(byte))
+        for each in _python_expressions(jvm, analysed, pattern)
+    )
+    return [pickled.loads(command)[0] for command in commands]  # type: ignore[no-untyped-call]
+
+
+def _python_expressions(jvm: Any, node: Any, pattern: Any) -> Iterator[Any]:
+    if not node.containsPattern(pattern):
+        return
+    if node.getClass().getSimpleName() == "PythonUDF":
+        yield node
+    parts = [node.children(), node.innerChildren()]
+    if node.getClass().getName().startswith("org.apache.spark.sql.catalyst.plans."):
+        parts.append(node.expressions())
+    for part in parts:
+        for index in range(part.size()):
+            yield from _python_expressions(jvm, part.apply(index), pattern)

@@ -1,0 +1,21 @@
+"""The tasks of a query that has ended."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+
+def running_tasks(session: SparkSession, run: str) -> int:
+    """How many tasks of a query's run (its id) have not ended.
+
+    Spark cancels them when a query fails, and does not wait for their end. Tasks of an executor
+    that is lost have ended. Each stage has one attempt only (``spark.required``).
+    """
+    tracker = session.sparkContext.statusTracker()
+    count = 0
+    for job in tracker.getJobIdsForGroup(run):
+        information = tracker.getJobInfo(job)
+        for stage in information.stageIds if information is not None else ():
+            found = tracker.getStageInfo(stage)
+            count += found.numActiveTasks if found is not None else 0
+    return count

@@ -1,0 +1,1 @@
+"""Checkpoints that belong to a view, its rule and its state version."""

@@ -1,0 +1,226 @@
+"""A view continues only a checkpoint of its own rule and state version."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from local.kafka.broker import Broker
+from local.waiting import wait_until
+from spark.checkpoints.check import FILE, CheckpointRefused, check_view, identity_of
+from spark.errors import JobError
+from spark.settings import Settings
+from spark.sources import Kafka
+from spark.view import View
+from spark.views import VIEWS
+from spark.views.word_count import word_count
+from tests.spark.runner import Runner
+from tests.support.plugins.fixtures import MakeTopic
+
+pytestmark = pytest.mark.spark
+
+WORDS = VIEWS["word-count"]
+
+
+def upper(texts: DataFrame) -> DataFrame:
+    """Word counts by another rule."""
+    return word_count(texts.select(F.upper("text").alias("text")))
+
+
+def same(texts: DataFrame) -> DataFrame:
+    """Word counts, written in another way."""
+    rows = [texts]
+    return word_count(*rows)
+
+
+def long_words(least: int) -> Callable[[DataFrame], DataFrame]:
+    """A rule whose Python function uses a constant."""
+
+    def chosen(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            texts = [text for text in batch.column("text").to_pylist() if len(text) >= least]
+            yield pa.RecordBatch.from_pydict({"text": texts})
+
+    return lambda texts: word_count(texts.mapInArrow(chosen, "text string"))
+
+
+class Checkpoint:
+    """A checkpoint of a view, with state as soon as the view was started."""
+
+    def __init__(self, session: SparkSession, folder: Path) -> None:
+        self.session = session
+        self.folder = folder
+        self.logged: list[str] = []
+
+    def start(self, view: View, **settings: Any) -> None:
+        chosen = Settings([view], Kafka(""), checkpoint_dir=str(self.folder), **settings)
+        check_view(self.session, view, chosen, self.logged.append)
+        offsets = self.folder / view.name / "view" / "offsets"
+        offsets.mkdir(parents=True, exist_ok=True)
+        (offsets / "0").touch()
+
+    def refused(self, view: View, **settings: Any) -> str:
+        before = self.content(view)
+        with pytest.raises(CheckpointRefused) as raised:
+            self.start(view, **settings)
+        assert self.content(view) == before
+        return str(raised.value)
+
+    def content(self, view: View) -> str | None:
+        path = self.path(view)
+        return path.read_text() if path.exists() else None
+
+    def path(self, view: View) -> Path:
+        return self.folder / view.name / FILE
+
+
+@pytest.fixture
+def checkpoint(session: SparkSession, tmp_path: Path) -> Checkpoint:
+    return Checkpoint(session, tmp_path)
+
+
+def test_each_view_continues_its_checkpoint(checkpoint: Checkpoint) -> None:
+    for view in VIEWS.values():
+        checkpoint.start(view)
+        checkpoint.start(view)
+    assert checkpoint.logged == []
+    assert not list(checkpoint.folder.glob("*/*.new"))
+    found = json.loads(checkpoint.content(WORDS) or "")
+    assert (found["view"], found["topic"], found["sources"]) == (
+        "word-count",
+        "word-count",
+        ["texts"],
+    )
+    assert (found["state_version"], found["state_store"]) == (1, "RocksDBStateStoreProvider")
+
+
+def test_an_edited_rule_is_refused_with_what_to_do(checkpoint: Checkpoint) -> None:
+    checkpoint.start(WORDS)
+    edited = replace(WORDS, derive=upper)
+    message = checkpoint.refused(edited)
+    assert message.startswith("word-count is not started: the view's rule is not that of the ")
+    assert "upper(text" in message
+    assert '[views."word-count@2"]' in message
+    assert len(message) < 1200
+    # The operator knows that both rules give the same results.
+    rule = identity_of(checkpoint.session, edited).rule.digest
+    assert f"--same-rule word-count={rule}." in message
+    checkpoint.refused(edited, same_rules={"word-count": "0123456789ab"})
+    checkpoint.start(edited, same_rules={"word-count": rule})
+    checkpoint.start(edited)
+    # An old option does not allow the next edit.
+    checkpoint.refused(WORDS, same_rules={"word-count": rule})
+
+
+def test_a_rule_that_was_only_rewritten_continues(checkpoint: Checkpoint) -> None:
+    checkpoint.start(WORDS)
+    checkpoint.start(replace(WORDS, derive=same))
+
+
+def test_an_edited_constant_of_a_python_function_is_refused(checkpoint: Checkpoint) -> None:
+    checkpoint.start(replace(WORDS, derive=long_words(3)))
+    checkpoint.start(replace(WORDS, derive=long_words(3)))
+    message = checkpoint.refused(replace(WORDS, derive=long_words(4)))
+    assert "a Python function that it runs, or a constant of that, was edited" in message
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"state_version": 2}, "has state version 1, and the view has state version 2"),
+        ({"topic": "new"}, "belongs to the view topic word-count, and the view has new"),
+        ({"source": "new"}, "belongs to the source texts, and the view has new"),
+    ],
+)
+def test_a_checkpoint_of_something_else_is_refused(
+    checkpoint: Checkpoint, change: dict[str, Any], message: str
+) -> None:
+    checkpoint.start(WORDS)
+    found = checkpoint.refused(replace(WORDS, **change))
+    assert message in found
+    assert "Add a new version of the view" in found
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"view": "word-count"', '"view": "lines"', "belongs to the view lines. "),
+        ("RocksDBStateStore", "HDFSBackedStateStore", "has state in HDFSBackedStateStoreProvider"),
+        ("{", "", "cannot be read: "),
+        ('"format": 1', '"format": 2', "it has format 2, and this release reads 1"),
+    ],
+)
+def test_a_changed_file_is_refused(
+    checkpoint: Checkpoint, old: str, new: str, message: str
+) -> None:
+    checkpoint.start(WORDS)
+    path = checkpoint.path(WORDS)
+    path.write_text(path.read_text().replace(old, new, 1))
+    path.with_name(f".{FILE}.crc").unlink(missing_ok=True)
+    assert message in checkpoint.refused(WORDS)
+
+
+def test_state_without_a_rule_is_refused(checkpoint: Checkpoint) -> None:
+    checkpoint.start(WORDS)
+    checkpoint.path(WORDS).unlink()
+    message = checkpoint.refused(WORDS)
+    assert f"has state but no {FILE}" in message
+    assert "delete and recreate its view topic" in message
+
+
+def test_a_checkpoint_without_state_takes_the_new_rule(checkpoint: Checkpoint) -> None:
+    checkpoint.start(WORDS)
+    # as if the job had ended before its first micro-batch
+    (checkpoint.folder / "word-count" / "view" / "offsets" / "0").unlink()
+    checkpoint.start(replace(WORDS, derive=upper))
+    checkpoint.refused(WORDS)
+
+
+def test_another_number_of_shuffle_partitions_is_reported(checkpoint: Checkpoint) -> None:
+    checkpoint.start(WORDS)
+    path = checkpoint.path(WORDS)
+    path.write_text(path.read_text().replace('"state_partitions": 1', '"state_partitions": 8'))
+    path.with_name(f".{FILE}.crc").unlink(missing_ok=True)
+    checkpoint.start(WORDS)
+    [line] = checkpoint.logged
+    assert line.startswith("word-count: its state keeps its 8 partitions")
+    assert '"state_partitions": 8' in (checkpoint.content(WORDS) or "")
+
+
+@pytest.mark.broker
+def test_a_refused_view_does_not_stop_the_others(
+    session: SparkSession, broker: Broker, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    runner = Runner(session, broker.bootstrap_servers, make_topic, tmp_path)
+    runner.write(b"one")
+    runner.once()
+    progress = runner.settings.progress
+    assert progress is not None
+    progress.unlink()
+    other = replace(runner.view, name="other", topic=make_topic(cleanup_policy="compact"))
+    edited = replace(runner.view, derive=upper)
+    runner.settings = replace(runner.settings, views=[edited, other])
+    runner.write(b"two", b"\xff")
+    with runner.stream():
+        wait_until(progress.exists, 60, "the progress file", 0.02)
+        runner.wait_progress(lambda p: p["source_offsets"] == {runner.source: {"0": 3}}, "other")
+        # The refused view would have written the dead letters of both.
+        runner.wait_progress(lambda p: p["dead_letters"] == 1, "other")
+        refused = runner.progress()
+        assert (refused["state"], refused["source_offsets"]) == ("failed", {})
+        assert "the view's rule is not that of the checkpoint" in refused["last_error"]
+        assert refused["restarts"] == 0
+    assert runner.counts() == {"one": 1}
+    with pytest.raises(JobError, match="word-count is not started"):
+        runner.once()
+    runner.settings = replace(runner.settings, views=[edited])
+    with pytest.raises(JobError, match="word-count is not started"), runner.stream() as thread:
+        thread.join(60)

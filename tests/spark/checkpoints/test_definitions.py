@@ -1,0 +1,173 @@
+"""The text of Python functions: which edits change it."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from spark.checkpoints.definitions import description
+from spark.raw_topics.flights import FLIGHTS
+from spark.views import VIEWS
+
+SOURCE = '''
+"""A module."""
+
+import functools
+import re
+from dataclasses import dataclass
+
+import orjson
+
+WORD = re.compile(r"[a-z]+")
+GAP = 30
+UNUSED = 1
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Bounds."""
+
+    before: int
+
+    def late(self, time):
+        return time > self.before
+
+
+def helper(value: bytes, most=3) -> str:
+    """Not used for results."""
+    return WORD.findall(orjson.loads(value))[:most]
+
+
+@functools.lru_cache(10)
+def cached(number):
+    return number * GAP
+
+
+def rule(value, bounds=Bounds(5)):
+    # a comment
+    return [each for each in helper(value) if not bounds.late(cached(len(each)))]
+
+
+def with_lambda(value):
+    return sorted(value, key=lambda each: -each)
+
+
+def _unrelated():
+    return 7
+'''
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Callable[..., ModuleType]:
+    """`load((old, new), …)`: the module with these edits, each time in another file."""
+    count = 0
+
+    def make(*edits: tuple[str, str]) -> ModuleType:
+        nonlocal count
+        count += 1
+        text = SOURCE
+        for old, new in edits:
+            assert text.count(old) == 1, old
+            text = text.replace(old, new)
+        file = tmp_path / f"module_{count}.py"
+        file.write_text(text)
+        spec = importlib.util.spec_from_file_location(f"module_{count}", file)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        # dataclasses look their module up
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(__import__("sys").modules, module.__name__, module)
+            spec.loader.exec_module(module)
+        return module
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("    # a comment\n", "\n\n    # another\n"),
+        ('    """Not used for results."""\n', ""),
+        ('"""Bounds."""', '"""The bounds of a time."""'),
+        ("value: bytes, most=3) -> str", "value, most=3)"),
+        ("UNUSED = 1", "UNUSED = 2"),
+        ("return 7", "return 8"),
+        ("import re\n", "import re\nimport sys\n"),
+        ("[each for each in helper(value) if", "[\n        each for each in helper(value)\n if"),
+    ],
+)
+def test_an_edit_that_changes_no_result_changes_no_text(
+    load: Callable[..., ModuleType], edit: tuple[str, str]
+) -> None:
+    assert description(load(edit).rule) == description(load().rule)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ('"[a-z]+"', '"[A-Za-z]+"'),
+        ('re.compile(r"[a-z]+")', 're.compile(r"[a-z]+", re.I)'),
+        ("GAP = 30", "GAP = 31"),
+        ("most=3", "most=4"),
+        ("Bounds(5)", "Bounds(6)"),
+        ("time > self.before", "time >= self.before"),
+        ("number * GAP", "number + GAP"),
+        ("orjson.loads(value)", "orjson.dumps(value)"),
+        ("if not bounds", "if bounds"),
+    ],
+)
+def test_an_edit_of_a_rule_changes_the_text(
+    load: Callable[..., ModuleType], edit: tuple[str, str]
+) -> None:
+    assert description(load(edit).rule) != description(load().rule)
+
+
+def test_lambdas_closures_and_partials_are_described(load: Callable[..., ModuleType]) -> None:
+    one, other = load(), load(("-each)", "each)"))
+    assert description(one.with_lambda) != description(other.with_lambda)
+    assert description(partial(one.rule, most=1)) != description(partial(one.rule, most=2))
+
+    def inside(number: int) -> Callable[[int], int]:
+        return lambda value: value + number
+
+    assert description(inside(1)) == description(inside(1))
+    assert description(inside(1)) != description(inside(2))
+    # also if only the name of the function counts
+    texts = [description(inside(number), lambda module: module == __name__) for number in (1, 2)]
+    assert "library" in texts[0]
+    assert texts[0] != texts[1]
+
+
+def test_a_function_that_calls_itself_has_an_end() -> None:
+    assert "function" in description(_factorial)
+
+
+def _factorial(number: int) -> int:
+    return 1 if number == 0 else number * _factorial(number - 1)
+
+
+def test_code_of_libraries_is_described_by_name() -> None:
+    assert description(re.sub) == "library re.sub"
+    assert description(date(2026, 1, 2)) == "library date datetime.date(2026, 1, 2)"
+    texts = [description(_Point(x), lambda module: module == __name__) for x in (1, 2)]
+    assert texts == ["library _Point\nattribute x\nint 1", "library _Point\nattribute x\nint 2"]
+
+
+@dataclass
+class _Point:
+    x: int
+
+
+def test_a_text_has_no_addresses() -> None:
+    for view in VIEWS.values():
+        assert " at 0x" not in description((view.derive, view.decoder))
+    assert "tailnum: missing" in description(FLIGHTS)

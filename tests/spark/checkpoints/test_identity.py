@@ -1,0 +1,90 @@
+"""``view.json``: its content, and differences between rules."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from spark.checkpoints.identity import Rule, ViewIdentity, from_json, to_json
+from spark.checkpoints.plans import normalised
+
+RULE = Rule(
+    plan="Project [word#0]\n+- Filter rlike(word#0, [a-z]+)\n   +- Relation [word#0]",
+    functions=("f1",),
+    code="c1",
+    spark="4.2.0",
+    release="1.0",
+)
+IDENTITY = ViewIdentity(
+    view="words",
+    topic="words",
+    sources=("texts", "more"),
+    state_version=1,
+    state_store="RocksDBStateStoreProvider",
+    state_partitions=2,
+    rule=RULE,
+)
+
+
+def test_the_file_has_all_fields() -> None:
+    assert from_json(to_json(IDENTITY)) == IDENTITY
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "Expecting value"),
+        ("[]", "TypeError"),
+        ("{}", "KeyError: 'format'"),
+        (json.dumps({"format": 2}), "it has format 2, and this release reads 1"),
+        (json.dumps({"format": 1, "rule": {}}), "KeyError: 'functions'"),
+    ],
+)
+def test_another_content_is_an_error(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        from_json(text)
+
+
+def test_the_same_plan_and_functions_are_the_same_rule() -> None:
+    assert RULE.difference(RULE) is None
+    # the code was rewritten
+    assert RULE.difference(replace(RULE, code="c2")) is None
+
+
+def test_a_difference_of_plans_is_shown() -> None:
+    edited = replace(RULE, plan=RULE.plan.replace("[a-z]+", "[A-Z]+"), code="c2")
+    assert RULE.difference(edited) == (
+        "its plan has `+- Filter rlike(word#0, [A-Z]+)` instead of "
+        "`+- Filter rlike(word#0, [a-z]+)`"
+    )
+    assert edited.digest != RULE.digest
+    longer = replace(RULE, plan=RULE.plan + "\n" + "x" * 5000)
+    assert len(RULE.difference(longer) or "") < 300
+
+
+def test_a_difference_of_functions_is_named() -> None:
+    edited = replace(RULE, functions=("f2",))
+    assert "a Python function that it runs" in (RULE.difference(edited) or "")
+    assert edited.digest != RULE.digest
+
+
+@pytest.mark.parametrize("upgrade", [{"spark": "4.3.0"}, {"release": "1.1"}])
+def test_after_an_upgrade_the_code_is_compared(upgrade: dict[str, str]) -> None:
+    upgraded = replace(RULE, plan="another", functions=("f2",), **upgrade)
+    assert RULE.difference(upgraded) is None
+    edited = replace(upgraded, code="c2")
+    assert "its code was edited" in (RULE.difference(edited) or "")
+
+
+def test_plans_of_two_sessions_are_the_same_text() -> None:
+    plan = (
+        "Aggregate [word#{0}], [word#{0}, count(1) AS n#{1}L]\n"
+        "+- EventTimeWatermark {2}, time#{3}\n   +- Relation Provider@{4}, [word#{0}]\n"
+    )
+    one = plan.format(17, 20, "0d9a3e6f-7a53-4a0c-9d4b-4c6a0f8b2f11", 18, "3fe1a2")
+    other = plan.format(117, 7, "1d9a3e6f-7a53-4a0c-9d4b-4c6a0f8b2f12", 9, "aa00")
+    assert normalised(one) == normalised(other)
+    swapped = plan.format(17, 17, "0d9a3e6f-7a53-4a0c-9d4b-4c6a0f8b2f11", 18, "3fe1a2")
+    assert normalised(one) != normalised(swapped)

@@ -1,0 +1,267 @@
+"""Versions of a view in a real deployment, under load: a switch loses and mixes no answer."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local.waiting import wait_until
+from tests.support.backends import Backend
+from tests.support.client import Client, Response, key_path
+from tests.support.deployment import Deployment, settle, views_toml
+from tests.support.nginx import Nginx
+from tests.support.plugins.fixtures import Deploy, MakeTopic
+from tests.support.read_loop import ReadLoop
+from tests.support.topics import Writer
+
+pytestmark = [pytest.mark.broker, pytest.mark.system]
+
+KEYS = [f"key {n}" for n in range(40)]
+ONLY_IN = {1: "only in 1", 2: "only in 2"}
+WHOLE = (
+    "/views/orders/keys?limit=1000",
+    "/views/orders/count?exact=true",
+    "/views/orders/top?by=n&limit=1000",
+    "/views/orders/aggregate?by=v",
+)
+PATHS = [*(key_path("orders", key) for key in KEYS), *(f"/o/key%20{n}" for n in range(10)), *WHOLE]
+
+
+def values_of(version: int) -> dict[str, Any]:
+    return {key: {"v": version, "n": n} for n, key in enumerate([*KEYS, ONLY_IN[version]])}
+
+
+def is_of_one_version(path: str, answer: Response) -> str:
+    """The error in an answer: no 404, no other status, no value of another version than it says."""
+    if answer.status != 200:
+        return "failed"
+    version = int(answer.headers["View-Version"])
+    document = answer.json()
+    if "count?" in path:
+        return "" if document["count"] == len(KEYS) + 1 else "another count"
+    if "aggregate" in path:
+        found = {(each["group"], each["entries"]) for each in document["items"]}
+        return "" if found == {(version, len(KEYS) + 1)} else "groups of another version"
+    items = document.get("items", [document])
+    if {item["value"]["v"] for item in items} != {version}:
+        return "a value of another version"
+    keys = {item["key"] for item in items}
+    if len(items) > 1 and keys != {*KEYS, ONLY_IN[version]}:
+        return "keys of another version"
+    return ""
+
+
+@pytest.fixture(scope="module")
+def deployment(module_deploy: Deploy, make_topic: MakeTopic, writer: Writer) -> Deployment:
+    """Three instances with version 1 in 3 partitions and version 2 in 4; nothing is written to the
+    topic of version 3, which does not exist."""
+    first, second = make_topic(3), make_topic(4)
+    writer.table(first, values_of(1))
+    writer.table(second, values_of(2))
+    text = views_toml(orders={"topic": first, "path": "/o"})
+    for version, topic in ((2, second), (3, f"{second}-missing")):
+        text += (
+            f'[views."orders@{version}"]\ntopic = "{topic}"\nkey = "string"\nvalue = "json"\n'
+            f'path = "/o"\n'
+        )
+    made = module_deploy(text, standby_replicas="1")
+    made.start(3)
+    return made
+
+
+@pytest.fixture(scope="module")
+def nginx(deployment: Deployment) -> Nginx:
+    return deployment.proxy()
+
+
+def command(port: int, name: str, **body: Any) -> Response:
+    with Client(port) as client:
+        return client.request("POST", f"/views/orders/{name}", json.dumps(body).encode())
+
+
+def current(backend: Backend) -> int | None:
+    answer = backend.try_get("/o/key%201")
+    if answer is None or answer.status != 200:
+        return None
+    return int(answer.headers["View-Version"])
+
+
+def wait_all(backends: list[Backend], version: int) -> None:
+    wait_until(
+        lambda: all(current(backend) == version for backend in backends),
+        10, f"all instances to answer from version {version}", 0.005,
+    )  # fmt: skip
+
+
+def make_current(port: int, backends: list[Backend], version: int) -> None:
+    answer = command(port, "switch", version=version)
+    assert answer.status == 200 or answer.code == "version-is-current", answer
+    wait_all(backends, version)
+
+
+def test_readers_see_one_version_in_each_answer(deployment: Deployment, nginx: Nginx) -> None:
+    """0 × 404, 0 wrong, 0 failed while the current version changes six times."""
+    backends = deployment.all
+    ports = [nginx.port, backends[0].port]
+    with ReadLoop(ports, PATHS, is_of_one_version, threads=3) as read_loop:
+        for number in range(3):
+            asked = backends[number].port
+            answer = command(nginx.port if number else asked, "switch", version=2)
+            assert answer.status == 200, answer
+            assert answer.json()["current"] == 2
+            read_loop.all_again()
+            assert command(asked, "rollback").json()["current"] == 1
+            read_loop.all_again()
+    assert set(read_loop.outcomes) == {"200"}, read_loop.outcomes
+    assert read_loop.outcomes["200"] > 6 * len(PATHS)
+    # the proxy has the topology of the last change
+    nginx.wait_for_map(backends[0].processors()["epoch"])
+
+
+def test_a_rollback_takes_less_than_a_second(deployment: Deployment, nginx: Nginx) -> None:
+    """From the command until every instance answers from the previous version, which stays so."""
+    backends = deployment.all
+    times = []
+    for _ in range(3):
+        make_current(nginx.port, backends, 2)
+        began = time.monotonic()
+        assert command(nginx.port, "rollback").status == 200
+        wait_all(backends, 1)
+        times.append(time.monotonic() - began)
+    assert min(times) < 1, times
+    with Client(nginx.port) as client:
+        assert {client.get(path).headers["View-Version"] for path in PATHS} == {"1"}
+
+
+def test_a_killed_instance_leaves_one_truth(deployment: Deployment, nginx: Nginx) -> None:
+    """An instance, perhaps the group's leader, dies while it makes another version current: the
+    others have the old or the new one, all the same, and go on answering."""
+    backends = deployment.all
+    for victim in backends[:2]:
+        make_current(nginx.port, backends, 1)
+        others = [backend for backend in backends if backend is not victim]
+        with ReadLoop([nginx.port], PATHS, is_of_one_version, threads=2) as read_loop:
+            read_loop.all_again()
+            # the answer, if there is one, is lost
+            asking = threading.Thread(
+                target=lambda port=victim.port: _ignoring_errors(port), daemon=True
+            )
+            asking.start()
+            time.sleep(0.05)
+            victim.kill()
+            asking.join(20)
+            read_loop.all_again()
+        assert set(read_loop.outcomes) == {"200"}, read_loop.outcomes
+        decided = {current(backend) for backend in others}
+        assert decided <= {1, 2}
+        assert len(decided) == 1, decided
+        victim.launch()
+        settle(backends)
+        assert {current(backend) for backend in backends} == decided
+
+
+def _ignoring_errors(port: int) -> None:
+    with suppress(OSError):
+        command(port, "switch", version=2)
+
+
+def test_two_commands_at_the_same_time_have_one_result(
+    deployment: Deployment, nginx: Nginx
+) -> None:
+    backends = deployment.all
+    make_current(nginx.port, backends, 1)
+    before = backends[0].get("/views/orders/versions").json()["revision"]
+    answers: list[Response] = []
+    threads = [
+        threading.Thread(
+            target=lambda port=backend.port: answers.append(command(port, "switch", version=2))
+        )
+        for backend in backends
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [answer.status for answer in answers].count(200) == 1, answers
+    assert {a.code for a in answers if a.status != 200} <= {
+        "version-conflict", "version-is-current",
+    }  # fmt: skip
+    wait_all(backends, 2)
+    assert backends[1].get("/views/orders/versions").json()["revision"] == before + 1
+
+
+def test_a_version_that_has_not_caught_up_is_refused(deployment: Deployment, nginx: Nginx) -> None:
+    refused = command(nginx.port, "switch", version=3)
+    assert (refused.status, refused.code) == (409, "version-not-ready")
+    assert "-missing" in refused.json()["detail"]
+    refused = command(nginx.port, "switch", version=4)
+    assert (refused.status, refused.code) == (404, "version-not-found")
+    make_current(nginx.port, deployment.all, 1)
+    with deployment.all[2].paused():
+        refused = command(deployment.all[0].port, "switch", version=2)
+        assert (refused.status, refused.code) == (409, "version-not-ready")
+        assert deployment.all[2].id in refused.json()["detail"]
+    settle(deployment.all)
+    for body in ({}, {"version": "2"}, {"version": True}, {"version": 2, "max_lag": -1}):
+        assert command(nginx.port, "switch", **body).status == 400, body
+    assert {current(backend) for backend in deployment.all} == {1}
+
+
+def test_the_status_shows_how_far_each_version_is(deployment: Deployment, nginx: Nginx) -> None:
+    make_current(nginx.port, deployment.all, 1)
+    with Client(nginx.port) as client:
+        document = client.get("/views/orders/versions").json()
+    first, second, third = document["versions"]
+    assert (document["view"], document["current"]) == ("orders", 1)
+    assert [each["name"] for each in document["versions"]] == ["orders@1", "orders@2", "orders@3"]
+    assert (first["replicas"], first["answerable"], first["lag"]) == (6, 6, 0)
+    assert (second["replicas"], second["answerable"], second["lag"]) == (8, 8, 0)
+    assert (third["partitions"], third["replicas"]) == (0, 0)
+    assert [(i["id"], i["current"], i["declared"]) for i in document["instances"]] == [
+        (backend.id, 1, [1, 2, 3]) for backend in deployment.all
+    ]
+
+
+def folders(backend: Backend, name: str) -> list[Path]:
+    return [path for path in (backend.data_dir / name).glob("*") if path.name.isdigit()]
+
+
+def test_the_last_version_is_dropped_and_a_restart_keeps_the_choice(
+    deployment: Deployment, nginx: Nginx
+) -> None:
+    backends = deployment.all
+    make_current(nginx.port, backends, 2)
+    refused = command(nginx.port, "drop", version=2)
+    assert (refused.status, refused.code) == (409, "version-is-current")
+    assert any(folders(backend, "orders") for backend in backends)
+    with ReadLoop([nginx.port], PATHS, is_of_one_version, threads=2) as read_loop:
+        answer = command(nginx.port, "drop", version=1)
+        assert answer.status == 200, answer
+        assert (answer.json()["dropped"], answer.json()["previous"]) == ([1], None)
+        wait_until(
+            lambda: not any(folders(backend, "orders") for backend in backends),
+            20, "the stores of version 1 to be deleted", 0.1,
+        )  # fmt: skip
+        settle(backends)
+        read_loop.all_again()
+    assert set(read_loop.outcomes) == {"200"}, read_loop.outcomes
+    assert all(folders(backend, "orders@2") for backend in backends)
+    gone = backends[0].get("/views/orders@1/keys/key%201")
+    assert (gone.status, gone.code) == (404, "view-not-found")
+    refused = command(nginx.port, "rollback")
+    assert (refused.status, refused.code) == (409, "no-previous-version")
+    for backend in backends:
+        backend.stop()
+    for backend in backends:
+        backend.launch()
+    settle(backends)
+    assert {current(backend) for backend in backends} == {2}
+    assert not any(folders(backend, "orders") for backend in backends)
+    document = backends[0].get("/views/orders/versions").json()
+    assert (document["current"], document["dropped"]) == (2, [1])
