@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from model.derive.expressions import Expression
+from model.derive.expressions import Expression, Field
 from model.derive.types import STRING, TIMESTAMP, Type, integer
 
 RECORD_FIELDS: dict[str, Type] = {
@@ -43,12 +43,17 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class EventTime:
-    """``field``: the time of a record, or ``record_timestamp``. ``before`` and ``after``: how many
-    seconds it may be before and after the record's timestamp."""
+    """``of``: the time of a record. ``before`` and ``after``: how many seconds it may be before and
+    after the record's timestamp; None: it is this timestamp."""
 
-    field: str
-    before: int
-    after: int
+    of: Expression
+    before: int | None
+    after: int | None
+
+    @property
+    def field(self) -> str | None:
+        """The name of the field, if it is one."""
+        return self.of.name if isinstance(self.of, Field) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,7 @@ class Derivation:
     (other records are dead letters), ``identity`` (records that are equal in these fields count
     once), ``joins``, ``each`` (a row for each string of a list), ``filter``, grouping by ``key``
     and window or session, ``aggregates``. ``session``: the gap that ends a session.
+    ``points``: instead of windows, an entry for each key and time.
     """
 
     source: str
@@ -94,6 +100,7 @@ class Derivation:
     time: EventTime | None = None
     window: Windows | None = None
     session: int | None = None
+    points: bool = False
 
     @property
     def joined_fields(self) -> dict[str, Type]:
@@ -105,7 +112,7 @@ class Derivation:
     @property
     def shape(self) -> str:
         """What the view's topic has: ``keys``, ``windows`` or ``sessions``."""
-        return "windows" if self.window else "sessions" if self.session else "keys"
+        return "windows" if self.window or self.points else "sessions" if self.session else "keys"
 
     @property
     def only(self) -> Aggregate | None:

@@ -83,9 +83,12 @@ def contradictions(view: View, derivation: Derivation) -> Iterator[tuple[str, st
     if view.kind.derived != derivation.shape:
         allowed = ", ".join(_stores(derivation))
         yield "store", f'"{view.store}" does not fit derive; allowed: {allowed}'
-    elif derivation.window is not None:
-        if view.window_size != derivation.window.size:
-            yield "window_size", f"is not that of derive.window ({derivation.window.size} ms)"
+    elif derivation.points and view.window_size is not None:
+        yield "window_size", "derive.points are points in time, without a size"
+    elif derivation.window is not None or derivation.points:
+        window = derivation.window
+        if window is not None and view.window_size != window.size:
+            yield "window_size", f"is not that of derive.window ({window.size} ms)"
         if view.window_key != "changelog":
             yield "window_key", 'Spark writes keys of windows as "changelog"'
 

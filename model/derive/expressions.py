@@ -19,6 +19,7 @@ from model.derive.types import BOOLEAN, STRING, Type, integer
 
 MAX_CHARACTERS = 2_000
 MAX_NODES = 500
+MAX_LEVELS = 100
 _MAX_DEPTH = 40
 
 _TOKEN = re.compile(
@@ -69,17 +70,23 @@ def parse(text: str, names: Mapping[str, Expression]) -> Expression:
         raise ValueError(f"an expression has at most {MAX_CHARACTERS} characters")
     parser = _Parser(_tokens(text), names)
     expression = parser.whole()
-    if sum(1 for _ in nodes(expression)) > MAX_NODES:
-        raise ValueError(f"the expression has more than {MAX_NODES} parts, with those of let")
+    parts, levels = _size(expression)
+    if parts > MAX_NODES or levels > MAX_LEVELS:
+        raise ValueError(
+            f"the expression has more than {MAX_NODES} parts or {MAX_LEVELS} levels, with those of "
+            "let"
+        )
     return expression
 
 
 def nodes(expression: Expression) -> Iterator[Expression]:
     """The expression and all its parts."""
-    yield expression
-    if isinstance(expression, Call):
-        for each in expression.arguments:
-            yield from nodes(each)
+    waiting = [expression]
+    while waiting:
+        each = waiting.pop()
+        yield each
+        if isinstance(each, Call):
+            waiting += each.arguments
 
 
 def fields_of(expression: Expression) -> set[str]:
@@ -95,6 +102,19 @@ def known_not_null(condition: Expression) -> set[str]:
         [of] = condition.arguments
         return {of.name} if isinstance(of, Field) else set()
     return set()
+
+
+def _size(expression: Expression) -> tuple[int, int]:
+    """The number of parts, at most one more than is allowed, and the levels of them."""
+    parts, levels = 0, 0
+    waiting = [(expression, 1)]
+    while waiting and parts <= MAX_NODES:
+        each, level = waiting.pop()
+        parts += 1
+        levels = max(levels, level)
+        if isinstance(each, Call):
+            waiting += ((argument, level + 1) for argument in each.arguments)
+    return parts, levels
 
 
 def _tokens(text: str) -> list[Token]:

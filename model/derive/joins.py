@@ -48,6 +48,7 @@ def check_places(derivation: Derivation) -> None:
     joined = derivation.joined_fields
     places: list[tuple[str, Expression | None]] = [
         ("require", derivation.require),
+        ("time", derivation.time.of if derivation.time else None),
         ("each", derivation.each[1] if derivation.each else None),
     ]
     if len(derivation.key) > 1:

@@ -38,7 +38,17 @@ from model.derive.types import STRING, Kind
 
 KEYS = (
     *("from", "fields", "join", "let", "require", "each", "filter", "identity", "key", "separator"),
-    *("time", "lateness", "earliness", "window", "advance", "session", *FUNCTIONS, "select"),
+    *(
+        "time",
+        "lateness",
+        "earliness",
+        "window",
+        "advance",
+        "session",
+        "points",
+        *FUNCTIONS,
+        "select",
+    ),
 )
 MAX_KEY_PARTS = 8
 MAX_WINDOWS_OF_A_RECORD = 100
@@ -65,6 +75,7 @@ def parse_derivation(table: Any) -> Derivation:
     require = _parse_condition("require", table, names, let)
     each = _parse_each(table, names)
     filter_ = _parse_condition("filter", table, names, let)
+    time = _parse_time(table, names)
     key = _parse_key(table, names)
     aggregates = parse_aggregates(table, names)
     select = _select(table, aggregates, names, fields)
@@ -84,10 +95,13 @@ def parse_derivation(table: Any) -> Derivation:
         time=time,
         window=_parse_window(table),
         session=session,
+        points=_parse_points(table),
         identity=_parse_identity(table, names),
         joins=joins,
     )
     check_places(derivation)
+    if time is not None and each is not None and each[0] in fields_of(time.of):
+        raise TableError(("time",), f"cannot have {each[0]}, which is not a field of the record")
     _check_identity(derivation)
     return derivation
 
@@ -96,22 +110,21 @@ def _parse_time(table: Mapping[str, Any], names: Names) -> EventTime | None:
     if "time" not in table:
         for key in ("lateness", "earliness"):
             if key in table:
-                raise TableError((key,), "only with time, the field with the time of a record")
-        if "window" in table or "session" in table:
-            return EventTime("record_timestamp", 0, 0)
+                raise TableError((key,), "only with time, the time of a record")
+        if any(key in table for key in ("window", "session", "points")):
+            return EventTime(names["record_timestamp"], None, None)
         return None
-    name = read_text(table["time"], ("time",), "the name of a time field")
-    field = names.get(name)
-    if not isinstance(field, Field) or field.type.kind is not Kind.TIME:
-        known = [each for each, of in names.items() if of.type.kind is Kind.TIME]
-        raise TableError(("time",), f"{name[:60]} is not a time field; known: {', '.join(known)}")
-    if field.type.optional:
-        raise TableError(("time",), f'{name} may be null; declare it as "time", without ?')
-    if name == "record_timestamp":
+    path = ("time",)
+    of = read_expression(table["time"], path, names, Kind.TIME)
+    if of.type.optional:
+        raise TableError(
+            path, 'may be null; declare its fields without ?, or add "… is not null" to filter'
+        )
+    if of == names["record_timestamp"]:
         for key in ("lateness", "earliness"):
             if key in table:
                 raise TableError((key,), "a record is never late or early by its own timestamp")
-        return EventTime(name, 0, 0)
+        return EventTime(of, None, None)
     before, after = (
         read_duration(table[key], (key,), least=0) if key in table else _DEFAULT_BOUND
         for key in ("lateness", "earliness")
@@ -119,7 +132,18 @@ def _parse_time(table: Mapping[str, Any], names: Names) -> EventTime | None:
     for key, bound in (("lateness", before), ("earliness", after)):
         if bound % 1000:
             raise TableError((key,), "must be whole seconds")
-    return EventTime(name, before // 1000, after // 1000)
+    return EventTime(of, before // 1000, after // 1000)
+
+
+def _parse_points(table: Mapping[str, Any]) -> bool:
+    if "points" not in table:
+        return False
+    if table["points"] is not True:
+        raise TableError(("points",), "must be true")
+    for key in ("window", "session"):
+        if key in table:
+            raise TableError(("points",), f"a view has points or a {key}, not both")
+    return True
 
 
 def _parse_let(table: Mapping[str, Any], names: Names) -> dict[str, str]:
@@ -259,15 +283,10 @@ def _check_identity(derivation: Derivation) -> None:
     path = ("identity",)
     if derivation.each is not None and derivation.each[0] in identity:
         raise TableError(path, f"{derivation.each[0]} is not a field of the record")
-    if derivation.time is not None and derivation.time.field not in identity:
-        raise TableError(
-            path,
-            f"must have {derivation.time.field}, the time: Spark forgets a record when no other "
-            "with its time can arrive",
-        )
     expressions = [*derivation.key, *(each.of for each in derivation.aggregates if each.of)]
     expressions += [of for _, of in derivation.select.values] if derivation.select else []
     expressions += [derivation.filter] if derivation.filter else []
+    expressions += [derivation.time.of] if derivation.time else []
     used = set().union(*map(fields_of, expressions)) - derivation.joined_fields.keys()
     used.update(*(fields_of(join.on) for join in derivation.joins))
     if derivation.each is not None:

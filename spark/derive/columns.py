@@ -8,7 +8,7 @@ from functools import reduce
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from model.derive.derivation import Derivation
+from model.derive.derivation import Derivation, EventTime
 from model.derive.expressions import Call, Expression, Literal
 from model.derive.types import Kind
 
@@ -140,3 +140,8 @@ def key_column(derivation: Derivation, names: Columns | None = None) -> Column:
     if len(derivation.key) == 1:
         return column(derivation.key[0], names)
     return F.concat_ws(derivation.separator, *key_parts(derivation, names))
+
+
+def time_name(time: EventTime) -> str:
+    """The name of the column with the time of a record."""
+    return time.field or "#event time"  # not the name of a field

@@ -10,12 +10,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from model.derive.derivation import RECORD_FIELDS, TEXT, Derivation
+from model.derive.derivation import RECORD_FIELDS, TEXT, Derivation, EventTime
 from model.derive.expressions import Expression, fields_of
 from model.derive.types import Kind
 from spark.derive.columns import Columns, column, condition, key_column, key_parts
 from spark.derive.json_values import FIELDS, REASON, JsonValues, spark_type
-from spark.event_time.bounds import EventTimeBounds
+from spark.event_time.bounds import LATE, EventTimeBounds
 
 MAX_KEY_BYTES = 10_000
 """A longer key does not fit in a URL."""
@@ -24,6 +24,10 @@ MAX_VALUE_BYTES = 500_000
 
 # Spark's windows need times in a range that its 64 bits have room for.
 _FIRST, _LAST = "1971-01-01T00:00:00Z", "2261-01-01T00:00:00Z"
+_SHORT_VALUES = 1000
+"""So many numbers and times, with names, are never too long."""
+
+_Values = tuple[tuple[str, Expression], ...]
 _Check = Callable[[Columns], Column]
 
 
@@ -38,7 +42,9 @@ class DerivedDecoder:
     @property
     def event_time(self) -> EventTimeBounds | None:
         time = self.derivation.time
-        return None if time is None else EventTimeBounds(time.field, time.before, time.after)
+        if time is None:
+            return None
+        return EventTimeBounds(time.field or "time", time.before or 0, time.after or 0)
 
     def well_formed(self, records: DataFrame) -> DataFrame:
         record = self._record_columns()
@@ -76,8 +82,8 @@ class DerivedDecoder:
 
     def _decode_json(self, records: DataFrame, copied: tuple[str, ...]) -> DataFrame:
         bounds = self.event_time
-        if bounds is not None and bounds.field in RECORD_FIELDS:
-            bounds = None  # a record is never late by its own timestamp
+        if bounds is not None and bounds.field not in self._value_fields():
+            bounds = None  # the plan checks it
         decode = JsonValues(self.derivation.fields, bounds, copied)
         before = [records.schema[name] for name in copied]
         return records.mapInArrow(decode, StructType([*before, *decode.columns]))
@@ -89,8 +95,9 @@ class DerivedDecoder:
         """The fields of the record that the view uses, as columns of RAW_RECORD."""
         used = {name for each in expressions(self.derivation) for name in fields_of(each)}
         used.update(self.derivation.identity)
-        if self.derivation.time is not None:
-            used.add(self.derivation.time.field)
+        time = self.derivation.time
+        if time is not None and time.field not in self._value_fields():
+            used.add("record_timestamp")
         text = F.col("key").cast("string")
         columns = {
             "record_key": F.when(F.is_valid_utf8(text), text),
@@ -111,13 +118,27 @@ class DerivedDecoder:
         if derivation.require is not None:
             checks.append((~condition(derivation.require, names), "require: not true"))
         time = derivation.time
-        if time is not None and time.field in RECORD_FIELDS:
-            first, last = (F.lit(each).cast("timestamp") for each in (_FIRST, _LAST))
-            at = names[time.field]
-            checks.append(((at < first) | (at >= last), f"{time.field}: not within 1971 to 2260"))
+        if time is not None and time.field not in self._value_fields():
+            checks += [
+                (_if_counted(derivation, wrong, names), why) for wrong, why in _times(time, names)
+            ]
         checks += [(_of_rows(derivation, check, names), why) for check, why in _checks(derivation)]
         reasons = [F.when(wrong, F.lit(why)) for wrong, why in checks]
         return F.coalesce(*reasons) if reasons else None
+
+
+def _times(time: EventTime, names: Columns) -> Iterator[tuple[Column, str]]:
+    """As ``EventTimeBounds.violation``, for a time that is not a field of the value."""
+    at, name = column(time.of, names), time.field or "time"
+    timestamp = F.unix_micros(names["record_timestamp"])
+    if time.before is not None and time.after is not None:
+        behind = timestamp - F.unix_micros(at)
+        why = f"more than {time.before} s before the record's timestamp"
+        yield behind > 1_000_000 * time.before, f"{name}: {LATE}{why}"
+        why = f"more than {time.after} s after the record's timestamp"
+        yield behind < -1_000_000 * time.after, f"{name}: {why}"
+    first, last = (F.lit(each).cast("timestamp") for each in (_FIRST, _LAST))
+    yield (at < first) | (at >= last), f"{name}: not within 1971 to 2260"
 
 
 def expressions(derivation: Derivation) -> Iterator[Expression]:
@@ -128,21 +149,30 @@ def expressions(derivation: Derivation) -> Iterator[Expression]:
         yield from (of for _, of in derivation.select.values)
     if derivation.each is not None:
         yield derivation.each[1]
+    if derivation.time is not None:
+        yield derivation.time.of
     yield from (join.on for join in derivation.joins)
     for each in (derivation.require, derivation.filter):
         if each is not None:
             yield each
 
 
+def _if_counted(derivation: Derivation, wrong: Column, names: Columns) -> Column:
+    """Whether something is wrong with a row that counts. With ``names``, ``filter`` must be known,
+    or the row counts."""
+    unknown = {*derivation.joined_fields}
+    if derivation.each is not None and derivation.each[0] not in names:
+        unknown.add(derivation.each[0])
+    if derivation.filter is not None and not fields_of(derivation.filter) & unknown:
+        wrong = condition(derivation.filter, names) & wrong
+    return F.coalesce(wrong, F.lit(False))
+
+
 def _of_rows(derivation: Derivation, check: _Check, names: Columns) -> Column:
     """Whether the check is true for one of the rows that the record becomes."""
 
     def of_row(names: Columns) -> Column:
-        wrong = check(names)
-        joined = derivation.joined_fields.keys()
-        if derivation.filter is not None and not fields_of(derivation.filter) & joined:
-            wrong = condition(derivation.filter, names) & wrong
-        return F.coalesce(wrong, F.lit(False))
+        return _if_counted(derivation, check(names), names)
 
     if derivation.each is None:
         return of_row(names)
@@ -173,22 +203,27 @@ def _checks(derivation: Derivation) -> Iterator[tuple[_Check, str]]:
         yield partial(_is_longer, values=values, most=most), f"{what}: more than {most} bytes"
 
 
-def _is_longer(names: Columns, values: list[Expression], most: int) -> Column:
+def _is_longer(names: Columns, values: _Values, most: int) -> Column:
     """Whether the values need more bytes as JSON."""
-    fields = (column(of, names).alias(f"_{number}") for number, of in enumerate(values))
+    fields = (column(of, names).alias(name) for name, of in values)
     return F.octet_length(F.to_json(F.struct(*fields))) > most
 
 
-def _long_values(derivation: Derivation) -> Iterator[tuple[str, list[Expression], int]]:
-    """Parts of the value that have text: their name, expressions and greatest length."""
-    parts: list[tuple[str, list[Expression], int]] = []
-    selected = [of for _, of in derivation.select.values] if derivation.select else []
+def _long_values(derivation: Derivation) -> Iterator[tuple[str, _Values, int]]:
+    """Parts of the value that may be long: their name, expressions and greatest length."""
+    parts: list[tuple[str, _Values, int]] = []
+    selected = derivation.select.values if derivation.select else ()
     for each in derivation.aggregates:
         if each.function in ("latest", "top_k"):
             parts.append((each.name, selected, each.k or 1))
         elif each.function in ("min", "max") and each.of is not None:
-            parts.append((each.name, [each.of], 1))
-    parts = [part for part in parts if any(of.type.kind is Kind.STRING for of in part[1])]
+            parts.append((each.name, ((each.name, each.of),), 1))
+    parts = [
+        (name, values, times)
+        for name, values, times in parts
+        if times * len(values) > _SHORT_VALUES
+        or any(of.type.kind is Kind.STRING for _, of in values)
+    ]
     shares = sum(times for _, _, times in parts)
     for what, values, _ in parts:
         yield what, values, MAX_VALUE_BYTES // shares

@@ -89,7 +89,7 @@ class JsonValues:
                         for name, of in checks:
                             if fields[name] is not None:
                                 fields[name] = _checked(name, of, fields[name])
-                        if bounds is not None:
+                        if bounds is not None and fields[bounds.field] is not None:
                             reason = bounds.violation(fields[bounds.field], timestamp)
                         if reason is None:
                             row = tuple(fields.values())

@@ -10,10 +10,10 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from model.derive.derivation import Derivation
+from model.derive.derivation import Derivation, Windows
 from model.derive.expressions import Field
 from spark.derive.aggregates import grouped, json_object, results
-from spark.derive.columns import column, key_column
+from spark.derive.columns import column, key_column, time_name
 from spark.derive.joins import with_row
 from spark.derive.sessions import END, LIVE, START, sessions
 from spark.event_time.watermarks import NEVER
@@ -45,11 +45,16 @@ class Plan:
             found = sessions(prepared.withColumn(name, key), derivation, name)
             value = F.when(F.col(LIVE), self._value())
             return self._records(found, session_key(bare, F.col(START), F.col(END)), value, bare)
-        if derivation.window is None:
+        if derivation.shape == "keys" or derivation.time is None:
             found = prepared.groupBy(key.alias(name)).agg(*grouped(derivation))
             return self._records(found, bare, self._value())
-        found = prepared.groupBy(_window(derivation), key.alias(name)).agg(*grouped(derivation))
-        start = F.unix_millis(f"{_WINDOW}.start")
+        time = time_name(derivation.time)
+        if derivation.window is None:
+            window, start = F.col(time), F.unix_millis(time)
+        else:
+            window = _window(time, derivation.window).alias(_WINDOW)
+            start = F.unix_millis(f"{_WINDOW}.start")
+        found = prepared.groupBy(window, key.alias(name)).agg(*grouped(derivation))
         return self._records(found, window_key(bare, start), self._value(), bare)
 
     def _records(
@@ -90,15 +95,21 @@ def _key_name(derivation: Derivation) -> str:
 
 def _prepared(rows: DataFrame, tables: Sequence[DataFrame], derivation: Derivation) -> DataFrame:
     """The rows that count, each once."""
-    time = derivation.time
-    if time is not None:
-        rows = rows.withWatermark(time.field, NEVER)
-    # The same rows in both orders, but this one keeps fewer in the state.
     filters_records = derivation.each is None and not derivation.joins
+    # The same rows in both orders, but this one keeps fewer in the state.
     if derivation.filter is not None and filters_records:
         rows = rows.where(column(derivation.filter))
-    if derivation.identity:
-        rows = rows.dropDuplicates([*derivation.identity])
+    time = derivation.time
+    identity = [*derivation.identity]
+    if time is not None:
+        name = time_name(time)
+        if time.field is None:
+            rows = rows.withColumn(name, column(time.of))
+        rows = rows.withWatermark(name, NEVER)
+        # The time follows from the identity. With it, Spark knows when it can free the state.
+        identity += [name] if identity and name not in identity else []
+    if identity:
+        rows = rows.dropDuplicates(identity)
     for join, table in zip(derivation.joins, tables, strict=True):
         rows = with_row(rows, join, table)
     if derivation.each is not None:
@@ -109,13 +120,9 @@ def _prepared(rows: DataFrame, tables: Sequence[DataFrame], derivation: Derivati
     return rows
 
 
-def _window(derivation: Derivation) -> Column:
-    window, time = derivation.window, derivation.time
-    assert window is not None
-    assert time is not None
+def _window(time: str, window: Windows) -> Column:
     size, advance = (f"{ms} milliseconds" for ms in (window.size, window.advance))
-    slide = None if window.advance == window.size else advance
-    return F.window(time.field, size, slide).alias(_WINDOW)
+    return F.window(time, size, None if window.advance == window.size else advance)
 
 
 def _with_double_bytes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -27,7 +27,7 @@ from pyspark.sql.types import (
 
 from model.derive.derivation import Aggregate, Derivation
 from model.derive.types import INT64_MAX, INT64_MIN
-from spark.derive.columns import column, condition, long
+from spark.derive.columns import column, condition, long, time_name
 from spark.event_time.sessions import merged, removed
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ class Session(NamedTuple):
 class Sessions:
     """The sessions of one key, updated by its records. Spark sends it to its workers.
 
-    ``functions``: those of the columns ``#0``, ``#1``, … of a record. ``aggregates``: the name and
-    function of each result. An average has two numbers, all others have one.
+    ``functions``: those of the columns ``#n0``, ``#n1``, … of a record. ``aggregates``: the name
+    and function of each result. An average has two numbers, all others have one.
     """
 
     key: str
@@ -111,7 +111,7 @@ class Sessions:
 
     def _single(self, records: pd.DataFrame) -> Iterator[Session]:
         times = records[_TIME].tolist()
-        columns = [records[f"#{n}"].tolist() for n in range(len(self.functions))]
+        columns = [records[f"#n{n}"].tolist() for n in range(len(self.functions))]
         rows = zip(*columns, strict=True) if columns else iter([()] * len(times))
         for time, row in zip(times, rows, strict=True):
             numbers = tuple(None if each is None else int(each) for each in row)
@@ -163,9 +163,10 @@ def sessions(rows: DataFrame, derivation: Derivation, key: str) -> DataFrame:
         tuple((each.name, each.function) for each in derivation.aggregates),
     )
     # As text, because pandas would make numbers with nulls doubles, which lose digits.
-    columns = [of.cast("string").alias(f"#{n}") for n, (_, of) in enumerate(numbers)]
-    time = F.unix_millis(derivation.time.field).alias(_TIME)
-    groups = rows.select(key, time, derivation.time.field, *columns).groupBy(key)
+    columns = [of.cast("string").alias(f"#n{n}") for n, (_, of) in enumerate(numbers)]
+    name = time_name(derivation.time)
+    time = F.unix_millis(name).alias(_TIME)
+    groups = rows.select(key, time, name, *columns).groupBy(key)
     schema = made.columns(rows.schema[key].dataType)
 
     # Functions, because Spark counts the arguments of a method wrongly.

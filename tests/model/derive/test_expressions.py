@@ -149,9 +149,14 @@ def test_names_of_let_are_replaced_by_their_expressions() -> None:
     found = parse("lowered = 'x' and text is not null", {**NAMES, "lowered": let})
     assert fields_of(found) == {"text"}
     assert known_not_null(found) == {"text"}
-    long = parse(" and ".join(["flag"] * 200), NAMES)
+    wide = parse(f"small in ({', '.join(['1'] * 200)})", NAMES)
     with pytest.raises(ValueError, match="more than 500 parts"):
-        parse("a and a", {"a": long})
+        parse("a and a and a", {"a": wide})
+    with pytest.raises(ValueError, match="or 100 levels"):
+        parse(" and ".join(["flag"] * 101), NAMES)
+    deep = parse(" and ".join(["flag"] * 99), NAMES)
+    with pytest.raises(ValueError, match="or 100 levels"):
+        parse(" or ".join(["a"] * 300), {"a": deep})
 
 
 _LEAVES = st.sampled_from([*NAMES, "1", "'x'", "true", "-5", "null", "(", ")", ",", "'[a-z]+'"])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from model.derive.derivation import Derivation, EventTime, Windows
-from model.derive.expressions import Call
+from model.derive.expressions import Call, Field
+from model.derive.types import TIME, TIMESTAMP
 from model.problems import ConfigurationError
 from model.views import View
 from model.views_file import parse_views
@@ -57,16 +58,23 @@ def test_the_definition_of_a_view_does_not_depend_on_how_it_is_derived() -> None
     assert found.derivation is not None
 
 
+def test_points_in_time_are_windows_without_a_size() -> None:
+    found = view('key = "client"\nlatest = "record_offset"\npoints = true\ntime = "at"')
+    assert (found.store, found.window_size, found.kind.name) == ("window", None, "window")
+    wrong = error('key = "client"\ncount = true\npoints = true', 'window_size = "1m"')
+    assert "window_size: derive.points are points in time" in wrong
+
+
 def test_windows_and_sessions_choose_the_store() -> None:
     windows = view('key = "client"\ncount = true\nwindow = "1m"\ntime = "at"')
     assert (windows.store, windows.window_size) == ("window", 60_000)
     assert windows.derivation is not None
     assert windows.derivation.window == Windows(60_000, 60_000)
-    assert windows.derivation.time == EventTime("at", 3600, 3600)
+    assert windows.derivation.time == EventTime(Field("at", TIME), 3600, 3600)
     sessions = view('key = "client"\ncount = true\nsession = "30m"')
     assert (sessions.store, sessions.window_size) == ("session", None)
     assert sessions.derivation is not None
-    assert sessions.derivation.time == EventTime("record_timestamp", 0, 0)
+    assert sessions.derivation.time == EventTime(Field("record_timestamp", TIMESTAMP), None, None)
     hopping = derivation('key = "client"\ncount = true\nwindow = "1m"\nadvance = "10s"')
     assert hopping.window == Windows(60_000, 10_000)
 
@@ -162,12 +170,16 @@ count = true
         ('key = "client"\ncount = true\nwindow = "1m"\nsession = "1m"', "session: a view has wind"),
         ('key = "client"\nlatest = "at"\nsession = "1m"', "latest: not with session, which allows"),
         ('key = "client"\nmax = "id"\nsession = "1m"', "max: with session it must be of a whole"),
-        ('key = "client"\ncount = true\ntime = "id"', "time: id is not a time field; known: at, r"),
+        ('key = "client"\ncount = true\ntime = "id"', 'time: "id" is a string; it must be a time'),
         ('key = "client"\ncount = true\nlateness = "1h"', "lateness: only with time"),
         ('key = "client"\ncount = true\ntime = "at"\nlateness = "1500ms"', "lateness: must be who"),
         ('key = "client"\ncount = true\ntime = "record_timestamp"\nearliness = "1s"', "earliness:"),
         ('key = "client"\ncount = true\nidentity = ["id"]', "identity: must have client, which th"),
         ('key = "client"\ncount = true\nidentity = ["id", "client"]\ntime = "at"', "identity: mus"),
+        ('key = "client"\ncount = true\npoints = 1', "points: must be true"),
+        ('key = "client"\ncount = true\npoints = true\nwindow = "1m"', "points: a view has points"),
+        ('key = "client"\ncount = true\ntime = "timestamp_seconds(size)"', "time: the number of"),
+        ('key = "id"\ncount = true\ntime = "coalesce(at, at)"\nidentity = ["id"]', "identity: m"),
         ('key = "client"\ncount = true\nidentity = ["no"]', "identity: no is not a field"),
         ('key = "client"\ncount = true\nidentity = "id"', "identity: must be a list of different "),
         ('key = "client"\ncount = true\nseparator = "/"', "separator: only for a key of several p"),

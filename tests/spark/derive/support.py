@@ -15,6 +15,8 @@ from spark.derive.views import derived_view
 from spark.formats.records import RAW_RECORD
 from spark.view import View
 
+START = 1_767_261_600  # 2026-01-01 10:00
+
 Raw = tuple[bytes | None, bytes | None, int]
 """Key, value, and timestamp in seconds since 1970."""
 

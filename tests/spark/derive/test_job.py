@@ -27,27 +27,41 @@ key = "client"
 count = {{ requests = true }}
 sum = {{ bytes = "bytes" }}
 """
+JOIN = """
+[views.{topic}.derive]
+from = "{source}"
+fields = {{ client = "string" }}
+key = "coalesce(owner.name, 'nobody')"
+count = true
+join.owner = {{ from = "{owners}", on = "client", fields = {{ name = "string" }} }}
+"""
 
 
 @pytest.mark.spark
 @pytest.mark.broker
 @pytest.mark.system
-def test_six_lines_of_toml_are_derived_and_served(
+def test_tables_of_toml_are_derived_and_served(
     session: SparkSession, broker: Broker, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     source = make_topic()
     topic = f"{source}-by-client"  # the job makes it
     views_toml = tmp_path / "views.toml"
-    views_toml.write_text(VIEWS_TOML.format(source=source, topic=topic))
+    owners, joined = make_topic(cleanup_policy="compact"), f"{source}-by-owner"
+    views_toml.write_text(
+        VIEWS_TOML.format(source=source, topic=topic)
+        + JOIN.format(source=source, topic=joined, owners=owners)
+    )
     lines = [("a", 1), ("b", 5), ("a", 2), ("a", 1001)]
-    Writer(broker.bootstrap_servers).send(
+    writer = Writer(broker.bootstrap_servers)
+    writer.send(owners, [(b"a", b'{"name":"Al"}'), (b"a", b'{"name":"Ann"}')])
+    writer.send(
         source,
         [(b"k", json.dumps({"client": name, "bytes": size}).encode()) for name, size in lines],
     )
     servers = ["--bootstrap-servers", broker.bootstrap_servers]
     checkpoints = ["--checkpoint-dir", str(tmp_path / "checkpoints")]
     given = parse(["--once", "--views-toml", str(views_toml), *servers, *checkpoints])
-    assert [view.name for view in given.views] == [topic]
+    assert [view.name for view in given.views] == [topic, joined]
     supervise(session, given, StopSignal())
 
     [letters] = history(broker.bootstrap_servers, f"{source}.dead-letter", 1)
@@ -61,6 +75,10 @@ def test_six_lines_of_toml_are_derived_and_served(
             backend.wait(lambda path=path: backend.get(path).status == 200, "a view", 30)
             value = json.loads(backend.get(path).body)["value"]
             assert value == {"requests": requests, "bytes": size}
+        for key, count in (("Ann", 3), ("nobody", 1)):
+            path = f"/views/{joined}/keys/{key}"
+            backend.wait(lambda path=path: backend.get(path).status == 200, "a view", 30)
+            assert json.loads(backend.get(path).body)["value"] == count
 
 
 def test_views_with_and_without_python_start_in_the_order_of_their_entries(tmp_path: Path) -> None:

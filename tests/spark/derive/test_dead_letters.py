@@ -1,0 +1,93 @@
+"""Which records of a derived view become dead letters, and why."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.spark.derive.support import START, as_bytes, frame, raw, table, view_of
+
+pytestmark = pytest.mark.spark
+
+
+def test_what_becomes_a_dead_letter(session: SparkSession) -> None:
+    view = view_of(
+        """\
+[views.x.derive]
+from = "t"
+require = "a <> 'bad'"
+filter = "b is not null"
+key = ["a", "b"]
+latest = "n"
+[views.x.derive.fields]
+a = "string"
+b = "string?"
+n = "int 1..9"
+x = "double?"
+d = "decimal(1)?"
+f = "boolean?"
+"""
+    )
+    good = {"a": "x", "b": "y", "n": 1}
+    cases: list[tuple[bytes | None, str | None]] = [
+        (json.dumps(good | changes).encode(), reason)
+        for changes, reason in [
+            ({}, None),
+            ({"b": None}, None),
+            ({"b": None, "a": "|"}, None),  # does not count, so its key does not matter
+            ({"a": None}, "a: missing"),
+            ({"a": 5}, "a: not a string"),
+            ({"a": "bad"}, "require: not true"),
+            ({"n": 10}, "n: not within 1 to 9"),
+            ({"n": "1"}, "n: not a whole number of 32 bits"),
+            ({"a": "x|"}, "key: a part has the separator |"),
+            ({"a": "é" * 5000}, "key: more than 10000 bytes"),
+            ({"x": "1"}, "x: not a number"),
+            ({"d": 1.25}, "d: more than 1 digits after the point"),
+            ({"d": 1e15}, "d: more than 15 digits"),
+            ({"f": 1}, "f: not true or false"),
+        ]
+    ]
+    cases += [(b"{", "value: not JSON"), (None, "value: null"), (b"\xff", "value: not UTF-8")]
+    given = frame(session, [(b"k", value, START) for value, _ in cases])
+    found = {row["offset"]: row for row in view.rejected(given).collect()}
+    for offset, (value, reason) in enumerate(cases):
+        assert (reason is None) == (offset not in found), value
+        if reason is not None:
+            assert found[offset]["reason"].startswith(reason)
+            assert found[offset]["value"] == value
+            assert found[offset]["key"] == b"k"
+    assert list(table(view.result(given).collect())) == [b"x|y"]
+
+
+def test_a_text_with_an_unusable_word_is_a_dead_letter(session: SparkSession) -> None:
+    view = view_of(
+        """\
+[views.x.derive]
+from = "t"
+each = { word = "regexp_extract_all(text, '[a-z]+')" }
+filter = "word <> 'the' and record_key = 'k'"
+key = "word"
+count = true
+"""
+    )
+    values = [b"the cat the hat", b"long " + b"a" * 10_001, b"\xff", None, b"", b"1 2"]
+    given = frame(session, [*((b"k", value, START) for value in values), (None, b"other", START)])
+    rejected = {row["offset"]: row["reason"] for row in view.rejected(given).collect()}
+    assert rejected == {
+        1: "key: more than 10000 bytes", 2: "value: not UTF-8", 3: "value: null",
+    }  # fmt: skip
+    found = table(view.result(given).collect())
+    assert found == {b"cat": as_bytes((1).to_bytes(8, "big")), b"hat": (1).to_bytes(8, "big")}
+
+
+def test_a_value_that_kafka_would_refuse_is_a_dead_letter(session: SparkSession) -> None:
+    view = view_of(
+        '[views.x.derive]\nfrom = "t"\nfields = { k = "string", s = "string" }\nkey = "k"\n'
+        'top_k = { k = 100, by = "s" }'
+    )
+    given = [raw({"k": "k", "s": "x" * length}, START) for length in (4000, 5000)]
+    [rejected] = view.rejected(frame(session, given)).collect()
+    assert (rejected["offset"], rejected["reason"]) == (1, "top_k: more than 5000 bytes")
