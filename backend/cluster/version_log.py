@@ -21,6 +21,7 @@ from confluent_kafka import (
     KafkaException,
     Message,
     Producer,
+    TopicCollection,
 )
 from confluent_kafka import TopicPartition as Partition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
@@ -59,6 +60,7 @@ class VersionLog:
         self._on_change = on_change
         self._states: States = {}
         self._known = threading.Event()
+        self._is_live = False  # it has read the topic to its end, and goes on reading
         self._stop = threading.Event()
         self._waiting: dict[bytes, _Outcome] = {}  # by the id of a record
         self._producer: Producer | None = None
@@ -78,11 +80,25 @@ class VersionLog:
     def exists(self) -> bool:
         """Whether the topic exists, as far as the broker says."""
         try:
-            admin = AdminClient({**self._client_settings, "log_level": 0})
-            found = admin.list_topics(self.topic, timeout=self._timeout).topics.get(self.topic)
-        except KafkaException:
+            return self._is_described(self._admin())
+        except (KafkaException, TimeoutError):
             return False
-        return found is not None and found.error is None
+
+    def _admin(self) -> AdminClient:
+        return AdminClient({**self._client_settings, "log_level": 0})
+
+    def _is_described(self, admin: AdminClient) -> bool:
+        """Whether the topic exists. Raises KafkaException, TimeoutError. Other requests for the
+        metadata of a topic may create it."""
+        topics = TopicCollection([self.topic])
+        [future] = admin.describe_topics(topics, request_timeout=self._timeout).values()
+        try:
+            future.result(self._timeout + 1)
+        except KafkaException as e:
+            if _code_of(e) == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return False
+            raise
+        return True
 
     def wait_until_known(self, timeout: float) -> bool:
         """Whether the topic has been read to its end within `timeout` s."""
@@ -94,6 +110,11 @@ class VersionLog:
         Raises Conflict if another change of the view came first, Unavailable if it is not known
         whether the change was made.
         """
+        if not self._is_live:
+            raise Unavailable(
+                "version-unknown",
+                f"Topic {self.topic} cannot be read now, so nothing was changed.",
+            )
         id_ = uuid.uuid4().bytes
         outcome = self._waiting[id_] = _Outcome()
         try:
@@ -111,7 +132,7 @@ class VersionLog:
 
     def delete_topic(self, topic: str) -> None:
         """Delete the topic of a dropped version. Raises Unavailable."""
-        admin = AdminClient({**self._client_settings, "log_level": 0})
+        admin = self._admin()
         [deleted] = admin.delete_topics([topic], operation_timeout=self._timeout).values()
         try:
             deleted.result(self._timeout + 1)
@@ -169,12 +190,8 @@ class VersionLog:
 
     def _topic_exists(self) -> bool:
         """Whether the topic exists; creates it if it does not. Raises KafkaException."""
-        admin = AdminClient({**self._client_settings, "log_level": 0})
-        found = admin.list_topics(self.topic, timeout=self._timeout).topics.get(self.topic)
-        error = None if found is None else found.error
-        if error is not None and error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-            raise KafkaException(error)
-        if found is not None and error is None:
+        admin = self._admin()
+        if self._is_described(admin):
             self._check_retention(admin)
             return True
         [created] = admin.create_topics([NewTopic(self.topic, 1, -1, config=_CONFIG)]).values()
@@ -182,13 +199,12 @@ class VersionLog:
             created.result(self._timeout + 1)
             log.info("created topic %s, for the current versions of views", self.topic)
         except KafkaException as e:
-            why: KafkaError = e.args[0]
-            if why.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            if _code_of(e) == KafkaError.TOPIC_ALREADY_EXISTS:
                 return True
             config = " ".join(f"--config {name}={value}" for name, value in _CONFIG.items())
             self._log.warn(
                 "create",
-                f"cannot create topic {self.topic}: {why.str()}. Without it, no other "
+                f"cannot create topic {self.topic}: {e.args[0].str()}. Without it, no other "
                 f"version of a view can become current. Create it: kafka-topics.sh --create "
                 f"--topic {self.topic} --partitions 1 {config}",
             )
@@ -226,7 +242,6 @@ class VersionLog:
             }
         )
         reading = _Reading()
-        is_live = False  # what it reads is newer than what `_on_change` knows
         try:
             consumer.assign([Partition(self.topic, 0, OFFSET_BEGINNING)])
             while not self._stop.is_set():
@@ -237,12 +252,13 @@ class VersionLog:
                 if error is None:
                     self._apply(reading, message)
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    is_live = True
+                    self._is_live = True
                 else:
                     raise KafkaException(error)
-                if is_live:
+                if self._is_live:
                     self._publish(reading)
         finally:
+            self._is_live = False
             consumer.close()
 
     def _apply(self, reading: _Reading, message: Message) -> None:
@@ -285,6 +301,11 @@ class _Reading:
 
     states: States = field(default_factory=dict)
     outcomes: dict[bytes, bool] = field(default_factory=dict)
+
+
+def _code_of(error: KafkaException) -> int:
+    code: int = error.args[0].code()
+    return code
 
 
 def _unconfirmed(why: str) -> Unavailable:
