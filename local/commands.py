@@ -23,11 +23,13 @@ ACCESS_LOG = "weblog"
 
 TRY = ("/messages/N14228", "/words/lambda", "/flights/N14228", "/messages/no-such-aircraft")
 TRY_MORE = {
+    "aircraft": "/aircraft/N14228",
     "airports": "/views/airports/top?by=count&limit=3",
     "departures": "/departures/N14228/windows?order=desc&limit=1",
     "requests-per-host": "/requests/127.0.0.1",
     "requests-per-minute": "/requests-per-minute/127.0.0.1/windows?order=desc&limit=1",
     "bytes-per-host": "/bytes/127.0.0.1",
+    "bytes-per-minute": "/bytes-per-minute/127.0.0.1/windows?order=desc&limit=1",
     "visits": "/visits/127.0.0.1/sessions",
 }
 HEADERS = ("partition", "offset", "lag", "served-by")
@@ -154,7 +156,7 @@ def up(settings: StackSettings) -> None:
         if settings.has_demo:
             stack.wait_for_spark(FIRST_VIEWS)
         print(f"\nrunning:\n{stack.describe()}")
-        if settings.has_demo:
+        if settings.has_demo and settings.has_demo_views:
             show(stack, TRY)
             show_more(stack)
         else:

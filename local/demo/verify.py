@@ -13,8 +13,9 @@ import aiohttp
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from yarl import URL
 
-from local.demo.datasets import flight_rows
+from local.demo.datasets import flight_rows, reference_rows
 from local.demo.expected import (
+    aircraft,
     airports,
     as_json,
     departures,
@@ -76,13 +77,14 @@ def verify(
 
 
 def verify_more(proxy_url: str, servers: str | Kafka) -> Findings:
-    """Compares every destination and every departure: the views that Spark derives last."""
+    """Compares every destination, aircraft and departure: views that Spark derives last."""
     rows = list(flight_rows())
     findings = Findings()
-    counts = airports(rows)
-    ends = end_offsets(servers, "airports")
-    with bar("verifying /airports", len(counts)) as update:
-        asyncio.run(_verify_view(f"{proxy_url}/airports", counts, ends, findings, update))
+    more = [reference_rows(name) for name in ("planes", "airlines", "airports")]
+    for name, expected in (("airports", airports(rows)), ("aircraft", aircraft(rows, *more))):
+        ends = end_offsets(servers, name)
+        with bar(f"verifying /{name}", len(expected)) as update:
+            asyncio.run(_verify_view(f"{proxy_url}/{name}", expected, ends, findings, update))
     wanted = departures(rows)
     with bar("verifying departures", len(wanted)) as update:
         asyncio.run(_verify_departures(f"{proxy_url}/views/departures", wanted, findings, update))

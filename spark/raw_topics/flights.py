@@ -43,14 +43,15 @@ FLIGHTS = JsonDecoder(FLIGHT, _validate, record=tuple(POSITION.names))
 def departed(flights: DataFrame) -> DataFrame:
     """Well-formed rows of ``FLIGHTS`` ► one row per departed flight, without cancelled ones.
 
-    ``tailnum``, ``flight`` (such as UA1545), ``origin``, ``dest``, ``delay`` (minutes, negative
-    when early), ``scheduled`` and ``left`` (seconds since 1970; ``left`` is the schedule plus the
-    delay), and the columns of ``POSITION``.
+    ``tailnum``, ``carrier``, ``flight`` (such as UA1545), ``origin``, ``dest``, ``delay`` (minutes,
+    negative when early), ``scheduled`` and ``left`` (seconds since 1970; ``left`` is the schedule
+    plus the delay), and the columns of ``POSITION``.
     """
     # 64-bit numbers: in 32 bits the longest delays overflow, and an overflow fails the query.
     scheduled = F.unix_seconds("time_hour") + 60 * F.col("minute").cast("long")
     return flights.where("dep_time IS NOT NULL").select(
         "tailnum",
+        "carrier",
         F.concat("carrier", "flight").alias("flight"),
         "origin",
         "dest",

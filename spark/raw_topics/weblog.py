@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from decimal import Decimal
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from spark.event_time.bounds import EARLINESS, LATENESS, EventTimeBounds
+from spark.event_time.sessions import INT64_MAX
 from spark.event_time.watermarks import NEVER
 from spark.formats.decoders import JsonDecoder
 from spark.formats.records import POSITION
@@ -38,6 +42,13 @@ def _validate(request: Fields) -> str | None:
 WEBLOG = JsonDecoder(
     REQUEST, _validate, EventTimeBounds("time", LATENESS, EARLINESS), record=tuple(POSITION.names)
 )
+
+
+def total_bytes() -> Column:
+    """The sum of ``bytes``; the greatest int64 is its limit."""
+    # Wider than 64 bits: an overflow would fail the query.
+    total = F.sum(F.col("bytes").cast("decimal(19,0)"))
+    return F.least(total, F.lit(Decimal(INT64_MAX))).cast("long")
 
 
 def deduplicated(requests: DataFrame) -> DataFrame:

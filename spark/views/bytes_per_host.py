@@ -6,22 +6,17 @@ Key: the client's address (string). Value: sum, int64; the greatest int64 is its
 
 from __future__ import annotations
 
-from decimal import Decimal
-
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark.event_time.sessions import INT64_MAX
 from spark.formats.keys import int64
-from spark.raw_topics.weblog import WEBLOG, deduplicated
+from spark.raw_topics.weblog import WEBLOG, deduplicated, total_bytes
 from spark.view import View
 
 
 def bytes_per_host(requests: DataFrame) -> DataFrame:
     """Well-formed rows of ``WEBLOG`` ► ``key``, ``value``, one row per host."""
-    # Wider than 64 bits: an overflow would fail the query.
-    total = F.least(F.sum(F.col("bytes").cast("decimal(19,0)")), F.lit(Decimal(INT64_MAX)))
-    summed = deduplicated(requests).groupBy("client").agg(total.cast("long").alias("bytes"))
+    summed = deduplicated(requests).groupBy("client").agg(total_bytes().alias("bytes"))
     return summed.select(F.col("client").alias("key"), int64(F.col("bytes")).alias("value"))
 
 

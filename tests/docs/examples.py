@@ -10,6 +10,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 OUTSIDE = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "proxy/README.md")]
 ALL_PAGES = [*OUTSIDE, *sorted((ROOT / "docs").rglob("*.md"))]
+RUN_BY = re.compile(r"^<!-- run by (\S+) -->\n```console\n(.*?)^```$", re.M | re.S)
+"""Examples that another test runs, because they need Spark: its file, and the block."""
 BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.M | re.S)
 
 
@@ -31,8 +33,18 @@ def examples_of(page: Path) -> list[Example]:
     """The examples of a page, in order: the contents of its `console` blocks."""
     return [
         Example(page, command.replace("\\\n", ""), shown.rstrip("\n"))
-        for kind, text in BLOCK.findall(page.read_text())
+        for kind, text in BLOCK.findall(RUN_BY.sub("", page.read_text()))
         if kind == "console"
+        for command, shown in _commands(text)
+    ]
+
+
+def examples_run_by(test: Path, page: Path) -> list[Example]:
+    """The examples of a page that this test runs."""
+    return [
+        Example(page, command, shown.rstrip("\n"))
+        for file, text in RUN_BY.findall(page.read_text())
+        if ROOT / file == test
         for command, shown in _commands(text)
     ]
 

@@ -15,7 +15,7 @@ from local.settings import StackSettings
 from model.formats.registry import FORMATS as ALL_FORMATS
 from model.partitioner import PARTITIONERS
 from queryable.cli.app import app
-from tests.docs.examples import ALL_PAGES, BLOCK, ROOT, examples_of
+from tests.docs.examples import ALL_PAGES, BLOCK, ROOT, RUN_BY, examples_of
 from tests.support.in_process.instance import context
 
 README = (ROOT / "README.md").read_text()
@@ -156,6 +156,8 @@ def test_code_blocks_are_examples_that_are_run(page: Path) -> None:
         assert kind, f"a block without a language: {block}"
         assert kind == "console" or not re.search(r"curl|^\$ queryable", block, re.M), block
         assert kind != "python" or block.startswith(">>> "), f"not run: {block}"
+    for file, _ in RUN_BY.findall(text):
+        assert f'docs" / "{page.name}' in (ROOT / file).read_text(), f"{file} runs no examples"
     for example in examples_of(page):
         assert "curl" in example.command or example.is_of_console
         assert example.shown, f"{example.command}: no output is shown"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 import threading
 from collections import Counter
 from pathlib import Path
@@ -20,6 +21,7 @@ from local.demo.verify import verify, verify_more
 from local.ports import LOOPBACK, free_ports, is_free
 from local.processes import spawn
 from local.waiting import wait_until
+from tests.docs.examples import examples_run_by
 from tests.e2e.asking import Answer, ask_all
 from tests.e2e.demo import ALL_VIEWS, ROOT, AccessLog, Demo
 from tests.support.backends import COMMAND
@@ -69,12 +71,15 @@ def test_the_views_of_the_access_log_are_what_it_says(demo: Demo) -> None:
         if not ALL_VIEWS:
             return bool(value(f"/requests/{host}").get("value") == requests)
         windows = value(f"/requests-per-minute/{host}/windows?limit=1000").get("items", ())
+        sizes = value(f"/bytes-per-minute/{host}/windows?limit=1000").get("items", ())
         visits = value(f"/visits/{host}/sessions").get("items", ())
         minutes = Counter(line["time"][:16] for line in lines)
         return (
             value(f"/requests/{host}").get("value") == requests
             and value(f"/bytes/{host}").get("value") == size
             and sorted(window["value"] for window in windows) == sorted(minutes.values())
+            and sum(window["value"] for window in sizes) == size
+            and len(sizes) == len(windows)
             and [visit["value"] for visit in visits] == [{"requests": requests, "bytes": size}]
         )
 
@@ -163,6 +168,20 @@ def test_the_readmes_examples_answer_as_it_says(demo: Demo) -> None:
         assert found == wanted
         for name in re.findall(r"^([A-Z][A-Za-z-]+): ", shown, re.M):
             assert name.lower() in answer.headers, name
+
+
+def test_an_appended_text_changes_the_counts_of_its_words(demo: Demo) -> None:
+    """The commands of the quick start. They change an answer that other tests compare."""
+    append, read = examples_run_by(Path(__file__), ROOT / "docs" / "quick-start.md")
+
+    def run(command: str) -> str:
+        command = command.replace("http://127.0.0.1:8080", demo.url)
+        return subprocess.run(
+            ["bash", "-c", command], capture_output=True, text=True, timeout=30, check=True
+        ).stdout
+
+    assert json.loads(run(append.command)).keys() == json.loads(append.shown).keys()
+    wait_until(lambda: run(read.command).strip() == read.shown, 60, "the count", 0.2)
 
 
 def test_the_proxy_follows_a_backend_that_comes_and_one_that_goes(

@@ -9,7 +9,16 @@ from pydoc_data.topics import topics as python_topics
 
 import pytest
 
-from local.demo.datasets import flight_count, flight_rows, flights, text_count, texts
+from local.demo.datasets import (
+    AIRLINES,
+    PLANES,
+    US_AIRPORTS,
+    flight_count,
+    flight_rows,
+    flights,
+    text_count,
+    texts,
+)
 from local.errors import LocalError
 
 TEXT = {"carrier", "tailnum", "origin", "dest", "time_hour"}
@@ -48,6 +57,17 @@ def test_texts_are_all_lines_in_order() -> None:
     assert joined["lambda"] == python_topics["lambda"].splitlines()
     words = Counter(re.findall(r"[a-z]+", " ".join(joined["lambda"]).lower()))
     assert words["lambda"] > 1
+
+
+def test_aircraft_airlines_and_airports_are_records_with_their_rows_as_json() -> None:
+    for dataset, key, rows in ((PLANES, "tailnum", 3322), (AIRLINES, "carrier", 16),
+                               (US_AIRPORTS, "faa", 1458)):  # fmt: skip
+        records = list(dataset.records())
+        assert len(records) == dataset.count() == rows
+        values = [json.loads(record.value) for record in records]
+        assert [value[key].encode() for value in values] == [record.key for record in records]
+    first = json.loads(next(PLANES.records()).value)
+    assert (first["year"], first["speed"], first["model"]) == (2004, None, "EMB-145XR")
 
 
 def test_reading_the_flights_does_not_load_pandas() -> None:

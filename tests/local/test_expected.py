@@ -3,6 +3,7 @@
 import pytest
 
 from local.demo.expected import (
+    aircraft,
     airports,
     as_json,
     departures,
@@ -71,6 +72,17 @@ def test_departures_are_by_aircraft_and_time_and_airports_by_flight() -> None:
     assert airports([*rows[:2], row(flight="9"), row(time="2013-01-02T10:00:00Z")]) == {
         "IAH": {"count": 3}
     }
+
+
+def test_aircraft_have_what_the_other_tables_know() -> None:
+    rows = [row(), row("N2", carrier="XX", dest="BQN")]
+    plane = {"tailnum": "N1", "manufacturer": "BOEING", "model": "NA", "year": "1999", "seats": "2"}
+    airlines = [{"carrier": "UA", "name": "United"}]
+    assert aircraft(rows, [plane], airlines, [{"faa": "IAH", "name": "Houston"}]) == {
+        "N1": {**departure("UA7", "2013-01-01T10:17:00Z", 2), "manufacturer": "BOEING",
+               "year": 1999, "seats": 2, "airline": "United", "destination": "Houston"},
+        "N2": {**departure("XX7", "2013-01-01T10:17:00Z", 2), "dest": "BQN"},
+    }  # fmt: skip
 
 
 def test_words_are_counted_in_lower_case() -> None:

@@ -14,6 +14,7 @@ from local.demo.datasets import demo_topics
 from local.demo.load import end_offsets
 from local.errors import LocalError
 from local.kafka.broker import Broker, quiet_admin
+from local.kafka.connection import deployment_of
 from local.kafka.topics import Topic, create_topics
 from local.ports import free_ports
 from local.settings import REPOSITORY, StackSettings
@@ -24,10 +25,9 @@ from local.waiting import wait_until
 from tests.support.topics import Writer
 
 OWN = "broker.example:9092"
-IN_ORDER = (
-    "latest-departure", "word-count", "airports", "departures", "requests-per-host",
-    "requests-per-minute", "bytes-per-host", "visits",
-)  # fmt: skip
+IN_ORDER = tuple(
+    entry.name for entry in deployment_of(REPOSITORY / "views.toml").views if entry.spark_view
+)
 
 
 @pytest.mark.parametrize(

