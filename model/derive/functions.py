@@ -42,7 +42,7 @@ Typing = Callable[[Arguments], Type]
 def result_type(function: str, arguments: Arguments) -> Type:
     """The type of a function's or operator's result. Raises ValueError if the arguments are not
     allowed."""
-    return (FUNCTIONS.get(function) or _OPERATORS[function])(arguments)
+    return (FUNCTIONS.get(function) or OPERATORS[function])(arguments)
 
 
 def _check(name: str, arguments: Arguments, *kinds: Kind, least: int | None = None) -> bool:
@@ -255,7 +255,7 @@ FUNCTIONS: dict[str, Typing] = {
 }
 """Name ► the type of its result."""
 
-_OPERATORS: dict[str, Typing] = {
+OPERATORS: dict[str, Typing] = {
     "or": _function("or", BOOLEAN, Kind.BOOLEAN, Kind.BOOLEAN),
     "and": _function("and", BOOLEAN, Kind.BOOLEAN, Kind.BOOLEAN),
     "not": _function("not", BOOLEAN, Kind.BOOLEAN),

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
 
 from model.views_file import parse_views
 from spark.derive.views import derived_view
@@ -57,6 +59,23 @@ def table(rows: Iterable[Any]) -> dict[bytes, bytes]:
 
 def as_bytes(value: Any) -> bytes:
     return value.encode() if isinstance(value, str) else bytes(value)
+
+
+def collected(results: Sequence[DataFrame]) -> list[list[Row]]:
+    """The rows of each result, with ``key``, ``value`` and ``bare_key`` as bytes. One job computes
+    all of them, which takes half the time."""
+
+    def row(number: int, rows: DataFrame) -> DataFrame:
+        bare = F.col("bare_key") if "bare_key" in rows.columns else F.lit(None)
+        columns = {"key": F.col("key"), "value": F.col("value"), "bare_key": bare}
+        binary = [of.cast("binary").alias(name) for name, of in columns.items()]
+        return rows.select(F.lit(number).alias("result"), *binary)
+
+    together = reduce(DataFrame.union, (row(*each) for each in enumerate(results)))
+    found: list[list[Row]] = [[] for _ in results]
+    for each in together.collect():
+        found[each["result"]].append(each)
+    return found
 
 
 def streamed(

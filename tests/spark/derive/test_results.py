@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from model.formats.registry import KEY_CODECS
 from model.kinds.session import SessionLayout
 from model.kinds.window import WindowLayout
-from tests.spark.derive.support import START, Raw, frame, raw, streamed, table, view_of
+from tests.spark.derive.support import START, Raw, collected, frame, raw, streamed, table, view_of
 
 pytestmark = pytest.mark.spark
 
@@ -296,40 +296,39 @@ def double(value: bytes) -> float:
     return number
 
 
-@pytest.mark.parametrize(
-    ("aggregate", "decode", "wanted"),
-    [
-        ('avg = "n"', double, 2.0),
-        ('sum = "coalesce(d, d)"', double, 3.3),
-        ('max = "x"', double, 0.25),
-        ('min = "s"', bytes.decode, "C"),
-        ('latest = "n"\nselect = "lower(s)"', bytes.decode, "c"),
-        ('latest = "record_offset"\nselect = "n * -1"',
-         lambda value: int.from_bytes(value, "big", signed=True), -1),
-        ('top_k = { k = 1, by = "n" }\nselect = "s"', json.loads, {"top_k": ["C"]}),
-        ('latest = "n"\nselect = ["record_timestamp", "record_key", "t"]', json.loads,
-         {"record_timestamp": "2026-01-01T10:00:05.000Z", "record_key": "k",
-          "t": "2026-01-01T00:00:00Z"}),
-        ('latest = "n"\nselect = { n = "n", text = "text" }\ncount = true', json.loads,
-         {"latest": {"n": 3}, "count": 3}),
-    ],
-)  # fmt: skip
-def test_formats_of_values(
-    session: SparkSession, aggregate: str, decode: Callable[[bytes], Any], wanted: object
-) -> None:
+VALUES: list[tuple[str, Callable[[bytes], Any], object]] = [
+    ('avg = "n"', double, 2.0),
+    ('sum = "coalesce(d, d)"', double, 3.3),
+    ('max = "x"', double, 0.25),
+    ('min = "s"', bytes.decode, "C"),
+    ('latest = "n"\nselect = "lower(s)"', bytes.decode, "c"),
+    ('latest = "record_offset"\nselect = "n * -1"',
+     lambda value: int.from_bytes(value, "big", signed=True), -1),
+    ('top_k = { k = 1, by = "n" }\nselect = "s"', json.loads, {"top_k": ["C"]}),
+    ('latest = "n"\nselect = ["record_timestamp", "record_key", "t"]', json.loads,
+     {"record_timestamp": "2026-01-01T10:00:05.000Z", "record_key": "k",
+      "t": "2026-01-01T00:00:00Z"}),
+    ('latest = "n"\nselect = { n = "n", text = "text" }\ncount = true', json.loads,
+     {"latest": {"n": 3}, "count": 3}),
+]  # fmt: skip
+
+
+def test_formats_of_values(session: SparkSession) -> None:
     fields = """{ n = "int", d = "decimal(1)", x = "double", s = "string", text = "string?", \
 t = "time" }"""
-    view = view_of(f'[views.x.derive]\nfrom = "t"\nfields = {fields}\nkey = "1"\n{aggregate}')
+    head = f'[views.x.derive]\nfrom = "t"\nfields = {fields}\nkey = "1"\n'
     t = "2026-01-01T00:00:00Z"
     lines = [
         {"n": 3, "d": 1.1, "x": -0.0, "s": "C", "t": t},
         {"n": 2, "d": 1.1, "x": 0.25, "s": "b", "text": "y", "t": t},
         {"n": 1, "d": 1.1, "x": 0.0, "s": "a", "text": None, "t": t},
     ]
-    given = [raw(line, START + 5, b"k") for line in lines]
-    found = table(view.result(frame(session, given)).collect())
-    assert list(found) == [(1).to_bytes(8, "big")]
-    assert decode(found[(1).to_bytes(8, "big")]) == wanted
+    given = frame(session, [raw(line, START + 5, b"k") for line in lines])
+    found = collected([view_of(head + aggregate).result(given) for aggregate, _, _ in VALUES])
+    for (aggregate, decode, wanted), rows in zip(VALUES, found, strict=True):
+        [(key, value)] = table(rows).items()
+        assert key == (1).to_bytes(8, "big")
+        assert decode(value) == wanted, aggregate
 
 
 def test_sums_stop_at_the_limits_of_int64(session: SparkSession) -> None:
