@@ -19,8 +19,8 @@ from backend.http.parameters import PARAMETERS, parse_parameters
 from backend.http.request import Request
 from backend.http.routes.meta import instance_document
 from backend.instance_context import InstanceContext
-from backend.queries.key_bodies import parse_members
 from backend.wire.answer import JSON, Answer
+from model.limits import check_json
 from model.problems import BadRequest, Conflict, NotFound, Unavailable
 from model.versions import MAX_VERSION, VersionState, public_name
 from model.views import View
@@ -157,13 +157,21 @@ def _members(
 ) -> dict[str, Any]:
     """The members of the body; BadRequest, UnsupportedMediaType."""
     require_json(request.headers)
-    parsed = parse_members(request.body, required, optional)
-    members = {name: value for name, (value, _) in parsed.items()}
+    check_json(request.body)
+    try:
+        members: Any = orjson.loads(request.body)
+    except orjson.JSONDecodeError as e:
+        raise BadRequest("bad-request", f"The body is not JSON: {e}.") from None
+    known = {*required, *optional}
+    if not isinstance(members, dict) or not set(required) <= set(members) <= known:
+        allowed_names = ", ".join([*required, *(f"optionally {name}" for name in optional)])
+        raise BadRequest("bad-request", f"The body must be a JSON object with: {allowed_names}.")
     for name, value in members.items():
         allowed = _ALLOWED[name]
         if type(value) is not (int if allowed else bool) or (allowed and value not in allowed):
             raise BadRequest("bad-request", f"{name} is {_shown(allowed)}.")
-    return members
+    found: dict[str, Any] = members
+    return found
 
 
 def _shown(allowed: range | None) -> str:

@@ -364,3 +364,25 @@ def test_a_switch_is_a_newer_epoch(made: Deployment) -> None:
         made.switch(version)
         epochs.append(made.ask("/o/key-1").named["topology-epoch"])
     assert epochs == ["5-1", "5-2", "5-3"]
+
+
+@pytest.mark.parametrize(
+    "body", [None, [], {}, {"version": "2"}, {"version": True}, {"version": 0}, {"version": 1.0},
+             {"version": 2, "force": 1}, {"version": 2, "max_lag": -1}, {"version": 2, "more": 1}]
+)  # fmt: skip
+def test_a_malformed_command_is_refused(made: Deployment, body: Any) -> None:
+    answer = made.ask("/views/orders/switch", "b1", "POST", body)
+    assert (answer.status, answer.json["code"]) == (400, "bad-request")
+
+
+def test_commands_that_change_nothing_say_so(made: Deployment) -> None:
+    for command, body, status, code in (
+        ("switch", {"version": 1}, 409, "version-is-current"),
+        ("switch", {"version": 7}, 404, "version-not-found"),
+        ("drop", {"version": 1}, 409, "version-is-current"),
+        ("drop", {"version": 7}, 404, "version-not-found"),
+        ("rollback", {}, 409, "no-previous-version"),
+        ("rollback", {"force": True}, 409, "no-previous-version"),
+    ):
+        answer = made.ask(f"/views/orders/{command}", "b1", "POST", body)
+        assert (answer.status, answer.json["code"]) == (status, code), command
