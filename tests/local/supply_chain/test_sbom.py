@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from local.kafka.jars import KAFKA, SPARK
+from local.kafka.jars import KAFKA, SPARK, STREAMS
 from local.sbom import SUMS, jar_components, with_components
 from local.settings import REPOSITORY
 
@@ -36,10 +36,10 @@ def test_two_hashes_of_one_jar_are_an_error(tmp_path: Path) -> None:
         jar_components(files)
 
 
-def test_all_jars_of_the_stack_are_listed() -> None:
+def test_all_jars_are_listed() -> None:
     components = jar_components(SUMS)
     listed = {f"{each['name']}-{each['version']}.jar" for each in components}
-    assert listed == {*KAFKA.pinned(), *SPARK.pinned()}
+    assert listed == {*KAFKA.pinned(), *SPARK.pinned(), *STREAMS.pinned()}
 
 
 def test_the_project_depends_on_what_is_added() -> None:
