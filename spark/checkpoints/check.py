@@ -75,7 +75,9 @@ def identity_of(session: SparkSession, view: View) -> ViewIdentity:
 
 
 def _rule_of(session: SparkSession, view: View) -> Rule:
-    rows = view.result(*(placeholder(session) for _ in view.inputs))
+    rows = view.result(
+        *(placeholder(session, streaming=not source.static) for source in view.inputs)
+    )
     derive = view.derive
     while isinstance(derive, partial):
         derive = derive.func
@@ -90,7 +92,7 @@ def _rule_of(session: SparkSession, view: View) -> Rule:
         return module.partition(".")[0] in ("spark", "model") or is_library(module)
 
     return Rule(
-        plan=plan_text(rows),
+        plan=f"Output {view.output_mode}\n{plan_text(rows)}",
         functions=tuple(
             digest(description(each, is_library)) for each in python_functions(session, rows)
         ),

@@ -21,7 +21,7 @@ _EXPRESSION_ID = re.compile(r"#(\d+)")
 def placeholder(session: SparkSession, *, streaming: bool = True) -> DataFrame:
     """A DataFrame with the columns of RAW_RECORD, as the input of a view whose plan is compared.
     It has no topic, brokers or offsets. It is never run."""
-    rows = session.readStream.format("rate").load() if streaming else session.range(0)
+    rows = session.readStream.format("rate").load() if streaming else session.sql("SELECT 1")
     columns = (F.lit(None).cast(field.dataType).alias(field.name) for field in RAW_RECORD)
     return rows.select(*columns)
 

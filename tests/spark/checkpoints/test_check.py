@@ -17,9 +17,10 @@ from local.kafka.broker import Broker
 from local.waiting import wait_until
 from spark.checkpoints.check import FILE, CheckpointRefused, check_view, identity_of
 from spark.errors import JobError
+from spark.raw_topics.texts import TEXTS
 from spark.settings import Settings
 from spark.sources import Kafka
-from spark.view import View
+from spark.view import Source, View
 from spark.views import VIEWS
 from spark.views.word_count import word_count
 from tests.spark.runner import Runner
@@ -147,6 +148,21 @@ def test_a_checkpoint_of_something_else_is_refused(
     found = checkpoint.refused(replace(WORDS, **change))
     assert message in found
     assert "Add a new version of the view" in found
+
+
+def test_another_way_to_read_or_write_is_refused(checkpoint: Checkpoint) -> None:
+    def joined(texts: DataFrame, known: DataFrame) -> DataFrame:
+        return word_count(texts.join(known.select("text"), "text"))
+
+    def reading(*, static: bool, output_mode: str = "update") -> View:
+        sources = (Source("texts", TEXTS), Source("known", TEXTS, static=static))
+        return View(name="known", sources=sources, derive=joined, output_mode=output_mode)
+
+    checkpoint.start(reading(static=True))
+    checkpoint.start(reading(static=True))
+    assert "its plan has" in checkpoint.refused(reading(static=False))
+    append = checkpoint.refused(reading(static=True, output_mode="append"))
+    assert "its plan has `Output append` instead of `Output update`" in append
 
 
 @pytest.mark.parametrize(
