@@ -261,6 +261,11 @@ def test_fields(fields: str, message: str) -> None:
     [
         ('spark_view = "a.py"', "count = true", "spark_view: a view has spark_view or derive"),
         ('topic = "weblog"', "count = true", "topic: the view is derived from the same topic"),
+        (
+            'topic = "cities"',
+            f"count = true{JOIN}",
+            "topic: the view is derived from the same topic",
+        ),
         ('key = "int64"', "count = true", 'key: "int64" does not fit derive.key; allowed: string'),
         (
             'value = "string"',
