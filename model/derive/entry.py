@@ -60,7 +60,7 @@ def contradictions(view: View, derivation: Derivation) -> Iterator[tuple[str, st
     """Fields of the entry that do not fit, and why."""
     if view.spark_view is not None:
         yield "spark_view", "a view has spark_view or derive, not both"
-    if view.topic == derivation.source:
+    if view.topic in (derivation.source, *(join.source for join in derivation.joins)):
         yield "topic", "the view is derived from the same topic; give it another topic"
     keys = _key_formats(derivation)
     if view.key not in keys:

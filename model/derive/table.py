@@ -69,7 +69,6 @@ def parse_derivation(table: Any) -> Derivation:
     fields = parse_fields(table["fields"], ("fields",)) if "fields" in table else {}
     names: Names = {name: Field(name, type_) for name, type_ in RECORD_FIELDS.items()}
     names = dict(fields or {TEXT: Field(TEXT, STRING)}) | names
-    time = _parse_time(table, names)
     joins = parse_joins(table, names)
     let = _parse_let(table, names)
     require = _parse_condition("require", table, names, let)

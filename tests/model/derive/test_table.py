@@ -120,6 +120,15 @@ def test_a_condition_makes_a_field_usable_as_key() -> None:
     assert "may be null" in error(f'{line}filter = "size is not null or status = 200"')
 
 
+def test_a_time_may_have_fields_that_the_filter_says_are_not_null() -> None:
+    time = 'time = "timestamp_seconds(unix_seconds(at) + mod(size, 60))"'
+    line = f'key = "client"\ncount = true\n{time}\n'
+    assert "time: may be null" in error(line)
+    found = derivation(f'{line}filter = "size is not null"')
+    assert found.time is not None
+    assert found.time.field is None
+
+
 def test_text_has_one_field() -> None:
     text = """
 [views.words.derive]
@@ -261,6 +270,11 @@ def test_fields(fields: str, message: str) -> None:
     [
         ('spark_view = "a.py"', "count = true", "spark_view: a view has spark_view or derive"),
         ('topic = "weblog"', "count = true", "topic: the view is derived from the same topic"),
+        (
+            'topic = "cities"',
+            f"count = true{JOIN}",
+            "topic: the view is derived from the same topic",
+        ),
         ('key = "int64"', "count = true", 'key: "int64" does not fit derive.key; allowed: string'),
         (
             'value = "string"',
