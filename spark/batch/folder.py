@@ -46,7 +46,7 @@ class PushFolder:
         """The file system, and the folder's path in it. Raises JobError."""
         try:
             fs, path = url_to_fs(self.url, use_listings_cache=False)
-        except (ImportError, ValueError) as e:
+        except (ImportError, OSError, ValueError) as e:
             raise JobError(f"push: cannot use {self.url}: {e}") from None
         return fs, path.rstrip("/")
 

@@ -11,12 +11,16 @@ from pyspark.sql import SparkSession
 
 from local.kafka.broker import Broker
 from local.settings import REPOSITORY
+from model.pushes.manifest import Pinned
 from spark.batch.data_source import register
+from spark.batch.distribution import distribute
+from spark.batch.views import read_deployment
 from tests.docs.examples import BLOCK
 from tests.support.backends import Backend
 from tests.support.client import Response, key_path
 from tests.support.deployment import views_toml
 from tests.support.plugins.fixtures import Deploy, MakeTopic
+from tests.support.pushes import manifest_of
 from tests.support.read_loop import ReadLoop
 from tests.support.topics import Writer
 
@@ -127,3 +131,26 @@ def test_a_session_knows_the_format_after_register(session: SparkSession) -> Non
         session.range(1).selectExpr("'a' as key", "'1' as value").write.format("queryable").option(
             "view", "word-count"
         ).option("views", str(REPOSITORY / "views.toml")).mode("overwrite").save()
+
+
+def test_distributed_rows_are_one_file_for_each_partition(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    register(session)
+    (tmp_path / "pushes").mkdir()
+    views = tmp_path / "views.toml"
+    views.write_text(views_toml(orders={"topic": "orders", "push": "pushes"}))
+    _, by_name = read_deployment(str(views))
+    offsets = Pinned("orders", "orders", "topic-1", 1, {"orders": {0: 0, 1: 0, 2: 0}})
+    rows = session.range(0, 600, 1, 5).selectExpr("concat('k', id) as key", "id as number")
+    (
+        distribute(rows, by_name["orders"], offsets)
+        .write.format("queryable")
+        .options(view="orders", views=str(views), offsets=offsets.encode())
+        .mode("overwrite")
+        .save()
+    )
+    push = json.loads((tmp_path / "pushes" / "current.json").read_bytes())["push"]
+    manifest = manifest_of(tmp_path / "pushes", push)
+    assert [file.partition for file in manifest.files] == [0, 1, 2]
+    assert manifest.entries == 600

@@ -274,3 +274,42 @@ def test_an_instance_that_is_killed_after_the_installation_has_one_of_the_stores
     settle(cluster)
     assert pushes(cluster, "b1") == {id_}
     assert values(cluster, "b1", "k1", "k2") == {"k1": {"n": 100}, "k2": 404}
+
+
+def test_entries_of_a_push_expire_as_others_do(tmp_path: Path, folder: Path) -> None:
+    view = replace(ORDERS, push=str(folder), retention=3_600_000)
+    cluster = Cluster(tmp_path, view, instances=1, partitions=1)
+    cluster.place([B1])
+    settle(cluster)
+    now = time.time_ns() // 1_000_000
+    rows = {"old": "1", "new": "2", "future": "3"}
+    push(folder, view, [0], rows, times=[now - 2 * 3_600_000, now - 60_000, now + 7_200_000])
+    settle(cluster)
+    assert values(cluster, "b1", *rows) == {"old": 404, "new": 2, "future": 3}
+    held = cluster.nodes["b1"].store_partitions.get("orders", 0)
+    assert held is not None
+    stored = [key for key, _ in held.store.scan(b"\x01", b"\x02")]
+    assert stored == [b"\x01future", b"\x01new"], "ingest has deleted what has expired"
+    assert held.store.stream_time == now - 60_000, "a time in the future does not count yet"
+    cluster.close()
+
+
+@pytest.mark.parametrize("store", ["key-value", "window", "session", "versioned", "global"])
+def test_a_push_gives_the_same_entries_as_records(tmp_path: Path, folder: Path, store: str) -> None:
+    view = replace(ORDERS, push=str(folder), store=store)
+    at = {"window": (60_000, 0), "session": (120_000, 60_000)}.get(store, ())
+    records = [Record(n, b"k%d" % n, at, b"%d" % n, 1_000 + n) for n in range(5)]
+    of_records = Cluster(tmp_path / "records", replace(view, push=None), 1, 1)
+    pushed = Cluster(tmp_path / "pushed", view, 1, 1)
+    for record in records:
+        of_records.write(record, 0)
+    rows = {record.record_key(view): record.value for record in records}
+    push(folder, view, [0], rows, times=[record.timestamp for record in records])
+    answers = []
+    for cluster in (of_records, pushed):
+        cluster.place([B1])
+        settle(cluster)
+        answers.append(cluster.ask("b1", "GET", f"/views/orders/{view.kind.resource}").body)
+        cluster.close()
+    assert len(json.loads(answers[0])["items"]) == 5
+    assert answers[0] == answers[1]
