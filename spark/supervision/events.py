@@ -9,10 +9,12 @@ from typing import NamedTuple
 
 
 class QueryEnded(NamedTuple):
-    """``error``: Spark's message; None if the query did not fail."""
+    """``error``: Spark's message; None if the query did not fail. ``refused``: an error of the
+    job itself (``JobError``): a restart does not help."""
 
     query: str
     error: str | None
+    refused: bool = False
 
 
 class QueryBegan(NamedTuple):

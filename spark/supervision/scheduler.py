@@ -151,7 +151,7 @@ class QueryScheduler:
             self._start(unstarted.result if query == view.name else unstarted.dead_letters)
         except (PySparkException, Py4JJavaError, JobError) as error:
             self._running += 1
-            self._events.put(QueryEnded(query, str(error)))
+            self._events.put(QueryEnded(query, str(error), isinstance(error, JobError)))
 
     def _start(self, writer: DataStreamWriter) -> None:
         self._queries.append(writer.start())

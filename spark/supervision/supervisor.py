@@ -77,8 +77,8 @@ def _watch(
 ) -> None:
     """Returns when all queries have ended or a signal arrives.
 
-    A query that fails is started again; the others continue. With ``once`` it is not started again:
-    the first failure is raised when the others are done.
+    A query that fails is started again; the others continue. With ``once``, or if the job refuses
+    the query, it is not started again: the first failure is raised when the others are done.
     """
     next_check = time.monotonic() + _TOPIC_CHECK_INTERVAL
     first_failure: JobError | None = None
@@ -91,6 +91,7 @@ def _watch(
                 check_unchanged(admin, settings, topics)
                 for view, why in scheduler.stop_changed():
                     progress.failed(view, why)
+                    first_failure = first_failure or JobError(why)
                     log(f"error: {why}")
                 next_check = time.monotonic() + _TOPIC_CHECK_INTERVAL
         else:
@@ -105,7 +106,10 @@ def _watch(
             if isinstance(event, QueryEnded) and event.error is not None:
                 failure = _failure(event, settings)
                 progress.failed(event.query, str(failure))
-                if settings.once:
+                if event.refused:
+                    first_failure = first_failure or failure
+                    log(f"error: {failure}")
+                elif settings.once:
                     first_failure = first_failure or failure
                 elif scheduler.spark_has_stopped:
                     raise JobError(f"Spark has stopped: {failure} Start again.")
@@ -127,6 +131,8 @@ def _start_due(scheduler: QueryScheduler) -> None:
 
 
 def _failure(event: QueryEnded, settings: Settings) -> JobError:
+    if event.refused:
+        return JobError(event.error)
     view = next(view for view in settings.views if view.name == view_of(event.query))
     return query_failed(
         event.query,
